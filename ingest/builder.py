@@ -1,0 +1,81 @@
+"""Collects one report: its tables, facts, warnings and gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ingest.inputs import Input
+from perfpipe.manifest import Manifest, Missing, StoredTable
+from perfpipe.model import tables
+from perfpipe.provenance import provenance
+from perfpipe.tablewriter import TableWriter
+
+
+@dataclass
+class Facts:
+    """What a reader learns about the capture; None where the input does not say."""
+
+    tool_version: str | None = None
+    export_schema: str | None = None
+    captured_at: str | None = None
+    host: str | None = None
+    command: str | None = None
+    gpu: str | None = None
+    sm_count: int | None = None
+
+
+@dataclass
+class ReportBuilder:
+    """Writes the tables of one report into `directory`; readers fill in the rest."""
+
+    directory: Path
+    source: Input
+    facts: Facts = field(default_factory=Facts)
+    warnings: list[str] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    stored: dict[str, StoredTable] = field(default_factory=dict)
+
+    @contextmanager
+    def table(self, name: str) -> Iterator[TableWriter]:
+        """Give a writer for a table; the table is in the report once the block ends well."""
+        with TableWriter(self.directory, tables()[name], self.source.report_id) as writer:
+            yield writer
+            self.stored[name] = writer.close()
+
+    def write(self, name: str, columns: dict[str, Any], rows: int) -> None:
+        """Write a table that fits in memory."""
+        with self.table(name) as writer:
+            writer.write(columns, rows)
+
+    def warn(self, text: str) -> None:
+        """Note something that a reader of the report must know."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def lacks(self, table: str, reason: str, column: str = "") -> None:
+        """State that a table (or one column of it) is not in the input."""
+        self.missing.append(Missing(table, column, reason))
+
+    def manifest(self) -> Manifest:
+        """Drop the files of empty tables and return the finished report's manifest."""
+        for name in [name for name, table in self.stored.items() if not table.rows]:
+            (self.directory / f"{name}.parquet").unlink()
+            del self.stored[name]
+        return Manifest(
+            report_id=self.source.report_id,
+            kind=self.source.kind,
+            format=self.source.format,
+            source_name=self.source.path.name,
+            source_path=str(self.source.path.resolve()),
+            source_bytes=self.source.size,
+            sha256=self.source.sha256,
+            warnings=tuple(self.warnings),
+            missing=tuple(self.missing),
+            tables=self.stored,
+            provenance=provenance(),
+            **vars(self.facts),
+        )

@@ -1,0 +1,108 @@
+"""Opens .xz, .gz and .zst transparently, told from their content, within bounds."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Protocol
+
+import zstandard
+
+from perfpipe.errors import InputError, os_error_sentence
+from perfpipe.units import format_bytes
+
+CHUNK = 1 << 20
+
+#: A file that grows by more than this factor is taken for a decompression bomb; real reports
+#: grow by up to 30.
+MAX_RATIO = 300
+
+#: Below this size the factor does not matter.
+HARMLESS_BYTES = 256 << 20
+
+_MAGIC = {b"\xfd7zXZ\x00": "xz", b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def compression_of(path: Path) -> str | None:
+    """Return xz, gz, zst, or None for a file that is not compressed."""
+    with reading(path) as file:
+        head = file.read(6)
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def reading(path: Path) -> IO[bytes]:
+    """Open a file for reading; InputError when that is not possible."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(os_error_sentence(error, "cannot read")) from error
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """Yield a file's content, decompressed.
+
+    Raises InputError when the compressed data is damaged or cut short, or when it expands
+    beyond MAX_RATIO.
+    """
+    kind = compression_of(path)
+    with reading(path) as file:
+        if kind is None:
+            while chunk := file.read(CHUNK):
+                yield chunk
+            return
+        try:
+            yield from _bounded(_decompressed(file, kind, path), path)
+        except (lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+            raise InputError(f"{path}: damaged {kind} data ({error})") from error
+
+
+def _decompressed(file: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
+    """Yield decompressed pieces of one or more concatenated streams."""
+    decompressor: _Decompressor | None = None
+    pending = b""
+    while True:
+        data = pending or file.read(CHUNK // 4)
+        pending = b""
+        if not data:
+            break
+        if decompressor is None or decompressor.eof:
+            if decompressor is not None and not data.strip(b"\0"):
+                continue  # padding behind the last stream
+            decompressor = _decompressor(kind)
+        yield decompressor.decompress(data)
+        if decompressor.eof:
+            pending = decompressor.unused_data
+    if decompressor is None or not decompressor.eof:
+        raise InputError(f"{path}: the {kind} data is cut short")
+
+
+def _decompressor(kind: str) -> _Decompressor:
+    if kind == "xz":
+        return lzma.LZMADecompressor()
+    if kind == "gz":
+        return zlib.decompressobj(wbits=31)
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+def _bounded(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    limit = max(HARMLESS_BYTES, MAX_RATIO * path.stat().st_size)
+    total = 0
+    for piece in pieces:
+        total += len(piece)
+        if total > limit:
+            raise InputError(
+                f"{path}: expands to more than {format_bytes(limit)}, over {MAX_RATIO} times its "
+                "size; decompress it by hand if it is a real report"
+            )
+        yield piece

@@ -1,0 +1,75 @@
+"""Checks on the way in: values that a whole and rightly parsed report fulfils."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ingest.builder import ReportBuilder
+
+#: The stall family is collected in another pass than the latency it adds up to.
+STALL_SUM_TOLERANCE = 0.03
+
+#: SM and GPC clocks come from different passes; beyond this a launch's rates do not compare.
+CLOCK_TOLERANCE = 0.03
+
+LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
+_STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
+SAMPLES = "smsp__pcsamp_sample_count"
+_SAMPLED = re.compile(r"smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued$)\w+")
+SM_CLOCK = "sm__cycles_elapsed.avg.per_second"
+GPC_CLOCK = "gpc__cycles_elapsed.avg.per_second"
+
+#: Fewer averaged stall reasons than this are a selection, which need not add up.
+_ALL_STALLS = 16
+
+_DOUBTS = {
+    "stalls": "passes differ: the stall reasons miss the warp latency",
+    "samples": "the sampled stall reasons miss the sample count",
+    "clocks": "passes differ: SM and GPC clocks disagree, so prefer percentages to rates,",
+}
+
+
+@dataclass
+class LaunchChecks:
+    """Gathers what is doubtful about launches and states it once for each kind of doubt."""
+
+    _found: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    _launches: int = 0
+
+    def add(self, launch_id: int, values: Mapping[str, float | str | None]) -> None:
+        """Check a launch: stalls against latency, samples against their sum, clocks of passes."""
+        self._launches += 1
+        latency = values.get(LATENCY)
+        stalls = [v for k, v in values.items() if isinstance(v, float) and _STALL.fullmatch(k)]
+        if isinstance(latency, float) and latency > 0 and len(stalls) >= _ALL_STALLS:
+            self._note("stalls", launch_id, sum(stalls) / latency - 1, STALL_SUM_TOLERANCE)
+        samples = values.get(SAMPLES)
+        sampled = [v for k, v in values.items() if isinstance(v, float) and _SAMPLED.fullmatch(k)]
+        if isinstance(samples, float) and samples and sampled:
+            self._note("samples", launch_id, sum(sampled) / samples - 1, 0)
+        sm, gpc = values.get(SM_CLOCK), values.get(GPC_CLOCK)
+        if isinstance(sm, float) and isinstance(gpc, float) and gpc > 0:
+            self._note("clocks", launch_id, sm / gpc - 1, CLOCK_TOLERANCE)
+
+    def _note(self, kind: str, launch_id: int, off: float, tolerance: float) -> None:
+        if abs(off) > tolerance:
+            self._found.setdefault(kind, []).append((launch_id, off))
+
+    def report(self, builder: ReportBuilder) -> None:
+        """Warn of what was found."""
+        for kind, doubts in self._found.items():
+            worst = max(doubts, key=lambda doubt: abs(doubt[1]))
+            builder.warn(
+                f"{_DOUBTS[kind]} in {len(doubts)} of {self._launches} launches "
+                f"(worst {100 * worst[1]:+.1f} % in launch {worst[0]})"
+            )
+
+
+def check_launches(builder: ReportBuilder, *, found: int, expected: int) -> None:
+    """Warn when a report states another number of launches than it holds."""
+    if expected and found != expected:
+        builder.warn(
+            f"{found} launches found where the report's own log states {expected}; the rest is lost"
+        )

@@ -1,0 +1,82 @@
+"""Reads ncu CSV `--page source --print-source sass` into ncu_source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingest.builder import ReportBuilder
+from ingest.ncu.csv_tables import read_csv_text, tables, whole
+from ingest.ncu.launches import SOURCE_STALLS, Launch, ncu_tables
+from ingest.ncu.names import function_name, stall_reason
+from perfpipe.errors import InputError
+
+_NOT_ISSUED = " (Not Issued)"
+
+
+def read_source_csv(builder: ReportBuilder) -> None:
+    """Read each kernel's instruction table; InputError when there is none.
+
+    ncu prints every table twice in a row (once for each source view that it was asked for and
+    once for SASS), so an exact repetition of the table before it belongs to the same launch.
+    """
+    path = builder.source.path
+    text = read_csv_text(builder.source.content)
+    found = list(tables(path, text, "Kernel Name"))
+    if (
+        found
+        and len(found) % 2 == 0
+        and all(found[i] == found[i + 1] for i in range(0, len(found), 2))
+    ):
+        found = found[::2]
+    launches = 0
+    with ncu_tables(builder) as out:
+        for launch_id, (title, rows) in enumerate(found):
+            name = title[1] if len(title) > 1 else ""
+            out.launches.add(*Launch(launch_id, function_name(name), name).row())
+            if rows:
+                header, *instructions = rows
+                for row in _instructions(launch_id, header, instructions, path):
+                    out.source.add(*row)
+            launches += 1
+    if not launches:
+        raise InputError(f"{path}: the CSV holds no kernel")
+    for table in ("ncu_metrics", "ncu_instances", "ncu_rules"):
+        builder.lacks(table, "not printed on the source page; ingest the .ncu-rep")
+    builder.lacks("ncu_source", "not printed on the source page of SASS", "file")
+    builder.lacks("ncu_source", "not printed on the source page of SASS", "line")
+
+
+def _instructions(
+    launch_id: int, header: list[str], rows: list[list[str]], path: Any
+) -> list[tuple[Any, ...]]:
+    if not {"Address", "Source"} <= set(header):
+        raise InputError(f"{path}: a source page without the columns Address and Source")
+    records = [dict(zip(header, row, strict=False)) for row in rows]
+    if any(len(record) < len(header) for record in records):
+        raise InputError(f"{path}: a row of the source page is cut short")
+    stalls = {
+        stall_reason(column.removeprefix("stall_")): column
+        for column in header
+        if column.startswith("stall_") and not column.endswith(_NOT_ISSUED)
+    }
+    addresses = [int(record["Address"], 16) for record in records]
+    first = min(addresses, default=0)
+    return [
+        (
+            launch_id,
+            address - first,
+            address,
+            record["Source"].strip(),
+            None,
+            None,
+            whole(record.get("# Samples", record.get("Warp Stall Sampling (All Samples)"))),
+            whole(record.get("Warp Stall Sampling (Not-issued Samples)")),
+            whole(record.get("Instructions Executed")),
+            whole(record.get("Thread Instructions Executed")),
+            *(
+                whole(record[stalls[reason]]) if reason in stalls else None
+                for reason in SOURCE_STALLS
+            ),
+        )
+        for address, record in zip(addresses, records, strict=True)
+    ]

@@ -1,0 +1,127 @@
+"""Finds ncu's CSV tables in text that may also hold the profiler's and the program's own lines."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfpipe.errors import InputError
+from perfpipe.units import base_unit
+
+_PROFILED = re.compile(r'^==PROF== Profiling "')
+_ERROR = re.compile(r"^==ERROR== (.*)")
+
+
+@dataclass
+class CsvText:
+    """The CSV lines of a file, and what the other lines told."""
+
+    lines: list[str] = field(default_factory=list)
+    profiled: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def read_csv_text(path: Path) -> CsvText:
+    """Split a file into CSV lines (they begin with a quote, or continue a quoted field) and noise.
+
+    The encoding is UTF-8 with or without a byte-order mark; damaged bytes are replaced.
+    """
+    found = CsvText()
+    inside = False
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        for line in file:
+            if inside or line.startswith('"'):
+                found.lines.append(line)
+                inside ^= line.count('"') % 2 == 1
+            elif _PROFILED.match(line):
+                found.profiled += 1
+            elif match := _ERROR.match(line):
+                found.errors.append(match[1].strip())
+    if inside:
+        raise InputError(f"{path}: the CSV is cut short within a field")
+    return found
+
+
+def tables(
+    path: Path, text: CsvText, first_cell: str
+) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield (header, rows) of each table whose header begins with `first_cell`."""
+    header: list[str] | None = None
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(text.lines, strict=True):
+            if row and row[0] == first_cell:
+                if header is not None:
+                    yield header, rows
+                header, rows = row, []
+            elif row and header is not None:
+                rows.append(row)
+    except csv.Error as error:
+        raise InputError(f"{path}: damaged CSV ({error})") from error
+    if header is not None:
+        yield header, rows
+
+
+#: Metrics whose values are text even where they look like a number.
+TEXT_METRICS = frozenset(
+    {
+        "device__attribute_confidential_computing_mode",
+        "device__attribute_display_name",
+        "launch__cluster_scheduling_policy",
+        "launch__func_cache_config",
+        "launch__kernel_name",
+        "launch__tpc_enabled",
+        "numa__cpu_affinity",
+        "numa__dev_display_name_all",
+        "nvlink__dev_display_name_all",
+    }
+)
+
+_NOTHING = frozenset({"no data", "n/a", "N/A", "(!) n/a"})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A parsed cell, in base units: a number, a text, or neither ('no data')."""
+
+    value: float | None
+    text: str | None
+    unit: str | None
+
+
+def parse_cell(metric: str, cell: str, unit: str) -> Cell | None:
+    """Parse a value cell; None when it is empty, which means not collected.
+
+    Thousands are separated by commas, and units are decimal multiples of base units.
+    """
+    cell = cell.strip()
+    if not cell:
+        return None
+    base = base_unit(unit)
+    if cell in _NOTHING:
+        return Cell(None, None, base.unit or None)
+    if metric not in TEXT_METRICS:
+        try:
+            number = float(cell.removeprefix("(!) ").replace(",", ""))
+        except ValueError:
+            return Cell(None, cell, base.unit or None)
+        if number - number == 0:
+            return Cell(number * base.scale, None, base.unit or None)
+    return Cell(None, cell, base.unit or None)
+
+
+def whole(cell: str | None) -> int | None:
+    """Return a cell as an integer, or None when it is none."""
+    try:
+        return int((cell or "").replace(",", ""))
+    except ValueError:
+        return None
+
+
+def extent(cell: str | None) -> tuple[int | None, ...]:
+    """Return the three numbers of a cell such as "(384, 1, 1)"."""
+    numbers = tuple(int(n) for n in re.findall(r"\d+", cell or ""))
+    return numbers if len(numbers) == 3 else (None, None, None)

@@ -1,0 +1,114 @@
+"""Names in ncu reports: functions, stall reasons, NVTX paths, metric families."""
+
+from __future__ import annotations
+
+import re
+
+_OPERATOR = re.compile(r"\boperator\s*(\(\)|\[\]|<=>|<<=|>>=|<<|>>|<=|>=|->\*|->|<|>)")
+
+
+def function_name(demangled: str) -> str:
+    """Return a kernel's function name: no return type, namespaces, template or call arguments.
+
+    >>> function_name("void at::native::<unnamed>::norm<float, (bool)0>(int, T2 *)")
+    'norm'
+    """
+    depth = 0
+    kept: list[str] = []
+    text = _OPERATOR.sub(lambda match: "operator" + match[1].translate(_HIDE), demangled)
+    for char in text.replace("<unnamed>", "").replace("(anonymous namespace)", ""):
+        if char == "<":
+            depth += 1
+        elif char == ">":
+            depth = max(0, depth - 1)
+        elif depth:
+            continue
+        elif char in "([":
+            if kept and "".join(kept).strip():
+                break
+        else:
+            kept.append(char)
+    name = "".join(kept).strip().rpartition("::")[2].rpartition(" ")[2]
+    return name.translate(_SHOW) or demangled
+
+
+_SIGNS = "()[]<>"
+_HIDE = {ord(sign): 0xE000 + index for index, sign in enumerate(_SIGNS)}
+_SHOW = {0xE000 + index: sign for index, sign in enumerate(_SIGNS)}
+
+#: The sampled and the averaged stall family, and page source, call some reasons differently.
+_STALL_ALIASES = {
+    "dispatch": "dispatch_stall",
+    "imc": "imc_miss",
+    "lg": "lg_throttle",
+    "long_sb": "long_scoreboard",
+    "math": "math_pipe_throttle",
+    "mio": "mio_throttle",
+    "no_inst": "no_instruction",
+    "no_instructions": "no_instruction",
+    "short_sb": "short_scoreboard",
+    "sleep": "sleeping",
+    "tex": "tex_throttle",
+    "warpgroup_arrive": "gmma",
+}
+
+
+def stall_reason(name: str) -> str:
+    """Return the one spelling of a stall reason (the averaged family's).
+
+    >>> stall_reason("no_instructions"), stall_reason("warpgroup_arrive")
+    ('no_instruction', 'gmma')
+    """
+    return _STALL_ALIASES.get(name, name)
+
+
+_INSTANCE_FAMILIES = re.compile(
+    r"smsp__pcsamp_(sample_count|warps_issue_stalled_\w+)"
+    r"|(thread_)?inst_executed(_true)?"
+    r"|memory_l2_theoretical_sectors_(global|local)(_ideal)?"
+    r"|memory_l1_(wavefronts_shared(_ideal)?|tag_requests_global)"
+    r"|smsp__branch_targets_threads_divergent"
+    r"|sass__inst_executed_per_opcode"
+    r"|launch__occupancy_per_\w+"
+)
+
+
+def keeps_instances(metric: str) -> bool:
+    """Say whether the instances of a metric are stored."""
+    return _INSTANCE_FAMILIES.fullmatch(metric) is not None
+
+
+_NVTX_ITEM = re.compile(r'"(.*?)"(?=\s|$)', re.DOTALL)
+_NVTX_FIELDS = re.compile(
+    r"([^:]*):(.*?):(?:none|[A-Z0-9_]+):[^:]*:(?:none|[A-Z0-9_]+):[^:]*:"
+    r"(?:none|[A-Z0-9_]+):.*",
+    re.DOTALL,
+)
+_DEFAULT_DOMAIN = "<default domain>"
+
+
+def nvtx_step(domain: str, name: str) -> str:
+    """Return one step of an nvtx_path: the range, behind its domain unless that is the default."""
+    return name if domain in ("", _DEFAULT_DOMAIN) else f"{domain}:{name}"
+
+
+def nvtx_path_from_csv(cell: str) -> str | None:
+    """Return the nvtx_path of ncu's push/pop column: thread, then quoted ranges outer to inner.
+
+    A registered string stands in the cell twice and may itself hold colons, so the fields in
+    between, whose values are from short lists, mark where the range ends.
+    """
+    steps = []
+    for item in _NVTX_ITEM.findall(cell):
+        if match := _NVTX_FIELDS.fullmatch(item):
+            steps.append(nvtx_step(match[1], match[2]))
+    return "/".join(steps) or None
+
+
+_MARKUP_LINK = re.compile(r"@url:(.*?):(https?://.*?)@")
+_MARKUP = re.compile(r"@(?:section|sass|source):[^:@]*:(.*?)@")
+
+
+def plain_message(message: str) -> str:
+    """Return a rule message without ncu's @section:...@ and @url:...@ markup."""
+    return _MARKUP.sub(r"\1", _MARKUP_LINK.sub(r"\1 (\2)", message))

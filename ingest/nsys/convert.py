@@ -1,0 +1,168 @@
+"""Turns tables of an export into ours: probes columns, resolves ids, keeps time order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.builder import ReportBuilder
+from ingest.nsys.export import Export
+from ingest.nsys.mappings import MAPPINGS, From, Mapping
+from ingest.nsys.resolve import Resolver, ascending, pid_of, signed, tid_of
+from perfpipe.model import tables
+from perfpipe.tablewriter import TableWriter
+
+Batch = dict[str, pa.Array]
+
+#: What CUPTI writes for "no stream" and "no event".
+_NONE_ID = 0xFFFFFFFF
+
+_API_KINDS = {"CUDA runtime": "runtime", "CUDA driver": "driver"}
+
+
+class _Unsorted(Exception):
+    """The rows of the file are not in time order."""
+
+
+def write_mapped_tables(builder: ReportBuilder, export: Export, resolver: Resolver) -> None:
+    """Write every table of MAPPINGS; one without rows is stated as a gap with its reason."""
+    for name, group in groupby(MAPPINGS, key=lambda m: m.table):
+        mappings = list(group)
+        present = [m for m in mappings if _has_rows(export, m)]
+        if not present:
+            builder.lacks(name, _reason(export, mappings[0]))
+            builder.write(name, {}, 0)
+            continue
+        for mapping in present:
+            _state_missing_columns(builder, export, mapping)
+        if len(present) == 1:
+            _stream(builder, export, resolver, present[0])
+        else:
+            _merge(builder, export, resolver, present)
+
+
+def _has_rows(export: Export, mapping: Mapping) -> bool:
+    columns = export.columns(mapping.source)
+    probe = next((c.column for c in mapping.columns.values() if c.column in columns), None)
+    return probe is not None and next(export.scan(mapping.source, [probe]), None) is not None
+
+
+def _reason(export: Export, mapping: Mapping) -> str:
+    there = mapping.source in export.tables()
+    state = "is empty" if there else "is not in the export"
+    return f"{mapping.source} {state}" + (f"; {mapping.hint}" if mapping.hint else "")
+
+
+def _state_missing_columns(builder: ReportBuilder, export: Export, mapping: Mapping) -> None:
+    there = export.columns(mapping.source)
+    for name, origin in mapping.columns.items():
+        if origin.column not in there:
+            reason = f"{mapping.source} of this export has no column {origin.column}"
+            builder.lacks(mapping.table, reason, name)
+
+
+def _stream(builder: ReportBuilder, export: Export, resolver: Resolver, mapping: Mapping) -> None:
+    """Write in file order when that is time order, which nsys usually keeps; else sort first."""
+    try:
+        with builder.table(mapping.table) as writer:
+            last = None
+            for batch in _batches(export, resolver, mapping, ()):
+                if mapping.timed:
+                    times = batch["start_ns"]
+                    if not ascending(times, last):
+                        raise _Unsorted
+                    last = times[-1].as_py()
+                _write(writer, batch)
+    except _Unsorted:
+        with builder.table(mapping.table) as writer:
+            for batch in _batches(export, resolver, mapping, _order(export, mapping)):
+                _write(writer, batch)
+
+
+def _merge(
+    builder: ReportBuilder, export: Export, resolver: Resolver, mappings: list[Mapping]
+) -> None:
+    """Write several sources as one table in time order."""
+    key = ("start_ns", "end_ns", "pid", "correlation_id")
+    parts = [
+        _as_table(mapping, batch)
+        for mapping in mappings
+        for batch in _batches(export, resolver, mapping, _order(export, mapping))
+    ]
+    whole = pa.concat_tables(parts, promote_options="default")
+    sorted_rows = whole.sort_by([(k, "ascending") for k in key if k in whole.column_names])
+    with builder.table(mappings[0].table) as writer:
+        for batch in sorted_rows.combine_chunks().to_batches():
+            _write(writer, dict(zip(batch.schema.names, batch.columns, strict=True)))
+
+
+def _as_table(mapping: Mapping, batch: Batch) -> pa.Table:
+    """Return a batch with the data model's plain types, so that parts fit together."""
+    schema = tables()[mapping.table].schema
+    return pa.table({name: column.cast(schema.field(name).type) for name, column in batch.items()})
+
+
+def _write(writer: TableWriter, batch: Batch) -> None:
+    writer.write(batch, len(next(iter(batch.values()))))
+
+
+def _order(export: Export, mapping: Mapping) -> tuple[str, ...]:
+    there = export.columns(mapping.source)
+    return tuple(column for column in mapping.order if column in there)
+
+
+def _batches(
+    export: Export, resolver: Resolver, mapping: Mapping, order: tuple[str, ...]
+) -> Iterator[Batch]:
+    there = export.columns(mapping.source)
+    wanted = {n: origin for n, origin in mapping.columns.items() if origin.column in there}
+    needed = list(dict.fromkeys(origin.column for origin in wanted.values()))
+    if order == () and not mapping.timed:
+        order = _order(export, mapping)
+    for rows in export.scan(mapping.source, needed, order):
+        batch = {n: _column(rows.column(o.column), o, resolver) for n, o in wanted.items()}
+        if mapping.timed:
+            batch["dur_ns"] = pc.subtract(batch["end_ns"], batch["start_ns"])
+        for name, value in mapping.constants:
+            batch[name] = pa.repeat(pa.scalar(value), rows.num_rows)
+        _finish(mapping, batch)
+        yield batch
+
+
+def _column(values: pa.Array, origin: From, resolver: Resolver) -> pa.Array:
+    match origin.how:
+        case _ if values.type == pa.null():
+            return values
+        case "pid":
+            return pid_of(values)
+        case "tid":
+            return tid_of(values)
+        case "string":
+            return resolver.strings(values)
+        case "api":
+            return resolver.api_names(values)
+        case "enum":
+            return resolver.enum(values, origin.enum)
+        case "id":
+            ids = signed(values)
+            return pc.if_else(pc.equal(ids, _NONE_ID), pa.scalar(None, pa.int64()), ids)
+        case "text":
+            return values.cast(pa.string())
+        case _:
+            return signed(values)
+
+
+def _finish(mapping: Mapping, batch: Batch) -> None:
+    """Spell enum labels as the data model does."""
+    if mapping.source == "CUPTI_ACTIVITY_KIND_MEMCPY":
+        batch["operation"] = _relabel(batch["operation"], lambda kind: f"[CUDA memcpy {kind}]")
+    elif mapping.source == "CUPTI_ACTIVITY_KIND_RUNTIME" and "api" in batch:
+        batch["api"] = _relabel(batch["api"], lambda kind: _API_KINDS.get(kind, kind.lower()))
+
+
+def _relabel(labels: pa.DictionaryArray, spell: Callable[[str], str]) -> pa.DictionaryArray:
+    renamed = [None if label is None else spell(label) for label in labels.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(labels.indices, pa.array(renamed, pa.string()))

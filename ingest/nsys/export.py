@@ -1,0 +1,263 @@
+"""The tables of an nsys export, whichever file format holds them, as streams of Arrow batches."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest.inputs import Input
+from perfpipe.errors import InputError
+from perfpipe.tablewriter import ROW_GROUP
+
+
+class Export(ABC):
+    """An export: table names are nsys's own, in their own spelling."""
+
+    def __init__(self, path: Path) -> None:
+        #: The input as the user named it, for messages.
+        self.path = path
+
+    @abstractmethod
+    def tables(self) -> frozenset[str]:
+        """Return the names of the tables that are there, empty ones included."""
+
+    @abstractmethod
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the column names of a table; empty when the table is not there."""
+
+    @abstractmethod
+    def scan(
+        self, table: str, columns: Sequence[str], order: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; in file order, or sorted by `order`."""
+
+    def read(self, table: str, columns: Sequence[str], order: Sequence[str] = ()) -> pa.Table:
+        """Return a whole table; a column that is not there is NULL."""
+        there = [c for c in columns if c in self.columns(table)]
+        batches = list(self.scan(table, there, order)) if there else []
+        found = pa.Table.from_batches(batches) if batches else None
+        rows = found.num_rows if found is not None else 0
+        return pa.table(
+            {c: found[c] if found is not None and c in there else pa.nulls(rows) for c in columns}
+        )
+
+
+def open_export(source: Input) -> Export:
+    """Open an SQLite, parquetdir or arrowdir export.
+
+    Raises InputError when the file is cut short or is no nsys export.
+    """
+    if source.format == "nsys-sqlite":
+        export: Export = SqliteExport(source.path, source.content)
+    else:
+        export = DirectoryExport(source.path, source.content)
+    if "StringIds" not in export.tables():
+        raise InputError(f"{source.path}: not an nsys export (it has no table StringIds)")
+    return export
+
+
+class SqliteExport(Export):
+    """An export to SQLite, read through ADBC."""
+
+    def __init__(self, path: Path, content: Path) -> None:
+        super().__init__(path)
+        self._uri = f"{content.resolve().as_uri()}?mode=ro&immutable=1"
+        _check_whole(path, content)
+        self._types: dict[str, dict[str, str]] = {}
+        try:
+            with closing(sqlite3.connect(self._uri, uri=True)) as con:
+                names = con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+                for (name,) in names.fetchall():
+                    info = con.execute(f"PRAGMA table_info({_name(name)})")
+                    self._types[name] = {column: kind for _, column, kind, *_ in info}
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{path}: damaged SQLite file ({error})") from error
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(self._types)
+
+    def columns(self, table: str) -> frozenset[str]:
+        return frozenset(self._types.get(table, ()))
+
+    def scan(
+        self, table: str, columns: Sequence[str], order: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        yielded = False
+        try:
+            for batch in self._scan(table, columns, order, checked=False):
+                yielded = True
+                yield batch
+        except _AdbcError as error:
+            if yielded or not _is_type_mismatch(error):
+                raise InputError(f"{self.path}: table {table} is damaged ({error})") from error
+            yield from self._scan(table, columns, order, checked=True)
+
+    def _scan(
+        self, table: str, columns: Sequence[str], order: Sequence[str], *, checked: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream a table behind a seed row.
+
+        ADBC takes a column's type from its first values, which are often NULL; the seed row has
+        one value of each declared type and is dropped again.  With `checked`, values that
+        contradict their column are read as NULL.
+        """
+        import adbc_driver_sqlite.dbapi as adbc
+
+        kinds = [_kind(self._types[table][c]) for c in columns]
+        seed = ", ".join(f"{_SEEDS[k]} AS {_name(c)}" for c, k in zip(columns, kinds, strict=True))
+        values = [
+            _checked(c, k) if checked else _name(c) for c, k in zip(columns, kinds, strict=True)
+        ]
+        sql = (
+            f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {', '.join(values)} FROM {_name(table)}"  # noqa: S608
+        )
+        if order:
+            sql += f" ORDER BY _row, {', '.join(_name(c) for c in order)}"
+        with adbc.connect(self._uri) as con, con.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(ROW_GROUP)})
+            cursor.execute(sql)
+            first = True
+            for batch in cursor.fetch_record_batch():
+                rows = batch.slice(1) if first else batch
+                first = False
+                if rows.num_rows:
+                    yield rows.select(list(columns))
+
+
+class DirectoryExport(Export):
+    """An export to a directory with one Parquet or Arrow file a table."""
+
+    def __init__(self, path: Path, content: Path) -> None:
+        super().__init__(path)
+        self._files = {
+            file.stem: file
+            for file in sorted(content.iterdir())
+            if file.suffix in (".parquet", ".arrow", ".arrows")
+        }
+        self._columns: dict[str, frozenset[str]] = {}
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(self._files)
+
+    def columns(self, table: str) -> frozenset[str]:
+        if table not in self._files:
+            return frozenset()
+        if table not in self._columns:
+            self._columns[table] = frozenset(self._guarded(table, _schema_of).names)
+        return self._columns[table]
+
+    def scan(
+        self, table: str, columns: Sequence[str], order: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        if order:
+            wanted = list(dict.fromkeys([*columns, *order]))
+            whole = self._guarded(table, lambda file: pa.Table.from_batches(_batches(file, wanted)))
+            keys = [(c, "ascending") for c in order]
+            yield from whole.sort_by(keys).select(list(columns)).to_batches(ROW_GROUP)
+            return
+        batches = _batches(self._files[table], columns)
+        while True:
+            batch = self._guarded(table, lambda _: next(batches, None))
+            if batch is None:
+                return
+            yield batch
+
+    def _guarded(self, table: str, read: Any) -> Any:
+        file = self._files[table]
+        try:
+            return read(file)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{self.path}: {file.name} is damaged or cut short ({error})"
+            ) from error
+
+
+def _schema_of(file: Path) -> pa.Schema:
+    if file.suffix == ".parquet":
+        return pq.read_schema(file)
+    with pa.memory_map(str(file)) as source:
+        return _open_arrow(source).schema
+
+
+def _batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if file.suffix == ".parquet":
+        yield from pq.ParquetFile(file).iter_batches(ROW_GROUP, columns=list(columns))
+        return
+    with pa.memory_map(str(file)) as source:
+        reader = _open_arrow(source)
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            for index in range(reader.num_record_batches):
+                yield reader.get_batch(index).select(list(columns))
+        else:
+            for batch in reader:
+                yield batch.select(list(columns))
+
+
+def _open_arrow(source: Any) -> Any:
+    """Open Arrow's file format or, where nsys wrote that, its stream format."""
+    try:
+        return pa.ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_stream(source)
+
+
+_SEEDS = {"int": "0", "float": "0.0", "text": "''"}
+_STORAGE = {"int": "'integer'", "float": "'real', 'integer'", "text": "'text'"}
+
+
+def _kind(declared: str) -> str:
+    declared = declared.upper()
+    if "INT" in declared:
+        return "int"
+    return "float" if any(word in declared for word in ("REAL", "FLOA", "DOUB")) else "text"
+
+
+def _checked(column: str, kind: str) -> str:
+    name = _name(column)
+    return f"CASE WHEN typeof({name}) IN ({_STORAGE[kind]}) THEN {name} END"
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _is_type_mismatch(error: Exception) -> bool:
+    return "mismatch" in str(error)
+
+
+def _adbc_error() -> type[Exception]:
+    import adbc_driver_manager
+
+    return adbc_driver_manager.Error
+
+
+_AdbcError = _adbc_error()
+
+
+def _check_whole(path: Path, content: Path) -> None:
+    """Refuse a file that is shorter than its header states, or that is still being written."""
+    with content.open("rb") as file:
+        header = file.read(100)
+    if len(header) < 100:
+        raise InputError(f"{path}: the SQLite file is cut short")
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    pages = int.from_bytes(header[28:32], "big")
+    valid = header[24:28] == header[92:96]
+    if valid and pages and page * pages > content.stat().st_size:
+        raise InputError(
+            f"{path}: the SQLite file is cut short "
+            f"({content.stat().st_size:,} of {page * pages:,} bytes)"
+        )
+    for suffix in ("-journal", "-wal"):
+        beside = content.with_name(content.name + suffix)
+        if beside.is_file() and beside.stat().st_size:
+            raise InputError(f"{path}: still being written ({beside.name} lies beside it)")

@@ -1,0 +1,54 @@
+"""Joins GPU operations to the API calls that launched them."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from ingest.builder import ReportBuilder
+from perfpipe.manifest import StoredTable
+from perfpipe.model import SCHEMA_VERSION
+from perfpipe.query import quote
+from perfpipe.tablewriter import ROW_GROUP
+
+_TABLE = "launches"
+
+#: Bound on DuckDB's memory; beyond it sorting spills to TMPDIR.
+_MEMORY = "256MB"
+
+
+def write_launches(builder: ReportBuilder) -> None:
+    """Write the `launches` table from the tables of this report that are on disk already."""
+    import duckdb
+
+    path = builder.directory / f"{_TABLE}.parquet"
+    sql = resources.files("ingest.nsys").joinpath("launches.sql").read_text(encoding="utf-8")
+    inputs = {
+        "kernels": "nsys_kernels",
+        "memory_ops": "nsys_memory_ops",
+        "graphs": "nsys_graph_launches",
+        "api_calls": "nsys_api_calls",
+    }
+    with duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "memory_limit": _MEMORY,
+            "temp_directory": str(builder.directory / ".duckdb"),
+        }
+    ) as con:
+        con.execute(f"SET VARIABLE report_id = {quote(builder.source.report_id)}")
+        for variable, table in inputs.items():
+            file = quote(str(builder.directory / f"{table}.parquet"))
+            con.execute(f"SET VARIABLE {variable} = {file}")
+        con.execute(
+            f"COPY ({sql}) TO {quote(str(path))} (FORMAT parquet, COMPRESSION zstd, "
+            f"ROW_GROUP_SIZE {ROW_GROUP}, "
+            f"KV_METADATA {{'perfpipe.schema_version': '{SCHEMA_VERSION}'}})"
+        )
+        rows, unlinked = con.execute(
+            "SELECT count(*), count(*) FILTER (WHERE api_name IS NULL) "
+            f"FROM read_parquet({quote(str(path))})"
+        ).fetchone() or (0, 0)
+    builder.stored[_TABLE] = StoredTable.of(path, rows)
+    if unlinked:
+        builder.warn(f"{unlinked:,} of {rows:,} GPU operations have no launching API call")

@@ -1,0 +1,234 @@
+"""Facts about the machine, the capture and the GPUs, and sampled GPU metrics."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.builder import ReportBuilder
+from ingest.nsys.export import Export
+from ingest.nsys.resolve import ascending, signed
+from perfpipe.errors import InputError
+
+#: Major versions of the export schema whose tables this reader knows.
+_KNOWN_MAJORS = (1, 2, 3)
+
+#: Environment variables that say how a job was laid out; every other one may hold a secret.
+ALLOWED_VARIABLES = frozenset(
+    [
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "NODE_RANK",
+        "MASTER_PORT",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "PMI_RANK",
+        "PMI_SIZE",
+        "PMIX_RANK",
+        "MPI_LOCALRANKID",
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_NTASKS",
+        "SLURM_JOB_ID",
+        "SLURM_ARRAY_TASK_ID",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "CUDA_MODULE_LOADING",
+        "NCCL_ALGO",
+        "NCCL_PROTO",
+        "NCCL_NVLS_ENABLE",
+        "NCCL_P2P_DISABLE",
+        "NCCL_IB_DISABLE",
+        "OMP_NUM_THREADS",
+        "PYTORCH_CUDA_ALLOC_CONF",
+    ]
+)
+
+_SYSTEM_FACTS = frozenset(
+    [
+        "Hostname",
+        "NvDriverVersion",
+        "CudaDriverVersion",
+        "OsDescription",
+        "KernelVersion",
+        "SoftwareReleaseVersion",
+        "CpuDescription",
+        "CpuCores",
+        "CpuArchitecture",
+        "HardwarePlatform",
+        "LinuxParanoidLevel",
+    ]
+)
+_CAPTURE_FACTS = re.compile(
+    r"CAPTURE_EVENT_TYPE|RATE_HZ|RUN_DURATION_MS|START_DELAY_MS|INCLUDE_CHILDREN|TRACE_ALL_TASKS"
+    r"|COLLECT_\w+|PROCESS_\d+:(COMMAND|ARGUMENT_\d+|COLLECT_\w+|CUDA_\w+|CUDA_\w+:\w+)"
+)
+_EXPORT_FACTS = frozenset(
+    [
+        "EXPORT_PRODUCT_NAME",
+        "EXPORT_PRODUCT_VERSION",
+        "EXPORT_SCHEMA_VERSION",
+        "EXPORT_TIME_UTC",
+        "EXPORT_PLATFORM",
+        "EXPORT_ARCH",
+        "EXPORT_PARAM_LAZY",
+        "EXPORT_PARAM_TIMES_TO_EXPORT",
+    ]
+)
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+Fact = tuple[str, str, str | None]
+
+
+def write_environment(builder: ReportBuilder, export: Export) -> None:
+    """Write nsys_environment and fill in the report's facts.
+
+    Raises InputError when the export's schema has a major version that this reader does not know.
+    """
+    system = _pairs(export, "TARGET_INFO_SYSTEM_ENV")
+    capture = _pairs(export, "META_DATA_CAPTURE")
+    exported = _pairs(export, "META_DATA_EXPORT")
+    facts: set[Fact] = {("system", n, v) for n, v in system if n in _SYSTEM_FACTS}
+    facts |= {("capture", n, v) for n, v in capture if _CAPTURE_FACTS.fullmatch(n)}
+    facts |= {("export", n, v) for n, v in exported if n in _EXPORT_FACTS}
+    facts |= {f for n, v in [*capture, *system] for f in _allowed_variables(n, v)}
+    rows = sorted(facts, key=lambda fact: (fact[0], fact[1], fact[2] or ""))
+    columns = dict(zip(("source", "name", "value"), zip(*rows, strict=True), strict=False))
+    builder.write("nsys_environment", {k: list(v) for k, v in columns.items()}, len(rows))
+
+    known = dict(exported)
+    schema = known.get("EXPORT_SCHEMA_VERSION")
+    major = (schema or "").partition(".")[0]
+    if major.isdigit() and int(major) not in _KNOWN_MAJORS:
+        raise InputError(
+            f"{builder.source.path}: nsys export schema {schema}; "
+            f"this perfpipe reads major versions {', '.join(map(str, _KNOWN_MAJORS))}"
+        )
+    builder.facts.tool_version = known.get("EXPORT_PRODUCT_VERSION")
+    builder.facts.export_schema = schema
+    builder.facts.host = dict(system).get("Hostname")
+    builder.facts.command = _command(capture)
+    start = export.read("TARGET_INFO_SESSION_START_TIME", ["utcTime"])["utcTime"].to_pylist()
+    if start and start[0]:
+        builder.facts.captured_at = f"{start[0]}Z"
+
+
+def _pairs(export: Export, table: str) -> list[tuple[str, str | None]]:
+    rows = export.read(table, ["name", "value"])
+    return [
+        (str(n), None if v is None else str(v))
+        for n, v in zip(rows["name"].to_pylist(), rows["value"].to_pylist(), strict=True)
+    ]
+
+
+def _allowed_variables(name: str, value: str | None) -> list[Fact]:
+    """Return the allowed variables in a row: its own name, or NAME=VALUE lines in its value."""
+    if "ENV" not in name.upper() or not value:
+        return []
+    found = (_VARIABLE.match(line) for line in re.split(r"[\n\0]", value))
+    return [("variable", m[1], m[2]) for m in found if m and m[1] in ALLOWED_VARIABLES]
+
+
+def _command(capture: list[tuple[str, str | None]]) -> str | None:
+    known = dict(capture)
+    words = [known.get("PROCESS_0:COMMAND")]
+    while (argument := known.get(f"PROCESS_0:ARGUMENT_{len(words) - 1}")) is not None:
+        words.append(argument)
+    return " ".join(word for word in words if word) or None
+
+
+_GPU_COLUMNS = {
+    "gpu": "id",
+    "device": "cuDevice",
+    "name": "name",
+    "uuid": "uuid",
+    "chip": "chipName",
+    "bus_location": "busLocation",
+    "sm_count": "smCount",
+    "clock_hz": "clockRate",
+    "memory_bytes": "totalMemory",
+    "memory_bandwidth": "memoryBandwidth",
+    "l2_bytes": "l2CacheSize",
+    "max_warps_per_sm": "maxWarpsPerSm",
+    "smem_per_sm": "maxShmemPerSm",
+    "registers_per_sm": "maxRegistersPerSm",
+}
+
+
+def write_gpus(builder: ReportBuilder, export: Export) -> dict[int, int | None]:
+    """Write nsys_gpus and return GPU number -> CUDA device number."""
+    table = "nsys_gpus"
+    rows = export.read(
+        "TARGET_INFO_GPU", [*_GPU_COLUMNS.values(), "computeMajor", "computeMinor"], ["id"]
+    )
+    if not rows.num_rows:
+        builder.lacks(table, "TARGET_INFO_GPU is not in the export")
+    columns = {ours: rows[theirs].to_pylist() for ours, theirs in _GPU_COLUMNS.items()}
+    versions = zip(rows["computeMajor"].to_pylist(), rows["computeMinor"].to_pylist(), strict=True)
+    columns["cc"] = [None if major is None else f"{major}.{minor}" for major, minor in versions]
+    builder.write(table, columns, rows.num_rows)
+    if rows.num_rows:
+        builder.facts.gpu = columns["name"][0]
+        builder.facts.sm_count = columns["sm_count"][0]
+    return dict(zip(columns["gpu"], columns["device"], strict=True))
+
+
+def write_gpu_metrics(
+    builder: ReportBuilder, export: Export, devices: dict[int, int | None]
+) -> None:
+    """Write nsys_gpu_metrics; metric ids mean other names in every report."""
+    table = "nsys_gpu_metrics"
+    names = export.read("TARGET_INFO_GPU_METRICS", ["typeId", "metricId", "metricName"])
+    by_key: dict[tuple[int, int], str] = {
+        (t, m): name
+        for t, m, name in zip(*(names[c].to_pylist() for c in names.column_names), strict=True)
+    }
+    metric_names = sorted(set(by_key.values()))
+    columns = ["timestamp", "typeId", "metricId", "value"]
+    samples = export.read("GPU_METRICS", columns)
+    if not samples.num_rows:
+        builder.lacks(table, "GPU_METRICS is empty; sample with --gpu-metrics-devices=all")
+        builder.write(table, {}, 0)
+        return
+    if not ascending(signed(samples["timestamp"].combine_chunks()), None):
+        samples = samples.sort_by([(c, "ascending") for c in columns[:3]])
+    column = {c: samples[c].combine_chunks() for c in columns}
+    types, metrics = signed(column["typeId"]), signed(column["metricId"])
+    pairs = pa.StructArray.from_arrays([types, metrics], ["t", "m"])
+    index = _index(pairs, by_key, metric_names)
+    gpu = pc.bit_wise_and(types, 0xFF)
+    numbers = pa.array(list(devices), pa.int64())
+    device = pa.array(list(devices.values()), pa.int64()).take(pc.index_in(gpu, value_set=numbers))
+    builder.write(
+        table,
+        {
+            "device": device,
+            "gpu": gpu,
+            "timestamp_ns": column["timestamp"],
+            "metric": pa.DictionaryArray.from_arrays(index, pa.array(metric_names)),
+            "value": column["value"].cast(pa.float64()),
+        },
+        samples.num_rows,
+    )
+
+
+def _index(
+    pairs: pa.StructArray, by_key: dict[tuple[int, int], str], metric_names: list[str]
+) -> pa.Array:
+    """Return the position of each sample's metric in `metric_names`."""
+    encoded = pc.add(
+        pc.multiply(pc.bit_wise_and(pairs.field("t"), 0xFFFF_FFFF_FFFF), 4096), pairs.field("m")
+    ).dictionary_encode()
+    keys = {(t & 0xFFFF_FFFF_FFFF) * 4096 + m: name for (t, m), name in by_key.items()}
+    places = [
+        metric_names.index(keys[k]) if k in keys else None for k in encoded.dictionary.to_pylist()
+    ]
+    return pa.array(places, pa.int32()).take(encoded.indices)

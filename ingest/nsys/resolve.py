@@ -1,0 +1,88 @@
+"""Resolves what an export packs: string ids, enum numbers and global thread ids."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.nsys.export import Export
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+_API_SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
+
+
+class Resolver:
+    """Lookups of one export; enums come from the file's own ENUM_* tables."""
+
+    def __init__(self, export: Export) -> None:
+        self._export = export
+        strings = export.read("StringIds", ["id", "value"], ["id"])
+        self._ids = strings["id"].combine_chunks().cast(pa.int64())
+        self._values = strings["value"].combine_chunks().cast(pa.string())
+        self._enums: dict[str, tuple[pa.Array, pa.Array]] = {}
+
+    def strings(self, ids: pa.Array) -> pa.DictionaryArray:
+        """Return the strings of ids; an unknown id gives NULL."""
+        return _look_up(ids, self._ids, self._values)
+
+    def api_names(self, ids: pa.Array) -> pa.DictionaryArray:
+        """Return API function names without version suffix: cudaLaunchKernel_v7000."""
+        names = self.strings(ids)
+        stripped = [n and _API_SUFFIX.sub("", n) for n in names.dictionary.to_pylist()]
+        return pa.DictionaryArray.from_arrays(names.indices, pa.array(stripped, pa.string()))
+
+    def enum(self, values: pa.Array, table: str) -> pa.DictionaryArray:
+        """Return the labels of an enum; a number that the file does not name reads 'kind N'."""
+        if table not in self._enums:
+            rows = self._export.read(table, ["id", "label", "name"])
+            labels = [
+                label or name
+                for label, name in zip(
+                    *(rows[c].to_pylist() for c in ("label", "name")), strict=True
+                )
+            ]
+            self._enums[table] = (
+                pa.array(rows["id"].to_pylist(), pa.int64()),
+                pa.array(labels, pa.string()),
+            )
+        ids, labels_array = self._enums[table]
+        known = _look_up(values, ids, labels_array)
+        if known.null_count == values.null_count:
+            return known
+        names = [None if v is None else f"kind {v}" for v in values.to_pylist()]
+        return pc.coalesce(
+            known.cast(pa.string()), pa.array(names, pa.string())
+        ).dictionary_encode()
+
+
+def _look_up(ids: pa.Array, keys: pa.Array, values: pa.Array) -> pa.DictionaryArray:
+    """Map ids to text through a dictionary that holds only the ids in use."""
+    encoded = ids.cast(pa.int64()).dictionary_encode()
+    at = pc.index_in(encoded.dictionary, value_set=keys)
+    return pa.DictionaryArray.from_arrays(encoded.indices, values.take(at)).cast(_TEXT)
+
+
+def signed(values: pa.Array) -> pa.Array:
+    """Return 64-bit ids as signed integers, whatever integer type the export chose."""
+    if values.type == pa.uint64():
+        return values.view(pa.int64())
+    return values.cast(pa.int64())
+
+
+def pid_of(global_id: pa.Array) -> pa.Array:
+    """Return the process id: bits 24-47 of a global id (negative ones have the top bit set)."""
+    return pc.bit_wise_and(pc.shift_right(signed(global_id), 24), 0xFFFFFF)
+
+
+def tid_of(global_id: pa.Array) -> pa.Array:
+    """Return the thread id: bits 0-23 of a global id."""
+    return pc.bit_wise_and(signed(global_id), 0xFFFFFF)
+
+
+def ascending(values: pa.Array, last: int | None) -> bool:
+    """Say whether times ascend, also from the `last` one of the batch before."""
+    times = values.to_numpy(zero_copy_only=False)
+    return bool((last is None or times[0] >= last) and (np.diff(times) >= 0).all())

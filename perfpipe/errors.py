@@ -1,0 +1,37 @@
+"""Errors that end as one sentence and an exit code, never as a traceback."""
+
+from __future__ import annotations
+
+
+class PerfpipeError(Exception):
+    """Base of every expected failure; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class TaskFailed(PerfpipeError):
+    """A launched program, a profiler or a validation failed."""
+
+
+class InputError(PerfpipeError):
+    """Usage, configuration or an input file cannot be read."""
+
+    exit_code = 2
+
+
+class StoreError(PerfpipeError):
+    """The store cannot be read or written (permission, space, unknown schema version)."""
+
+    exit_code = 2
+
+
+class ToolMissing(PerfpipeError):
+    """A needed program is not installed."""
+
+    exit_code = 5
+
+
+def os_error_sentence(error: OSError, what: str) -> str:
+    """Return one sentence for an operating-system error, with the path and the reason."""
+    where = f" {error.filename}" if error.filename else ""
+    return f"{what}{where}: {error.strerror or error}"

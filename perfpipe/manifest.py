@@ -1,0 +1,85 @@
+"""The manifest: what a report is, where it came from, and what is missing or doubtful in it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from perfpipe.errors import StoreError
+from perfpipe.jsonfile import read_json, write_json
+from perfpipe.model import SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A table or column that the input does not hold; `column` is empty for a whole table."""
+
+    table: str
+    column: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A Parquet file of a report."""
+
+    rows: int
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path, rows: int) -> StoredTable:
+        """Measure a finished file."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return cls(rows, path.stat().st_size, digest)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One report: `kind` is ncu, nsys or torch; `sha256` is of the decompressed input."""
+
+    report_id: str
+    kind: str
+    format: str
+    source_name: str
+    source_path: str
+    source_bytes: int
+    sha256: str
+    tool_version: str | None = None
+    export_schema: str | None = None
+    captured_at: str | None = None
+    host: str | None = None
+    command: str | None = None
+    gpu: str | None = None
+    sm_count: int | None = None
+    warnings: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    tables: dict[str, StoredTable] = field(default_factory=dict)
+    provenance: dict[str, str] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+
+    def write(self, path: Path) -> None:
+        """Write the manifest."""
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Read a manifest; StoreError when it is unreadable or of an unknown schema version."""
+        record: dict[str, Any] = read_json(path, "report manifest")
+        version = record.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise StoreError(
+                f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
+                "ingest the input again with --force, or use the perfpipe that wrote it"
+            )
+        known = {f.name for f in fields(cls)}
+        try:
+            record["warnings"] = tuple(record["warnings"])
+            record["missing"] = tuple(Missing(**item) for item in record["missing"])
+            record["tables"] = {k: StoredTable(**v) for k, v in record["tables"].items()}
+            return cls(**{key: value for key, value in record.items() if key in known})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{path}: not a whole report manifest ({error})") from error

@@ -1,0 +1,62 @@
+"""The data model: stored tables and their columns, read from tables.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Version of the tables and of the manifest; a reader refuses any other.
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: `type` is string, int64 or double; `doc` says what it holds, with its unit."""
+
+    name: str
+    type: str
+    doc: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A stored table; the first column is always `report_id`."""
+
+    name: str
+    doc: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Arrow schema with the schema version in its metadata."""
+        import pyarrow as pa
+
+        types = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
+        fields = [pa.field(column.name, types[column.type]) for column in self.columns]
+        return pa.schema(fields, metadata={b"perfpipe.schema_version": b"%d" % SCHEMA_VERSION})
+
+
+@cache
+def tables() -> MappingProxyType[str, Table]:
+    """Return the stored tables by name, in the order of tables.toml."""
+    text = resources.files("perfpipe").joinpath("tables.toml").read_text(encoding="utf-8")
+    report = Column("report_id", "string", "report that the row comes from")
+    return MappingProxyType(
+        {
+            name: Table(
+                name,
+                spec["doc"],
+                ("report_id", *spec["key"]),
+                (report, *(Column(*column) for column in spec["columns"])),
+            )
+            for name, spec in tomllib.loads(text).items()
+        }
+    )

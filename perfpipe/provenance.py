@@ -1,0 +1,29 @@
+"""What made a file: version, interpreter, time; kept with every report and run."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+
+
+@cache
+def version() -> str:
+    """Return perfpipe's version."""
+    return metadata.version("perfpipe")
+
+
+def utc_now() -> str:
+    """Return the time in UTC, ISO 8601, whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def provenance() -> dict[str, str]:
+    """Return the record that says which perfpipe wrote a file, on which Python, when."""
+    return {
+        "perfpipe": version(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "written_at": utc_now(),
+    }

@@ -1,0 +1,200 @@
+"""Opens a store in DuckDB: in memory, over the Parquet files, with no network and no extensions."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from perfpipe.errors import InputError
+from perfpipe.model import Table, tables
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from perfpipe.manifest import Manifest
+    from perfpipe.store import Store
+
+#: Tables that are made from manifests and run records: name -> (column, type, meaning).
+CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "reports": (
+        ("report_id", "VARCHAR", "report"),
+        ("run_id", "VARCHAR", "newest run that gave it; NULL when it was ingested by hand"),
+        ("kind", "VARCHAR", "ncu, nsys or torch"),
+        ("format", "VARCHAR", "format of the input"),
+        ("source_name", "VARCHAR", "file name of the input"),
+        ("sha256", "VARCHAR", "of the input, decompressed"),
+        ("tool_version", "VARCHAR", "version of the profiler"),
+        ("export_schema", "VARCHAR", "version of the nsys export schema"),
+        ("captured_at", "VARCHAR", "start of the capture, UTC"),
+        ("host", "VARCHAR", "host name"),
+        ("command", "VARCHAR", "profiled command"),
+        ("gpu", "VARCHAR", "device name"),
+        ("sm_count", "BIGINT", "multiprocessors of that device"),
+        ("recorded", "BOOLEAN", "whether a run replayed it from a recording"),
+        ("warnings", "VARCHAR[]", "what the checks on the way in found"),
+    ),
+    "runs": (
+        ("run_id", "VARCHAR", "run"),
+        ("workload", "VARCHAR", "name of the workload"),
+        ("collector", "VARCHAR", "ncu, nsys, torch or replay"),
+        ("started_at", "VARCHAR", "start, UTC"),
+        ("status", "VARCHAR", "done or failed"),
+        ("reports", "VARCHAR[]", "reports that it gave"),
+    ),
+    "collection_gaps": (
+        ("report_id", "VARCHAR", "report"),
+        ("table_name", "VARCHAR", "table that is empty or incomplete"),
+        ("column_name", "VARCHAR", "column that is NULL throughout; empty for the whole table"),
+        ("reason", "VARCHAR", "why"),
+    ),
+}
+
+
+def connect(store: Store, report_ids: Iterable[str] | None = None) -> DuckDBPyConnection:
+    """Return a connection with every table and view; `report_ids` limits it to some reports.
+
+    Analysis views come from the entry points of the group `perfpipe.views`.
+    """
+    import duckdb
+
+    con = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "temp_directory": os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir(),
+            "python_enable_replacements": "false",
+        }
+    )
+    wanted = None if report_ids is None else set(report_ids)
+    manifests = [m for m in store.manifests() if wanted is None or m.report_id in wanted]
+    for table in tables().values():
+        _create_table_view(con, store, table, manifests)
+    runs = store.runs()
+    _fill(con, "reports", _report_rows(manifests, runs))
+    _fill(con, "runs", [_run_row(run) for run in runs])
+    _fill(
+        con,
+        "collection_gaps",
+        [(m.report_id, gap.table, gap.column, gap.reason) for m in manifests for gap in m.missing],
+    )
+    for entry in sorted(metadata.entry_points(group="perfpipe.views"), key=lambda e: e.name):
+        entry.load()(con)
+    return con
+
+
+def lock(con: DuckDBPyConnection, store: Store) -> None:
+    """Let the connection read the store and nothing else, for good."""
+    con.execute(f"SET allowed_directories = [{quote(str(store.reports_dir.resolve()) + '/')}]")
+    con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
+
+
+def run_user_sql(con: DuckDBPyConnection, sql: str) -> Any:
+    """Run one statement that only reads and return its relation or result.
+
+    Raises InputError for anything else: a store is never changed by a query.
+    """
+    import duckdb
+
+    try:
+        statements = con.extract_statements(sql)
+    except duckdb.Error as error:
+        raise InputError(f"SQL: {_first_lines(error)}") from error
+    if len(statements) != 1:
+        raise InputError(f"SQL: one statement is needed, not {len(statements)}")
+    kind = statements[0].type
+    if kind not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+        raise InputError(f"SQL: only SELECT is allowed here, not {kind.name}")
+    try:
+        return con.execute(statements[0])
+    except duckdb.Error as error:
+        raise InputError(f"SQL: {_first_lines(error)}") from error
+
+
+def quote(text: str) -> str:
+    """Return a SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _first_lines(error: Exception) -> str:
+    return " ".join(line.strip() for line in str(error).splitlines()[:3] if line.strip())
+
+
+def _create_table_view(
+    con: DuckDBPyConnection, store: Store, table: Table, manifests: list[Manifest]
+) -> None:
+    """Make a view over a table's files; the typed empty half gives columns to older files."""
+    types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
+    nulls = ", ".join(f"NULL::{types[c.type]} AS {c.name}" for c in table.columns)
+    sql = f"CREATE VIEW {table.name} AS SELECT {nulls} WHERE false"
+    files = [
+        quote(str(store.table_path(m.report_id, table.name).resolve()))
+        for m in manifests
+        if table.name in m.tables
+    ]
+    if files:
+        sql += (
+            " UNION ALL BY NAME SELECT * FROM "
+            f"read_parquet([{', '.join(files)}], union_by_name = true)"
+        )
+    con.execute(sql)
+    comment(con, "VIEW", table.name, table.doc, {c.name: c.doc for c in table.columns})
+
+
+def comment(
+    con: DuckDBPyConnection, kind: str, name: str, doc: str, columns: dict[str, str]
+) -> None:
+    """Attach documentation to a view or table and its columns."""
+    con.execute(f"COMMENT ON {kind} {name} IS {quote(doc)}")
+    for column, text in columns.items():
+        con.execute(f"COMMENT ON COLUMN {name}.{column} IS {quote(text)}")
+
+
+def _report_rows(manifests: list[Manifest], runs: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    newest = {report: run for run in runs for report in run["reports"]}
+    rows = []
+    for m in manifests:
+        run = newest.get(m.report_id)
+        rows.append(
+            (
+                m.report_id,
+                run and run["run_id"],
+                m.kind,
+                m.format,
+                m.source_name,
+                m.sha256,
+                m.tool_version,
+                m.export_schema,
+                m.captured_at,
+                m.host,
+                m.command,
+                m.gpu,
+                m.sm_count,
+                run is not None and run["collector"] == "replay",
+                list(m.warnings),
+            )
+        )
+    return rows
+
+
+def _run_row(run: dict[str, Any]) -> tuple[Any, ...]:
+    names = [name for name, _, _ in CATALOGUE["runs"]]
+    return tuple(run[name] for name in names)
+
+
+def _fill(con: DuckDBPyConnection, name: str, rows: list[tuple[Any, ...]]) -> None:
+    spec = CATALOGUE[name]
+    con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {kind}' for c, kind, _ in spec)})")
+    if rows:
+        con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(spec))})", rows)
+    comment(con, "TABLE", name, _CATALOGUE_DOCS[name], {c: doc for c, _, doc in spec})
+
+
+_CATALOGUE_DOCS = {
+    "reports": "Ingested reports, one row each.",
+    "runs": "What perfpipe launched or replayed, one row each.",
+    "collection_gaps": "What a report does not hold, and why; such values are NULL, never 0.",
+}

@@ -1,0 +1,62 @@
+"""Vendor figures of GPUs, read from gpus.toml."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class GpuSpec:
+    """One GPU model: clock in MHz, bandwidth in GB/s, peaks in TFLOP/s (int8: TOP/s)."""
+
+    key: str
+    name: str
+    match: str
+    cc: str
+    sms: int
+    clock_mhz: float
+    bandwidth_gbs: float
+    memory_gb: tuple[int, ...]
+    dense: Mapping[str, float]
+    source: str
+    sparse: Mapping[str, float] = field(default_factory=dict)
+
+
+@cache
+def gpu_specs() -> tuple[GpuSpec, ...]:
+    """Return every known GPU, in the order of gpus.toml."""
+    text = resources.files("perfpipe").joinpath("gpus.toml").read_text(encoding="utf-8")
+    return tuple(
+        GpuSpec(key=key, **{**spec, "memory_gb": tuple(spec["memory_gb"])})
+        for key, spec in tomllib.loads(text).items()
+    )
+
+
+def find_spec(device_name: str, sm_count: int | None = None) -> GpuSpec | None:
+    """Return the spec of a device as a report names it, or None when it is not known for sure.
+
+    A spec whose SM count contradicts the report is not returned: a MIG slice or a cut-down
+    variant has other peaks than the full card.
+    """
+    for spec in gpu_specs():
+        named = re.search(spec.match, device_name, re.IGNORECASE)
+        if named and sm_count in (None, spec.sms):
+            return spec
+    return None
+
+
+def search_specs(words: str) -> list[GpuSpec]:
+    """Return the specs that a person may mean: by key, by device name, or by part of the name."""
+    wanted = words.casefold()
+    exact = [spec for spec in gpu_specs() if wanted in (spec.key, spec.name.casefold())]
+    if exact:
+        return exact
+    found = find_spec(words)
+    if found:
+        return [found]
+    return [spec for spec in gpu_specs() if wanted in spec.name.casefold() or wanted in spec.key]

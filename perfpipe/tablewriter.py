@@ -1,0 +1,85 @@
+"""Writes one table of a report as zstd Parquet, batch by batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from perfpipe.manifest import StoredTable
+from perfpipe.model import Table
+
+#: Rows of a Parquet row group; large enough to scan fast, small enough to prune by time.
+ROW_GROUP = 262_144
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+class TableWriter:
+    """Adds `report_id`, orders the columns as the data model states and writes row groups.
+
+    Text columns may come dictionary-encoded; they are written as plain text with a Parquet
+    dictionary.  Columns that a batch lacks are NULL.
+    """
+
+    def __init__(self, directory: Path, table: Table, report_id: str) -> None:
+        self.path = directory / f"{table.name}.parquet"
+        self.rows = 0
+        self._table = table
+        self._report_id = report_id
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, columns: dict[str, Any], rows: int) -> None:
+        """Write a batch: Arrow arrays (or lists) of `rows` values by column name."""
+        fields = self._table.schema
+        if unknown := columns.keys() - set(fields.names):
+            raise KeyError(f"{self._table.name} has no column {', '.join(sorted(unknown))}")
+        own = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [self._report_id])
+        arrays = [
+            own,
+            *(_array(field, columns.get(field.name), rows) for field in list(fields)[1:]),
+        ]
+        batch = pa.Table.from_arrays(arrays, names=fields.names)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self.path, batch.schema, compression="zstd", compression_level=1, store_schema=False
+            )
+            self._writer.add_key_value_metadata(fields.metadata)
+        self._writer.write_table(batch, row_group_size=ROW_GROUP)
+        self.rows += rows
+
+    def close(self) -> StoredTable:
+        """Finish the file and return what to state in the manifest."""
+        if self._writer is None:
+            self.write({}, 0)
+        assert self._writer is not None
+        self._writer.close()
+        return StoredTable.of(self.path, self.rows)
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None and self._writer is not None:
+            self._writer.close()
+
+
+def _array(field: pa.Field, values: Any, rows: int) -> pa.Array:
+    if values is None:
+        values = pa.nulls(rows, field.type)
+    elif not isinstance(values, pa.Array):
+        values = pa.array(values, field.type)
+    if field.type != pa.string():
+        return values if values.type == field.type else values.cast(field.type)
+    if pa.types.is_dictionary(values.type) and not values.dictionary.null_count:
+        return values.cast(_TEXT)
+    return values.cast(pa.string()).dictionary_encode().cast(_TEXT)

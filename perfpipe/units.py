@@ -1,0 +1,78 @@
+"""Unit strings of Nsight Compute: scale prefixes to base units, and sizes for people.
+
+ncu's prefixes are decimal (233.472 Kbyte = 233,472 byte).  A prefix before the slash and one
+behind it are both undone, except that ncu *multiplies* for `%/Kbyte`: it prints 3350 %/byte as
+3.35 %/Kbyte, so the inverse follows the tool, not the arithmetic.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+DECIMAL_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+
+_TIME_NS = {
+    "ns": 1.0,
+    "nsecond": 1.0,
+    "us": 1e3,
+    "usecond": 1e3,
+    "ms": 1e6,
+    "msecond": 1e6,
+    "s": 1e9,
+    "second": 1e9,
+}
+_PREFIXED = re.compile(r"^([KMGTPE])(byte|hz|bit)$", re.IGNORECASE)
+
+
+class BaseUnit(NamedTuple):
+    """`value_in_file * scale` is the value in `unit`."""
+
+    scale: float
+    unit: str
+
+
+@cache
+def base_unit(unit: str) -> BaseUnit:
+    """Return the scale and the base unit of a unit string printed by ncu.
+
+    >>> base_unit("Mbyte/block")
+    BaseUnit(scale=1000000.0, unit='byte/block')
+    >>> base_unit("sector/us")
+    BaseUnit(scale=1000000.0, unit='sector/s')
+    """
+    numerator, slash, denominator = unit.partition("/")
+    scale, numerator = _scale_of(numerator)
+    if not slash:
+        return BaseUnit(scale, numerator)
+    if denominator in _TIME_NS:
+        per_second = 1e9 / _TIME_NS[denominator]
+        return BaseUnit(scale * per_second, f"{numerator}/s")
+    below, denominator = _scale_of(denominator)
+    return BaseUnit(scale * below, f"{numerator}/{denominator}")
+
+
+def _scale_of(word: str) -> tuple[float, str]:
+    if word in _TIME_NS:
+        return _TIME_NS[word], "ns"
+    if match := _PREFIXED.match(word):
+        return DECIMAL_PREFIXES[match[1].upper()], match[2].lower()
+    return 1.0, word
+
+
+def format_bytes(size: float) -> str:
+    """Return a size in decimal units: 1500 -> '1.5 kB'."""
+    for prefix in ("", "k", "M", "G", "T"):
+        if abs(size) < 1000 or prefix == "T":
+            return f"{size:.0f} B" if not prefix else f"{size:.1f} {prefix}B"
+        size /= 1000
+    raise AssertionError("unreachable")
+
+
+def format_ns(ns: float) -> str:
+    """Return a duration with three significant digits: 1234567 -> '1.23 ms'."""
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(ns) >= scale:
+            return f"{ns / scale:.3g} {unit}" if abs(ns) < 1000 * scale else f"{ns / scale:,.0f} s"
+    return f"{ns:.0f} ns"
