@@ -157,8 +157,8 @@ def _file_format(path: Path, head: bytes, rest: Iterator[bytes]) -> str:
         return "ncu-source-csv"
     if _FOREIGN_CSV.search(text):
         raise InputError(
-            f"{path}: an ncu CSV that another program saved again, with other separators or quotes; "
-            "export it with 'ncu --import REPORT --csv --page raw'"
+            f"{path}: an ncu CSV that another program saved again, with other separators "
+            "or quotes; export it with 'ncu --import REPORT --csv --page raw'"
         )
     raise InputError(f"{path}: not a report that perfpipe reads ({_looks_like(text)})")
 

@@ -44,20 +44,22 @@ class TableWriter:
             *(_array(field, columns.get(field.name), rows) for field in list(fields)[1:]),
         ]
         batch = pa.Table.from_arrays(arrays, names=fields.names)
+        self._open(batch.schema).write_table(batch, row_group_size=ROW_GROUP)
+        self.rows += rows
+
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         if self._writer is None:
             self._writer = pq.ParquetWriter(
-                self.path, batch.schema, compression="zstd", compression_level=1, store_schema=False
+                self.path, schema, compression="zstd", compression_level=1, store_schema=False
             )
-            self._writer.add_key_value_metadata(fields.metadata)
-        self._writer.write_table(batch, row_group_size=ROW_GROUP)
-        self.rows += rows
+            self._writer.add_key_value_metadata(self._table.schema.metadata)
+        return self._writer
 
     def close(self) -> StoredTable:
         """Finish the file and return what to state in the manifest."""
-        if self._writer is None:
+        if not self.rows:
             self.write({}, 0)
-        assert self._writer is not None
-        self._writer.close()
+        self._open(self._table.schema).close()
         return StoredTable.of(self.path, self.rows)
 
     def __enter__(self) -> TableWriter:

@@ -1,6 +1,6 @@
-"""Walks the container of an .ncu-rep, which NVIDIA documents in its Customization Guide.
+r"""Walks the container of an .ncu-rep, which NVIDIA documents in its Customization Guide.
 
-A report is `NVR\\0`, a header, then blocks: a length-prefixed protobuf BlockHeader and a payload.
+A report is `NVR\0`, a header, then blocks: a length-prefixed protobuf BlockHeader and a payload.
 The vendor's reader accepts a file that was cut short and silently gives fewer launches, and it
 does not tell the process; both are read here from the block headers alone.
 """

@@ -109,27 +109,9 @@ class NcuTables:
 
 
 SOURCE_STALLS = tuple(
-    [
-        "barrier",
-        "branch_resolving",
-        "dispatch_stall",
-        "drain",
-        "gmma",
-        "imc_miss",
-        "lg_throttle",
-        "long_scoreboard",
-        "math_pipe_throttle",
-        "membar",
-        "mio_throttle",
-        "misc",
-        "no_instruction",
-        "not_selected",
-        "selected",
-        "short_scoreboard",
-        "sleeping",
-        "tex_throttle",
-        "wait",
-    ]
+    "barrier branch_resolving dispatch_stall drain gmma imc_miss lg_throttle long_scoreboard "
+    "math_pipe_throttle membar mio_throttle misc no_instruction not_selected selected "
+    "short_scoreboard sleeping tex_throttle wait".split()
 )
 
 SOURCE_COLUMNS = (

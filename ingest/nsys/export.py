@@ -116,7 +116,7 @@ class SqliteExport(Export):
             _checked(c, k) if checked else _name(c) for c, k in zip(columns, kinds, strict=True)
         ]
         sql = (
-            f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {', '.join(values)} FROM {_name(table)}"  # noqa: S608
+            f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {', '.join(values)} FROM {_name(table)}"
         )
         if order:
             sql += f" ORDER BY _row, {', '.join(_name(c) for c in order)}"

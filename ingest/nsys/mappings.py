@@ -122,6 +122,7 @@ MAPPINGS: tuple[Mapping, ...] = (
             **_THREAD,
             **_SPAN,
             "name": From("nameId", API),
+            "recorded_name": From("nameId", STRING),
             "api": From("eventClass", ENUM, "ENUM_NSYS_EVENT_CLASS"),
             "correlation_id": From("correlationId"),
             "return_value": From("returnValue"),
@@ -133,7 +134,12 @@ MAPPINGS: tuple[Mapping, ...] = (
         Mapping(
             "nsys_api_calls",
             f"{library}_EVENTS",
-            {**_THREAD, **_SPAN, "name": From("nameId", API)},
+            {
+                **_THREAD,
+                **_SPAN,
+                "name": From("nameId", API),
+                "recorded_name": From("nameId", STRING),
+            },
             _HOST_ORDER,
             constants=(("api", library.lower()),),
         )

@@ -17,71 +17,27 @@ _KNOWN_MAJORS = (1, 2, 3)
 
 #: Environment variables that say how a job was laid out; every other one may hold a secret.
 ALLOWED_VARIABLES = frozenset(
-    [
-        "RANK",
-        "LOCAL_RANK",
-        "GROUP_RANK",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "NODE_RANK",
-        "MASTER_PORT",
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "PMI_RANK",
-        "PMI_SIZE",
-        "PMIX_RANK",
-        "MPI_LOCALRANKID",
-        "SLURM_PROCID",
-        "SLURM_LOCALID",
-        "SLURM_NODEID",
-        "SLURM_NTASKS",
-        "SLURM_JOB_ID",
-        "SLURM_ARRAY_TASK_ID",
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_LAUNCH_BLOCKING",
-        "CUDA_DEVICE_MAX_CONNECTIONS",
-        "CUDA_MODULE_LOADING",
-        "NCCL_ALGO",
-        "NCCL_PROTO",
-        "NCCL_NVLS_ENABLE",
-        "NCCL_P2P_DISABLE",
-        "NCCL_IB_DISABLE",
-        "OMP_NUM_THREADS",
-        "PYTORCH_CUDA_ALLOC_CONF",
-    ]
+    "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK "
+    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_SIZE "
+    "PMI_RANK PMI_SIZE PMIX_RANK MPI_LOCALRANKID "
+    "SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_JOB_ID SLURM_ARRAY_TASK_ID "
+    "CUDA_VISIBLE_DEVICES CUDA_LAUNCH_BLOCKING CUDA_DEVICE_MAX_CONNECTIONS CUDA_MODULE_LOADING "
+    "NCCL_ALGO NCCL_PROTO NCCL_NVLS_ENABLE NCCL_P2P_DISABLE NCCL_IB_DISABLE "
+    "OMP_NUM_THREADS PYTORCH_CUDA_ALLOC_CONF".split()
 )
 
 _SYSTEM_FACTS = frozenset(
-    [
-        "Hostname",
-        "NvDriverVersion",
-        "CudaDriverVersion",
-        "OsDescription",
-        "KernelVersion",
-        "SoftwareReleaseVersion",
-        "CpuDescription",
-        "CpuCores",
-        "CpuArchitecture",
-        "HardwarePlatform",
-        "LinuxParanoidLevel",
-    ]
+    "Hostname NvDriverVersion CudaDriverVersion OsDescription KernelVersion "
+    "SoftwareReleaseVersion CpuDescription CpuCores CpuArchitecture HardwarePlatform "
+    "LinuxParanoidLevel".split()
 )
 _CAPTURE_FACTS = re.compile(
     r"CAPTURE_EVENT_TYPE|RATE_HZ|RUN_DURATION_MS|START_DELAY_MS|INCLUDE_CHILDREN|TRACE_ALL_TASKS"
     r"|COLLECT_\w+|PROCESS_\d+:(COMMAND|ARGUMENT_\d+|COLLECT_\w+|CUDA_\w+|CUDA_\w+:\w+)"
 )
 _EXPORT_FACTS = frozenset(
-    [
-        "EXPORT_PRODUCT_NAME",
-        "EXPORT_PRODUCT_VERSION",
-        "EXPORT_SCHEMA_VERSION",
-        "EXPORT_TIME_UTC",
-        "EXPORT_PLATFORM",
-        "EXPORT_ARCH",
-        "EXPORT_PARAM_LAZY",
-        "EXPORT_PARAM_TIMES_TO_EXPORT",
-    ]
+    "EXPORT_PRODUCT_NAME EXPORT_PRODUCT_VERSION EXPORT_SCHEMA_VERSION EXPORT_TIME_UTC "
+    "EXPORT_PLATFORM EXPORT_ARCH EXPORT_PARAM_LAZY EXPORT_PARAM_TIMES_TO_EXPORT".split()
 )
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 

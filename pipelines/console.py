@@ -1,0 +1,68 @@
+"""Progress and messages on stderr: a bar on a terminal, one line a step otherwise."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Receives steps of known number."""
+
+    def step(self, text: str) -> None:
+        """Note that a step is done, and what came of it."""
+
+    def note(self, text: str) -> None:
+        """Say something between steps."""
+
+
+class _Lines:
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+
+    def step(self, text: str) -> None:
+        self._done += 1
+        say(f"[{self._done}/{self._total}] {text}")
+
+    def note(self, text: str) -> None:
+        say(text)
+
+
+class _Quiet:
+    def step(self, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+def say(text: str) -> None:
+    """Print a line to stderr."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+@contextmanager
+def progress(title: str, total: int, *, quiet: bool = False) -> Iterator[Progress]:
+    """Give a progress display for `total` steps."""
+    if quiet:
+        yield _Quiet()
+    elif not sys.stderr.isatty():
+        yield _Lines(total)
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+            task = bar.add_task(title, total=total)
+
+            class _Bar:
+                def step(self, text: str) -> None:
+                    bar.console.print(text, markup=False, highlight=False)
+                    bar.advance(task)
+
+                def note(self, text: str) -> None:
+                    bar.console.print(text, markup=False, highlight=False)
+
+            yield _Bar()

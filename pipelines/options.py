@@ -1,0 +1,29 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from perfpipe.store import STORE_VARIABLE, Store
+
+store_option: Callable[[Any], Any] = click.option(
+    "--store",
+    "store_path",
+    metavar="DIR",
+    envvar=STORE_VARIABLE,
+    show_envvar=True,
+    help="Store directory (default: ./perfpipe-store).",
+)
+
+
+def the_store(path: str | None, *, must_exist: bool = False) -> Store:
+    """Return the store that --store names."""
+    return Store.locate(path, must_exist=must_exist)
+
+
+def json_option(help_text: str = "Print one JSON document.") -> Callable[[Any], Any]:
+    """Return the --json flag."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)

@@ -1,0 +1,98 @@
+"""YAML without surprises: no yes/no booleans, no sexagesimal numbers, no dates, no double keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from perfpipe.errors import InputError, os_error_sentence
+
+
+class StrictLoader(yaml.SafeLoader):
+    """Resolves only true/false, null, decimal integers and floats; everything else is text."""
+
+
+StrictLoader.yaml_implicit_resolvers = {}
+_RESOLVERS = (
+    ("tag:yaml.org,2002:bool", r"true|false", "tf"),
+    ("tag:yaml.org,2002:null", r"null|~|", "n~\0"),
+    ("tag:yaml.org,2002:int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
+    (
+        "tag:yaml.org,2002:float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?",
+        "-+.0123456789",
+    ),
+)
+for _tag, _pattern, _first in _RESOLVERS:
+    StrictLoader.add_implicit_resolver(
+        _tag, re.compile(f"^(?:{_pattern})$"), ["" if c == "\0" else c for c in _first]
+    )
+
+
+def _mapping(loader: StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: dict[Any, int] = {}
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        line = key_node.start_mark.line + 1
+        if not isinstance(key, str):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} is not text; quote it", key_node.start_mark
+            )
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None,
+                None,
+                f"the key '{key}' stands in line {seen[key]} already",
+                key_node.start_mark,
+            )
+        seen[key] = line
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+
+
+StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def load(path: Path) -> tuple[Any, yaml.Node | None]:
+    """Return the value of a YAML file and its node tree, which tells lines.
+
+    Raises InputError with file and line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(os_error_sentence(error, "cannot read")) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text") from error
+    try:
+        loader = StrictLoader(text)
+        node = loader.get_single_node()
+        return (None if node is None else loader.construct_document(node)), node
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise InputError(f"{where}: {error.problem or error}") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not YAML ({error})") from error
+
+
+def line_of(node: yaml.Node | None, location: Iterable[str | int]) -> int:
+    """Return the line of the value that a path of keys and indices leads to, as far as it does."""
+    line = 1
+    for step in location:
+        if isinstance(node, yaml.MappingNode):
+            pair = next((p for p in node.value if p[0].value == str(step)), None)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line + 1, pair[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            if step >= len(node.value):
+                break
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
