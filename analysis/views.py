@@ -103,10 +103,12 @@ def install(con: DuckDBPyConnection) -> None:
 def thresholds() -> dict[str, float]:
     """Return the thresholds of all rules by dotted name, such as sol.high_pct."""
     text = resources.files("analysis").joinpath("thresholds.toml").read_text(encoding="utf-8")
-    flat = {}
+    flat: dict[str, float] = {}
     for group, values in tomllib.loads(text).items():
         if isinstance(values, dict):
             flat |= {f"{group}.{name}": float(value) for name, value in values.items()}
+        else:
+            flat[group] = float(values)
     return flat
 
 

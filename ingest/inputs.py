@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from ingest.compressed import CHUNK, chunks, compression_of
+from ingest.compressed import chunks, compression_of
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 
 #: How much of a text file is searched for an ncu CSV header: a program may print before it.
@@ -139,7 +139,7 @@ def _file_format(path: Path, head: bytes, rest: Iterator[bytes]) -> str:
         return "nsys-sqlite"
     if head.startswith(b"PAR1") or head.startswith(b"ARROW1"):
         raise InputError(f"{path}: one table of an export; name the whole directory instead")
-    if _is_nsys_rep(path, head):
+    if head.startswith(b"NVIDIA Tegra Profiler Report"):
         return "nsys-rep"
     if path.name.removesuffix(".xz").endswith(".qdstrm"):
         raise InputError(
@@ -161,13 +161,6 @@ def _file_format(path: Path, head: bytes, rest: Iterator[bytes]) -> str:
             "or quotes; export it with 'ncu --import REPORT --csv --page raw'"
         )
     raise InputError(f"{path}: not a report that perfpipe reads ({_looks_like(text)})")
-
-
-def _is_nsys_rep(path: Path, head: bytes) -> bool:
-    name = path.name
-    for suffix in (".xz", ".gz", ".zst"):
-        name = name.removesuffix(suffix)
-    return name.endswith(".nsys-rep") and b"\0" in head[: CHUNK // 16]
 
 
 def _looks_like(text: bytes) -> str:

@@ -89,8 +89,8 @@ def _allowed_variables(name: str, value: str | None) -> list[Fact]:
     """Return the allowed variables in a row: its own name, or NAME=VALUE lines in its value."""
     if "ENV" not in name.upper() or not value:
         return []
-    found = (_VARIABLE.match(line) for line in re.split(r"[\n\0]", value))
-    return [("variable", m[1], m[2]) for m in found if m and m[1] in ALLOWED_VARIABLES]
+    found = (_VARIABLE.match(line) for line in re.split(r"[\n\0;]", value))
+    return [("variable", m[1], m[2].strip('"')) for m in found if m and m[1] in ALLOWED_VARIABLES]
 
 
 def _command(capture: list[tuple[str, str | None]]) -> str | None:

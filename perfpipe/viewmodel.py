@@ -1,0 +1,94 @@
+"""What a report says, as plain data: made by analysis, formatted by templates, printed by --json.
+
+Every figure carries its source: a SQL view or table with the report ids that it was read from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from perfpipe.model import SCHEMA_VERSION
+
+#: How a column is formatted.
+Kind = Literal["text", "int", "pct", "ns", "ms", "number", "bytes"]
+
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where values come from: a view or table, and the reports (or run) read."""
+
+    view: str
+    reports: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: `unit` stands in its header, `doc` is the glossary's text."""
+
+    name: str
+    title: str
+    kind: Kind
+    unit: str = ""
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a report; `total_rows` is larger than its rows when it was cut."""
+
+    title: str
+    doc: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    total_rows: int
+    source: Source
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: a claim, the numbers behind it, a bound on the gain, how sure it is."""
+
+    claim: str
+    evidence: str
+    bound_pct: float | None
+    confidence: str
+    subject: str
+    advice: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to try, what to check first, and where NVIDIA describes it."""
+
+    priority: int
+    technique: str
+    reason: str
+    check_first: str
+    gain: str
+    difficulty: str
+    link: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole report; `notice` is set when it was replayed from a recording."""
+
+    title: str
+    notice: str | None
+    verdict: str
+    summary: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    findings: tuple[Finding, ...]
+    findings_total: int
+    recommendations: tuple[Recommendation, ...]
+    warnings: tuple[str, ...]
+    gaps: tuple[str, ...]
+    provenance: tuple[tuple[str, str], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON data."""
+        return {"schema_version": SCHEMA_VERSION, **asdict(self)}

@@ -1,0 +1,63 @@
+"""perfpipe report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipelines.options import store_option, the_store
+
+
+def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
+    return click.option(
+        f"--{name}",
+        f"as_{name}",
+        is_flag=False,
+        flag_value=default,
+        metavar="[FILE]",
+        help=f"{text} [default: {'stdout' if default == '-' else default}]",
+    )
+
+
+@click.command("report")
+@click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
+@_output("html", "report.html", "Write one self-contained HTML page.")
+@_output("md", "report.md", "Write Markdown that fits a pull request.")
+@_output("json", "-", "Write the report's data.")
+@store_option
+def report_command(
+    names: tuple[str, ...],
+    as_html: str | None,
+    as_md: str | None,
+    as_json: str | None,
+    store_path: str | None,
+) -> None:
+    r"""Report on a run, or on ingested reports: what bounds it, how far from the limit, what to do.
+
+    A name is a run id or a report id, or the beginning of one; without a name it is the newest
+    run, or every report where there is no run.  Without options the head of the report is
+    printed.  FILE may be left out; names stand before the options, so that none is taken for it.
+
+    \b
+    perfpipe report --html
+    perfpipe report gemm-2026 --html gemm.html --md gemm.md
+    """
+    from pipelines.reporting import make_report, to_json, write_text
+    from templates.renderers import print_terminal, render_html, render_markdown
+
+    store = the_store(store_path, must_exist=True)
+    report = make_report(store, names)
+    outputs = ((as_html, render_html), (as_md, render_markdown), (as_json, to_json))
+    for target, render in outputs:
+        if target == "-":
+            click.echo(render(report), nl=False)
+        elif target is not None:
+            write_text(Path(target), render(report))
+            click.echo(target)
+    if as_html is None and as_md is None and as_json is None:
+        from rich.console import Console
+
+        print_terminal(report, Console())

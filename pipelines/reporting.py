@@ -1,0 +1,92 @@
+"""Builds reports from a store and writes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.report import build_report
+from perfpipe.errors import InputError, StoreError, os_error_sentence
+from perfpipe.query import connect
+from perfpipe.store import Store
+from perfpipe.viewmodel import Report
+from templates.renderers import render_html, render_markdown
+
+
+def select(store: Store, names: Sequence[str]) -> tuple[list[str], dict[str, Any] | None]:
+    """Return the report ids that names mean, and the run when exactly one was named.
+
+    A name is a run id, a report id, or the beginning of one.  Without names: the newest run,
+    else every report.  Raises InputError for a name that means nothing or several things.
+    """
+    runs = {run["run_id"]: run for run in store.runs()}
+    if not names:
+        if runs:
+            newest = list(runs.values())[-1]
+            return list(newest["reports"]), newest
+        reports = store.report_ids()
+        if not reports:
+            raise InputError(f"{store.root}: the store is empty")
+        return reports, None
+    found: list[str] = []
+    named_runs = []
+    for name in names:
+        matches = [key for key in (*runs, *store.report_ids()) if key.startswith(name)]
+        exact = [key for key in matches if key == name] or matches
+        if len(exact) != 1:
+            problem = "means several" if exact else "is no run and no report in this store"
+            raise InputError(f"{name}: {problem}{': ' + ', '.join(exact) if exact else ''}")
+        if exact[0] in runs:
+            named_runs.append(runs[exact[0]])
+            found += runs[exact[0]]["reports"]
+        else:
+            found.append(exact[0])
+    run = named_runs[0] if len(named_runs) == 1 and len(names) == 1 else None
+    return list(dict.fromkeys(found)), run
+
+
+def make_report(store: Store, names: Sequence[str]) -> Report:
+    """Build the report of the named runs and reports."""
+    reports, run = select(store, names)
+    with connect(store, reports) as con:
+        return build_report(con, reports, run)
+
+
+def write_reports(
+    store: Store,
+    names: Sequence[str],
+    *,
+    html: Path | None = None,
+    md: Path | None = None,
+    as_json: Path | None = None,
+) -> list[Path]:
+    """Write the asked-for files of one report and return their paths."""
+    report = make_report(store, names)
+    written = []
+    for path, render in ((html, render_html), (md, render_markdown), (as_json, to_json)):
+        if path is not None:
+            write_text(path, render(report))
+            written.append(path)
+    return written
+
+
+def to_json(report: Report) -> str:
+    """Return the view-model as one JSON document."""
+    return json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise StoreError(os_error_sentence(error, "cannot write")) from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""How values look: units, digits, and a dash for what was not collected."""
+
+from __future__ import annotations
+
+from perfpipe.units import format_bytes, format_ns
+from perfpipe.viewmodel import Column, Kind, Value
+
+#: Shown for NULL: not collected, which is not zero.
+NOT_COLLECTED = "-"
+
+
+def format_value(value: Value, kind: Kind) -> str:
+    """Return a value as a person reads it."""
+    if value is None:
+        return NOT_COLLECTED
+    if kind == "text" or isinstance(value, str):
+        return str(value)
+    if kind == "ns":
+        return format_ns(value)
+    if kind == "bytes":
+        return format_bytes(value)
+    if kind == "pct":
+        return f"{value:.1f}"
+    if kind == "int":
+        return f"{value:,.0f}"
+    if kind == "ms":
+        return f"{value:.4f}"
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def header(column: Column) -> str:
+    """Return a column's title with its unit."""
+    return f"{column.title} ({column.unit})" if column.unit else column.title
+
+
+def is_number(kind: Kind) -> bool:
+    """Say whether a column is aligned to the right."""
+    return kind != "text"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Cut a text in the middle, where kernel names differ least."""
+    if len(text) <= limit:
+        return text
+    head = (limit - 1) * 2 // 3
+    return f"{text[:head]}…{text[head + 1 - limit :]}"

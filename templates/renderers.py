@@ -1,0 +1,103 @@
+"""HTML, Markdown and terminal text of a report."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from perfpipe.viewmodel import Report, Table
+from templates.formats import format_value, header, is_number, shorten
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from rich.console import Console
+
+#: Longest cell in Markdown and on a terminal; HTML shows the whole text on demand.
+_LONGEST = 60
+
+#: Rows of a table in Markdown and on a terminal.
+_FEW = 10
+
+
+def render_html(report: Report) -> str:
+    """Return one self-contained page: no request, readable without JavaScript."""
+    return _environment().get_template("report.html.j2").render(report=report, css=_css())
+
+
+def render_markdown(report: Report) -> str:
+    """Return Markdown that fits a pull request."""
+    return _environment().get_template("report.md.j2").render(report=report, few=_FEW)
+
+
+def print_terminal(report: Report, console: Console) -> None:
+    """Print the verdict and the head of each table."""
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    console.print(f"[bold]{escape(report.title)}[/bold]")
+    if report.notice:
+        console.print(f"[yellow]{escape(report.notice)}[/yellow]")
+    console.print(f"[bold]{escape(report.verdict)}[/bold]")
+    for name, value in report.summary:
+        console.print(f"  {escape(name)}: {escape(value)}", highlight=False)
+    for table in report.tables:
+        grid = Grid(title=escape(table.title), title_justify="left", caption=_cut(table, _FEW))
+        for column in table.columns:
+            justify = "right" if is_number(column.kind) else "left"
+            grid.add_column(escape(header(column)), justify=justify)
+        for row in table.rows[:_FEW]:
+            cells = zip(row, table.columns, strict=True)
+            grid.add_row(*(escape(shorten(format_value(v, c.kind), _LONGEST)) for v, c in cells))
+        console.print(grid)
+    for finding in report.findings[:5]:
+        console.print(f"- {escape(finding.claim)}: {escape(finding.evidence)}", highlight=False)
+    for warning in report.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
+
+
+def _cut(table: Table, shown: int) -> str:
+    shown = min(shown, len(table.rows))
+    return f"showing {shown} of {table.total_rows:,}" if table.total_rows > shown else ""
+
+
+@cache
+def _css() -> str:
+    return resources.files("templates").joinpath("report.css").read_text(encoding="utf-8")
+
+
+def _escapes(name: str | None) -> bool:
+    """HTML is escaped by Jinja, Markdown by its own filter."""
+    return name is not None and name.endswith(".html.j2")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("templates", ""),
+        autoescape=_escapes,  # noqa: S701
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "value": format_value,
+        "header": header,
+        "markdown": markdown_text,
+        "cell": lambda value, kind: markdown_text(shorten(format_value(value, kind), _LONGEST)),
+    }
+    environment.tests["numeric"] = is_number
+    environment.globals["cut"] = _cut
+    return environment
+
+
+_MARKDOWN = str.maketrans(
+    {char: f"\\{char}" for char in "\\`*_{}[]()<>#|~!$"} | {"\n": " ", "\r": " "}
+)
+
+
+def markdown_text(text: str) -> str:
+    """Escape a text for Markdown, so that a hostile name stays a name."""
+    return "".join(char if char.isprintable() else " " for char in text).translate(_MARKDOWN)
