@@ -19,7 +19,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py --check
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/bench_ingest.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from analysis.knowledge import advice_for
+from analysis.views import thresholds
 from perfpipe.query import quote
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Finding, Recommendation, Source
@@ -32,7 +33,7 @@ def kernel_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Fin
     """
     return [
         Finding(
-            claim=f"{name} {_WORDS[bound]}" + (f" ({subclass})" if subclass else ""),
+            claim=_claim(name, bound, subclass, max(compute, memory)),
             evidence=(
                 f"compute SOL {compute:.1f} %, memory SOL {memory:.1f} %, "
                 f"{launches} launches, {format_ns(time)}, {share:.1f} % of profiled time"
@@ -63,6 +64,32 @@ def kernel_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Fin
         ) in _classified(con, reports)
         if bound in _WORDS
     ]
+
+
+def _claim(name: str, bound: str, subclass: str | None, sol: float) -> str:
+    where = f" ({subclass})" if subclass else ""
+    if sol >= thresholds()["finding.secondary_sol_pct"]:
+        return f"{name} runs near the hardware limit of {bound}{where}"
+    return f"{name} {_WORDS[bound]}{where}"
+
+
+def verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | None:
+    """Return one sentence: what bounds most of the profiled time, and how near the limit it is."""
+    by_class: dict[tuple[str, str | None], list[tuple[float, float]]] = {}
+    for row in _classified(con, reports):
+        bound, subclass, share, sol = row[4], row[5], row[10], max(row[11], row[12])
+        by_class.setdefault((bound, subclass), []).append((share, sol))
+    if not by_class:
+        return None
+    (bound, subclass), parts = max(by_class.items(), key=lambda item: sum(s for s, _ in item[1]))
+    share = sum(s for s, _ in parts)
+    sol = sum(s * value for s, value in parts) / share
+    where = f"{bound} ({subclass})" if subclass else bound
+    near = "near the limit" if sol >= thresholds()["finding.secondary_sol_pct"] else "with room"
+    return (
+        f"{share:.0f} % of the profiled kernel time is bound by {where}, "
+        f"{near}: {sol:.0f} % of the speed of light"
+    )
 
 
 def recommendations(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Recommendation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.findings import kernel_findings, recommendations
+from analysis.findings import kernel_findings, recommendations, verdict
 from analysis.runs import task_table
 from analysis.views import thresholds, views
 from perfpipe.model import tables as stored_tables
@@ -23,10 +23,13 @@ Spec = tuple[tuple[str, str, Kind, str], ...]
 
 _KERNEL_COLUMNS: Spec = (
     ("kernel_name", "Kernel", "text", ""),
+    ("label", "Configuration", "text", ""),
     ("nvtx_path", "NVTX", "text", ""),
     ("grid", "Grid", "text", "blocks"),
     ("block", "Block", "text", "threads"),
     ("duration_ns", "Duration", "ns", ""),
+    ("bound", "Bound", "text", ""),
+    ("subclass", "Where", "text", ""),
     ("compute_sol_pct", "Compute SOL", "pct", "%"),
     ("memory_sol_pct", "Memory SOL", "pct", "%"),
     ("dram_sol_pct", "DRAM", "pct", "%"),
@@ -35,12 +38,11 @@ _KERNEL_COLUMNS: Spec = (
     ("achieved_occupancy_pct", "Occupancy", "pct", "%"),
     ("waves", "Waves", "number", "per SM"),
     ("registers", "Registers", "int", "per thread"),
-    ("bound", "Bound", "text", ""),
-    ("subclass", "Where", "text", ""),
     ("ncu_verdict", "NVIDIA's verdict", "text", ""),
 )
 _HEADROOM_COLUMNS: Spec = (
     ("name", "Kernel", "text", ""),
+    ("label", "Configuration", "text", ""),
     ("grid", "Grid", "text", "blocks"),
     ("block", "Block", "text", "threads"),
     ("instances", "Calls", "int", ""),
@@ -58,6 +60,22 @@ _STATS: Spec = (
     ("min_ns", "Min", "ns", ""),
     ("max_ns", "Max", "ns", ""),
     ("stddev_ns", "StdDev", "ns", ""),
+)
+#: What a report is called: the configuration that gave it, else its file.
+_LABELS = """
+    SELECT
+        r.report_id,
+        coalesce(
+            any_value(t.label ORDER BY t.run_id DESC, t.task_index), any_value(r.source_name)
+        ) AS label
+    FROM reports AS r
+    LEFT JOIN run_tasks AS t ON list_contains(t.reports, r.report_id)
+    GROUP BY r.report_id
+"""
+#: Columns that only HTML and JSON show.
+_DETAIL = frozenset(
+    "nvtx_path grid block dram_sol_pct l2_sol_pct l1_sol_pct waves registers min_ns max_ns "
+    "stddev_ns ncu_verdict".split()
 )
 _SUMMARIES = (
     ("cuda_gpu_kern_sum", "Kernels by name", "name", "instances"),
@@ -88,7 +106,7 @@ def build_report(
     return Report(
         title=_title(con, chosen, run),
         notice=_notice(run),
-        verdict=found[0].claim if found else _no_verdict(kinds),
+        verdict=verdict(con, chosen) or _no_verdict(kinds),
         summary=tuple(_summary(con, chosen, kinds, run)),
         tables=tuple(table for table in made if table.rows),
         findings=tuple(found[:20]),
@@ -116,7 +134,10 @@ def _kinds(con: DuckDBPyConnection, chosen: Sequence[str]) -> dict[str, int]:
 
 def _columns(view: str, spec: Spec) -> tuple[Column, ...]:
     docs = dict(views()[view].columns) if view in views() else {}
-    return tuple(Column(n, title, kind, unit, docs.get(n, "")) for n, title, kind, unit in spec)
+    return tuple(
+        Column(name, title, kind, unit, docs.get(name, ""), name not in _DETAIL)
+        for name, title, kind, unit in spec
+    )
 
 
 def _table(
@@ -137,7 +158,9 @@ def _kernel_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
     names = ", ".join(name for name, *_ in _KERNEL_COLUMNS)
     sql = f"""
         SELECT {names}
-        FROM kernel_sol JOIN kernel_bottleneck USING (report_id, launch_id)
+        FROM kernel_sol
+        JOIN kernel_bottleneck USING (report_id, launch_id)
+        JOIN ({_LABELS}) USING (report_id)
         WHERE report_id IN {in_list(chosen)}
         ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id
     """
@@ -152,11 +175,10 @@ def _kernel_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
 
 def _headroom_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
     names = ", ".join(name for name, *_ in _HEADROOM_COLUMNS)
-    ids = in_list(chosen)
     sql = f"""
         SELECT {names}
-        FROM kernel_headroom
-        WHERE report_id IN {ids} AND (ncu_report_id IN {ids} OR ncu_report_id IS NULL)
+        FROM kernel_headroom JOIN ({_LABELS}) USING (report_id)
+        WHERE report_id IN {in_list(chosen)}
         ORDER BY headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block
     """
     title = "Where optimising pays: timeline joined with profiled kernels"

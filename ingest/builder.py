@@ -74,7 +74,7 @@ class ReportBuilder:
             source_bytes=self.source.size,
             sha256=self.source.sha256,
             warnings=tuple(self.warnings),
-            missing=tuple(self.missing),
+            missing=tuple(sorted(self.missing, key=lambda gap: (gap.table, gap.column))),
             tables=self.stored,
             provenance=provenance(),
             **vars(self.facts),

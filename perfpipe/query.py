@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 from collections.abc import Iterable
 from importlib import metadata
@@ -44,6 +45,17 @@ CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("status", "VARCHAR", "done or failed"),
         ("reports", "VARCHAR[]", "reports that it gave"),
     ),
+    "run_tasks": (
+        ("run_id", "VARCHAR", "run"),
+        ("task_index", "BIGINT", "counts the configurations of the run 0.."),
+        ("label", "VARCHAR", "parameters as text, such as m=512 n=512"),
+        ("status", "VARCHAR", "done or failed"),
+        ("error", "VARCHAR", "why it failed"),
+        ("median_ms", "DOUBLE", "median time of an iteration without a profiler, ms"),
+        ("flops", "DOUBLE", "floating-point operations of an iteration by the workload file"),
+        ("dtype", "VARCHAR", "type whose peak counts"),
+        ("reports", "VARCHAR[]", "reports of this configuration"),
+    ),
     "collection_gaps": (
         ("report_id", "VARCHAR", "report"),
         ("table_name", "VARCHAR", "table that is empty or incomplete"),
@@ -75,6 +87,7 @@ def connect(store: Store, report_ids: Iterable[str] | None = None) -> DuckDBPyCo
     runs = store.runs()
     _fill(con, "reports", _report_rows(manifests, runs))
     _fill(con, "runs", [_run_row(run) for run in runs])
+    _fill(con, "run_tasks", [_task_row(run, task) for run in runs for task in run["tasks"]])
     _fill(
         con,
         "collection_gaps",
@@ -185,16 +198,32 @@ def _run_row(run: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(run[name] for name in names)
 
 
+def _task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
+    times = task["times_ms"]
+    return (
+        run["run_id"],
+        task["index"],
+        task["label"],
+        task["status"],
+        task["error"],
+        statistics.median(times) if times else None,
+        task["flops"],
+        task["dtype"],
+        task["reports"],
+    )
+
+
 def _fill(con: DuckDBPyConnection, name: str, rows: list[tuple[Any, ...]]) -> None:
     spec = CATALOGUE[name]
     con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {kind}' for c, kind, _ in spec)})")
     if rows:
         con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(spec))})", rows)
-    comment(con, "TABLE", name, _CATALOGUE_DOCS[name], {c: doc for c, _, doc in spec})
+    comment(con, "TABLE", name, CATALOGUE_DOCS[name], {c: doc for c, _, doc in spec})
 
 
-_CATALOGUE_DOCS = {
+CATALOGUE_DOCS = {
     "reports": "Ingested reports, one row each.",
     "runs": "What perfpipe launched or replayed, one row each.",
+    "run_tasks": "Configurations of runs, one row each.",
     "collection_gaps": "What a report does not hold, and why; such values are NULL, never 0.",
 }

@@ -32,6 +32,7 @@ class TableWriter:
         self._table = table
         self._report_id = report_id
         self._writer: pq.ParquetWriter | None = None
+        self._gathered: list[pa.Table] = []
 
     def write(self, columns: dict[str, Any], rows: int) -> None:
         """Write a batch: Arrow arrays (or lists) of `rows` values by column name."""
@@ -43,9 +44,16 @@ class TableWriter:
             own,
             *(_array(field, columns.get(field.name), rows) for field in list(fields)[1:]),
         ]
-        batch = pa.Table.from_arrays(arrays, names=fields.names)
-        self._open(batch.schema).write_table(batch, row_group_size=ROW_GROUP)
+        self._gathered.append(pa.Table.from_arrays(arrays, names=fields.names))
         self.rows += rows
+        if sum(batch.num_rows for batch in self._gathered) >= ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what is gathered as row groups of ROW_GROUP rows; the last one may be smaller."""
+        batch = pa.concat_tables(self._gathered)
+        self._open(batch.schema).write_table(batch, row_group_size=ROW_GROUP)
+        self._gathered.clear()
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         if self._writer is None:
@@ -59,6 +67,8 @@ class TableWriter:
         """Finish the file and return what to state in the manifest."""
         if not self.rows:
             self.write({}, 0)
+        if self._gathered:
+            self._flush()
         self._open(self._table.schema).close()
         return StoredTable.of(self.path, self.rows)
 

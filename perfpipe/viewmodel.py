@@ -26,13 +26,17 @@ class Source:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: `unit` stands in its header, `doc` is the glossary's text."""
+    """A column: `unit` stands in its header, `doc` is the glossary's text.
+
+    Only `core` columns are shown where there is little room (Markdown, terminal).
+    """
 
     name: str
     title: str
     kind: Kind
     unit: str = ""
     doc: str = ""
+    core: bool = True
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,11 @@ def print_terminal(report: Report, console: Console) -> None:
     for table in report.tables:
         grid = Grid(title=escape(table.title), title_justify="left", caption=_cut(table, _FEW))
         for column in table.columns:
-            justify = "right" if is_number(column.kind) else "left"
-            grid.add_column(escape(header(column)), justify=justify)
+            if column.core:
+                justify = "right" if is_number(column.kind) else "left"
+                grid.add_column(escape(header(column)), justify=justify)
         for row in table.rows[:_FEW]:
-            cells = zip(row, table.columns, strict=True)
+            cells = (pair for pair in zip(row, table.columns, strict=True) if pair[1].core)
             grid.add_row(*(escape(shorten(format_value(v, c.kind), _LONGEST)) for v, c in cells))
         console.print(grid)
     for finding in report.findings[:5]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ Batch = dict[str, pa.Array]
 #: What CUPTI writes for "no stream" and "no event".
 _NONE_ID = 0xFFFFFFFF
 
+#: Tables written at a time; more would only add memory.
+_THREADS = 2
+
 _API_KINDS = {"CUDA runtime": "runtime", "CUDA driver": "driver"}
 
 
@@ -28,26 +32,32 @@ class _Unsorted(Exception):
 
 
 def write_mapped_tables(builder: ReportBuilder, export: Export, resolver: Resolver) -> None:
-    """Write every table of MAPPINGS; one without rows is stated as a gap with its reason."""
-    for name, group in groupby(MAPPINGS, key=lambda m: m.table):
-        mappings = list(group)
-        present = [m for m in mappings if _has_rows(export, m)]
-        if not present:
-            builder.lacks(name, _reason(export, mappings[0]))
-            builder.write(name, {}, 0)
-            continue
-        for mapping in present:
-            _state_missing_columns(builder, export, mapping)
-        if len(present) == 1:
-            _stream(builder, export, resolver, present[0])
-        else:
-            _merge(builder, export, resolver, present)
+    """Write every table of MAPPINGS; one without rows is stated as a gap with its reason.
+
+    Tables are written by a few threads: the readers and the Parquet writer release the
+    interpreter's lock.
+    """
+    groups = [list(group) for _, group in groupby(MAPPINGS, key=lambda m: m.table)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        done = [pool.submit(_write_table, builder, export, resolver, group) for group in groups]
+        for table in done:
+            table.result()
 
 
-def _has_rows(export: Export, mapping: Mapping) -> bool:
-    columns = export.columns(mapping.source)
-    probe = next((c.column for c in mapping.columns.values() if c.column in columns), None)
-    return probe is not None and next(export.scan(mapping.source, [probe]), None) is not None
+def _write_table(
+    builder: ReportBuilder, export: Export, resolver: Resolver, mappings: list[Mapping]
+) -> None:
+    present = [m for m in mappings if export.has_rows(m.source)]
+    if not present:
+        builder.lacks(mappings[0].table, _reason(export, mappings[0]))
+        builder.write(mappings[0].table, {}, 0)
+        return
+    for mapping in present:
+        _state_missing_columns(builder, export, mapping)
+    if len(present) == 1:
+        _stream(builder, export, resolver, present[0])
+    else:
+        _merge(builder, export, resolver, present)
 
 
 def _reason(export: Export, mapping: Mapping) -> str:

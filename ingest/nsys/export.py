@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 
 from ingest.inputs import Input
 from perfpipe.errors import InputError
-from perfpipe.tablewriter import ROW_GROUP
+
+#: Rows of a batch: few enough for several tables at a time, enough that Python does not matter.
+_BATCH = 65_536
 
 
 class Export(ABC):
@@ -31,6 +33,10 @@ class Export(ABC):
     @abstractmethod
     def columns(self, table: str) -> frozenset[str]:
         """Return the column names of a table; empty when the table is not there."""
+
+    @abstractmethod
+    def has_rows(self, table: str) -> bool:
+        """Say whether a table is there and holds anything."""
 
     @abstractmethod
     def scan(
@@ -71,17 +77,23 @@ class SqliteExport(Export):
         self._uri = f"{content.resolve().as_uri()}?mode=ro&immutable=1"
         _check_whole(path, content)
         self._types: dict[str, dict[str, str]] = {}
+        self._filled: set[str] = set()
         try:
             with closing(sqlite3.connect(self._uri, uri=True)) as con:
                 names = con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
                 for (name,) in names.fetchall():
                     info = con.execute(f"PRAGMA table_info({_name(name)})")
                     self._types[name] = {column: kind for _, column, kind, *_ in info}
+                    if con.execute(f"SELECT 1 FROM {_name(name)} LIMIT 1").fetchone():
+                        self._filled.add(name)
         except sqlite3.DatabaseError as error:
             raise InputError(f"{path}: damaged SQLite file ({error})") from error
 
     def tables(self) -> frozenset[str]:
         return frozenset(self._types)
+
+    def has_rows(self, table: str) -> bool:
+        return table in self._filled
 
     def columns(self, table: str) -> frozenset[str]:
         return frozenset(self._types.get(table, ()))
@@ -121,7 +133,7 @@ class SqliteExport(Export):
         if order:
             sql += f" ORDER BY _row, {', '.join(_name(c) for c in order)}"
         with adbc.connect(self._uri) as con, con.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(ROW_GROUP)})
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH)})
             cursor.execute(sql)
             first = True
             for batch in cursor.fetch_record_batch():
@@ -146,6 +158,10 @@ class DirectoryExport(Export):
     def tables(self) -> frozenset[str]:
         return frozenset(self._files)
 
+    def has_rows(self, table: str) -> bool:
+        first = sorted(self.columns(table))[:1]
+        return bool(first) and any(batch.num_rows for batch in self.scan(table, first))
+
     def columns(self, table: str) -> frozenset[str]:
         if table not in self._files:
             return frozenset()
@@ -160,7 +176,7 @@ class DirectoryExport(Export):
             wanted = list(dict.fromkeys([*columns, *order]))
             whole = self._guarded(table, lambda file: pa.Table.from_batches(_batches(file, wanted)))
             keys = [(c, "ascending") for c in order]
-            yield from whole.sort_by(keys).select(list(columns)).to_batches(ROW_GROUP)
+            yield from whole.sort_by(keys).select(list(columns)).to_batches(_BATCH)
             return
         batches = _batches(self._files[table], columns)
         while True:
@@ -188,7 +204,7 @@ def _schema_of(file: Path) -> pa.Schema:
 
 def _batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if file.suffix == ".parquet":
-        yield from pq.ParquetFile(file).iter_batches(ROW_GROUP, columns=list(columns))
+        yield from pq.ParquetFile(file).iter_batches(_BATCH, columns=list(columns))
         return
     with pa.memory_map(str(file)) as source:
         reader = _open_arrow(source)

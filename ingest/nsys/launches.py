@@ -13,7 +13,7 @@ from perfpipe.tablewriter import ROW_GROUP
 _TABLE = "launches"
 
 #: Bound on DuckDB's memory; beyond it sorting spills to TMPDIR.
-_MEMORY = "256MB"
+_MEMORY = "128MB"
 
 
 def write_launches(builder: ReportBuilder) -> None:
@@ -42,7 +42,7 @@ def write_launches(builder: ReportBuilder) -> None:
             con.execute(f"SET VARIABLE {variable} = {file}")
         con.execute(
             f"COPY ({sql}) TO {quote(str(path))} (FORMAT parquet, COMPRESSION zstd, "
-            f"ROW_GROUP_SIZE {ROW_GROUP}, "
+            f"COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {ROW_GROUP}, "
             f"KV_METADATA {{'perfpipe.schema_version': '{SCHEMA_VERSION}'}})"
         )
         rows, unlinked = con.execute(

@@ -1,11 +1,19 @@
--- Which ncu report explains which nsys report: those of the same run; reports that were ingested
--- by hand pair with each other.  Where both name their GPU it must be the same.
+-- Which ncu reports explain which nsys report: those of the same configuration of a run; reports
+-- that were ingested by hand pair with each other.  Where both name their GPU it must be the same.
 CREATE VIEW _report_pairs AS
-SELECT nsys.report_id, ncu.report_id AS ncu_report_id
-FROM reports AS nsys
-LEFT JOIN reports AS ncu
-    ON ncu.kind = 'ncu'
-    AND ncu.run_id IS NOT DISTINCT FROM nsys.run_id
+WITH tasks AS (
+    SELECT run_id, task_index, unnest(reports) AS report_id
+    FROM run_tasks
+),
+sided AS (
+    SELECT r.report_id, r.kind, r.gpu, t.run_id, t.task_index
+    FROM reports AS r
+    LEFT JOIN tasks AS t USING (report_id)
+)
+SELECT DISTINCT nsys.report_id, ncu.report_id AS ncu_report_id
+FROM sided AS nsys
+JOIN sided AS ncu
+    ON ncu.run_id IS NOT DISTINCT FROM nsys.run_id
+    AND ncu.task_index IS NOT DISTINCT FROM nsys.task_index
     AND coalesce(ncu.gpu = nsys.gpu, true)
-    AND ncu.report_id IN (SELECT report_id FROM kernel_sol WHERE max_sol_pct IS NOT NULL)
-WHERE nsys.kind = 'nsys';
+WHERE nsys.kind = 'nsys' AND ncu.kind = 'ncu';

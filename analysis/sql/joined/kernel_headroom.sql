@@ -3,7 +3,8 @@
 -- kernel runs at 100 %.  Kernels that ncu did not profile stay, with NULLs.
 --
 -- report_id: nsys report
--- ncu_report_id: ncu report of the same run; NULL where there is none
+-- ncu_reports: ncu reports that profiled this kernel: those of the same configuration of a run, or
+--   by hand ingested ones on the same GPU
 -- name: kernel name with template arguments
 -- grid: blocks as x,y,z
 -- block: threads as x,y,z
@@ -11,11 +12,11 @@
 -- total_time_ns: sum of their durations, ns
 -- time_pct: share of all kernel time of the report, %
 -- matched: whether ncu profiled this (name, grid, block)
--- ncu_launches: launches of it in the ncu report
+-- ncu_launches: launches of it in the ncu reports
 -- compute_sol_pct: compute SOL, mean over those launches weighted by duration, %
 -- memory_sol_pct: memory SOL, likewise, %
 -- max_sol_pct: larger of the two for each launch, likewise, %
--- headroom_pct: share of all kernel time that could be saved at most, %
+-- headroom_pct: share of all kernel time of the report that could be saved at most, %
 -- headroom_ns: the same in ns
 CREATE VIEW kernel_headroom AS
 WITH timeline AS (
@@ -31,39 +32,44 @@ WITH timeline AS (
 ),
 profiled AS (
     SELECT
-        report_id AS ncu_report_id,
-        kernel_demangled AS name,
-        grid,
-        block,
+        pair.report_id,
+        list(DISTINCT s.report_id ORDER BY s.report_id) AS ncu_reports,
+        s.kernel_demangled AS name,
+        s.grid,
+        s.block,
         count(*) AS ncu_launches,
-        sum(compute_sol_pct * duration_ns) / nullif(sum(duration_ns) FILTER (WHERE compute_sol_pct IS NOT NULL), 0) AS compute_sol_pct,
-        sum(memory_sol_pct * duration_ns) / nullif(sum(duration_ns) FILTER (WHERE memory_sol_pct IS NOT NULL), 0) AS memory_sol_pct,
-        sum(max_sol_pct * duration_ns) / nullif(sum(duration_ns) FILTER (WHERE max_sol_pct IS NOT NULL), 0) AS max_sol_pct
-    FROM kernel_sol
-    GROUP BY ALL
+        sum(s.compute_sol_pct * s.duration_ns) / nullif(sum(s.duration_ns) FILTER (WHERE s.compute_sol_pct IS NOT NULL), 0) AS compute_sol_pct,
+        sum(s.memory_sol_pct * s.duration_ns) / nullif(sum(s.duration_ns) FILTER (WHERE s.memory_sol_pct IS NOT NULL), 0) AS memory_sol_pct,
+        sum(s.max_sol_pct * s.duration_ns) / nullif(sum(s.duration_ns) FILTER (WHERE s.max_sol_pct IS NOT NULL), 0) AS max_sol_pct
+    FROM kernel_sol AS s
+    JOIN _report_pairs AS pair ON pair.ncu_report_id = s.report_id
+    GROUP BY pair.report_id, s.kernel_demangled, s.grid, s.block
 ),
 shares AS (
-    SELECT *, 100.0 * total_time_ns / nullif(sum(total_time_ns) OVER (PARTITION BY report_id), 0) AS time_pct
-    FROM timeline
+    SELECT
+        t.*,
+        100.0 * t.total_time_ns / nullif(sum(t.total_time_ns) OVER (PARTITION BY t.report_id), 0) AS time_pct,
+        -- A SOL above 100 % (passes that differ) leaves no headroom.
+        CASE WHEN p.max_sol_pct > 100 THEN 0 ELSE 1 - p.max_sol_pct / 100 END AS headroom,
+        p.* EXCLUDE (report_id, name, grid, block)
+    FROM timeline AS t
+    LEFT JOIN profiled AS p USING (report_id, name, grid, block)
 )
 SELECT
-    t.report_id,
-    pair.ncu_report_id,
-    t.name,
-    t.grid,
-    t.block,
-    t.instances,
-    t.total_time_ns,
-    t.time_pct,
-    p.ncu_launches IS NOT NULL AS matched,
-    p.ncu_launches,
-    p.compute_sol_pct,
-    p.memory_sol_pct,
-    p.max_sol_pct,
-    t.time_pct * greatest(0, 1 - p.max_sol_pct / 100) AS headroom_pct,
-    round(t.total_time_ns * greatest(0, 1 - p.max_sol_pct / 100))::BIGINT AS headroom_ns
-FROM shares AS t
-JOIN _report_pairs AS pair USING (report_id)
-LEFT JOIN profiled AS p
-    ON p.ncu_report_id = pair.ncu_report_id AND p.name = t.name AND p.grid = t.grid AND p.block = t.block
-ORDER BY t.report_id, pair.ncu_report_id, headroom_ns DESC NULLS LAST, t.total_time_ns DESC, t.name, t.grid, t.block;
+    report_id,
+    ncu_reports,
+    name,
+    grid,
+    block,
+    instances,
+    total_time_ns,
+    time_pct,
+    ncu_launches IS NOT NULL AS matched,
+    ncu_launches,
+    compute_sol_pct,
+    memory_sol_pct,
+    max_sol_pct,
+    time_pct * headroom AS headroom_pct,
+    round(total_time_ns * headroom)::BIGINT AS headroom_ns
+FROM shares
+ORDER BY report_id, headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block;

@@ -27,7 +27,7 @@ verdicts AS (
         s.compute_sol_pct AS c,
         s.memory_sol_pct AS m,
         CASE
-            WHEN s.max_sol_pct IS NULL OR s.compute_sol_pct IS NULL OR s.memory_sol_pct IS NULL THEN NULL
+            WHEN s.max_sol_pct IS NULL THEN NULL
             WHEN s.max_sol_pct >= high THEN 'High Throughput'
             WHEN s.max_sol_pct < low AND s.waves < full_wave THEN 'Small Grid'
             WHEN s.max_sol_pct < low THEN 'Latency Issue'

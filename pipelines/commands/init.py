@@ -1,0 +1,39 @@
+"""perfpipe init."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import resources
+from pathlib import Path
+
+import click
+
+from perfpipe.errors import InputError, StoreError, os_error_sentence
+
+
+@click.command("init")
+@click.argument("directory", type=click.Path(path_type=Path), default=Path("workloads"))
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+def init_command(directory: Path, force: bool) -> None:
+    """Copy the workloads that come with perfpipe into DIRECTORY (default: workloads).
+
+    Run one with `perfpipe run DIRECTORY/gemm.yaml`, and change it to your own program.
+    """
+    with resources.as_file(resources.files("workloads")) as source:
+        files = [
+            path
+            for path in sorted(source.rglob("*"))
+            if path.is_file() and "__pycache__" not in path.parts and path.name != "__init__.py"
+        ]
+        targets = [directory / path.relative_to(source) for path in files]
+        existing = [target for target in targets if target.exists()]
+        if existing and not force:
+            raise InputError(f"{existing[0]} is there already; --force overwrites")
+        try:
+            for path, target in zip(files, targets, strict=True):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+        except OSError as error:
+            raise StoreError(os_error_sentence(error, "cannot write")) from error
+    for target in targets:
+        click.echo(target)

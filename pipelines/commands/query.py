@@ -1,0 +1,143 @@
+"""perfpipe query."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perfpipe.errors import InputError
+from pipelines.options import store_option, the_store
+
+FORMATS = ("table", "csv", "json", "parquet")
+
+
+@click.command("query")
+@click.argument("sql", required=False)
+@click.option(
+    "--file", "-f", "file", type=click.Path(path_type=Path), help="Read the SQL from FILE."
+)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write to FILE.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    help="Rows shown as a table; other formats give all.",
+)
+@store_option
+def query_command(
+    sql: str | None,
+    file: Path | None,
+    form: str,
+    output: Path | None,
+    limit: int,
+    store_path: str | None,
+) -> None:
+    r"""Run one SQL SELECT over the tables and views of the store (`perfpipe schema` lists them).
+
+    The dialect is DuckDB's.  A query can read the store and nothing else, and changes nothing.
+
+    \b
+    perfpipe query "FROM kernel_sol"
+    perfpipe query "SELECT name, total_time_ns FROM cuda_gpu_kern_sum LIMIT 5" --format csv
+    """
+    from perfpipe.query import connect, lock, run_user_sql
+
+    text = _sql(sql, file)
+    if form == "parquet" and output is None:
+        raise InputError("--format parquet needs --output FILE")
+    store = the_store(store_path, must_exist=True)
+    with connect(store) as con:
+        lock(con, store)
+        result = run_user_sql(con, text)
+        if form == "parquet" and output is not None:
+            _write_parquet(result, output)
+            return
+        names = [column[0] for column in result.description]
+        rows = result.fetchall()
+    if form == "json":
+        document = {"schema_version": 1, "rows": [dict(zip(names, r, strict=True)) for r in rows]}
+        _write(json.dumps(document, indent=1, default=str, ensure_ascii=False) + "\n", output)
+    elif form == "csv":
+        _write_csv(names, rows, output)
+    else:
+        _write(_as_table(names, rows, limit), output)
+
+
+def _sql(sql: str | None, file: Path | None) -> str:
+    if (sql is None) == (file is None):
+        raise InputError("give the SQL as an argument or with --file, one of them")
+    if file is None:
+        return str(sql)
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {file}: {error}") from error
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        from pipelines.reporting import write_text
+
+        write_text(output, text)
+
+
+def _write_csv(names: list[str], rows: list[tuple[Any, ...]], output: Path | None) -> None:
+    import io
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    _write(buffer.getvalue(), output)
+
+
+def _write_parquet(result: Any, output: Path) -> None:
+    import pyarrow.parquet as pq
+
+    temporary = output.with_name(f".{output.name}.tmp")
+    try:
+        pq.write_table(result.to_arrow_table(), temporary, compression="zstd")
+        temporary.replace(output)
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _as_table(names: list[str], rows: list[tuple[Any, ...]], limit: int) -> str:
+    """Return the rows as a table, whose columns are no wider than the terminal allows."""
+    import io
+    import shutil
+
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    table = Table(box=None, pad_edge=False)
+    for index, name in enumerate(names):
+        numeric = all(isinstance(row[index], (int, float, type(None))) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows[:limit]:
+        table.add_row(*(escape(_cell(value)) for value in row))
+    buffer = io.StringIO()
+    Console(file=buffer, width=width, color_system=None).print(table)
+    lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
+    if len(rows) > limit:
+        lines.append(f"... {len(rows) - limit:,} more rows (--limit, or another --format)")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

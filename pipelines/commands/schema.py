@@ -1,0 +1,69 @@
+"""perfpipe schema."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import asdict, dataclass
+
+import click
+
+from perfpipe.errors import InputError
+from pipelines.options import json_option
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view as it is documented: columns are (name, meaning)."""
+
+    name: str
+    kind: str
+    doc: str
+    columns: tuple[tuple[str, str], ...]
+
+
+def relations() -> list[Relation]:
+    """Return every public table and view: stored tables, catalogue, analysis views."""
+    from analysis.views import views
+    from perfpipe.model import tables
+    from perfpipe.query import CATALOGUE, CATALOGUE_DOCS
+
+    stored = [
+        Relation(t.name, "table", t.doc, tuple((c.name, c.doc) for c in t.columns))
+        for t in tables().values()
+    ]
+    catalogue = [
+        Relation(name, "catalogue", CATALOGUE_DOCS[name], tuple((c, doc) for c, _, doc in columns))
+        for name, columns in CATALOGUE.items()
+    ]
+    analysis = [
+        Relation(v.name, "view", v.doc, tuple(v.columns.items()))
+        for v in views().values()
+        if v.public
+    ]
+    return [*catalogue, *stored, *sorted(analysis, key=lambda view: view.name)]
+
+
+@click.command("schema")
+@click.argument("table", required=False)
+@json_option()
+def schema_command(table: str | None, as_json: bool) -> None:
+    """List the tables and views of a store, or the columns of TABLE with their meaning and unit."""
+    known = {relation.name: relation for relation in relations()}
+    if table is not None and table not in known:
+        close = difflib.get_close_matches(table, known, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        raise InputError(f"no table or view '{table}'{hint} ('perfpipe schema' lists them)")
+    chosen = list(known.values()) if table is None else [known[table]]
+    if as_json:
+        document = {"schema_version": 1, "relations": [asdict(r) for r in chosen]}
+        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+    elif table is None:
+        width = max(len(name) for name in known)
+        for relation in chosen:
+            click.echo(f"{relation.name:{width}}  {relation.kind:9}  {relation.doc}")
+    else:
+        width = max(len(name) for name, _ in chosen[0].columns)
+        click.echo(f"{chosen[0].doc}\n")
+        for name, doc in chosen[0].columns:
+            click.echo(f"{name:{width}}  {doc}")

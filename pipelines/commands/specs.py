@@ -1,0 +1,50 @@
+"""perfpipe specs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from perfpipe.errors import InputError
+from perfpipe.specs import GpuSpec, gpu_specs, search_specs
+from pipelines.options import json_option
+
+
+@click.command("specs")
+@click.argument("gpu", required=False)
+@json_option()
+def specs_command(gpu: str | None, as_json: bool) -> None:
+    """Show vendor figures of GPUs: all in a line each, or GPU (a name or part of it) in full.
+
+    Peaks are dense, in TFLOP/s (int8: TOP/s); those with 2:4 sparsity are named separately.
+    """
+    chosen = list(gpu_specs()) if gpu is None else search_specs(gpu)
+    if not chosen:
+        raise InputError(f"no GPU is known as '{gpu}' ('perfpipe specs' lists them)")
+    if as_json:
+        document = {"schema_version": 1, "gpus": [asdict(spec) for spec in chosen]}
+        click.echo(json.dumps(document, indent=1))
+    elif len(chosen) == 1:
+        _print_one(chosen[0])
+    else:
+        types = " ".join(f"{dtype:>7}" for dtype in ("fp32", "fp16", "bf16"))
+        click.echo(f"{'GPU':22} {'CC':>5} {'SMs':>4} {'MHz':>5} {'GB/s':>6} {types}")
+        for spec in chosen:
+            peaks = " ".join(f"{spec.dense.get(t, '-'):>7}" for t in ("fp32", "fp16", "bf16"))
+            click.echo(
+                f"{spec.name:22} {spec.cc:>5} {spec.sms:>4} {spec.clock_mhz:>5} "
+                f"{spec.bandwidth_gbs:>6} {peaks}"
+            )
+
+
+def _print_one(spec: GpuSpec) -> None:
+    click.echo(f"{spec.name}: compute capability {spec.cc}, {spec.sms} SMs, {spec.clock_mhz} MHz")
+    click.echo(f"memory: {'/'.join(map(str, spec.memory_gb))} GB, {spec.bandwidth_gbs:,} GB/s")
+    for dtype, peak in spec.dense.items():
+        unit = "TOP/s" if dtype == "int8" else "TFLOP/s"
+        sparse = spec.sparse.get(dtype)
+        extra = f"  (2:4 sparse: {sparse:,})" if sparse else ""
+        click.echo(f"{dtype:12} {peak:>9,} {unit}{extra}")
+    click.echo(f"source: {spec.source}")

@@ -1,0 +1,92 @@
+"""perfpipe store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from perfpipe.errors import StoreError
+from perfpipe.units import format_bytes
+from pipelines.options import json_option, store_option, the_store
+
+
+@click.group("store")
+def store_command() -> None:
+    """List, verify and clean the store."""
+
+
+@store_command.command("ls")
+@json_option()
+@store_option
+def ls_command(as_json: bool, store_path: str | None) -> None:
+    """List the reports: id, kind, rows, size, name, warnings."""
+    manifests = the_store(store_path, must_exist=True).manifests()
+    if as_json:
+        document = {"schema_version": 1, "reports": [asdict(m) for m in manifests]}
+        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+        return
+    for m in manifests:
+        rows = sum(table.rows for table in m.tables.values())
+        size = format_bytes(sum(table.bytes for table in m.tables.values()))
+        doubts = f"  {len(m.warnings)} warnings" if m.warnings else ""
+        click.echo(
+            f"{m.report_id}  {m.kind:4}  {rows:>11,} rows  {size:>9}  {m.source_name}{doubts}"
+        )
+
+
+@store_command.command("rm")
+@click.argument("report_ids", nargs=-1, required=True, metavar="REPORT...")
+@store_option
+def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
+    """Remove reports; their inputs are left alone."""
+    store = the_store(store_path, must_exist=True)
+    for report_id in report_ids:
+        store.remove(report_id)
+        click.echo(f"removed {report_id}")
+
+
+@store_command.command("gc")
+@click.option(
+    "--older-than",
+    type=float,
+    default=24,
+    show_default=True,
+    metavar="HOURS",
+    help="Leave directories alone that changed within this time: a writer may be at work.",
+)
+@store_option
+def gc_command(older_than: float, store_path: str | None) -> None:
+    """Remove what killed writers left behind."""
+    removed = the_store(store_path, must_exist=True).collect_garbage(older_than * 3600)
+    for path in removed:
+        click.echo(f"removed {path.name}")
+    click.echo(f"{len(removed)} leftovers removed", err=True)
+
+
+@store_command.command("verify")
+@json_option()
+@store_option
+def verify_command(as_json: bool, store_path: str | None) -> None:
+    """Check every report and run: files, sizes, checksums, rows, columns, versions.
+
+    Ends with exit code 2 when anything is not whole.
+    """
+    from perfpipe.verify import verify
+
+    store = the_store(store_path, must_exist=True)
+    results = list(verify(store))
+    faults = [(name, fault) for name, fault in results if fault]
+    left = len(store.leftovers())
+    if as_json:
+        found = [{"id": name, "fault": fault} for name, fault in results]
+        document = {"schema_version": 1, "results": found, "leftovers": left}
+        click.echo(json.dumps(document, indent=1))
+    else:
+        for name, fault in faults:
+            click.echo(f"{name}: {fault}")
+        whole = len({name for name, _ in results}) - len({name for name, _ in faults})
+        click.echo(f"{whole} whole, {len({name for name, _ in faults})} faulty, {left} leftovers")
+    if faults:
+        raise StoreError(f"{len(faults)} faults in {store.root}")
