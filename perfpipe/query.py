@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
+import uuid
 from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.errors import InputError
@@ -76,7 +78,7 @@ def connect(store: Store, report_ids: Iterable[str] | None = None) -> DuckDBPyCo
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            "temp_directory": os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir(),
+            "temp_directory": str(_spill_directory()),
             "python_enable_replacements": "false",
         }
     )
@@ -96,6 +98,15 @@ def connect(store: Store, report_ids: Iterable[str] | None = None) -> DuckDBPyCo
     for entry in sorted(metadata.entry_points(group="perfpipe.views"), key=lambda e: e.name):
         entry.load()(con)
     return con
+
+
+def _spill_directory() -> Path:
+    """Return a directory of this connection's own: DuckDB makes it when it has to spill.
+
+    A locked connection may read its spill directory, so it must hold nothing else.
+    """
+    base = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()
+    return Path(base) / f"perfpipe-duckdb-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 def lock(con: DuckDBPyConnection, store: Store) -> None:

@@ -47,7 +47,9 @@ def ingest_many(
             waiting.append(path)
     waiting.reverse()
     running: dict[Connection, tuple[Path, BaseProcess]] = {}
-    context = multiprocessing.get_context("fork")
+    # Forked from a clean server: this process may hold threads, which a fork would not survive.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ingest.report"])
     try:
         while waiting or running:
             while waiting and len(running) < jobs:

@@ -12,6 +12,10 @@ from perfpipe.errors import InputError
 
 _NOT_ISSUED = " (Not Issued)"
 
+#: Printed as 0 throughout for a kernel of which no sample was taken; the stall columns tell.
+_ALL = "Warp Stall Sampling (All Samples)"
+_NOT_ISSUED_SAMPLES = "Warp Stall Sampling (Not-issued Samples)"
+
 
 def read_source_csv(builder: ReportBuilder) -> None:
     """Read each kernel's instruction table; InputError when there is none.
@@ -49,8 +53,8 @@ def read_source_csv(builder: ReportBuilder) -> None:
 def _instructions(
     launch_id: int, header: list[str], rows: list[list[str]], path: Any
 ) -> list[tuple[Any, ...]]:
-    if not {"Address", "Source"} <= set(header):
-        raise InputError(f"{path}: a source page without the columns Address and Source")
+    if not {"Address", "Source", _ALL} <= set(header):
+        raise InputError(f"{path}: a source page without Address, Source or samples")
     records = [dict(zip(header, row, strict=False)) for row in rows]
     if any(len(record) < len(header) for record in records):
         raise InputError(f"{path}: a row of the source page is cut short")
@@ -69,8 +73,8 @@ def _instructions(
             record["Source"].strip(),
             None,
             None,
-            whole(record.get("# Samples", record.get("Warp Stall Sampling (All Samples)"))),
-            whole(record.get("Warp Stall Sampling (Not-issued Samples)")),
+            whole(record.get("# Samples", record[_ALL])) if stalls else None,
+            whole(record.get(_NOT_ISSUED_SAMPLES)) if stalls else None,
             whole(record.get("Instructions Executed")),
             whole(record.get("Thread Instructions Executed")),
             *(

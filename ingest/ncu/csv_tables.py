@@ -74,9 +74,6 @@ TEXT_METRICS = frozenset(
         "launch__func_cache_config",
         "launch__kernel_name",
         "launch__tpc_enabled",
-        "numa__cpu_affinity",
-        "numa__dev_display_name_all",
-        "nvlink__dev_display_name_all",
     }
 )
 

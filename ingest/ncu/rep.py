@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -82,6 +83,8 @@ class _Reader:
                     self._tables.metrics.add(launch_id, name, None, None, metric.unit() or None)
                 continue
             value = _value(metric, self._api)
+            if value == "":
+                continue
             values[name] = value
             number, text = (None, value) if isinstance(value, str) else (value, None)
             self._tables.metrics.add(launch_id, name, number, text, metric.unit() or None)
@@ -209,7 +212,8 @@ class _Reader:
 def _value(metric: Metric, api: Any) -> float | str:
     kind = metric.kind()
     if kind == api.IMetric.ValueKind_DOUBLE or kind == api.IMetric.ValueKind_FLOAT:
-        return float(metric.as_double())
+        number = float(metric.as_double())
+        return number if math.isfinite(number) else str(number)
     if kind == api.IMetric.ValueKind_STRING:
         return str(metric.as_string())
     return float(metric.as_uint64())

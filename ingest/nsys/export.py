@@ -25,6 +25,8 @@ class Export(ABC):
     def __init__(self, path: Path) -> None:
         #: The input as the user named it, for messages.
         self.path = path
+        #: What a reader of the report must know about how the export was read.
+        self.notes: list[str] = []
 
     @abstractmethod
     def tables(self) -> frozenset[str]:
@@ -101,15 +103,22 @@ class SqliteExport(Export):
     def scan(
         self, table: str, columns: Sequence[str], order: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        yielded = False
+        done = 0
         try:
             for batch in self._scan(table, columns, order, checked=False):
-                yielded = True
+                done += batch.num_rows
                 yield batch
-        except _AdbcError as error:
-            if yielded or not _is_type_mismatch(error):
-                raise InputError(f"{self.path}: table {table} is damaged ({error})") from error
-            yield from self._scan(table, columns, order, checked=True)
+        except _Mismatch as error:
+            self.notes.append(f"{table} holds values of another type than its columns ({error})")
+        except (_AdbcError, pa.ArrowException) as error:
+            raise InputError(f"{self.path}: table {table} is damaged ({error})") from error
+        else:
+            return
+        for batch in self._scan(table, columns, order, checked=True):
+            skipped = min(done, batch.num_rows)
+            done -= skipped
+            if skipped < batch.num_rows:
+                yield batch.slice(skipped)
 
     def _scan(
         self, table: str, columns: Sequence[str], order: Sequence[str], *, checked: bool
@@ -122,23 +131,22 @@ class SqliteExport(Export):
         """
         import adbc_driver_sqlite.dbapi as adbc
 
-        kinds = [_kind(self._types[table][c]) for c in columns]
-        seed = ", ".join(f"{_SEEDS[k]} AS {_name(c)}" for c, k in zip(columns, kinds, strict=True))
-        values = [
-            _checked(c, k) if checked else _name(c) for c, k in zip(columns, kinds, strict=True)
-        ]
-        sql = (
-            f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {', '.join(values)} FROM {_name(table)}"
-        )
+        typed = [(c, _kind(self._types[table][c])) for c in columns]
+        seed = ", ".join(f"{_SEEDS[kind]} AS {_name(c)}" for c, kind in typed)
+        values = ", ".join(_checked(c, kind) if checked else _name(c) for c, kind in typed)
+        sql = f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {values} FROM {_name(table)}"
         if order:
             sql += f" ORDER BY _row, {', '.join(_name(c) for c in order)}"
         with adbc.connect(self._uri) as con, con.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH)})
             cursor.execute(sql)
             first = True
-            for batch in cursor.fetch_record_batch():
+            for batch in _mismatches(cursor.fetch_record_batch()):
                 rows = batch.slice(1) if first else batch
                 first = False
+                for column, kind in typed:
+                    if batch.schema.field(column).type != _TYPES[kind]:
+                        raise _Mismatch(f"{column} is not {kind}")
                 if rows.num_rows:
                     yield rows.select(list(columns))
 
@@ -225,6 +233,7 @@ def _open_arrow(source: Any) -> Any:
         return pa.ipc.open_stream(source)
 
 
+_TYPES = {"int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 _SEEDS = {"int": "0", "float": "0.0", "text": "''"}
 _STORAGE = {"int": "'integer'", "float": "'real', 'integer'", "text": "'text'"}
 
@@ -245,8 +254,18 @@ def _name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _is_type_mismatch(error: Exception) -> bool:
-    return "mismatch" in str(error)
+class _Mismatch(Exception):
+    """A value contradicts the declared type of its column."""
+
+
+def _mismatches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Name the error by which ADBC refuses a value behind the first batch."""
+    try:
+        yield from batches
+    except (pa.ArrowException, OSError, _AdbcError) as error:
+        if "mismatch" not in str(error):
+            raise
+        raise _Mismatch(str(error).split("\n")[0]) from error
 
 
 def _adbc_error() -> type[Exception]:

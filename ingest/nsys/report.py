@@ -31,6 +31,8 @@ def read_nsys(builder: ReportBuilder) -> None:
 
 def _check(builder: ReportBuilder, export: Export) -> None:
     """Warn of what nsys says about the capture, of hidden work, and of a capture without any."""
+    for note in export.notes:
+        builder.warn(f"{note}; they were read as NULL")
     enum = export.read("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ["id", "label"])
     labels = dict(zip(enum["id"].to_pylist(), enum["label"].to_pylist(), strict=True))
     rows = export.read("DIAGNOSTIC_EVENT", ["severity", "text"])

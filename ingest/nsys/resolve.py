@@ -49,20 +49,19 @@ class Resolver:
                 pa.array(labels, pa.string()),
             )
         ids, labels_array = self._enums[table]
-        known = _look_up(values, ids, labels_array)
-        if known.null_count == values.null_count:
-            return known
-        names = [None if v is None else f"kind {v}" for v in values.to_pylist()]
-        return pc.coalesce(
-            known.cast(pa.string()), pa.array(names, pa.string())
-        ).dictionary_encode()
+        return _look_up(values, ids, labels_array, unknown="kind {}")
 
 
-def _look_up(ids: pa.Array, keys: pa.Array, values: pa.Array) -> pa.DictionaryArray:
-    """Map ids to text through a dictionary that holds only the ids in use."""
+def _look_up(
+    ids: pa.Array, keys: pa.Array, values: pa.Array, unknown: str | None = None
+) -> pa.DictionaryArray:
+    """Map ids to text through a dictionary of the ids in use; `unknown` spells other ids."""
     encoded = ids.cast(pa.int64()).dictionary_encode()
-    at = pc.index_in(encoded.dictionary, value_set=keys)
-    return pa.DictionaryArray.from_arrays(encoded.indices, values.take(at)).cast(_TEXT)
+    texts = values.take(pc.index_in(encoded.dictionary, value_set=keys))
+    if unknown is not None and texts.null_count:
+        pairs = zip(texts.to_pylist(), encoded.dictionary.to_pylist(), strict=True)
+        texts = pa.array([t if t is not None else unknown.format(i) for t, i in pairs])
+    return pa.DictionaryArray.from_arrays(encoded.indices, texts).cast(_TEXT)
 
 
 def signed(values: pa.Array) -> pa.Array:

@@ -1,4 +1,5 @@
--- Where optimising pays: kernels of a timeline joined to ncu launches by (name, grid, block).
+-- Where optimising pays: kernels of a timeline joined to ncu launches by (name, grid, block),
+-- whatever spelling of the name the ncu export chose.
 -- Headroom is GPU time x (1 - max SOL): an upper bound on the saving, never a promise, since no
 -- kernel runs at 100 %.  Kernels that ncu did not profile stay, with NULLs.
 --
@@ -34,7 +35,7 @@ profiled AS (
     SELECT
         pair.report_id,
         list(DISTINCT s.report_id ORDER BY s.report_id) AS ncu_reports,
-        s.kernel_demangled AS name,
+        kernel_key(s.kernel_demangled) AS key,
         s.grid,
         s.block,
         count(*) AS ncu_launches,
@@ -43,7 +44,7 @@ profiled AS (
         sum(s.max_sol_pct * s.duration_ns) / nullif(sum(s.duration_ns) FILTER (WHERE s.max_sol_pct IS NOT NULL), 0) AS max_sol_pct
     FROM kernel_sol AS s
     JOIN _report_pairs AS pair ON pair.ncu_report_id = s.report_id
-    GROUP BY pair.report_id, s.kernel_demangled, s.grid, s.block
+    GROUP BY pair.report_id, kernel_key(s.kernel_demangled), s.grid, s.block
 ),
 shares AS (
     SELECT
@@ -51,9 +52,10 @@ shares AS (
         100.0 * t.total_time_ns / nullif(sum(t.total_time_ns) OVER (PARTITION BY t.report_id), 0) AS time_pct,
         -- A SOL above 100 % (passes that differ) leaves no headroom.
         CASE WHEN p.max_sol_pct > 100 THEN 0 ELSE 1 - p.max_sol_pct / 100 END AS headroom,
-        p.* EXCLUDE (report_id, name, grid, block)
+        p.* EXCLUDE (report_id, key, grid, block)
     FROM timeline AS t
-    LEFT JOIN profiled AS p USING (report_id, name, grid, block)
+    LEFT JOIN profiled AS p
+        ON p.report_id = t.report_id AND p.key = kernel_key(t.name) AND p.grid = t.grid AND p.block = t.block
 )
 SELECT
     report_id,

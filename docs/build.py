@@ -1,0 +1,121 @@
+"""Writes the pages that come from code: command line, tables and views, workload files.
+
+`--check` writes nothing and fails when a page is not what it should be.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perfpipe.specs import gpu_specs
+from pipelines.cli import cli
+from pipelines.commands.schema import relations
+from pipelines.workload import Workload
+
+DOCS = Path(__file__).parent
+
+
+def main() -> int:
+    """Write or check the pages; returns the exit code."""
+    pages = {
+        "cli.md": command_line(),
+        "schema.md": tables_and_views(),
+        "workload-file.md": workload_file(),
+        "gpus.md": gpus(),
+    }
+    check = "--check" in sys.argv[1:]
+    stale = []
+    for name, text in pages.items():
+        path = DOCS / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    if check and stale:
+        click.echo(f"out of date: {', '.join(stale)}; run 'make docs'", err=True)
+        return 1
+    return 0
+
+
+def command_line() -> str:
+    """Return the reference of commands, from their help."""
+    lines = ["# Command line", "", "Made from the commands' own help by `make docs`.", ""]
+    lines += _command(cli, "perfpipe", None)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _command(command: click.Command, path: str, parent: click.Context | None) -> list[str]:
+    context = click.Context(command, info_name=path.split()[-1], parent=parent, terminal_width=90)
+    lines = [f"## {path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None:
+                lines += _command(below, f"{path} {name}", context)
+    return lines
+
+
+def tables_and_views() -> str:
+    """Return the reference of tables and views, from the data model and the SQL comments."""
+    lines = [
+        "# Tables and views",
+        "",
+        "Made from the data model and the comments of the SQL by `make docs`.  Times are integer",
+        "nanoseconds, sizes bytes, rates per second, percentages 0-100; NULL is not collected.",
+        "",
+    ]
+    for relation in relations():
+        lines += [f"## {relation.name}", "", f"({relation.kind}) {relation.doc}", ""]
+        lines += ["| column | meaning |", "| --- | --- |"]
+        lines += [
+            f"| `{name}` | {doc.replace('|', chr(92) + '|')} |" for name, doc in relation.columns
+        ]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def workload_file() -> str:
+    """Return the reference of workload files, from their models."""
+    schema = Workload.model_json_schema(by_alias=True)
+    lines = ["# Workload file", "", "Made from the models by `make docs`.", ""]
+    lines += _model("Workload", schema)
+    for name, definition in sorted(schema["$defs"].items()):
+        lines += _model(name, definition)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _model(name: str, definition: dict[str, Any]) -> list[str]:
+    lines = [f"## {name}", "", definition.get("description", ""), ""]
+    lines += ["| key | meaning | default |", "| --- | --- | --- |"]
+    required = definition.get("required", [])
+    for key, field in definition["properties"].items():
+        default = "required" if key in required else f"`{field.get('default', '-')}`"
+        lines.append(f"| `{key}` | {field.get('description', '')} | {default} |")
+    return [*lines, ""]
+
+
+def gpus() -> str:
+    """Return the table of GPUs, from gpus.toml."""
+    lines = [
+        "# GPU peaks",
+        "",
+        "Made from perfpipe/gpus.toml by `make docs`.  Dense TFLOP/s (int8: TOP/s).",
+        "",
+        "| GPU | CC | SMs | MHz | GB/s | dense peaks | source |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for spec in gpu_specs():
+        peaks = ", ".join(f"{dtype} {peak:g}" for dtype, peak in spec.dense.items())
+        lines.append(
+            f"| {spec.name} | {spec.cc} | {spec.sms} | {spec.clock_mhz} | "
+            f"{spec.bandwidth_gbs} | {peaks} | {spec.source} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

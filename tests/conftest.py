@@ -1,0 +1,101 @@
+"""Fixtures: real captures, expanded and ingested once for all workers."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ingest.report import ingest
+from perfpipe.store import Store
+from pipelines.cli import run_cli
+
+DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that all workers of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if base.name.startswith("popen-") else base) / "shared"
+    shared.mkdir(exist_ok=True)
+    return shared
+
+
+def _publish(target: Path, make: Callable[[Path], object]) -> Path:
+    """Make a file or directory beside its place and rename it there; another worker may win."""
+    if not target.exists():
+        temporary = target.with_name(f".{target.name}.{id(make)}")
+        make(temporary)
+        try:
+            temporary.rename(target)
+        except OSError:
+            shutil.rmtree(temporary)
+    return target
+
+
+@pytest.fixture(scope="session")
+def expand(shared: Path) -> Callable[[str], Path]:
+    """Return a fixture of tests/data without its compression: 'ncu/visible.ncu-rep'."""
+
+    def expand_one(name: str) -> Path:
+        target = shared / name.replace("/", "-")
+        packed = DATA / f"{name}.tar.xz"
+        if packed.exists():
+            unpacked = _publish(shared / f"{target.name}.d", lambda at: _untar(packed, at))
+            return unpacked / Path(name).name
+        return _publish(
+            target, lambda at: at.write_bytes(lzma.decompress((DATA / f"{name}.xz").read_bytes()))
+        )
+
+    return expand_one
+
+
+def _untar(packed: Path, at: Path) -> None:
+    with tarfile.open(packed) as archive:
+        archive.extractall(at, filter="data")
+
+
+@pytest.fixture(scope="session")
+def captures(shared: Path) -> Store:
+    """A store that captures are ingested into as tests ask for them."""
+    return Store(shared / "store")
+
+
+@pytest.fixture(scope="session")
+def ingested(captures: Store, expand: Callable[[str], Path]) -> Callable[[str], str]:
+    """Return the report id of a capture in the shared store."""
+    return lambda name: ingest(expand(name), captures).report_id
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store of this test's own."""
+    return Store(tmp_path / "store")
+
+
+class Cli:
+    """Runs commands in this process, in a directory of its own."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.out = ""
+        self.err = ""
+
+    def __call__(self, *args: str | Path) -> int:
+        code = run_cli([str(arg) for arg in args])
+        self.out, self.err = self._capsys.readouterr()
+        return code
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line, with its store in the test's directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERFPIPE_STORE", str(tmp_path / "store"))
+    return Cli(capsys)

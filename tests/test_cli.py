@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click import Command, Group
+from conftest import ROOT, Cli
+
+from pipelines.cli import COMMANDS
+from pipelines.cli import cli as root_command
+
+Expand = Callable[[str], Path]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = (
+        "import sys; from pipelines.cli import run_cli; run_cli(['--help']);"
+        "print([m for m in ('duckdb','pyarrow','numpy','rich','jinja2','matplotlib','pydantic')"
+        " if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "[]"
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def _commands(group: Group, path: tuple[str, ...] = ()) -> list[tuple[str, Command]]:
+    import click
+
+    found: list[tuple[str, Command]] = []
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found.append((" ".join((*path, name)), command))
+        if isinstance(command, Group):
+            found += _commands(command, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize(("name", "command"), _commands(root_command))
+def test_every_command_and_option_has_help(name: str, command: Command, cli: Cli) -> None:
+    assert command.help
+    assert cli(*name.split(), "--help") == 0
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            record = parameter.to_info_dict()
+            assert record.get("help") or parameter.name in ("form", "html", "md"), parameter.name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_documented(name: str) -> None:
+    assert f"perfpipe {name}" in (ROOT / "docs" / "cli.md").read_text()
+
+
+def test_unknown_commands_are_corrected(cli: Cli) -> None:
+    assert cli("ingets") == 2
+    assert "Did you mean 'ingest'?" in cli.err
+
+
+def test_ingest_says_what_it_did(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    paths = [expand("nsys/memcpy.sqlite"), expand("ncu/live_stdout.csv")]
+    assert cli("ingest", *paths) == 0
+    assert len(cli.out.splitlines()) == 2
+    assert "[2/2]" in cli.err
+    assert cli("ingest", *paths) == 0
+    assert cli.err.count("already there") == 2
+
+
+def test_a_bad_file_does_not_stop_the_others(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.ncu-rep"
+    bad.write_bytes(b"NVR\0garbage that is no report")
+    empty = tmp_path / "empty.sqlite"
+    empty.touch()
+    assert cli("ingest", bad, empty, expand("nsys/memcpy.sqlite"), "--jobs", "2") == 2
+    assert len(cli.out.splitlines()) == 1
+    assert "2 of 3 inputs could not be ingested" in cli.err
+    sentences = [line for line in cli.err.splitlines() if line.startswith("perfpipe: ")]
+    assert len(sentences) == 3
+    assert "Traceback" not in cli.err
+
+
+def test_an_nsys_rep_needs_nsys(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "x.nsys-rep"
+    report.write_bytes(b"NVIDIA Tegra Profiler Report 36398880.\n\x0b")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert cli("ingest", report) == 5
+    assert "nsys was not found" in cli.err
+    assert "install Nsight Systems" in cli.err
+
+
+def test_query_formats(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    sql = "SELECT operation, count, total_time_ns FROM cuda_gpu_mem_time_sum"
+    assert cli("query", sql) == 0
+    assert cli.out.splitlines()[0].split() == ["operation", "count", "total_time_ns"]
+    assert "[CUDA memcpy Device-to-Host]" in cli.out
+    assert cli("query", sql, "--format", "csv") == 0
+    rows = list(csv.DictReader(io.StringIO(cli.out)))
+    assert rows[0]["total_time_ns"] == "227304355"
+    assert cli("query", sql, "--format", "json") == 0
+    document = json.loads(cli.out)
+    assert document["schema_version"] == 1
+    assert document["rows"][1]["count"] == 10
+    assert cli("query", sql, "--format", "parquet", "-o", "x.parquet") == 0
+    assert pq.read_table(tmp_path / "x.parquet").num_rows == 2
+    assert cli("query", sql, "--format", "parquet") == 2
+    assert "--output" in cli.err
+
+
+def test_query_reports_faults_in_a_sentence(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    for sql in ("SELECT x FROM kernel_sol", "nonsense", "DROP VIEW kernel_sol"):
+        assert cli("query", sql) == 2
+        assert cli.err.startswith("perfpipe: SQL: ")
+        assert len(cli.err.splitlines()) == 1
+    assert cli("query") == 2
+    assert cli("query", "SELECT 1", "--file", "x.sql") == 2
+
+
+def test_query_limits_the_table(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    assert cli("query", "SELECT range FROM range(100)", "--limit", "3") == 0
+    assert "97 more rows" in cli.out
+
+
+def test_schema(cli: Cli) -> None:
+    assert cli("schema") == 0
+    for name in ("reports", "ncu_metrics", "launches", "kernel_headroom"):
+        assert name in cli.out
+    assert cli("schema", "kernel_sol") == 0
+    assert "compute_sol_pct" in cli.out
+    assert cli("schema", "kernel_sool") == 2
+    assert "did you mean 'kernel_sol'" in cli.err
+    assert cli("schema", "--json") == 0
+    assert len(json.loads(cli.out)["relations"]) > 30
+
+
+def test_specs(cli: Cli) -> None:
+    assert cli("specs") == 0
+    assert "H200" in cli.out
+    assert cli("specs", "NVIDIA H200") == 0
+    assert "989.4 TFLOP/s" in cli.out
+    assert "source:" in cli.out
+    assert cli("specs", "abacus") == 2
+    assert cli("specs", "--json") == 0
+    assert len(json.loads(cli.out)["gpus"]) == 15
+
+
+def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines import tools
+
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(tools, "_PLACES", {"nsys": (), "ncu": ()})
+    tools.find_tool.cache_clear()
+    assert cli("doctor") == 0
+    names = [line.split()[1] for line in cli.out.splitlines()]
+    assert names == [
+        "nsys", "ncu", "gpu", "counters", "slurm", "store", "temporary", "packages",
+    ]  # fmt: skip
+    assert cli("doctor", "--json") == 0
+    states = {check["name"]: check["state"] for check in json.loads(cli.out)["checks"]}
+    assert states["nsys"] == "missing"
+    assert cli("doctor", "--need", "nsys") == 5
+    assert "missing: nsys" in cli.err
+    tools.find_tool.cache_clear()
+
+
+def test_tools_are_found_where_installers_put_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines import tools
+
+    for version in ("2024.1.1", "2025.3.1"):
+        place = tmp_path / "nsight-compute" / version
+        place.mkdir(parents=True)
+        (place / "ncu").write_text(f"#!/bin/sh\necho Version {version}.0 build 1\n")
+        (place / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(tools, "_PLACES", {"ncu": (f"{tmp_path}/nsight-compute/*/ncu",)})
+    tools.find_tool.cache_clear()
+    tool = tools.find_tool("ncu")
+    tools.find_tool.cache_clear()
+    assert tool is not None
+    assert tool.version == "2025.3.1.0"
+
+
+def test_init_copies_the_workloads(cli: Cli, tmp_path: Path) -> None:
+    assert cli("init", "mine") == 0
+    assert (tmp_path / "mine" / "gemm.yaml").is_file()
+    assert (tmp_path / "mine" / "recordings" / "gemm-h200" / "recording.yaml").is_file()
+    assert cli("init", "mine") == 2
+    assert "--force" in cli.err
+    assert cli("init", "mine", "--force") == 0
+    assert cli("run", "mine/gemm.yaml", "--dry-run") == 0
+
+
+def test_store_commands(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    report = cli.out.split()[0]
+    assert cli("store", "ls") == 0
+    assert report in cli.out
+    assert cli("store", "verify") == 0
+    assert "1 whole, 0 faulty" in cli.out
+    assert cli("store", "ls", "--json") == 0
+    assert json.loads(cli.out)["reports"][0]["report_id"] == report
+    assert cli("store", "gc") == 0
+    assert cli("store", "rm", report) == 0
+    assert cli("store", "rm", report) == 2
+    assert cli("store", "ls") == 0
+    assert cli.out == ""
+
+
+def test_store_verify_fails_on_damage(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    report = cli.out.split()[0]
+    (tmp_path / "store" / "reports" / report / "launches.parquet").write_bytes(b"")
+    assert cli("store", "verify") == 2
+    assert "size or checksum differs" in cli.out
+
+
+def test_completion(cli: Cli) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert cli("completion", shell) == 0
+        assert "_PERFPIPE_COMPLETE" in cli.out
+
+
+def test_notebook_interface(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    import perfpipe
+
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    frame = perfpipe.open_store(tmp_path / "store").sql("SELECT * FROM cuda_gpu_kern_sum").df()
+    assert list(frame["instances"]) == [5, 5]

@@ -1,0 +1,105 @@
+"""Statistics equal those of `nsys stats`, in every column of every row of every capture."""
+
+from __future__ import annotations
+
+import csv
+import re
+import statistics
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import DATA
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.views import install
+from perfpipe.query import connect
+from perfpipe.store import Store
+
+STATS = DATA / "nsys" / "stats"
+CAPTURES = sorted(path.name.removesuffix(".sqlite.xz") for path in DATA.glob("nsys/*.sqlite.xz"))
+VIEWS = ("cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_api_sum")
+
+
+def _column(header: str) -> str:
+    """Return nsys's header as a column name: 'Total Time (ns)' -> total_time_ns."""
+    name = header.replace("(%)", "pct").replace("(ns)", "ns")
+    return re.sub(r"\W+", "_", name).strip("_").lower()
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_equal_to_nsys(
+    view: str, capture: str, captures: Store, ingested: Callable[[str], str]
+) -> None:
+    path = STATS / f"{capture}_{view}.csv"
+    report = ingested(f"nsys/{capture}.sqlite")
+    with connect(captures, [report]) as con:
+        found = con.execute(f"SELECT * EXCLUDE report_id FROM {view}")
+        names = [column[0] for column in found.description]
+        rows = [
+            tuple(str(v) if isinstance(v, str) else float(v) for v in r) for r in found.fetchall()
+        ]
+    if not path.exists():
+        # nsys writes no file where it found no row.
+        assert rows == []
+        return
+    with path.open(newline="") as file:
+        header, *printed = list(csv.reader(file))
+    assert names == [_column(text) for text in header]
+    expected = [(*(float(cell) for cell in row[:-1]), row[-1]) for row in printed]
+    assert rows == expected
+
+
+def test_every_expected_answer_was_compared() -> None:
+    answers = {path.name for view in VIEWS for path in STATS.glob(f"*_{view}.csv")}
+    assert answers == {path.name for path in STATS.iterdir()}
+    assert len(answers) == 31
+
+
+durations = st.lists(st.integers(0, 10**12), min_size=1, max_size=40)
+
+
+@given(durations)
+def test_statistics_against_brute_force(values: list[int]) -> None:
+    """The view's arithmetic on one kernel name, against Python's statistics."""
+    with duckdb.connect() as con:
+        _empty_store(con)
+        con.executemany(
+            "INSERT INTO nsys_kernels SELECT 'r', 'k', ?", [(value,) for value in values]
+        )
+        row = con.execute("SELECT * FROM cuda_gpu_kern_sum").fetchone()
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    assert row is not None
+    assert row[2:4] == (sum(values), len(values))
+    assert row[4] == pytest.approx(statistics.fmean(values), abs=0.0501, rel=1e-12)
+    assert row[5] == pytest.approx(statistics.median(values), abs=0.0501, rel=1e-12)
+    assert row[6:8] == (min(values), max(values))
+    assert row[8] == pytest.approx(deviation, abs=0.0501, rel=1e-6)
+    assert row[1] == (100.0 if sum(values) else None)
+
+
+def _empty_store(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE nsys_kernels (report_id VARCHAR, demangled VARCHAR, dur_ns BIGINT)")
+    root = Path(install.__code__.co_filename).parent / "sql"
+    for name in ("macros.sql", "nsys/_kernel_durations.sql", "nsys/cuda_gpu_kern_sum.sql"):
+        con.execute((root / name).read_text())
+
+
+@given(
+    st.one_of(
+        st.floats(-1e12, 1e12, allow_nan=False),
+        st.integers(-(10**9), 10**9).map(lambda n: n / 20),
+        st.integers(-(10**9), 10**9).map(lambda n: n / 4),
+    )
+)
+def test_rounding_goes_by_the_exact_value(number: float) -> None:
+    with duckdb.connect() as con:
+        _empty_store(con)
+        ours = con.execute("SELECT round_tenth(?::DOUBLE)", [number]).fetchone()
+    exact = Decimal(number).quantize(Decimal("0.1"), ROUND_HALF_UP)
+    assert ours is not None
+    assert ours[0] == float(exact)

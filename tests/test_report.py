@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from perfpipe.units import format_ns
+from templates.formats import format_value, shorten
+from templates.renderers import markdown_text
+
+Expand = Callable[[str], Path]
+
+HOSTILE = "k</script><script>alert(1)</script>\"'`|*_[x](javascript:x) \u202e\n<b>"
+
+
+class _Page(HTMLParser):
+    """Collects tags, links and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href") and value]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def _page(path: Path) -> _Page:
+    page = _Page()
+    page.feed(path.read_text())
+    return page
+
+
+def test_a_report_of_ingested_files(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
+    assert cli("report", "--html", "--md", "--json", "report.json") == 0
+    assert cli.out.split() == ["report.html", "report.md", "report.json"]
+    page = _page(tmp_path / "report.html")
+    for part in ("Summary", "Metrics", "Findings", "Recommendations", "Provenance"):
+        assert part in page.text
+        assert f"## {part}" in (tmp_path / "report.md").read_text()
+    assert "script" not in page.tags
+    assert all(link.startswith("https://docs.nvidia.com/") for link in page.links)
+    assert "passes differ: the stall reasons miss the warp latency" in page.text
+    assert "Not all CUDA events might have been collected" in page.text
+    assert "95 of 95" in page.text
+    document = json.loads((tmp_path / "report.json").read_text())
+    assert document["schema_version"] == 1
+    titles = [table["title"] for table in document["tables"]]
+    assert titles[0] == "Profiled kernels"
+    assert len(document["tables"][0]["rows"]) == 95
+
+
+def test_every_table_and_finding_names_its_source(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
+    reports = {line.split()[0] for line in cli.out.splitlines()}
+    assert cli("report", "--json") == 0
+    document = json.loads(cli.out)
+    for item in [*document["tables"], *document["findings"]]:
+        assert set(item["source"]["reports"]) <= reports
+        assert item["source"]["view"]
+    assert document["findings"]
+
+
+def test_reports_are_the_same_byte_for_byte(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
+    pages = []
+    for _ in range(2):
+        assert cli("report", "--html", "--md") == 0
+        pages.append([(tmp_path / f"report.{kind}").read_bytes() for kind in ("html", "md")])
+    assert pages[0] == pages[1]
+
+
+def test_no_verdict_without_evidence(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    assert cli("report", "--md", "-") == 0
+    assert "Timeline only" in cli.out
+    assert "no recommendation without a bottleneck class" in cli.out
+
+
+def test_what_was_not_collected_is_no_zero(cli: Cli, tmp_path: Path) -> None:
+    names = '"ID","Process ID","Process Name","Kernel Name","gpu__time_duration.sum"'
+    (tmp_path / "x.csv").write_text(f'{names}\n"","","","","us"\n"0","1","p","k","2.5"\n')
+    assert cli("ingest", "x.csv") == 0
+    assert cli("report", "--json") == 0
+    table = json.loads(cli.out)["tables"][0]
+    row = dict(zip([c["name"] for c in table["columns"]], table["rows"][0], strict=True))
+    assert row["duration_ns"] == 2500
+    assert row["compute_sol_pct"] is None
+    assert row["registers"] is None
+    assert row["bound"] == "unknown"
+    assert cli("report", "--md", "-") == 0
+    assert "| - |" in cli.out
+    assert "No verdict" in cli.out
+
+
+def test_hostile_names_are_shown_and_never_executed(cli: Cli, tmp_path: Path) -> None:
+    names = '"ID","Process ID","Process Name","Kernel Name","gpu__time_duration.sum"'
+    name = HOSTILE.replace('"', '""')
+    (tmp_path / "x.csv").write_text(f'{names}\n"","","","","us"\n"0","1","p","{name}","2.5"\n')
+    assert cli("ingest", "x.csv") == 0
+    assert cli("report", "--html", "--md") == 0
+    page = _page(tmp_path / "report.html")
+    assert "script" not in page.tags
+    assert "b" not in page.tags
+    assert "alert(1)" in page.text
+    markdown = (tmp_path / "report.md").read_text()
+    assert "<script" not in re.sub(r"\\.", "", markdown)
+    assert "](javascript" not in re.sub(r"\\.", "", markdown)
+    assert "\u202e" not in markdown
+    assert cli("report") == 0
+    assert "alert" in cli.out
+
+
+def test_names_choose_reports(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite"), expand("nsys/ops.sqlite")) == 0
+    first = cli.out.split()[0]
+    assert cli("report", first[:6], "--json") == 0
+    document = json.loads(cli.out)
+    assert {r for t in document["tables"] for r in t["source"]["reports"]} == {first}
+    assert cli("report", "zzz") == 2
+    assert "no run and no report" in cli.err
+    assert cli("report", "") == 2
+    assert "means several" in cli.err
+
+
+def test_long_tables_are_cut_and_say_so(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("ncu/block.ncu-rep")) == 0
+    assert cli("report", "--md", "-") == 0
+    assert "showing 10 of 95" in cli.out
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (None, "pct", "-"),
+        (0, "pct", "0.0"),
+        (1234567, "int", "1,234,567"),
+        (1.5e6, "ns", "1.5 ms"),
+        ("k", "text", "k"),
+        (12345.6, "number", "12,346"),
+        (0.123456, "number", "0.1235"),
+    ],
+)
+def test_values(value: float | str | None, kind: str, text: str) -> None:
+    assert format_value(value, kind) == text  # type: ignore[arg-type]
+
+
+def test_texts_are_cut_in_the_middle() -> None:
+    assert shorten("abc", 3) == "abc"
+    assert shorten("a" * 50 + "z" * 50, 20) == "a" * 12 + "…" + "z" * 7
+
+
+def test_markdown_escapes_every_sign() -> None:
+    assert markdown_text("a|b*c\n<d>") == r"a\|b\*c \<d\>"
+
+
+def test_times_are_short() -> None:
+    assert all(len(format_ns(10**n)) <= 7 for n in range(12))

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+import stat
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Cli
+
+from perfpipe.store import Store
+from perfpipe.verify import verify
+from pipelines import tools
+from pipelines.workload import load_workload, tasks
+
+GEMM = ROOT / "workloads" / "gemm.yaml"
+Expand = Callable[[str], Path]
+
+
+def test_replay_says_so_everywhere(cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", GEMM, "--collector", "replay") == 0
+    assert cli.out.split() == ["report.html", "report.md"]
+    notice = "Replayed from a recording: captured on NVIDIA H200"
+    assert notice in (tmp_path / "report.html").read_text()
+    assert notice in (tmp_path / "report.md").read_text()
+    store = Store(tmp_path / "store")
+    assert [fault for _, fault in verify(store) if fault] == []
+    run = store.runs()[0]
+    assert run["status"] == "done"
+    assert len(run["reports"]) == 12
+    assert (
+        cli("query", "SELECT recorded, count(*) n FROM reports GROUP BY 1", "--format", "csv") == 0
+    )
+    assert cli.out.splitlines() == ["recorded,n", "True,12"]
+    assert cli("report") == 0
+    assert notice in cli.out.replace("\n", " ")
+
+
+def test_auto_replays_without_a_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    tools.gpus.cache_clear()
+    assert cli("run", GEMM, "--set", "m=512", "--set", "n=512", "--set", "k=512") == 0
+    assert "no GPU here: replaying a recorded capture, nothing is measured" in cli.err
+    tools.gpus.cache_clear()
+
+
+def test_the_recording_holds_every_configuration_of_the_file() -> None:
+    from pipelines.recording import load_recording
+
+    workload = load_workload(GEMM)
+    recording = load_recording(GEMM.parent / str(workload.recording))
+    recorded = [task.params for task in recording.tasks]
+    assert recorded == [dict(task.params) for task in tasks(workload, GEMM)]
+    assert all(task.validation and task.validation["ok"] for task in recording.tasks)
+
+
+def test_a_configuration_that_was_not_recorded_fails(cli: Cli) -> None:
+    assert cli("run", GEMM, "--collector", "replay", "--set", "m=512,7") == 1
+    assert "not in the recording" in cli.err
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda d: (d / "recording.yaml").unlink(), "no recording here"),
+        (lambda d: (d / "512-fp16.sqlite.xz").unlink(), "512-fp16.sqlite.xz is missing"),
+        (lambda d: (d / "recording.yaml").write_text("version: 1\n"), "recording.yaml:1: "),
+    ],
+)
+def test_damaged_recordings_are_refused(
+    damage: Callable[[Path], object], sentence: str, cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("init", "w") == 0
+    damage(tmp_path / "w" / "recordings" / "gemm-h200")
+    assert cli("run", "w/gemm.yaml", "--collector", "replay") == 2
+    assert sentence in cli.err
+
+
+PROGRAM = """
+import json, sys, time
+kind = sys.argv[1]
+print("hello", flush=True)
+print(json.dumps({"perfpipe": "validation", "ok": kind != "wrong", "max_abs_error": 0.5}), flush=True)
+if kind == "slow":
+    time.sleep(60)
+if kind == "broken":
+    sys.exit("something broke")
+print(json.dumps({"perfpipe": "time", "ms": [3.0, 1.0, 2.0]}))
+"""
+
+PROFILER = """#!/bin/sh
+# Stands for a profiler: copies a real capture to where the options say.
+for word in "$@"; do
+  case "$word" in
+    --version) echo "Version 2025.3.1.0"; exit 0 ;;
+    --export=*) cp CAPTURE "${word#--export=}"; exit 0 ;;
+    --output=*) target="${word#--output=}" ;;
+  esac
+done
+case "$1" in
+  profile) echo done > "$target" ;;
+  export) cp TIMELINE "$target" ;;
+esac
+"""
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Callable[[str], Path]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def write(kinds: str) -> Path:
+        path = tmp_path / "w.yaml"
+        text = f"""
+            version: 1
+            name: w
+            command: ["{{python}}", program.py, "{{kind}}"]
+            matrix: {{kind: {kinds}}}
+            work: {{flops: 2e9, dtype: fp16}}
+            timeout: 2
+            collect: {{nsys: {{}}, ncu: {{launch_count: 3}}}}
+            """
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def profilers(tmp_path: Path, expand: Expand, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs called nsys and ncu that give real captures, so that the launching is tested."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = PROFILER.replace("CAPTURE", str(expand("ncu/visible.ncu-rep")))
+    script = script.replace("TIMELINE", str(expand("nsys/memcpy.sqlite")))
+    for name in ("nsys", "ncu"):
+        path = folder / name
+        path.write_text(script)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    tools.find_tool.cache_clear()
+    yield folder
+    tools.find_tool.cache_clear()
+
+
+def test_measuring_runs_the_program_and_both_profilers(
+    workload: Callable[[str], Path], profilers: Path, cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("run", workload("[good]"), "--collector", "all") == 0
+    run = Store(tmp_path / "store").runs()[0]
+    task = run["tasks"][0]
+    assert task["times_ms"] == [3.0, 1.0, 2.0]
+    assert task["validation"]["ok"]
+    assert len(task["reports"]) == 2
+    kept = {p.name for p in (tmp_path / "store/runs" / run["run_id"] / "tasks/000").iterdir()}
+    assert {"plain.out", "nsys.sqlite", "ncu.ncu-rep", "nsys.err", "ncu.out"} <= kept
+    assert cli("query", "SELECT median_ms, status FROM run_tasks", "--format", "csv") == 0
+    assert cli.out.splitlines()[1] == "2.0,done"
+    assert "Replayed" not in (tmp_path / "report.html").read_text()
+
+
+def test_failures_are_data_and_the_rest_goes_on(
+    workload: Callable[[str], Path], profilers: Path, cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("run", workload("[good, wrong, broken, slow]"), "--collector", "ncu") == 1
+    assert "3 of 4 tasks failed" in cli.err
+    run = Store(tmp_path / "store").runs()[0]
+    errors = [task["error"] for task in run["tasks"]]
+    assert errors[0] is None
+    assert "wrong result (largest error 0.5); not timed, not profiled" in errors[1]
+    assert "exit code 1: something broke" in errors[2]
+    assert "longer than 2 s" in errors[3]
+    assert all(task["times_ms"] == [] for task in run["tasks"][1:])
+    assert "wrong result" in (tmp_path / "report.html").read_text()
+
+
+def test_known_profiler_messages_are_explained(
+    workload: Callable[[str], Path], profilers: Path, cli: Cli
+) -> None:
+    (profilers / "ncu").write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo 2025.3.1 && exit 0\n'
+        "echo '==ERROR== ERR_NVGPUCTRPERM'; exit 1\n"
+    )
+    assert cli("run", workload("[good]"), "--collector", "ncu") == 1
+    assert "only administrators" in cli.err
+    (profilers / "ncu").write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo 2025.3.1 && exit 0\n'
+        "echo '==WARNING== No kernels were profiled.'\n"
+    )
+    assert cli("run", workload("[good]"), "--collector", "ncu") == 1
+    assert "left no ncu.ncu-rep: no kernel was launched" in cli.err
+
+
+def test_measuring_without_a_profiler_names_it(
+    workload: Callable[[str], Path], cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "_PLACES", {"nsys": (), "ncu": ()})
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    tools.find_tool.cache_clear()
+    assert cli("run", workload("[good]"), "--collector", "ncu") == 5
+    assert "ncu was not found" in cli.err
+    tools.find_tool.cache_clear()
+
+
+def test_dry_run_starts_nothing(workload: Callable[[str], Path], cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", workload("[good, slow]"), "--dry-run") == 0
+    assert cli.out.count("program.py") == 2
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_missing_workload_file(cli: Cli) -> None:
+    assert cli("run", "nothing.yaml") == 2
+    assert "cannot read nothing.yaml: No such file" in cli.err
+
+
+def test_settings_need_a_value(cli: Cli) -> None:
+    assert cli("run", GEMM, "--set", "m") == 2
+    assert "NAME=VALUE" in cli.err
+
+
+def test_run_records_are_json_with_a_version(cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", GEMM, "--collector", "replay", "--set", "m=512", "--set", "n=512",
+               "--set", "k=512") == 0  # fmt: skip
+    path = next((tmp_path / "store" / "runs").glob("*/run.json"))
+    assert json.loads(path.read_text())["schema_version"] == 1

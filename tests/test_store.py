@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from conftest import DATA, Cli
+
+from ingest.report import ingest
+from perfpipe.errors import StoreError
+from perfpipe.query import connect
+from perfpipe.store import Store
+from perfpipe.verify import verify
+
+Expand = Callable[[str], Path]
+
+#: Processes that ingest the same files at once.
+WRITERS = 16
+
+SMALL = ("memcpy", "ops", "graph_whole", "h2d", "compute")
+
+
+def _faults(store: Store) -> list[tuple[str, str]]:
+    return [(name, fault) for name, fault in verify(store) if fault]
+
+
+def _tables(store: Store, report: str) -> dict[str, str]:
+    return {name: table.sha256 for name, table in store.manifest(report).tables.items()}
+
+
+def test_the_same_bytes_are_ingested_once(expand: Expand, store: Store) -> None:
+    first = ingest(expand("nsys/memcpy.sqlite"), store)
+    before = store.manifest(first.report_id)
+    again = ingest(expand("nsys/memcpy.sqlite"), store)
+    assert (first.new, again.new) == (True, False)
+    assert store.manifest(first.report_id) == before
+    forced = ingest(expand("nsys/memcpy.sqlite"), store, force=True)
+    assert forced.new
+    assert _tables(store, first.report_id) == {k: v.sha256 for k, v in before.tables.items()}
+    assert store.leftovers() == []
+
+
+def test_report_id_is_the_head_of_the_checksum(expand: Expand, store: Store) -> None:
+    report = ingest(expand("nsys/memcpy.sqlite"), store).report_id
+    manifest = store.manifest(report)
+    digest = subprocess.run(
+        ["sha256sum", expand("nsys/memcpy.sqlite")], capture_output=True, text=True, check=True
+    ).stdout.split()[0]
+    assert manifest.sha256 == digest
+    assert report == digest[:16]
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_schema_version_is_refused(version: object, expand: Expand, store: Store) -> None:
+    report = ingest(expand("nsys/memcpy.sqlite"), store).report_id
+    path = store.reports_dir / report / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
+    with pytest.raises(StoreError, match="schema version"):
+        connect(store)
+    assert "schema version" in _faults(store)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda p: (p / "launches.parquet").unlink(), "the table is gone"),
+        (lambda p: (p / "launches.parquet").write_bytes(b"x"), "size or checksum"),
+        (lambda p: (p / "manifest.json").write_text("{"), "not a report manifest"),
+        (lambda p: (p / "manifest.json").write_text("[]"), "no JSON object"),
+        (lambda p: (p / "manifest.json").unlink(), "cannot read"),
+    ],
+)
+def test_verify_finds_damage(
+    damage: Callable[[Path], object], fault: str, expand: Expand, store: Store
+) -> None:
+    report = ingest(expand("nsys/memcpy.sqlite"), store).report_id
+    assert _faults(store) == []
+    damage(store.reports_dir / report)
+    assert fault in _faults(store)[0][1]
+
+
+def test_removed_reports_are_gone_and_missed_by_their_run(expand: Expand, store: Store) -> None:
+    report = ingest(expand("nsys/memcpy.sqlite"), store).report_id
+    store.write_run({"run_id": "r", "started_at": "", "reports": [report]})
+    assert _faults(store) == []
+    store.remove(report)
+    assert store.report_ids() == []
+    assert "reports that are gone" in _faults(store)[0][1]
+    with pytest.raises(StoreError, match="no such report"):
+        store.remove(report)
+
+
+def test_garbage_of_killed_writers_is_collected(store: Store) -> None:
+    old = store.reports_dir / ".tmp-old"
+    old.mkdir(parents=True)
+    (old / "x.parquet").write_text("x")
+    for path in (old / "x.parquet", old):
+        os.utime(path, (1, 1))
+    fresh = store.reports_dir / ".tmp-fresh"
+    fresh.mkdir()
+    assert store.report_ids() == []
+    assert store.collect_garbage(3600) == [old]
+    assert store.leftovers() == [fresh]
+
+
+INGEST = "import sys; from pipelines.cli import run_cli; sys.exit(run_cli(sys.argv[1:]))"
+
+
+def _command(store: Store, *paths: Path) -> list[str]:
+    words = [sys.executable, "-c", INGEST, "ingest", "--store", str(store.root), "--jobs", "1"]
+    return [*words, *map(str, paths)]
+
+
+def test_many_writers_of_the_same_files(expand: Expand, store: Store) -> None:
+    paths = [expand(f"nsys/{name}.sqlite") for name in SMALL]
+    paths += [
+        expand(f"ncu/{name}.csv")
+        for name in (
+            "live_stdout",
+            "visible.raw",
+            "visible.details",
+            "ops.details",
+            "visible.source",
+        )
+    ]
+    running = [
+        subprocess.Popen(_command(store, *paths), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(WRITERS)
+    ]
+    for process in running:
+        _, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors
+    assert len(paths) == 10
+    assert len(store.report_ids()) == 10
+    assert _faults(store) == []
+    assert store.leftovers() == []
+
+
+def test_a_killed_writer_leaves_a_clean_store(expand: Expand, store: Store) -> None:
+    """Kill -9 at many moments: whatever is published is whole, and a later ingest completes it."""
+    paths = [expand("nsys/eager_small.sqlite"), expand("nsys/memcpy.sqlite")]
+    chance = random.Random(1)
+    seen = set()
+    for attempt in range(12):
+        process = subprocess.Popen(
+            _command(store, *paths),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(0.25 + 0.06 * attempt + chance.random() * 0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert _faults(store) == []
+        seen.add((len(store.report_ids()), bool(store.leftovers())))
+    assert any(leftovers for _, leftovers in seen), "no kill hit a writer at work"
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(subprocess.run, _command(store, *paths), check=True).result()
+    assert len(store.report_ids()) == 2
+    assert _faults(store) == []
+    store.collect_garbage(0)
+    assert store.leftovers() == []
+
+
+#: Imports first, since another user may not be able to read the interpreter's files.
+UNPRIVILEGED = """
+import os, sys
+from pathlib import Path
+from ingest.report import ingest
+from perfpipe.errors import PerfpipeError
+from perfpipe.store import Store
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    ingest(Path(sys.argv[1]), Store(sys.argv[2]))
+except PerfpipeError as error:
+    sys.exit(f"{error.exit_code}: {error}")
+"""
+
+
+def test_a_store_without_permission(expand: Expand, tmp_path: Path) -> None:
+    """Root may write anywhere, so the process gives up its rights first."""
+    root = tmp_path / "closed"
+    root.mkdir(mode=0o555)
+    readable = tmp_path / "memcpy.sqlite"
+    shutil.copyfile(expand("nsys/memcpy.sqlite"), readable)
+    for parent in [tmp_path, *tmp_path.parents][:-2]:
+        parent.chmod(0o755)
+    words = [sys.executable, "-c", UNPRIVILEGED, readable, root / "store"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.stderr.startswith("2: cannot write the store")
+    assert "Permission denied" in done.stderr
+    assert list(root.iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    done = subprocess.run(mount, capture_output=True, text=True)
+    if done.returncode != 0:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"no tmpfs can be mounted: {done.stderr}")
+        pytest.skip("mounting a tmpfs needs root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("name", ["nsys/eager_small.sqlite", "ncu/visible.ncu-rep"])
+def test_a_full_disk(name: str, small_disk: Path, expand: Expand, cli: Cli) -> None:
+    store = Store(small_disk / "store")
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(850 << 10))
+    assert cli("ingest", expand(name), "--store", store.root) == 2
+    assert "No space left on device" in cli.err
+    assert "nothing was changed" in cli.err
+    assert "Traceback" not in cli.err
+    assert store.report_ids() == []
+    assert store.leftovers() == []
+    assert _faults(store) == []
+
+
+def test_a_full_disk_for_decompression(small_disk: Path, store: Store) -> None:
+    packed = DATA / "nsys" / "eager_small.sqlite.xz"
+    done = subprocess.run(
+        _command(store, packed),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "TMPDIR": str(small_disk)},
+    )
+    assert done.returncode == 2
+    assert "TMPDIR" in done.stderr
+    assert "No space left on device" in done.stderr
+    assert not list(small_disk.glob("perfpipe-*"))
+    assert store.report_ids() == []
+
+
+def test_there_is_no_store(cli: Cli) -> None:
+    assert cli("report") == 2
+    assert "no store here" in cli.err

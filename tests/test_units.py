@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfpipe.units import DECIMAL_PREFIXES, base_unit, format_bytes, format_ns
+
+
+@pytest.mark.parametrize(
+    ("unit", "scale", "base"),
+    [
+        ("", 1, ""),
+        ("%", 1, "%"),
+        ("Kbyte", 1e3, "byte"),
+        ("Tbyte/s", 1e12, "byte/s"),
+        ("Ghz", 1e9, "hz"),
+        ("us", 1e3, "ns"),
+        ("ms", 1e6, "ns"),
+        ("second", 1e9, "ns"),
+        ("sector/ns", 1e9, "sector/s"),
+        ("sector/ms", 1e3, "sector/s"),
+        ("Kbyte/cycle", 1e3, "byte/cycle"),
+        ("Mbyte/block", 1e6, "byte/block"),
+        ("register/thread", 1, "register/thread"),
+        ("inst", 1, "inst"),
+        # ncu multiplies for this one: 3350 %/byte is printed as 3.35 %/Kbyte.
+        ("%/Kbyte", 1e3, "%/byte"),
+    ],
+)
+def test_base_unit(unit: str, scale: float, base: str) -> None:
+    assert base_unit(unit) == (scale, base)
+
+
+@given(st.sampled_from(sorted(DECIMAL_PREFIXES)), st.sampled_from(["byte", "hz"]))
+def test_prefixes_are_decimal(prefix: str, unit: str) -> None:
+    assert base_unit(prefix + unit) == (DECIMAL_PREFIXES[prefix], unit)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_unit(text: str) -> None:
+    scale, unit = base_unit(text)
+    assert scale > 0
+    assert base_unit(unit)[1] == unit
+
+
+def test_sizes_and_times_for_people() -> None:
+    sizes = [format_bytes(n) for n in (0, 999, 1500, 2.5e12)]
+    assert sizes == ["0 B", "999 B", "1.5 kB", "2.5 TB"]
+    assert [format_ns(n) for n in (5, 1234, 1234567, 1.5e9)] == [
+        "5 ns",
+        "1.23 us",
+        "1.23 ms",
+        "1.5 s",
+    ]
