@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from analysis.knowledge import advice_for
+from analysis.report_facts import in_list
 from analysis.views import thresholds
-from perfpipe.query import quote
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
@@ -122,12 +122,12 @@ def recommendations(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Rec
 
 
 def _classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[tuple]:  # type: ignore[type-arg]
-    ids = ", ".join(quote(report) for report in reports) or "NULL"
     return con.execute(
         f"""
         WITH launches AS (
             SELECT * FROM kernel_sol JOIN kernel_bottleneck USING (report_id, launch_id)
-            WHERE report_id IN ({ids}) AND duration_ns IS NOT NULL AND max_sol_pct IS NOT NULL
+            WHERE report_id IN {in_list(reports)}
+                AND duration_ns IS NOT NULL AND max_sol_pct IS NOT NULL
         )
         SELECT
             kernel_name, grid, block, nvtx_path, bound, subclass, confidence,

@@ -6,11 +6,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.findings import kernel_findings, recommendations, verdict
+from analysis.report_facts import (
+    device_of,
+    gaps_of,
+    in_list,
+    notice_of,
+    provenance_of,
+    rows_of,
+    summary_of,
+    title_of,
+    warnings_of,
+)
 from analysis.runs import task_table
-from analysis.views import thresholds, views
-from perfpipe.model import tables as stored_tables
-from perfpipe.query import quote
-from perfpipe.units import format_ns
+from analysis.views import views
 from perfpipe.viewmodel import Column, Kind, Report, Source, Table
 
 if TYPE_CHECKING:
@@ -23,6 +31,7 @@ Spec = tuple[tuple[str, str, Kind, str], ...]
 
 _KERNEL_COLUMNS: Spec = (
     ("kernel_name", "Kernel", "text", ""),
+    ("kernel_demangled", "Full name", "text", ""),
     ("label", "Configuration", "text", ""),
     ("nvtx_path", "NVTX", "text", ""),
     ("grid", "Grid", "text", "blocks"),
@@ -72,10 +81,13 @@ _LABELS = """
     LEFT JOIN run_tasks AS t ON list_contains(t.reports, r.report_id)
     GROUP BY r.report_id
 """
+#: Columns that are shown when the pointer rests on another one.
+_HOVER = {"kernel_demangled": "kernel_name"}
+
 #: Columns that only HTML and JSON show.
 _DETAIL = frozenset(
-    "nvtx_path grid block dram_sol_pct l2_sol_pct l1_sol_pct waves registers min_ns max_ns "
-    "stddev_ns ncu_verdict".split()
+    "kernel_demangled nvtx_path grid block dram_sol_pct l2_sol_pct l1_sol_pct waves registers "
+    "min_ns max_ns stddev_ns ncu_verdict".split()
 )
 _SUMMARIES = (
     ("cuda_gpu_kern_sum", "Kernels by name", "name", "instances"),
@@ -96,7 +108,7 @@ def build_report(
     found = kernel_findings(con, chosen)
     made = []
     if run is not None and run["tasks"]:
-        made.append(task_table(run, _device(con, chosen)))
+        made.append(task_table(run, device_of(con, chosen)))
     if kinds.get("ncu"):
         made.append(_kernel_table(con, chosen))
     if kinds.get("nsys"):
@@ -104,38 +116,31 @@ def build_report(
             made.append(_headroom_table(con, chosen))
         made += [_summary_table(con, chosen, *spec) for spec in _SUMMARIES]
     return Report(
-        title=_title(con, chosen, run),
-        notice=_notice(run),
+        title=title_of(con, chosen, run),
+        notice=notice_of(run),
         verdict=verdict(con, chosen) or _no_verdict(kinds),
-        summary=tuple(_summary(con, chosen, kinds, run)),
+        summary=tuple(summary_of(con, chosen, kinds, run)),
         tables=tuple(table for table in made if table.rows),
         findings=tuple(found[:20]),
         findings_total=len(found),
         recommendations=tuple(recommendations(con, chosen)),
-        warnings=tuple(_warnings(con, chosen)),
-        gaps=tuple(_gaps(con, chosen)),
-        provenance=tuple(_provenance(con, chosen, run)),
+        warnings=tuple(warnings_of(con, chosen)),
+        gaps=tuple(gaps_of(con, chosen)),
+        provenance=tuple(provenance_of(con, chosen, run)),
     )
-
-
-def in_list(reports: Sequence[str]) -> str:
-    """Return a SQL list of report ids."""
-    return f"({', '.join(quote(report) for report in reports) or 'NULL'})"
-
-
-def _rows(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
-    return con.execute(sql).fetchall()
 
 
 def _kinds(con: DuckDBPyConnection, chosen: Sequence[str]) -> dict[str, int]:
     sql = f"SELECT kind, count(*) FROM reports WHERE report_id IN {in_list(chosen)} GROUP BY kind"
-    return dict(_rows(con, sql))
+    return dict(rows_of(con, sql))
 
 
 def _columns(view: str, spec: Spec) -> tuple[Column, ...]:
     docs = dict(views()[view].columns) if view in views() else {}
     return tuple(
-        Column(name, title, kind, unit, docs.get(name, ""), name not in _DETAIL)
+        Column(
+            name, title, kind, unit, docs.get(name, ""), name not in _DETAIL, _HOVER.get(name, "")
+        )
         for name, title, kind, unit in spec
     )
 
@@ -143,7 +148,7 @@ def _columns(view: str, spec: Spec) -> tuple[Column, ...]:
 def _table(
     con: DuckDBPyConnection, view: str, title: str, spec: Spec, sql: str, chosen: Sequence[str]
 ) -> Table:
-    rows = _rows(con, sql)
+    rows = rows_of(con, sql)
     return Table(
         title,
         views()[view].doc,
@@ -188,10 +193,11 @@ def _headroom_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
 def _summary_table(
     con: DuckDBPyConnection, chosen: Sequence[str], view: str, title: str, name: str, count: str
 ) -> Table:
-    spec: Spec = (
-        (name, title, "text", ""),
-        *((c if c != "COUNT" else count, *r) for c, *r in _STATS),
-    )  # type: ignore[assignment]
+    statistics: Spec = tuple(
+        (count if column == "COUNT" else column, title, kind, unit)
+        for column, title, kind, unit in _STATS
+    )
+    spec: Spec = ((name, title, "text", ""), *statistics)
     columns = ", ".join(column for column, *_ in spec)
     sql = f"""
         SELECT {columns} FROM {view} WHERE report_id IN {in_list(chosen)}
@@ -200,141 +206,7 @@ def _summary_table(
     return _table(con, view, title, spec, sql, chosen)
 
 
-def _title(con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None) -> str:
-    if run is not None:
-        return str(run["workload"])
-    sql = f"SELECT source_name FROM reports WHERE report_id IN {in_list(chosen)} ORDER BY 1"
-    names = [name for (name,) in _rows(con, sql)]
-    return names[0] if len(names) == 1 else f"{len(names)} reports"
-
-
-def _notice(run: dict[str, Any] | None) -> str | None:
-    recording = run and run.get("recording")
-    if not recording:
-        return None
-    return (
-        f"Replayed from a recording: captured on {recording['gpu']} on {recording['captured_at']}. "
-        "Nothing was measured on this machine."
-    )
-
-
 def _no_verdict(kinds: dict[str, int]) -> str:
     if kinds.get("nsys"):
         return "Timeline only: add an ncu report to tell what bounds the kernels"
     return "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
-
-
-def _device(con: DuckDBPyConnection, chosen: Sequence[str]) -> tuple[str | None, int | None]:
-    sql = f"""
-        SELECT gpu, max(sm_count) FROM reports
-        WHERE report_id IN {in_list(chosen)} AND gpu IS NOT NULL
-        GROUP BY gpu ORDER BY count(*) DESC, gpu LIMIT 1
-    """
-    rows = _rows(con, sql)
-    return rows[0] if rows else (None, None)
-
-
-def _summary(
-    con: DuckDBPyConnection,
-    chosen: Sequence[str],
-    kinds: dict[str, int],
-    run: dict[str, Any] | None,
-) -> list[tuple[str, str]]:
-    ids = in_list(chosen)
-    gpu, sms = _device(con, chosen)
-    facts = [("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""))] if gpu else []
-    if run is not None:
-        done = sum(task["status"] == "done" for task in run["tasks"])
-        facts.append(("Configurations", f"{done} of {len(run['tasks'])} done"))
-    facts.append(("Reports", ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))))
-    if kinds.get("ncu"):
-        count, time, agree, judged = _rows(
-            con,
-            f"""
-            SELECT count(*), sum(duration_ns), count(*) FILTER (WHERE agrees_with_ncu),
-                count(*) FILTER (WHERE agrees_with_ncu IS NOT NULL)
-            FROM ncu_launches JOIN kernel_bottleneck USING (report_id, launch_id)
-            WHERE report_id IN {ids}
-            """,
-        )[0]
-        facts.append(("Profiled launches", f"{count:,}" + (f", {format_ns(time)}" if time else "")))
-        if judged:
-            facts.append(("Verdicts equal to NVIDIA's", f"{agree:,} of {judged:,}"))
-    if kinds.get("nsys"):
-        count, time = _rows(
-            con,
-            f"SELECT count(*), sum(dur_ns) FROM nsys_kernels WHERE report_id IN {ids}",
-        )[0]
-        facts.append(
-            (
-                "Kernels on the timeline",
-                f"{count:,}" + (f", {format_ns(time)} in sum" if time else ""),
-            )
-        )
-    return facts
-
-
-def _warnings(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
-    sql = f"""
-        SELECT warning, count(*), any_value(source_name ORDER BY source_name)
-        FROM (
-            SELECT source_name, unnest(warnings) AS warning
-            FROM reports WHERE report_id IN {in_list(chosen)}
-        )
-        GROUP BY warning ORDER BY 2 DESC, 1
-    """
-    return [
-        f"{warning} ({name}{f' and {count - 1} more' if count > 1 else ''})"
-        for warning, count, name in _rows(con, sql)
-    ]
-
-
-def _gaps(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
-    """Return what was not collected, whole tables first; a gap of one format only is left out."""
-    sql = f"""
-        SELECT table_name, column_name, reason, count(*)
-        FROM collection_gaps WHERE report_id IN {in_list(chosen)}
-        GROUP BY table_name, column_name, reason
-        ORDER BY column_name != '', table_name, column_name, reason
-    """
-    known = stored_tables()
-    lines = []
-    for table, column, reason, count in _rows(con, sql):
-        what = (
-            f"{table}.{column}"
-            if column
-            else f"{table} ({known[table].doc.split(',')[0].rstrip('.')})"
-        )
-        lines.append(f"{what}: {reason}" + (f" ({count} reports)" if count > 1 else ""))
-    return lines
-
-
-def _provenance(
-    con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None
-) -> list[tuple[str, str]]:
-    facts = []
-    if run is not None:
-        facts += [("Run", str(run["run_id"])), ("Collector", str(run["collector"]))]
-        recording = run.get("recording")
-        if recording:
-            tools = ", ".join(f"{name} {version}" for name, version in recording["tools"].items())
-            facts.append(("Recording", f"{recording['gpu']}, {recording['captured_at']}, {tools}"))
-    facts.append(("Rules", f"thresholds version {_thresholds_version()}"))
-    sql = f"""
-        SELECT report_id, kind, format, source_name, tool_version, captured_at, command, sha256
-        FROM reports WHERE report_id IN {in_list(chosen)} ORDER BY source_name, report_id
-    """
-    for report_id, kind, form, name, version, captured, command, sha256 in _rows(con, sql):
-        parts = [
-            f"{kind} {version or ''}".strip(),
-            form,
-            captured,
-            command,
-            f"sha256 {sha256[:16]}…",
-        ]
-        facts.append((f"{name} ({report_id})", "; ".join(p for p in parts if p)))
-    return facts
-
-
-def _thresholds_version() -> str:
-    return f"{thresholds()['version']:g}"

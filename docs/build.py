@@ -78,6 +78,10 @@ def tables_and_views() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def workload_file() -> str:
     """Return the reference of workload files, from their models."""
     schema = Workload.model_json_schema(by_alias=True)

@@ -76,7 +76,8 @@ def identify(path: Path) -> Input:
 def opened(found: Input) -> Iterator[Input]:
     """Give the input with its plain content on disk, its checksum and its size."""
     if found.path.is_dir():
-        yield replace(found, **_directory_identity(found.path))
+        sha256, size = _directory_identity(found.path)
+        yield replace(found, sha256=sha256, size=size)
     elif not found.compressed:
         yield replace(found, sha256=file_sha256(found.path), size=found.path.stat().st_size)
     else:
@@ -123,13 +124,13 @@ def is_export_directory(path: Path) -> bool:
         return False
 
 
-def _directory_identity(path: Path) -> dict[str, str | int]:
+def _directory_identity(path: Path) -> tuple[str, int]:
     """Hash the sorted (name, sha256) list of the files, as the store's ids are defined."""
     files = sorted(p for p in path.iterdir() if p.is_file())
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.name}\0{file_sha256(file)}\n".encode())
-    return {"sha256": digest.hexdigest(), "size": sum(p.stat().st_size for p in files)}
+    return digest.hexdigest(), sum(file.stat().st_size for file in files)
 
 
 def _file_format(path: Path, head: bytes, rest: Iterator[bytes]) -> str:

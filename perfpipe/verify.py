@@ -17,6 +17,7 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
     manifest and the data model state.
     """
     for report_id in store.report_ids():
+        faults: list[str | None]
         try:
             faults = list(_report_faults(store, store.manifest(report_id)))
         except StoreError as error:

@@ -28,7 +28,8 @@ class Source:
 class Column:
     """A column: `unit` stands in its header, `doc` is the glossary's text.
 
-    Only `core` columns are shown where there is little room (Markdown, terminal).
+    Only `core` columns are shown where there is little room (Markdown, terminal).  One with
+    `hover_of` is shown when the pointer rests on that column.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Column:
     unit: str = ""
     doc: str = ""
     core: bool = True
+    hover_of: str = ""
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,11 @@ def _value(node: ast.expr, names: Mapping[str, object]) -> float:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return number
         case ast.Name(id=name):
-            number = names.get(name)
-            if isinstance(number, bool) or not isinstance(number, (int, float)):
-                known = ", ".join(
-                    sorted(k for k, v in names.items() if isinstance(v, (int, float)))
-                )
-                raise ValueError(f"unknown name '{name}' (known numbers: {known})")
-            return number
+            known = names.get(name)
+            if isinstance(known, bool) or not isinstance(known, (int, float)):
+                numbers = sorted(k for k, v in names.items() if isinstance(v, (int, float)))
+                raise ValueError(f"unknown name '{name}' (known numbers: {', '.join(numbers)})")
+            return known
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, names)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:

@@ -55,14 +55,15 @@ def ingest_many(
             while waiting and len(running) < jobs:
                 path = waiting.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(sender, path, store, force))
+                process: BaseProcess = context.Process(
+                    target=_work, args=(sender, path, store, force)
+                )
                 process.start()
                 sender.close()
                 running[receiver] = (path, process)
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)  # noqa: S101
-                path, process = running.pop(ready)
-                yield _result(ready, path, process)
+                yield _result(ready, *running.pop(ready))
     finally:
         for _, process in running.values():
             process.kill()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,8 @@ def execute(plan: Plan, store: Store, progress: Progress) -> dict[str, Any]:
     """Run every configuration and return the run record, which is in the store then."""
     started = utc_now()
     stamp = started.replace("-", "").replace(":", "").lower()
-    unique = hashlib.sha256(f"{plan.path.resolve()}{plan.collector}{started}".encode()).hexdigest()
     record: dict[str, Any] = {
-        "run_id": f"{plan.workload.name}-{stamp}-{unique[:4]}",
+        "run_id": f"{plan.workload.name}-{stamp}-{uuid.uuid4().hex[:4]}",
         "workload": plan.workload.name,
         "workload_file": plan.path.name,
         "collector": plan.collector,

@@ -39,8 +39,10 @@ class _Model(BaseModel):
 class Work(_Model):
     """Work of one iteration, for MFU and roofline: arithmetic over the parameters."""
 
-    flops: str | None = Field(None, description="floating-point operations, such as 2*m*n*k")
-    bytes: str | None = Field(None, description="bytes that must move at least")
+    flops: str | int | float | None = Field(
+        None, description="floating-point operations, such as 2*m*n*k"
+    )
+    bytes: str | int | float | None = Field(None, description="bytes that must move at least")
     dtype: str | None = Field(None, description="type whose peak counts, such as fp16")
 
 
@@ -149,7 +151,7 @@ def tasks(workload: Workload, path: Path) -> list[Task]:
         dict(zip(names, values, strict=True))
         for values in itertools.product(*workload.matrix.values())
     ]
-    found = []
+    found: list[Task] = []
     for size, combination in itertools.product(workload.sizes or [{}], combinations):
         params = {**size, **combination}
         if not any(rule.items() <= params.items() for rule in workload.exclude):
@@ -175,7 +177,7 @@ def _task(index: int, params: Params, workload: Workload, path: Path) -> Task:
     for name in ("flops", "bytes"):
         expression = getattr(workload.work, name)
         try:
-            values[name] = None if expression is None else evaluate(expression, numbers)
+            values[name] = None if expression is None else evaluate(str(expression), numbers)
         except ValueError as error:
             raise InputError(f"{path}: work.{name}: {error}") from error
     known["python"] = os.environ.get(PYTHON_VARIABLE) or sys.executable

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from perfpipe.viewmodel import Report, Table
+from perfpipe.viewmodel import Column, Report, Table, Value
 from templates.formats import format_value, header, is_number, shorten
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def print_terminal(report: Report, console: Console) -> None:
         grid = Grid(title=escape(table.title), title_justify="left", caption=_cut(table, _FEW))
         for column in table.columns:
             if column.core:
-                justify = "right" if is_number(column.kind) else "left"
-                grid.add_column(escape(header(column)), justify=justify)
+                right = is_number(column.kind)
+                grid.add_column(escape(header(column)), justify="right" if right else "left")
         for row in table.rows[:_FEW]:
             cells = (pair for pair in zip(row, table.columns, strict=True) if pair[1].core)
             grid.add_row(*(escape(shorten(format_value(v, c.kind), _LONGEST)) for v, c in cells))
@@ -55,6 +55,13 @@ def print_terminal(report: Report, console: Console) -> None:
         console.print(f"- {escape(finding.claim)}: {escape(finding.evidence)}", highlight=False)
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
+
+
+def _hover(row: tuple[Value, ...], table: Table, column: Column) -> Value:
+    """Return the text that belongs to a cell but has no column of its own."""
+    return next(
+        (v for v, c in zip(row, table.columns, strict=True) if c.hover_of == column.name), None
+    )
 
 
 def _cut(table: Table, shown: int) -> str:
@@ -86,6 +93,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "value": format_value,
         "header": header,
+        "hover": _hover,
         "markdown": markdown_text,
         "cell": lambda value, kind: markdown_text(shorten(format_value(value, kind), _LONGEST)),
     }

@@ -20,7 +20,7 @@ def push_pop_traces(draw: st.DrawFn) -> list[Range]:
         stack: list[int] = []
         for _ in range(draw(st.integers(0, 12))):
             clock += draw(st.integers(1, 3))
-            if stack and draw(st.booleans()):
+            if stack and draw(st.sampled_from([True, False])):
                 ranges.append((stack.pop(), clock, thread))
             else:
                 stack.append(clock)

@@ -19,7 +19,7 @@ HOSTILE = "k</script><script>alert(1)</script>\"'`|*_[x](javascript:x) \u202e\n<
 
 
 class _Page(HTMLParser):
-    """Collects tags, links and text."""
+    """Collects tags, links and text, hover texts included."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,6 +30,7 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("src", "href") and value]
+        self.text += "".join(value for name, value in attrs if name == "title" and value)
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -113,6 +114,7 @@ def test_hostile_names_are_shown_and_never_executed(cli: Cli, tmp_path: Path) ->
     page = _page(tmp_path / "report.html")
     assert "script" not in page.tags
     assert "b" not in page.tags
+    assert HOSTILE in page.text
     assert "alert(1)" in page.text
     markdown = (tmp_path / "report.md").read_text()
     assert "<script" not in re.sub(r"\\.", "", markdown)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import stat
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -81,7 +81,8 @@ PROGRAM = """
 import json, sys, time
 kind = sys.argv[1]
 print("hello", flush=True)
-print(json.dumps({"perfpipe": "validation", "ok": kind != "wrong", "max_abs_error": 0.5}), flush=True)
+ok = kind != "wrong"
+print(json.dumps({"perfpipe": "validation", "ok": ok, "max_abs_error": 0.5}), flush=True)
 if kind == "slow":
     time.sleep(60)
 if kind == "broken":
@@ -127,7 +128,7 @@ def workload(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def profilers(tmp_path: Path, expand: Expand, monkeypatch: pytest.MonkeyPatch) -> Path:
+def profilers(tmp_path: Path, expand: Expand, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Programs called nsys and ncu that give real captures, so that the launching is tested."""
     folder = tmp_path / "bin"
     folder.mkdir()

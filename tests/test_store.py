@@ -195,7 +195,7 @@ def test_a_store_without_permission(expand: Expand, tmp_path: Path) -> None:
     shutil.copyfile(expand("nsys/memcpy.sqlite"), readable)
     for parent in [tmp_path, *tmp_path.parents][:-2]:
         parent.chmod(0o755)
-    words = [sys.executable, "-c", UNPRIVILEGED, readable, root / "store"]
+    words = [sys.executable, "-c", UNPRIVILEGED, str(readable), str(root / "store")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.stderr.startswith("2: cannot write the store")
     assert "Permission denied" in done.stderr

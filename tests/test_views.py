@@ -132,8 +132,8 @@ def _one_launch(
     for table in tables().values():
         columns = ", ".join(f"{c.name} {types[c.type]}" for c in table.columns)
         con.execute(f"CREATE TABLE {table.name} ({columns})")
-    for name, columns in CATALOGUE.items():
-        con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {t}' for c, t, _ in columns)})")
+    for name, spec in CATALOGUE.items():
+        con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {t}' for c, t, _ in spec)})")
     install(con)
     con.execute("INSERT INTO ncu_launches BY NAME SELECT 'r' AS report_id, 0 AS launch_id")
     values = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from ingest.inputs import expand_paths
+from ingest.report import Outcome
 from perfpipe.errors import PerfpipeError
 from pipelines.console import progress, say
-from pipelines.ingesting import Failure, Outcome, default_jobs, ingest_many
+from pipelines.ingesting import Failure, default_jobs, ingest_many
 from pipelines.options import store_option, the_store
 
 

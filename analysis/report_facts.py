@@ -1,0 +1,164 @@
+"""What a report says beside its tables: title, summary, warnings, gaps, provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from analysis.views import thresholds
+from perfpipe.model import tables as stored_tables
+from perfpipe.query import quote
+from perfpipe.units import format_ns
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+def in_list(reports: Sequence[str]) -> str:
+    """Return a SQL list of report ids."""
+    return f"({', '.join(quote(report) for report in reports) or 'NULL'})"
+
+
+def rows_of(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query."""
+    return con.execute(sql).fetchall()
+
+
+def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None) -> str:
+    """Return the workload's name, or what the reports are called."""
+    if run is not None:
+        return str(run["workload"])
+    sql = f"SELECT source_name FROM reports WHERE report_id IN {in_list(chosen)} ORDER BY 1"
+    names = [str(name) for (name,) in rows_of(con, sql)]
+    return names[0] if len(names) == 1 else f"{len(names)} reports"
+
+
+def notice_of(run: dict[str, Any] | None) -> str | None:
+    """Return the sentence that a replayed run carries on every page."""
+    recording = run and run.get("recording")
+    if not recording:
+        return None
+    return (
+        f"Replayed from a recording: captured on {recording['gpu']} on {recording['captured_at']}. "
+        "Nothing was measured on this machine."
+    )
+
+
+def device_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> tuple[str | None, int | None]:
+    """Return name and SM count of the device that most reports are of."""
+    sql = f"""
+        SELECT gpu, max(sm_count) FROM reports
+        WHERE report_id IN {in_list(chosen)} AND gpu IS NOT NULL
+        GROUP BY gpu ORDER BY count(*) DESC, gpu LIMIT 1
+    """
+    rows = rows_of(con, sql)
+    return rows[0] if rows else (None, None)
+
+
+def summary_of(
+    con: DuckDBPyConnection,
+    chosen: Sequence[str],
+    kinds: dict[str, int],
+    run: dict[str, Any] | None,
+) -> list[tuple[str, str]]:
+    """Return the facts of the first screen, as (name, text)."""
+    ids = in_list(chosen)
+    gpu, sms = device_of(con, chosen)
+    facts = [("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""))] if gpu else []
+    if run is not None:
+        done = sum(task["status"] == "done" for task in run["tasks"])
+        facts.append(("Configurations", f"{done} of {len(run['tasks'])} done"))
+    facts.append(("Reports", ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))))
+    if kinds.get("ncu"):
+        count, time, agree, judged = rows_of(
+            con,
+            f"""
+            SELECT count(*), sum(duration_ns), count(*) FILTER (WHERE agrees_with_ncu),
+                count(*) FILTER (WHERE agrees_with_ncu IS NOT NULL)
+            FROM ncu_launches JOIN kernel_bottleneck USING (report_id, launch_id)
+            WHERE report_id IN {ids}
+            """,
+        )[0]
+        facts.append(("Profiled launches", f"{count:,}" + (f", {format_ns(time)}" if time else "")))
+        if judged:
+            facts.append(("Verdicts equal to NVIDIA's", f"{agree:,} of {judged:,}"))
+    if kinds.get("nsys"):
+        count, time = rows_of(
+            con,
+            f"SELECT count(*), sum(dur_ns) FROM nsys_kernels WHERE report_id IN {ids}",
+        )[0]
+        facts.append(
+            (
+                "Kernels on the timeline",
+                f"{count:,}" + (f", {format_ns(time)} in sum" if time else ""),
+            )
+        )
+    return facts
+
+
+def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
+    """Return what the checks on the way in found, each once, the most frequent first."""
+    sql = f"""
+        SELECT warning, count(*), any_value(source_name ORDER BY source_name)
+        FROM (
+            SELECT source_name, unnest(warnings) AS warning
+            FROM reports WHERE report_id IN {in_list(chosen)}
+        )
+        GROUP BY warning ORDER BY 2 DESC, 1
+    """
+    return [
+        f"{warning} ({name}{f' and {count - 1} more' if count > 1 else ''})"
+        for warning, count, name in rows_of(con, sql)
+    ]
+
+
+def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
+    """Return what was not collected, whole tables first; a gap of one format only is left out."""
+    sql = f"""
+        SELECT table_name, column_name, reason, count(*)
+        FROM collection_gaps WHERE report_id IN {in_list(chosen)}
+        GROUP BY table_name, column_name, reason
+        ORDER BY column_name != '', table_name, column_name, reason
+    """
+    known = stored_tables()
+    lines = []
+    for table, column, reason, count in rows_of(con, sql):
+        what = (
+            f"{table}.{column}"
+            if column
+            else f"{table} ({known[table].doc.split(',')[0].rstrip('.')})"
+        )
+        lines.append(f"{what}: {reason}" + (f" ({count} reports)" if count > 1 else ""))
+    return lines
+
+
+def provenance_of(
+    con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None
+) -> list[tuple[str, str]]:
+    """Return where everything came from, as (name, text)."""
+    facts = []
+    if run is not None:
+        facts += [("Run", str(run["run_id"])), ("Collector", str(run["collector"]))]
+        recording = run.get("recording")
+        if recording:
+            tools = ", ".join(f"{name} {version}" for name, version in recording["tools"].items())
+            facts.append(("Recording", f"{recording['gpu']}, {recording['captured_at']}, {tools}"))
+    facts.append(("Rules", f"thresholds version {_thresholds_version()}"))
+    sql = f"""
+        SELECT report_id, kind, format, source_name, tool_version, captured_at, command, sha256
+        FROM reports WHERE report_id IN {in_list(chosen)} ORDER BY source_name, report_id
+    """
+    for report_id, kind, form, name, version, captured, command, sha256 in rows_of(con, sql):
+        parts = [
+            f"{kind} {version or ''}".strip(),
+            form,
+            captured,
+            command,
+            f"sha256 {sha256[:16]}…",
+        ]
+        facts.append((f"{name} ({report_id})", "; ".join(p for p in parts if p)))
+    return facts
+
+
+def _thresholds_version() -> str:
+    return f"{thresholds()['version']:g}"
