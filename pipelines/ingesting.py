@@ -47,9 +47,8 @@ def ingest_many(
             waiting.append(path)
     waiting.reverse()
     running: dict[Connection, tuple[Path, BaseProcess]] = {}
-    # Forked from a clean server: this process may hold threads, which a fork would not survive.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ingest.report"])
+    # Not forked: this process may hold threads, whose locks nobody would release in the child.
+    context = multiprocessing.get_context("spawn")
     try:
         while waiting or running:
             while waiting and len(running) < jobs:

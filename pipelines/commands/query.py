@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,9 @@ def _write_parquet(result: Any, output: Path) -> None:
 
     temporary = output.with_name(f".{output.name}.tmp")
     try:
-        pq.write_table(result.to_arrow_table(), temporary, compression="zstd")
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            rows = result.to_arrow_table()
+        pq.write_table(rows, temporary, compression="zstd")
         temporary.replace(output)
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror or error}") from error
