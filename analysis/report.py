@@ -90,9 +90,9 @@ _DETAIL = frozenset(
     "min_ns max_ns stddev_ns ncu_verdict".split()
 )
 _SUMMARIES = (
-    ("cuda_gpu_kern_sum", "Kernels by name", "name", "instances"),
-    ("cuda_gpu_mem_time_sum", "Memory operations", "operation", "count"),
-    ("cuda_api_sum", "CUDA API calls", "name", "num_calls"),
+    ("cuda_gpu_kern_sum", "Kernels by name", "Kernel", "name", "instances"),
+    ("cuda_gpu_mem_time_sum", "Memory operations", "Operation", "operation", "count"),
+    ("cuda_api_sum", "CUDA API calls", "Function", "name", "num_calls"),
 )
 
 
@@ -191,16 +191,23 @@ def _headroom_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
 
 
 def _summary_table(
-    con: DuckDBPyConnection, chosen: Sequence[str], view: str, title: str, name: str, count: str
+    con: DuckDBPyConnection,
+    chosen: Sequence[str],
+    view: str,
+    title: str,
+    what: str,
+    name: str,
+    count: str,
 ) -> Table:
     statistics: Spec = tuple(
         (count if column == "COUNT" else column, title, kind, unit)
         for column, title, kind, unit in _STATS
     )
-    spec: Spec = ((name, title, "text", ""), *statistics)
+    spec: Spec = ((name, what, "text", ""), ("label", "Configuration", "text", ""), *statistics)
     columns = ", ".join(column for column, *_ in spec)
     sql = f"""
-        SELECT {columns} FROM {view} WHERE report_id IN {in_list(chosen)}
+        SELECT {columns} FROM {view} JOIN ({_LABELS}) USING (report_id)
+        WHERE report_id IN {in_list(chosen)}
         ORDER BY total_time_ns DESC, {name}, report_id
     """
     return _table(con, view, title, spec, sql, chosen)
