@@ -39,7 +39,7 @@ class Store:
     def locate(cls, path: str | Path | None = None, *, must_exist: bool = False) -> Store:
         """Return the store at `path`, else $PERFPIPE_STORE, else ./perfpipe-store."""
         store = cls(path or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
-        if must_exist and not store.reports_dir.is_dir():
+        if must_exist and not (store.reports_dir.is_dir() or store.runs_dir.is_dir()):
             raise StoreError(
                 f"{store.root}: no store here; make one with 'perfpipe ingest FILE...' "
                 f"or name another with --store or ${STORE_VARIABLE}"

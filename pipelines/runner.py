@@ -97,7 +97,8 @@ def _replay(plan: Plan, store: Store, record: dict[str, Any], progress: Progress
 
 
 def _measure(plan: Plan, store: Store, record: dict[str, Any], progress: Progress) -> None:
-    directory = store.runs_dir / record["run_id"] / "tasks"
+    # Profilers run in the workload's directory, where a relative path would mean another place.
+    directory = store.runs_dir.resolve() / record["run_id"] / "tasks"
     for task in plan.tasks:
         into = directory / f"{task.index:03d}"
         with storing(into):
@@ -125,7 +126,7 @@ def _measure_task(
         collected.files.append(collect_nsys(wanted.nsys, workload, task, cwd, into))
     if wanted.ncu and plan.collector in ("all", "ncu"):
         collected.files.append(collect_ncu(wanted.ncu, workload, task, cwd, into))
-    entry["files"] = [str(path.relative_to(store.runs_dir)) for path in collected.files]
+    entry["files"] = [str(path.relative_to(store.runs_dir.resolve())) for path in collected.files]
     _ingest(collected.files, store, entry, record)
 
 

@@ -373,6 +373,32 @@ def test_a_damaged_table_of_a_directory_is_named(
     assert store.report_ids() == []
 
 
+def test_mpi_calls(edited: Callable[..., Path], store: Store) -> None:
+    """No capture here has MPI; the rows follow NVIDIA's schema."""
+    thread = 281502306797149
+    pid, tid = (thread >> 24) & 0xFFFFFF, thread & 0xFFFFFF
+    path = edited(
+        "memcpy",
+        "INSERT INTO StringIds VALUES (90001, 'MPI_Send'), (90002, 'MPI_Allreduce'), "
+        "(90003, 'MPI_Wait'), (90004, 'MPI_Init')",
+        f"INSERT INTO MPI_RANKS VALUES ({thread}, 5)",
+        "INSERT INTO MPI_COMMUNICATORS VALUES (5, 1, 42, NULL, 5, 8, 0, 0, '0,1,2,3,4,5,6,7')",
+        f"INSERT INTO MPI_P2P_EVENTS VALUES (10, 30, {thread}, 90001, 42, 7, 3, 4096, NULL)",
+        f"INSERT INTO MPI_COLLECTIVES_EVENTS VALUES (40, 90, {thread}, 90002, 42, 0, 64, 64, NULL)",
+        f"INSERT INTO MPI_START_WAIT_EVENTS VALUES (91, NULL, {thread}, 90003, 1)",
+        f"INSERT INTO MPI_OTHER_EVENTS VALUES (1, 2, {thread}, 90004)",
+    )
+    report = ingest(path, store).report_id
+    assert _rows(store, report, "mpi_ranks") == [(pid, tid, 5)]
+    assert _rows(store, report, "mpi_p2p") == [(pid, tid, "MPI_Send", 10, 30, 20, 42, 7, 3, 4096)]
+    assert _rows(store, report, "mpi_collectives") == [
+        (pid, tid, "MPI_Allreduce", 40, 90, 50, 42, 0, 64, 64)
+    ]
+    assert _rows(store, report, "mpi_start_wait") == [(pid, tid, "MPI_Wait", 91, None, None)]
+    assert _rows(store, report, "mpi_other") == [(pid, tid, "MPI_Init", 1, 2, 1)]
+    assert _rows(store, report, "mpi_communicators") == [(5, 1, 42, None, 5, 8, "0,1,2,3,4,5,6,7")]
+
+
 def test_an_empty_capture_is_warned_of(edited: Callable[..., Path], store: Store) -> None:
     tables = ("KERNEL", "MEMCPY", "MEMSET")
     path = edited("memcpy", *(f"DELETE FROM CUPTI_ACTIVITY_KIND_{t}" for t in tables))

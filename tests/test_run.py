@@ -160,6 +160,23 @@ def test_measuring_runs_the_program_and_both_profilers(
     assert "Replayed" not in (tmp_path / "report.html").read_text()
 
 
+def test_a_relative_store_lies_where_the_command_was_given(
+    workload: Callable[[str], Path],
+    profilers: Path,
+    cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program runs in the directory of the workload file, which is another one."""
+    path = workload("[good]")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert cli("run", path, "--collector", "all", "--store", "here") == 0
+    assert len(Store(elsewhere / "here").runs()[0]["reports"]) == 2
+    assert not (tmp_path / "here").exists()
+
+
 def test_failures_are_data_and_the_rest_goes_on(
     workload: Callable[[str], Path], profilers: Path, cli: Cli, tmp_path: Path
 ) -> None:

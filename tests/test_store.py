@@ -214,7 +214,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
             pytest.fail(f"no tmpfs can be mounted: {done.stderr}")
         pytest.skip("mounting a tmpfs needs root")
     yield place
-    subprocess.run(["umount", str(place)], check=True)
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @pytest.mark.parametrize("name", ["nsys/eager_small.sqlite", "ncu/visible.ncu-rep"])
@@ -229,6 +229,27 @@ def test_a_full_disk(name: str, small_disk: Path, expand: Expand, cli: Cli) -> N
     assert store.report_ids() == []
     assert store.leftovers() == []
     assert _faults(store) == []
+
+
+def test_a_disk_that_fills_at_any_moment(small_disk: Path, expand: Expand) -> None:
+    """Leave a little more room each time, so that every table in turn is the one that fails."""
+    store = Store(small_disk / "store")
+    filler = small_disk / "filler"
+    sentences = set()
+    for free_kib in range(8, 1000, 24):
+        filler.write_bytes(bytes((1000 - free_kib) << 10))
+        try:
+            ingest(expand("nsys/eager_small.sqlite"), store)
+        except StoreError as error:
+            sentences.add(str(error))
+            assert "nothing was changed" in str(error)
+        assert _faults(store) == []
+        assert store.leftovers() == []
+        if store.report_ids():
+            break
+        filler.unlink()
+    assert store.report_ids(), "the report never fitted"
+    assert len(sentences) >= 1
 
 
 def test_a_full_disk_for_decompression(small_disk: Path, store: Store) -> None:

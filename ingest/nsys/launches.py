@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from importlib import resources
+from pathlib import Path
 
 from ingest.builder import ReportBuilder
+from perfpipe.errors import StoreError
 from perfpipe.manifest import StoredTable
 from perfpipe.model import SCHEMA_VERSION
 from perfpipe.query import quote
@@ -28,6 +30,21 @@ def write_launches(builder: ReportBuilder) -> None:
         "graphs": "nsys_graph_launches",
         "api_calls": "nsys_api_calls",
     }
+    try:
+        rows, unlinked = _join(builder, sql, inputs, path)
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        full = "No space left on device" if "No space left" in str(error) else None
+        reason = full or str(error).splitlines()[0]
+        raise StoreError(f"cannot write {_TABLE}: {reason}; nothing was changed") from error
+    builder.stored[_TABLE] = StoredTable.of(path, rows)
+    if unlinked:
+        builder.warn(f"{unlinked:,} of {rows:,} GPU operations have no launching API call")
+
+
+def _join(builder: ReportBuilder, sql: str, inputs: dict[str, str], path: Path) -> tuple[int, int]:
+    """Run the join into a Parquet file; return its rows, and those without an API call."""
+    import duckdb
+
     with duckdb.connect(
         config={
             "autoinstall_known_extensions": "false",
@@ -45,10 +62,8 @@ def write_launches(builder: ReportBuilder) -> None:
             f"COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {ROW_GROUP}, "
             f"KV_METADATA {{'perfpipe.schema_version': '{SCHEMA_VERSION}'}})"
         )
-        rows, unlinked = con.execute(
+        counts = con.execute(
             "SELECT count(*), count(*) FILTER (WHERE api_name IS NULL) "
             f"FROM read_parquet({quote(str(path))})"
-        ).fetchone() or (0, 0)
-    builder.stored[_TABLE] = StoredTable.of(path, rows)
-    if unlinked:
-        builder.warn(f"{unlinked:,} of {rows:,} GPU operations have no launching API call")
+        ).fetchone()
+    return counts or (0, 0)
