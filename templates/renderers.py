@@ -7,6 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from perfpipe.viewmodel import Column, Report, Table, Value
+from templates.figures import sol_figure
 from templates.formats import format_value, header, is_number, shorten
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ _FEW = 10
 
 def render_html(report: Report) -> str:
     """Return one self-contained page: no request, readable without JavaScript."""
-    return _environment().get_template("report.html.j2").render(report=report, css=_css())
+    kernels = next((t for t in report.tables if t.source.view == "kernel_sol"), None)
+    figure = sol_figure(kernels) if kernels else None
+    template = _environment().get_template("report.html.j2")
+    return template.render(report=report, css=_css(), figure=figure)
 
 
 def render_markdown(report: Report) -> str:

@@ -62,6 +62,19 @@ def test_a_report_of_ingested_files(cli: Cli, expand: Expand, tmp_path: Path) ->
     assert len(document["tables"][0]["rows"]) == 95
 
 
+def test_the_figure_has_a_mark_and_a_text_for_each_kernel(
+    cli: Cli, expand: Expand, tmp_path: Path
+) -> None:
+    assert cli("ingest", expand("ncu/visible.ncu-rep")) == 0
+    assert cli("report", "--html") == 0
+    page = (tmp_path / "report.html").read_text()
+    titles = re.findall(r'<g id="kernel-\d+"><title>([^<]*)</title>', page)
+    assert len(titles) == 15
+    assert "dram_copy: compute 6.0 %, memory 82.6 %, memory" in titles
+    assert "http://www.w3.org" in page, "the SVG name space is the only address"
+    assert not re.search(r'(src|href)="http:', page)
+
+
 def test_every_table_and_finding_names_its_source(cli: Cli, expand: Expand) -> None:
     assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
     reports = {line.split()[0] for line in cli.out.splitlines()}

@@ -13,9 +13,12 @@ from perfpipe.query import quote
 from perfpipe.tablewriter import ROW_GROUP
 
 _TABLE = "launches"
+_OPERATIONS = ("nsys_kernels", "nsys_memory_ops", "nsys_graph_launches")
 
-#: Bound on DuckDB's memory; beyond it sorting spills to TMPDIR.
-_MEMORY = "128MB"
+#: Bound on DuckDB's memory, beyond which it spills into the report's directory: what its
+#: operators need at least, and what an operation takes in the hash join, which cannot spill whole.
+_MEMORY_BASE = 120 << 20
+_MEMORY_PER_OPERATION = 100
 
 
 def write_launches(builder: ReportBuilder) -> None:
@@ -45,11 +48,12 @@ def _join(builder: ReportBuilder, sql: str, inputs: dict[str, str], path: Path) 
     """Run the join into a Parquet file; return its rows, and those without an API call."""
     import duckdb
 
+    operations = sum(builder.stored[table].rows for table in _OPERATIONS)
     with duckdb.connect(
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            "memory_limit": _MEMORY,
+            "memory_limit": f"{_MEMORY_BASE + _MEMORY_PER_OPERATION * operations}B",
             "temp_directory": str(builder.directory / ".duckdb"),
         }
     ) as con:
