@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import lzma
 import shutil
-import tarfile
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,18 +47,15 @@ def expand(shared: Path) -> Callable[[str], Path]:
         target = shared / name.replace("/", "-")
         packed = DATA / f"{name}.tar.xz"
         if packed.exists():
-            unpacked = _publish(shared / f"{target.name}.d", lambda at: _untar(packed, at))
+            unpacked = _publish(
+                shared / f"{target.name}.d", lambda at: shutil.unpack_archive(packed, at, "xztar")
+            )
             return unpacked / Path(name).name
         return _publish(
             target, lambda at: at.write_bytes(lzma.decompress((DATA / f"{name}.xz").read_bytes()))
         )
 
     return expand_one
-
-
-def _untar(packed: Path, at: Path) -> None:
-    with tarfile.open(packed) as archive:
-        archive.extractall(at, filter="data")
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +68,22 @@ def captures(shared: Path) -> Store:
 def ingested(captures: Store, expand: Callable[[str], Path]) -> Callable[[str], str]:
     """Return the report id of a capture in the shared store."""
     return lambda name: ingest(expand(name), captures).report_id
+
+
+@pytest.fixture
+def edited(expand: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
+    """Return a copy of an nsys capture after some SQL."""
+
+    def edit(name: str, *statements: str) -> Path:
+        path = tmp_path / f"{name}.sqlite"
+        shutil.copyfile(expand(f"nsys/{name}.sqlite"), path)
+        with sqlite3.connect(path) as con:
+            for statement in statements:
+                con.execute(statement)
+        con.close()
+        return path
+
+    return edit
 
 
 @pytest.fixture

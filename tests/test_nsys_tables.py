@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from ingest.nsys import export
 from ingest.report import Outcome, ingest
-from perfpipe.errors import InputError
 from perfpipe.manifest import Manifest
 from perfpipe.query import connect
 from perfpipe.store import Store
@@ -30,22 +28,6 @@ def _rows(store: Store, report: str, table: str) -> list[tuple[Any, ...]]:
 
 def _all_tables(store: Store, report: str) -> dict[str, list[tuple[Any, ...]]]:
     return {name: _rows(store, report, name) for name in store.manifest(report).tables}
-
-
-@pytest.fixture
-def edited(expand: Expand, tmp_path: Path) -> Callable[..., Path]:
-    """Return a copy of a capture after some SQL."""
-
-    def edit(name: str, *statements: str) -> Path:
-        path = tmp_path / f"{name}.sqlite"
-        shutil.copyfile(expand(f"nsys/{name}.sqlite"), path)
-        with sqlite3.connect(path) as con:
-            for statement in statements:
-                con.execute(statement)
-        con.close()
-        return path
-
-    return edit
 
 
 @pytest.fixture
@@ -311,66 +293,6 @@ def test_environment_variables_are_dropped_but_for_the_allow_list(
     )
     assert b"hunter2" not in stored
     assert b"somebody" not in stored
-
-
-@pytest.mark.parametrize(
-    ("statement", "sentence"),
-    [
-        ("DROP TABLE StringIds", "not an nsys export"),
-        (
-            "UPDATE META_DATA_EXPORT SET value = '9.0.1' WHERE name = 'EXPORT_SCHEMA_VERSION'",
-            "export schema 9.0.1",
-        ),
-    ],
-)
-def test_other_databases_are_refused(
-    statement: str, sentence: str, edited: Callable[..., Path], store: Store
-) -> None:
-    with pytest.raises(InputError, match=sentence):
-        ingest(edited("memcpy", statement), store)
-    assert store.report_ids() == []
-
-
-@pytest.mark.parametrize("kept", [50, 4096, 0.3, 0.9, 0.9999])
-def test_a_database_cut_short_is_refused(
-    kept: float, expand: Expand, tmp_path: Path, store: Store
-) -> None:
-    content = expand("nsys/memcpy.sqlite").read_bytes()
-    path = tmp_path / "cut.sqlite"
-    path.write_bytes(content[: int(kept if kept > 1 else kept * len(content))])
-    with pytest.raises(InputError, match="cut short"):
-        ingest(path, store)
-    assert store.leftovers() == []
-
-
-def test_damaged_pages_are_refused(expand: Expand, tmp_path: Path, store: Store) -> None:
-    content = bytearray(expand("nsys/eager_small.sqlite").read_bytes())
-    content[8192:-8192] = b"\xa5" * (len(content) - 16384)
-    path = tmp_path / "damaged.sqlite"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"damaged|not an nsys export"):
-        ingest(path, store)
-
-
-def test_an_export_that_is_being_written_is_refused(
-    edited: Callable[..., Path], store: Store
-) -> None:
-    path = edited("memcpy")
-    path.with_name(f"{path.name}-journal").write_bytes(b"x" * 512)
-    with pytest.raises(InputError, match="still being written"):
-        ingest(path, store)
-
-
-def test_a_damaged_table_of_a_directory_is_named(
-    expand: Expand, tmp_path: Path, store: Store
-) -> None:
-    directory = tmp_path / "export"
-    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
-    table = directory / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
-    table.write_bytes(table.read_bytes()[:-500])
-    with pytest.raises(InputError, match=r"CUPTI_ACTIVITY_KIND_KERNEL.parquet is damaged"):
-        ingest(directory, store)
-    assert store.report_ids() == []
 
 
 def test_mpi_calls(edited: Callable[..., Path], store: Store) -> None:

@@ -1,0 +1,75 @@
+"""Exports that are cut short, damaged, unfinished or of another kind are refused in a sentence."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ingest.report import ingest
+from perfpipe.errors import InputError
+from perfpipe.store import Store
+
+Expand = Callable[[str], Path]
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("DROP TABLE StringIds", "not an nsys export"),
+        (
+            "UPDATE META_DATA_EXPORT SET value = '9.0.1' WHERE name = 'EXPORT_SCHEMA_VERSION'",
+            "export schema 9.0.1",
+        ),
+    ],
+)
+def test_other_databases_are_refused(
+    statement: str, sentence: str, edited: Callable[..., Path], store: Store
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        ingest(edited("memcpy", statement), store)
+    assert store.report_ids() == []
+
+
+@pytest.mark.parametrize("kept", [50, 4096, 0.3, 0.9, 0.9999])
+def test_a_database_cut_short_is_refused(
+    kept: float, expand: Expand, tmp_path: Path, store: Store
+) -> None:
+    content = expand("nsys/memcpy.sqlite").read_bytes()
+    path = tmp_path / "cut.sqlite"
+    path.write_bytes(content[: int(kept if kept > 1 else kept * len(content))])
+    with pytest.raises(InputError, match="cut short"):
+        ingest(path, store)
+    assert store.leftovers() == []
+
+
+def test_damaged_pages_are_refused(expand: Expand, tmp_path: Path, store: Store) -> None:
+    content = bytearray(expand("nsys/eager_small.sqlite").read_bytes())
+    content[8192:-8192] = b"\xa5" * (len(content) - 16384)
+    path = tmp_path / "damaged.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"damaged|not an nsys export"):
+        ingest(path, store)
+
+
+def test_an_export_that_is_being_written_is_refused(
+    edited: Callable[..., Path], store: Store
+) -> None:
+    path = edited("memcpy")
+    path.with_name(f"{path.name}-journal").write_bytes(b"x" * 512)
+    with pytest.raises(InputError, match="still being written"):
+        ingest(path, store)
+
+
+def test_a_damaged_table_of_a_directory_is_named(
+    expand: Expand, tmp_path: Path, store: Store
+) -> None:
+    directory = tmp_path / "export"
+    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
+    table = directory / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+    table.write_bytes(table.read_bytes()[:-500])
+    with pytest.raises(InputError, match=r"CUPTI_ACTIVITY_KIND_KERNEL.parquet is damaged"):
+        ingest(directory, store)
+    assert store.report_ids() == []
