@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.knowledge import advice_for
 from analysis.report_facts import in_list
@@ -26,103 +26,48 @@ _WORDS = {
 _MOST = 8
 
 
-def kernel_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Finding]:
-    """Return one finding for each kernel configuration, the largest possible saving first.
+class Classified(NamedTuple):
+    """Launches of one kernel configuration and class; times in ns, the rest in percent.
 
-    The bound on the saving is the share of profiled time x (1 - max SOL), in percent.
+    SOL is the mean weighted by duration; `headroom_pct` the share of all profiled time x
+    (1 - max SOL): an upper bound on what could be saved.
     """
-    return [
-        Finding(
-            claim=_claim(name, bound, subclass, max(compute, memory)),
-            evidence=(
-                f"compute SOL {compute:.1f} %, memory SOL {memory:.1f} %, "
-                f"{launches} launches, {format_ns(time)}, {share:.1f} % of profiled time"
-                + (f"; NVIDIA: {verdict}" if verdict else "")
-            ),
-            bound_pct=headroom,
-            confidence=confidence,
-            subject=f"{name} <<<{grid}; {block}>>>" + (f" in {nvtx}" if nvtx else ""),
-            advice=advice.technique if (advice := advice_for(bound, subclass)) else "",
-            source=Source("kernel_bottleneck", tuple(ids)),
-        )
-        for (
-            name,
-            grid,
-            block,
-            nvtx,
-            bound,
-            subclass,
-            confidence,
-            verdict,
-            launches,
-            time,
-            share,
-            compute,
-            memory,
-            headroom,
-            ids,
-        ) in _classified(con, reports)
-        if bound in _WORDS
-    ]
+
+    name: str
+    grid: str
+    block: str
+    nvtx_path: str | None
+    bound: str
+    subclass: str | None
+    confidence: str
+    ncu_verdict: str | None
+    launches: int
+    time_ns: float
+    share_pct: float
+    compute_pct: float
+    memory_pct: float
+    headroom_pct: float
+    reports: list[str]
+
+    @property
+    def where(self) -> str:
+        """The class with its subclass: memory (dram)."""
+        return f"{self.bound} ({self.subclass})" if self.subclass else self.bound
+
+    @property
+    def sol_pct(self) -> float:
+        """The larger of compute and memory SOL."""
+        return max(self.compute_pct, self.memory_pct)
+
+    @property
+    def near_limit(self) -> bool:
+        """Whether little is left to gain."""
+        return self.sol_pct >= thresholds()["finding.secondary_sol_pct"]
 
 
-def _claim(name: str, bound: str, subclass: str | None, sol: float) -> str:
-    where = f" ({subclass})" if subclass else ""
-    if sol >= thresholds()["finding.secondary_sol_pct"]:
-        return f"{name} runs near the hardware limit of {bound}{where}"
-    return f"{name} {_WORDS[bound]}{where}"
-
-
-def verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | None:
-    """Return one sentence: what bounds most of the profiled time, and how near the limit it is."""
-    by_class: dict[tuple[str, str | None], list[tuple[float, float]]] = {}
-    for row in _classified(con, reports):
-        bound, subclass, share, sol = row[4], row[5], row[10], max(row[11], row[12])
-        by_class.setdefault((bound, subclass), []).append((share, sol))
-    if not by_class:
-        return None
-    (bound, subclass), parts = max(by_class.items(), key=lambda item: sum(s for s, _ in item[1]))
-    share = sum(s for s, _ in parts)
-    sol = sum(s * value for s, value in parts) / share
-    where = f"{bound} ({subclass})" if subclass else bound
-    near = "near the limit" if sol >= thresholds()["finding.secondary_sol_pct"] else "with room"
-    return (
-        f"{share:.0f} % of the profiled kernel time is bound by {where}, "
-        f"{near}: {sol:.0f} % of the speed of light"
-    )
-
-
-def recommendations(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Recommendation]:
-    """Return what to try, by the sum of the bounds of the kernels in each class."""
-    gains: dict[tuple[str, str | None], list[tuple[float, str]]] = {}
-    for row in _classified(con, reports):
-        name, bound, subclass, headroom = row[0], row[4], row[5], row[13]
-        if headroom is not None and advice_for(bound, subclass):
-            gains.setdefault((bound, subclass), []).append((headroom, name))
-    ranked = sorted(gains.items(), key=lambda item: (-sum(g for g, _ in item[1]), str(item[0])))
-    found = []
-    for priority, ((bound, subclass), kernels) in enumerate(ranked[:_MOST], start=1):
-        advice = advice_for(bound, subclass)
-        if advice is None:
-            continue
-        names = list(dict.fromkeys(name for _, name in sorted(kernels, reverse=True)))
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        found.append(
-            Recommendation(
-                priority,
-                advice.technique,
-                f"{bound}{f' ({subclass})' if subclass else ''}: {', '.join(names[:3])}{more}",
-                advice.check_first,
-                f"at most {sum(g for g, _ in kernels):.1f} % of profiled time",
-                advice.difficulty,
-                advice.link,
-            )
-        )
-    return found
-
-
-def _classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[tuple]:  # type: ignore[type-arg]
-    return con.execute(
+def classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Classified]:
+    """Return the classified launches of some reports, the largest headroom first."""
+    rows = con.execute(
         f"""
         WITH launches AS (
             SELECT * FROM kernel_sol JOIN kernel_bottleneck USING (report_id, launch_id)
@@ -131,12 +76,12 @@ def _classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[tuple]:
         )
         SELECT
             kernel_name, grid, block, nvtx_path, bound, subclass, confidence,
-            any_value(ncu_verdict ORDER BY report_id, launch_id) AS verdict,
-            count(*) AS launches,
+            any_value(ncu_verdict ORDER BY report_id, launch_id),
+            count(*),
             sum(duration_ns) AS time_ns,
-            100 * sum(duration_ns) / sum(sum(duration_ns)) OVER () AS share_pct,
-            sum(compute_sol_pct * duration_ns) / sum(duration_ns) AS compute_pct,
-            sum(memory_sol_pct * duration_ns) / sum(duration_ns) AS memory_pct,
+            100 * sum(duration_ns) / sum(sum(duration_ns)) OVER (),
+            sum(compute_sol_pct * duration_ns) / sum(duration_ns),
+            sum(memory_sol_pct * duration_ns) / sum(duration_ns),
             sum((100 - least(max_sol_pct, 100)) * duration_ns) / sum(sum(duration_ns)) OVER ()
                 AS headroom_pct,
             list(DISTINCT report_id ORDER BY report_id)
@@ -145,3 +90,80 @@ def _classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[tuple]:
         ORDER BY headroom_pct DESC, time_ns DESC, kernel_name, grid, block, nvtx_path
         """
     ).fetchall()
+    return [Classified(*row) for row in rows]
+
+
+def verdict(found: Sequence[Classified]) -> str | None:
+    """Return one sentence: what bounds most of the profiled time, and how near the limit it is."""
+    by_class: dict[str, list[Classified]] = {}
+    for item in found:
+        by_class.setdefault(item.where, []).append(item)
+    if not by_class:
+        return None
+    where, items = max(by_class.items(), key=lambda pair: sum(i.share_pct for i in pair[1]))
+    share = sum(item.share_pct for item in items)
+    sol = sum(item.share_pct * item.sol_pct for item in items) / share
+    near = sol >= thresholds()["finding.secondary_sol_pct"]
+    return (
+        f"{share:.0f} % of the profiled kernel time is bound by {where}, "
+        f"{'near the limit' if near else 'with room'}: {sol:.0f} % of the speed of light"
+    )
+
+
+def kernel_findings(found: Sequence[Classified]) -> list[Finding]:
+    """Return one finding for each kernel configuration, in the order of `found`."""
+    return [_finding(item) for item in found if item.bound in _WORDS]
+
+
+def _finding(item: Classified) -> Finding:
+    advice = advice_for(item.bound, item.subclass)
+    near = f"{item.name} runs near the hardware limit of {item.where}"
+    subclass = f" ({item.subclass})" if item.subclass else ""
+    return Finding(
+        claim=near if item.near_limit else f"{item.name} {_WORDS[item.bound]}{subclass}",
+        evidence=(
+            f"compute SOL {item.compute_pct:.1f} %, memory SOL {item.memory_pct:.1f} %, "
+            f"{item.launches} launches, {format_ns(item.time_ns)}, "
+            f"{item.share_pct:.1f} % of profiled time"
+            + (f"; NVIDIA: {item.ncu_verdict}" if item.ncu_verdict else "")
+        ),
+        bound_pct=item.headroom_pct,
+        confidence=item.confidence,
+        subject=f"{item.name} <<<{item.grid}; {item.block}>>>"
+        + (f" in {item.nvtx_path}" if item.nvtx_path else ""),
+        advice=advice.technique if advice else "",
+        source=Source("kernel_bottleneck", tuple(item.reports)),
+    )
+
+
+def recommendations(found: Sequence[Classified]) -> list[Recommendation]:
+    """Return what to try, the class with the largest sum of bounds first."""
+    by_class: dict[tuple[str, str | None], list[Classified]] = {}
+    for item in found:
+        by_class.setdefault((item.bound, item.subclass), []).append(item)
+    made: list[Recommendation] = []
+    for (bound, subclass), items in sorted(by_class.items(), key=_by_headroom):
+        advice = advice_for(bound, subclass)
+        if advice is None or len(made) == _MOST:
+            continue
+        names = list(dict.fromkeys(item.name for item in items))
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        made.append(
+            Recommendation(
+                len(made) + 1,
+                advice.technique,
+                f"{items[0].where}: {', '.join(names[:3])}{more}",
+                advice.check_first,
+                f"at most {sum(item.headroom_pct for item in items):.1f} % of profiled time",
+                advice.difficulty,
+                advice.link,
+            )
+        )
+    return made
+
+
+def _by_headroom(
+    pair: tuple[tuple[str, str | None], list[Classified]],
+) -> tuple[float, str]:
+    (bound, subclass), items = pair
+    return -sum(item.headroom_pct for item in items), f"{bound} {subclass}"

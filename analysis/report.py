@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.findings import kernel_findings, recommendations, verdict
+from analysis.findings import classified, kernel_findings, recommendations, verdict
 from analysis.report_facts import (
     device_of,
     gaps_of,
@@ -105,7 +105,8 @@ def build_report(
     """
     chosen = tuple(sorted(reports))
     kinds = _kinds(con, chosen)
-    found = kernel_findings(con, chosen)
+    launches = classified(con, chosen)
+    found = kernel_findings(launches)
     made = []
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
@@ -118,12 +119,12 @@ def build_report(
     return Report(
         title=title_of(con, chosen, run),
         notice=notice_of(run),
-        verdict=verdict(con, chosen) or _no_verdict(kinds),
+        verdict=verdict(launches) or _no_verdict(kinds),
         summary=tuple(summary_of(con, chosen, kinds, run)),
         tables=tuple(table for table in made if table.rows),
         findings=tuple(found[:20]),
         findings_total=len(found),
-        recommendations=tuple(recommendations(con, chosen)),
+        recommendations=tuple(recommendations(launches)),
         warnings=tuple(warnings_of(con, chosen)),
         gaps=tuple(gaps_of(con, chosen)),
         provenance=tuple(provenance_of(con, chosen, run)),

@@ -82,10 +82,25 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+_HOW = """\
+A workload file says what to launch and what to collect; `workloads/gemm.yaml` is an example.
+
+- `{name}` in `command` is replaced by a parameter, by `warmup`, `repeats`, `atol` or `rtol`, or,
+  for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe).  Nothing
+  goes through a shell; the program runs in the directory of the file.
+- Every entry of `sizes` is combined with every combination of `matrix`; `exclude` leaves some out.
+- `work` is arithmetic (numbers, parameters, `dtype_bytes`, + - * / // **).
+- The program may print JSON lines: `{"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}`
+  before it times anything, and `{"perfpipe": "time", "ms": [0.5, 0.4]}`, an entry an iteration.
+  Where `ok` is false the configuration is neither timed nor profiled.
+- YAML is read strictly: `true` and `false` are the only booleans, `1:30`, `off` and dates are text,
+  unknown and repeated keys are errors.""".splitlines()
+
+
 def workload_file() -> str:
     """Return the reference of workload files, from their models."""
     schema = Workload.model_json_schema(by_alias=True)
-    lines = ["# Workload file", "", "Made from the models by `make docs`.", ""]
+    lines = ["# Workload file", "", "Made from the models by `make docs`.", "", *_HOW, ""]
     lines += _model("Workload", schema)
     for name, definition in sorted(schema["$defs"].items()):
         lines += _model(name, definition)

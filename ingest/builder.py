@@ -9,23 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ingest.inputs import Input
-from perfpipe.manifest import Manifest, Missing, StoredTable
+from perfpipe.manifest import Facts, Manifest, Missing, StoredTable
 from perfpipe.model import tables
 from perfpipe.provenance import provenance
 from perfpipe.tablewriter import TableWriter
-
-
-@dataclass
-class Facts:
-    """What a reader learns about the capture; None where the input does not say."""
-
-    tool_version: str | None = None
-    export_schema: str | None = None
-    captured_at: str | None = None
-    host: str | None = None
-    command: str | None = None
-    gpu: str | None = None
-    sm_count: int | None = None
 
 
 @dataclass
@@ -73,9 +60,9 @@ class ReportBuilder:
             source_path=str(self.source.path.resolve()),
             source_bytes=self.source.size,
             sha256=self.source.sha256,
+            facts=self.facts,
             warnings=tuple(self.warnings),
             missing=tuple(sorted(self.missing, key=lambda gap: (gap.table, gap.column))),
             tables=self.stored,
             provenance=provenance(),
-            **vars(self.facts),
         )

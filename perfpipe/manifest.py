@@ -37,6 +37,19 @@ class StoredTable:
         return cls(rows, path.stat().st_size, digest)
 
 
+@dataclass
+class Facts:
+    """What a reader learns about the capture; None where the input does not say."""
+
+    tool_version: str | None = None
+    export_schema: str | None = None
+    captured_at: str | None = None
+    host: str | None = None
+    command: str | None = None
+    gpu: str | None = None
+    sm_count: int | None = None
+
+
 @dataclass(frozen=True)
 class Manifest:
     """One report: `kind` is ncu, nsys or torch; `sha256` is of the decompressed input."""
@@ -48,13 +61,7 @@ class Manifest:
     source_path: str
     source_bytes: int
     sha256: str
-    tool_version: str | None = None
-    export_schema: str | None = None
-    captured_at: str | None = None
-    host: str | None = None
-    command: str | None = None
-    gpu: str | None = None
-    sm_count: int | None = None
+    facts: Facts = field(default_factory=Facts)
     warnings: tuple[str, ...] = ()
     missing: tuple[Missing, ...] = ()
     tables: dict[str, StoredTable] = field(default_factory=dict)
@@ -77,6 +84,7 @@ class Manifest:
             )
         known = {f.name for f in fields(cls)}
         try:
+            record["facts"] = Facts(**record["facts"])
             record["warnings"] = tuple(record["warnings"])
             record["missing"] = tuple(Missing(**item) for item in record["missing"])
             record["tables"] = {k: StoredTable(**v) for k, v in record["tables"].items()}

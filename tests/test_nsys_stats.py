@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.views import install
+from perfpipe.model import tables
 from perfpipe.query import connect
 from perfpipe.store import Store
 
@@ -69,7 +70,8 @@ def test_statistics_against_brute_force(values: list[int]) -> None:
     with duckdb.connect() as con:
         _empty_store(con)
         con.executemany(
-            "INSERT INTO nsys_kernels SELECT 'r', 'k', ?", [(value,) for value in values]
+            "INSERT INTO nsys_kernels BY NAME SELECT 'r' report_id, 'k' demangled, ? dur_ns",
+            [(value,) for value in values],
         )
         row = con.execute("SELECT * FROM cuda_gpu_kern_sum").fetchone()
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
@@ -83,10 +85,13 @@ def test_statistics_against_brute_force(values: list[int]) -> None:
 
 
 def _empty_store(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute("CREATE TABLE nsys_kernels (report_id VARCHAR, demangled VARCHAR, dur_ns BIGINT)")
+    for table in ("nsys_kernels", "nsys_memory_ops", "nsys_api_calls"):
+        types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
+        columns = ", ".join(f"{c.name} {types[c.type]}" for c in tables()[table].columns)
+        con.execute(f"CREATE TABLE {table} ({columns})")
     root = Path(install.__code__.co_filename).parent / "sql"
-    for name in ("macros.sql", "nsys/_kernel_durations.sql", "nsys/cuda_gpu_kern_sum.sql"):
-        con.execute((root / name).read_text())
+    for name in ("macros", "nsys/_durations", "nsys/_duration_stats", "nsys/cuda_gpu_kern_sum"):
+        con.execute((root / f"{name}.sql").read_text())
 
 
 @given(

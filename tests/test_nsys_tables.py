@@ -73,13 +73,14 @@ def test_counts_are_those_of_the_export(expand: Expand, store: Store) -> None:
 
 
 def test_facts_of_the_capture(expand: Expand, store: Store) -> None:
-    manifest = store.manifest(ingest(expand("nsys/eager_small.sqlite"), store).report_id)
-    assert manifest.tool_version == "2025.3.2.0"
-    assert manifest.export_schema == "3.20.3"
-    assert manifest.gpu == "NVIDIA H200"
-    assert manifest.sm_count == 132
-    assert manifest.command == "python3 train.py eager_small"
-    assert manifest.captured_at == "2026-11-20T12:00:58Z"
+    report = ingest(expand("nsys/eager_small.sqlite"), store).report_id
+    facts = store.manifest(report).facts
+    assert facts.tool_version == "2025.3.2.0"
+    assert facts.export_schema == "3.20.3"
+    assert facts.gpu == "NVIDIA H200"
+    assert facts.sm_count == 132
+    assert facts.command == "python3 train.py eager_small"
+    assert facts.captured_at == "2026-11-20T12:00:58Z"
 
 
 def _brute_force_launches(path: Path) -> Iterator[tuple[int, int, str, int | None]]:

@@ -13,7 +13,7 @@
 CREATE VIEW cuda_api_sum AS
 SELECT
     report_id,
-    round_tenth(100.0 * total_time_ns / nullif(sum(total_time_ns) OVER (PARTITION BY report_id), 0)) AS time_pct,
+    time_pct,
     total_time_ns,
     instances AS num_calls,
     avg_ns,
@@ -21,6 +21,7 @@ SELECT
     min_ns,
     max_ns,
     stddev_ns,
-    name AS name
-FROM _api_durations
+    name
+FROM _duration_stats
+WHERE kind = 'api'
 ORDER BY report_id, total_time_ns DESC, name;

@@ -13,14 +13,15 @@
 CREATE VIEW cuda_gpu_kern_sum AS
 SELECT
     report_id,
-    round_tenth(100.0 * total_time_ns / nullif(sum(total_time_ns) OVER (PARTITION BY report_id), 0)) AS time_pct,
+    time_pct,
     total_time_ns,
-    instances AS instances,
+    instances,
     avg_ns,
     med_ns,
     min_ns,
     max_ns,
     stddev_ns,
-    name AS name
-FROM _kernel_durations
+    name
+FROM _duration_stats
+WHERE kind = 'kernel'
 ORDER BY report_id, total_time_ns DESC, name;

@@ -13,7 +13,7 @@
 CREATE VIEW cuda_gpu_mem_time_sum AS
 SELECT
     report_id,
-    round_tenth(100.0 * total_time_ns / nullif(sum(total_time_ns) OVER (PARTITION BY report_id), 0)) AS time_pct,
+    time_pct,
     total_time_ns,
     instances AS count,
     avg_ns,
@@ -22,5 +22,6 @@ SELECT
     max_ns,
     stddev_ns,
     name AS operation
-FROM _memory_op_durations
+FROM _duration_stats
+WHERE kind = 'memory'
 ORDER BY report_id, total_time_ns DESC, operation;
