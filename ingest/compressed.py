@@ -6,6 +6,7 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -41,7 +42,7 @@ def compression_of(path: Path) -> str | None:
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
-def reading(path: Path) -> IO[bytes]:
+def reading(path: Path) -> BufferedReader:
     """Open a file for reading; InputError when that is not possible."""
     try:
         return path.open("rb")

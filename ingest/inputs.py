@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from ingest.compressed import chunks, compression_of
+from ingest.compressed import chunks, compression_of, reading
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 
 #: How much of a text file is searched for an ncu CSV header: a program may print before it.
@@ -89,7 +89,7 @@ def opened(found: Input) -> Iterator[Input]:
 
 def file_sha256(path: Path) -> str:
     """Return the checksum of a file as it lies there, compressed or not."""
-    with path.open("rb") as file:
+    with reading(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from perfpipe.errors import PerfpipeError
+from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
 
 #: Commands and what they do, in the order of the help page.
 COMMANDS = {
@@ -98,4 +98,7 @@ def run_cli(args: list[str]) -> int:
     except PerfpipeError as error:
         click.echo(f"perfpipe: {error}", err=True)
         return error.exit_code
+    except OSError as error:
+        click.echo(f"perfpipe: {os_error_sentence(error, 'cannot use')}", err=True)
+        return InputError.exit_code
     return result if isinstance(result, int) else 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +17,9 @@ from ingest.report import Outcome, ingest, present
 from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.store import Store
 from pipelines.collectors import export_nsys_rep
+
+#: How long a reader that is told to end may take to clean up, s.
+_PATIENCE_S = 5
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,9 @@ def ingest_many(
                 yield _result(ready, *running.pop(ready))
     finally:
         for _, process in running.values():
+            process.terminate()
+        for _, process in running.values():
+            process.join(_PATIENCE_S)
             process.kill()
 
 
@@ -95,6 +103,10 @@ def _result(ready: Connection, path: Path, process: BaseProcess) -> Outcome | Fa
 
 
 def _work(sender: Connection, path: Path, store: Store, force: bool) -> None:
+    # An interrupt goes to the whole group; the parent says so and ends this process, which then
+    # leaves nothing behind.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         result: Outcome | Failure = ingest_one(path, store, force=force)
     except PerfpipeError as error:

@@ -51,9 +51,17 @@ def select(store: Store, names: Sequence[str]) -> tuple[list[str], dict[str, Any
 
 def make_report(store: Store, names: Sequence[str]) -> Report:
     """Build the report of the named runs and reports."""
+    import duckdb
+
     reports, run = select(store, names)
-    with connect(store, reports) as con:
-        return build_report(con, reports, run)
+    try:
+        with connect(store, reports) as con:
+            return build_report(con, reports, run)
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise StoreError(
+            f"cannot read {store.root}: {reason}; 'perfpipe store verify' tells what is damaged"
+        ) from error
 
 
 def write_reports(

@@ -137,6 +137,16 @@ def test_hostile_names_are_shown_and_never_executed(cli: Cli, tmp_path: Path) ->
     assert "alert" in cli.out
 
 
+def test_a_damaged_store_is_said_in_a_sentence(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    report = cli.out.split()[0]
+    (tmp_path / "store" / "reports" / report / "nsys_kernels.parquet").write_bytes(b"PAR1garbage")
+    assert cli("report", "--html") == 2
+    assert "'perfpipe store verify' tells what is damaged" in cli.err
+    assert len(cli.err.splitlines()) == 1
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_names_choose_reports(cli: Cli, expand: Expand) -> None:
     assert cli("ingest", expand("nsys/memcpy.sqlite"), expand("nsys/ops.sqlite")) == 0
     first = cli.out.split()[0]

@@ -187,6 +187,33 @@ except PerfpipeError as error:
 """
 
 
+def test_an_interrupt_ends_in_a_word_and_leaves_nothing(
+    expand: Expand, store: Store, tmp_path: Path
+) -> None:
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    packed = DATA / "ncu" / "ops.ncu-rep.xz"
+    process = subprocess.Popen(
+        _command(store, expand("nsys/memcpy.sqlite"), packed),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    deadline = time.monotonic() + 60
+    while not (store.report_ids() and store.leftovers()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in errors
+    assert store.leftovers() == []
+    assert list(temporary.iterdir()) == []
+    assert len(store.report_ids()) == 1
+
+
 def test_a_store_without_permission(expand: Expand, tmp_path: Path) -> None:
     """Root may write anywhere, so the process gives up its rights first."""
     root = tmp_path / "closed"
