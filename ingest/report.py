@@ -12,7 +12,7 @@ from ingest.ncu.csv_report import read_csv_report
 from ingest.ncu.csv_source import read_source_csv
 from ingest.ncu.rep import read_ncu_rep
 from ingest.nsys.report import read_nsys
-from perfpipe.errors import ToolMissing
+from perfpipe.errors import InputError, ToolMissing
 from perfpipe.store import Store, storing
 
 READERS: dict[str, Callable[[ReportBuilder], None]] = {
@@ -68,7 +68,10 @@ def ingest(
         readable = _exported(source, export) if source.format == "nsys-rep" else source
         with store.new_report(source.report_id) as directory:
             builder = ReportBuilder(directory, readable)
-            READERS[readable.format](builder)
+            try:
+                READERS[readable.format](builder)
+            except UnicodeDecodeError as error:
+                raise InputError(f"{path}: damaged text ({error})") from error
             builder.source = source
             manifest = builder.manifest()
             new = store.publish(directory, manifest, replace=force)

@@ -63,7 +63,10 @@ def _instructions(
         for column in header
         if column.startswith("stall_") and not column.endswith(_NOT_ISSUED)
     }
-    addresses = [int(record["Address"], 16) for record in records]
+    try:
+        addresses = [int(record["Address"], 16) for record in records]
+    except ValueError as error:
+        raise InputError(f"{path}: an address of the source page is damaged ({error})") from error
     first = min(addresses, default=0)
     return [
         (

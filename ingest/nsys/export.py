@@ -82,13 +82,14 @@ class SqliteExport(Export):
         self._filled: set[str] = set()
         try:
             with closing(sqlite3.connect(self._uri, uri=True)) as con:
+                con.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 names = con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
                 for (name,) in names.fetchall():
                     info = con.execute(f"PRAGMA table_info({_name(name)})")
                     self._types[name] = {column: kind for _, column, kind, *_ in info}
                     if con.execute(f"SELECT 1 FROM {_name(name)} LIMIT 1").fetchone():
                         self._filled.add(name)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: damaged SQLite file ({error})") from error
 
     def tables(self) -> frozenset[str]:
