@@ -112,7 +112,13 @@ def test_garbage_of_killed_writers_is_collected(store: Store) -> None:
     assert store.leftovers() == [fresh]
 
 
-INGEST = "import sys; from pipelines.cli import run_cli; sys.exit(run_cli(sys.argv[1:]))"
+#: A shell starts background jobs with interrupts ignored, which would be inherited.
+INGEST = """
+import signal, sys
+from pipelines.cli import run_cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(run_cli(sys.argv[1:]))
+"""
 
 
 def _command(store: Store, *paths: Path) -> list[str]:
