@@ -53,7 +53,7 @@ def test_every_command_and_option_has_help(name: str, command: Command, cli: Cli
     for parameter in command.params:
         if parameter.param_type_name == "option":
             record = parameter.to_info_dict()
-            assert record.get("help") or parameter.name in ("form", "html", "md"), parameter.name
+            assert record.get("help"), parameter.name
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -17,8 +17,8 @@ _OPERATIONS = ("nsys_kernels", "nsys_memory_ops", "nsys_graph_launches")
 
 #: Bound on DuckDB's memory, beyond which it spills into the report's directory: what its
 #: operators need at least, and what an operation takes in the hash join, which cannot spill whole.
-_MEMORY_BASE = 120 << 20
-_MEMORY_PER_OPERATION = 100
+_MEMORY_BASE = 90 << 20
+_MEMORY_PER_OPERATION = 110
 
 
 def write_launches(builder: ReportBuilder) -> None:

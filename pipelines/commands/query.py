@@ -22,7 +22,14 @@ FORMATS = ("table", "csv", "json", "parquet")
 @click.option(
     "--file", "-f", "file", type=click.Path(path_type=Path), help="Read the SQL from FILE."
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="How the rows are written.",
+)
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write to FILE.")
 @click.option(
     "--limit",

@@ -31,8 +31,12 @@ from pipelines.workload import Scalar, load_workload, tasks
     help="Set a parameter of the workload, instead of its values in the file.",
 )
 @click.option("--dry-run", is_flag=True, help="Print each configuration and command, run nothing.")
-@click.option("--html", metavar="FILE", default="report.html", show_default=True)
-@click.option("--md", metavar="FILE", default="report.md", show_default=True)
+@click.option(
+    "--html", metavar="FILE", default="report.html", show_default=True, help="HTML report to write."
+)
+@click.option(
+    "--md", metavar="FILE", default="report.md", show_default=True, help="Markdown report to write."
+)
 @store_option
 def run_command(
     workload: Path,
