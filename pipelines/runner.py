@@ -43,8 +43,13 @@ def choose_collector(asked: str) -> tuple[str, str]:
         return asked, f"collector {asked}, as asked"
     if not gpus():
         return "replay", "no GPU here: replaying a recorded capture, nothing is measured"
-    if not (find_tool("nsys") or find_tool("ncu")):
+    there = [name for name in ("nsys", "ncu") if find_tool(name)]
+    if not there:
         return "replay", "a GPU is here but neither nsys nor ncu: replaying a recorded capture"
+    if len(there) == 1:
+        return there[
+            0
+        ], f"measuring on {gpus()[0]} with {there[0]} alone, the other is not installed"
     return "all", f"measuring on {gpus()[0]}"
 
 

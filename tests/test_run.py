@@ -45,6 +45,25 @@ def test_auto_replays_without_a_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     tools.gpus.cache_clear()
 
 
+def test_auto_measures_with_the_profilers_that_are_there(
+    profilers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.runner import choose_collector
+
+    (profilers / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA H200\n")
+    (profilers / "nvidia-smi").chmod(0o755)
+    tools.gpus.cache_clear()
+    assert choose_collector("auto") == ("all", "measuring on NVIDIA H200")
+    (profilers / "nsys").unlink()
+    monkeypatch.setattr(tools, "_PLACES", {"nsys": (), "ncu": ()})
+    tools.find_tool.cache_clear()
+    assert choose_collector("auto")[0] == "ncu"
+    (profilers / "ncu").unlink()
+    tools.find_tool.cache_clear()
+    assert choose_collector("auto")[0] == "replay"
+    tools.gpus.cache_clear()
+
+
 def test_the_recording_holds_every_configuration_of_the_file() -> None:
     from pipelines.recording import load_recording
 
