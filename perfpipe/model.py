@@ -1,4 +1,4 @@
-"""The data model: stored tables and their columns, read from tables.toml."""
+"""The data model: stored tables and their columns, read from tables_*.toml."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Version of the tables and of the manifest; a reader refuses any other.
 SCHEMA_VERSION = 1
+
+_PARTS = ("ncu", "nsys", "mpi")
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ class Table:
 
 @cache
 def tables() -> MappingProxyType[str, Table]:
-    """Return the stored tables by name, in the order of tables.toml."""
-    text = resources.files("perfpipe").joinpath("tables.toml").read_text(encoding="utf-8")
+    """Return the stored tables by name, in the order of tables_*.toml."""
+    folder = resources.files("perfpipe")
+    texts = [folder.joinpath(f"tables_{part}.toml").read_text("utf-8") for part in _PARTS]
     report = Column("report_id", "string", "report that the row comes from")
     return MappingProxyType(
         {
@@ -57,6 +60,7 @@ def tables() -> MappingProxyType[str, Table]:
                 ("report_id", *spec["key"]),
                 (report, *(Column(*column) for column in spec["columns"])),
             )
+            for text in texts
             for name, spec in tomllib.loads(text).items()
         }
     )
