@@ -62,7 +62,7 @@ class Classified(NamedTuple):
     @property
     def near_limit(self) -> bool:
         """Whether little is left to gain."""
-        return self.sol_pct >= thresholds()["finding.secondary_sol_pct"]
+        return _near_limit(self.sol_pct)
 
 
 def classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Classified]:
@@ -93,20 +93,28 @@ def classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Classifi
     return [Classified(*row) for row in rows]
 
 
+def _near_limit(sol_pct: float) -> bool:
+    return sol_pct >= thresholds()["finding.secondary_sol_pct"]
+
+
+def _by_class(found: Sequence[Classified]) -> dict[tuple[str, str | None], list[Classified]]:
+    classes: dict[tuple[str, str | None], list[Classified]] = {}
+    for item in found:
+        classes.setdefault((item.bound, item.subclass), []).append(item)
+    return classes
+
+
 def verdict(found: Sequence[Classified]) -> str | None:
     """Return one sentence: what bounds most of the profiled time, and how near the limit it is."""
-    by_class: dict[str, list[Classified]] = {}
-    for item in found:
-        by_class.setdefault(item.where, []).append(item)
-    if not by_class:
+    if not found:
         return None
-    where, items = max(by_class.items(), key=lambda pair: sum(i.share_pct for i in pair[1]))
+    items = max(_by_class(found).values(), key=lambda items: sum(i.share_pct for i in items))
     share = sum(item.share_pct for item in items)
     sol = sum(item.share_pct * item.sol_pct for item in items) / share
-    near = sol >= thresholds()["finding.secondary_sol_pct"]
+    room = "near the limit" if _near_limit(sol) else "with room"
     return (
-        f"{share:.0f} % of the profiled kernel time is bound by {where}, "
-        f"{'near the limit' if near else 'with room'}: {sol:.0f} % of the speed of light"
+        f"{share:.0f} % of the profiled kernel time is bound by {items[0].where}, "
+        f"{room}: {sol:.0f} % of the speed of light"
     )
 
 
@@ -138,11 +146,8 @@ def _finding(item: Classified) -> Finding:
 
 def recommendations(found: Sequence[Classified]) -> list[Recommendation]:
     """Return what to try, the class with the largest sum of bounds first."""
-    by_class: dict[tuple[str, str | None], list[Classified]] = {}
-    for item in found:
-        by_class.setdefault((item.bound, item.subclass), []).append(item)
     made: list[Recommendation] = []
-    for (bound, subclass), items in sorted(by_class.items(), key=_by_headroom):
+    for (bound, subclass), items in sorted(_by_class(found).items(), key=_by_headroom):
         advice = advice_for(bound, subclass)
         if advice is None or len(made) == _MOST:
             continue

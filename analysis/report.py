@@ -136,8 +136,9 @@ def _kinds(con: DuckDBPyConnection, chosen: Sequence[str]) -> dict[str, int]:
     return dict(rows_of(con, sql))
 
 
-def _columns(view: str, spec: Spec) -> tuple[Column, ...]:
-    docs = dict(views()[view].columns) if view in views() else {}
+def _columns(spec: Spec, *described_by: str) -> tuple[Column, ...]:
+    """Return the columns, each with the meaning that the first of the views gives it."""
+    docs = {k: doc for view in reversed(described_by) for k, doc in views()[view].columns.items()}
     return tuple(
         Column(
             name, title, kind, unit, docs.get(name, ""), name not in _DETAIL, _HOVER.get(name, "")
@@ -147,13 +148,19 @@ def _columns(view: str, spec: Spec) -> tuple[Column, ...]:
 
 
 def _table(
-    con: DuckDBPyConnection, view: str, title: str, spec: Spec, sql: str, chosen: Sequence[str]
+    con: DuckDBPyConnection,
+    view: str,
+    title: str,
+    spec: Spec,
+    sql: str,
+    chosen: Sequence[str],
+    *joined: str,
 ) -> Table:
     rows = rows_of(con, sql)
     return Table(
         title,
         views()[view].doc,
-        _columns(view, spec),
+        _columns(spec, view, *joined),
         tuple(rows[:ROW_LIMIT]),
         len(rows),
         Source(view, tuple(chosen)),
@@ -170,13 +177,8 @@ def _kernel_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
         WHERE report_id IN {in_list(chosen)}
         ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id
     """
-    table = _table(con, "kernel_sol", "Profiled kernels", _KERNEL_COLUMNS, sql, chosen)
-    docs = views()["kernel_bottleneck"].columns
-    columns = tuple(
-        column if column.doc else Column(**{**vars(column), "doc": docs.get(column.name, "")})
-        for column in table.columns
-    )
-    return Table(**{**vars(table), "columns": columns})
+    title = "Profiled kernels"
+    return _table(con, "kernel_sol", title, _KERNEL_COLUMNS, sql, chosen, "kernel_bottleneck")
 
 
 def _headroom_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:

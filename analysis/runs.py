@@ -13,13 +13,7 @@ _MEDIAN = "median time of an iteration, measured without a profiler"
 _COLUMNS = (
     Column("label", "Configuration", "text"),
     Column("status", "Status", "text"),
-    Column(
-        "median_ms",
-        "Median",
-        "ms",
-        "ms",
-        "median time of an iteration, measured without a profiler",
-    ),
+    Column("median_ms", "Median", "ms", "ms", _MEDIAN),
     Column("min_ms", "Min", "ms", "ms", "shortest iteration"),
     Column("iterations", "n", "int", "", "timed iterations"),
     Column("tflops", "Rate", "number", "TFLOP/s", "FLOPs of the workload file / median time"),

@@ -13,6 +13,7 @@ from ingest.ncu.csv_source import read_source_csv
 from ingest.ncu.rep import read_ncu_rep
 from ingest.nsys.report import read_nsys
 from perfpipe.errors import InputError, ToolMissing
+from perfpipe.manifest import Manifest
 from perfpipe.store import Store, storing
 
 READERS: dict[str, Callable[[ReportBuilder], None]] = {
@@ -34,7 +35,12 @@ class Outcome:
     kind: str
     new: bool
     rows: int
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path, manifest: Manifest, *, new: bool) -> Outcome:
+        """Return the outcome of an input that gave a report."""
+        return cls(path, manifest.report_id, manifest.kind, new, manifest.rows, manifest.warnings)
 
 
 def present(path: Path, store: Store) -> Outcome | None:
@@ -49,7 +55,7 @@ def present(path: Path, store: Store) -> Outcome | None:
         report_id = None
     if report_id is None or not store.has_report(report_id):
         return None
-    return _present(path, store, report_id)
+    return Outcome.of(path, store.manifest(report_id), new=False)
 
 
 def ingest(
@@ -64,7 +70,7 @@ def ingest(
     found = identify(path)
     with opened(found) as source:
         if store.has_report(source.report_id) and not force:
-            return _present(path, store, source.report_id)
+            return Outcome.of(path, store.manifest(source.report_id), new=False)
         readable = _exported(source, export) if source.format == "nsys-rep" else source
         with store.new_report(source.report_id) as directory:
             builder = ReportBuilder(directory, readable)
@@ -78,17 +84,10 @@ def ingest(
         if source.compressed:
             with storing(store.root):
                 store.add_alias(file_sha256(path), source.report_id)
-    rows = sum(table.rows for table in manifest.tables.values())
-    return Outcome(path, source.report_id, source.kind, new, rows, manifest.warnings)
+    return Outcome.of(path, manifest, new=new)
 
 
 def _exported(source: Input, export: Callable[[Path], Path] | None) -> Input:
     if export is None:
         raise ToolMissing(f"{source.path}: nsys is needed to export an .nsys-rep")
     return replace(source, format="nsys-sqlite", content=export(source.content))
-
-
-def _present(path: Path, store: Store, report_id: str) -> Outcome:
-    manifest = store.manifest(report_id)
-    rows = sum(table.rows for table in manifest.tables.values())
-    return Outcome(path, report_id, manifest.kind, False, rows, manifest.warnings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class PerfpipeError(Exception):
     """Base of every expected failure; `exit_code` is what the command line returns."""
@@ -29,6 +31,14 @@ class ToolMissing(PerfpipeError):
     """A needed program is not installed."""
 
     exit_code = 5
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that names what was probably meant; empty where nothing is."""
+    import difflib
+
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def os_error_sentence(error: OSError, what: str) -> str:

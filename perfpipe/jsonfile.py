@@ -1,28 +1,23 @@
-"""JSON files that are either whole or not there."""
+"""JSON files: written whole, read with a sentence for every fault."""
 
 from __future__ import annotations
 
 import json
 import os
-import uuid
 from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import StoreError, os_error_sentence
+from perfpipe.files import replacing
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically: a temporary file, flushed to disk, then renamed."""
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write JSON atomically, flushed to disk before it is renamed."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, ensure_ascii=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:

@@ -68,6 +68,11 @@ class Manifest:
     provenance: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
+    @property
+    def rows(self) -> int:
+        """Rows of all tables together."""
+        return sum(table.rows for table in self.tables.values())
+
     def write(self, path: Path) -> None:
         """Write the manifest."""
         write_json(path, asdict(self))

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from perfpipe.manifest import Manifest
     from perfpipe.store import Store
 
+#: What every connection of perfpipe starts with: no extension is fetched or loaded.
+NO_EXTENSIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
 #: Tables that are made from manifests and run records: name -> (column, type, meaning).
 CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "reports": (
@@ -76,8 +79,7 @@ def connect(store: Store, report_ids: Iterable[str] | None = None) -> DuckDBPyCo
 
     con = duckdb.connect(
         config={
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
+            **NO_EXTENSIONS,
             "temp_directory": str(_spill_directory()),
             "python_enable_replacements": "false",
         }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import StoreError, os_error_sentence
+from perfpipe.files import replacing
 from perfpipe.jsonfile import read_json, write_json
 from perfpipe.manifest import Manifest
 from perfpipe.model import SCHEMA_VERSION
@@ -65,9 +66,8 @@ class Store:
         """Remember which report a compressed file gave."""
         directory = self.root / "inputs"
         directory.mkdir(exist_ok=True)
-        temporary = directory / f".tmp-{uuid.uuid4().hex}"
-        temporary.write_text(report_id + "\n", encoding="ascii")
-        temporary.replace(directory / file_sha256)
+        with replacing(directory / file_sha256) as temporary:
+            temporary.write_text(report_id + "\n", encoding="ascii")
 
     def manifest(self, report_id: str) -> Manifest:
         """Return a report's manifest; StoreError when it is missing or of another version."""
@@ -81,9 +81,14 @@ class Store:
         """Return where a report's table lies."""
         return self.reports_dir / report_id / f"{table}.parquet"
 
+    def run_ids(self) -> list[str]:
+        """Return the ids of the recorded runs, sorted; a launch that ended early has no record."""
+        found = _published(self.runs_dir)
+        return [run_id for run_id in found if (self.runs_dir / run_id / "run.json").exists()]
+
     def runs(self) -> list[dict[str, Any]]:
         """Return the run records, oldest first."""
-        records = [self.run(run_id) for run_id in _published(self.runs_dir)]
+        records = [self.run(run_id) for run_id in self.run_ids()]
         return sorted(records, key=lambda run: (run["started_at"], run["run_id"]))
 
     def run(self, run_id: str) -> dict[str, Any]:
@@ -123,7 +128,7 @@ class Store:
         with storing(final):
             manifest.write(directory / "manifest.json")
             if replace and final.exists():
-                trash = self.reports_dir / f".trash-{manifest.report_id}-{uuid.uuid4().hex[:8]}"
+                trash = self._trash(manifest.report_id)
                 with contextlib.suppress(FileNotFoundError):
                     final.rename(trash)
                     shutil.rmtree(trash, ignore_errors=True)
@@ -140,10 +145,13 @@ class Store:
         final = self.reports_dir / report_id
         if not final.is_dir():
             raise StoreError(f"{report_id}: no such report in {self.root}")
-        trash = self.reports_dir / f".trash-{report_id}-{uuid.uuid4().hex[:8]}"
+        trash = self._trash(report_id)
         with storing(final):
             final.rename(trash)
             shutil.rmtree(trash)
+
+    def _trash(self, report_id: str) -> Path:
+        return self.reports_dir / f".trash-{report_id}-{uuid.uuid4().hex[:8]}"
 
     def leftovers(self) -> list[Path]:
         """Return temporary directories that unfinished or killed writers left behind."""

@@ -23,19 +23,13 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
         except StoreError as error:
             faults = [str(error)]
         yield from ((report_id, fault) for fault in faults or [None])
-    for run_id in _run_ids(store):
+    for run_id in store.run_ids():
         try:
             missing = [r for r in store.run(run_id)["reports"] if not store.has_report(r)]
         except StoreError as error:
             yield run_id, str(error)
         else:
             yield run_id, f"names reports that are gone: {', '.join(missing)}" if missing else None
-
-
-def _run_ids(store: Store) -> list[str]:
-    if not store.runs_dir.is_dir():
-        return []
-    return sorted(path.parent.name for path in store.runs_dir.glob("*/run.json"))
 
 
 def _report_faults(store: Store, manifest: Manifest) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -27,3 +28,8 @@ def the_store(path: str | None, *, must_exist: bool = False) -> Store:
 def json_option(help_text: str = "Print one JSON document.") -> Callable[[Any], Any]:
     """Return the --json flag."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def json_document(**content: Any) -> str:
+    """Return the JSON document that a command prints; what JSON has no type for becomes text."""
+    return json.dumps({"schema_version": 1, **content}, indent=1, default=str, ensure_ascii=False)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from analysis.report import build_report
 from perfpipe.errors import InputError, StoreError, os_error_sentence
+from perfpipe.files import replacing
 from perfpipe.query import connect
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
@@ -64,22 +65,16 @@ def make_report(store: Store, names: Sequence[str]) -> Report:
         ) from error
 
 
-def write_reports(
-    store: Store,
-    names: Sequence[str],
-    *,
-    html: Path | None = None,
-    md: Path | None = None,
-    as_json: Path | None = None,
-) -> list[Path]:
-    """Write the asked-for files of one report and return their paths."""
-    report = make_report(store, names)
-    written = []
-    for path, render in ((html, render_html), (md, render_markdown), (as_json, to_json)):
-        if path is not None:
-            write_text(path, render(report))
-            written.append(path)
-    return written
+def output(
+    report: Report, *, html: str | None = None, md: str | None = None, as_json: str | None = None
+) -> None:
+    """Write each asked-for form of a report and print its path; the path `-` is stdout."""
+    for target, render in ((html, render_html), (md, render_markdown), (as_json, to_json)):
+        if target == "-":
+            click.echo(render(report), nl=False)
+        elif target is not None:
+            write_text(Path(target), render(report))
+            click.echo(target)
 
 
 def to_json(report: Report) -> str:
@@ -89,12 +84,9 @@ def to_json(report: Report) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StoreError(os_error_sentence(error, "cannot write")) from error
-    finally:
-        temporary.unlink(missing_ok=True)

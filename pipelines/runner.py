@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,14 +44,14 @@ def choose_collector(asked: str) -> tuple[str, str]:
         return asked, f"collector {asked}, as asked"
     if not gpus():
         return "replay", "no GPU here: replaying a recorded capture, nothing is measured"
-    there = [name for name in ("nsys", "ncu") if find_tool(name)]
-    if not there:
-        return "replay", "a GPU is here but neither nsys nor ncu: replaying a recorded capture"
-    if len(there) == 1:
-        return there[
-            0
-        ], f"measuring on {gpus()[0]} with {there[0]} alone, the other is not installed"
-    return "all", f"measuring on {gpus()[0]}"
+    match [name for name in ("nsys", "ncu") if find_tool(name)]:
+        case []:
+            return "replay", "a GPU is here but neither nsys nor ncu: replaying a recorded capture"
+        case [only]:
+            reason = f"measuring on {gpus()[0]} with {only} alone, the other is not installed"
+            return only, reason
+        case _:
+            return "all", f"measuring on {gpus()[0]}"
 
 
 def execute(plan: Plan, store: Store, progress: Progress) -> dict[str, Any]:
@@ -73,8 +74,7 @@ def execute(plan: Plan, store: Store, progress: Progress) -> dict[str, Any]:
         _replay(plan, store, record, progress)
     else:
         _measure(plan, store, record, progress)
-    failed = [task for task in record["tasks"] if task["status"] != "done"]
-    record["status"] = "failed" if failed else "done"
+    record["status"] = "failed" if _failed(record) else "done"
     record["ended_at"] = utc_now()
     store.write_run(record)
     return record
@@ -168,8 +168,8 @@ def _ingest(files: list[Path], store: Store, entry: dict[str, Any], record: dict
 def _line(task: Task, entry: dict[str, Any], verb: str) -> str:
     if entry["status"] != "done":
         return f"{task.label}: FAILED: {entry['error']}"
-    times = sorted(entry["times_ms"])
-    median = f", median {times[len(times) // 2]:.4g} ms" if times else ""
+    times = entry["times_ms"]
+    median = f", median {statistics.median(times):.4g} ms" if times else ""
     return f"{task.label}: {verb}{median}, {len(entry['reports'])} reports"
 
 
@@ -177,9 +177,13 @@ def _frozen(params: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(params.items()))
 
 
+def _failed(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [task for task in record["tasks"] if task["status"] != "done"]
+
+
 def raise_for_status(record: dict[str, Any]) -> None:
     """Raise TaskFailed when a task of a run failed."""
-    failed = [task for task in record["tasks"] if task["status"] != "done"]
+    failed = _failed(record)
     if failed:
         total = len(record["tasks"])
         raise TaskFailed(f"{len(failed)} of {total} tasks failed: {failed[0]['error']}")

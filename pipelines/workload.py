@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import itertools
 import json
@@ -16,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, did_you_mean
 from pipelines.expression import evaluate
 from pipelines.strict_yaml import line_of, load
 
@@ -190,7 +189,7 @@ def _substitute(text: str, known: Mapping[str, Scalar], path: Path) -> str:
         if match[1] not in known:
             raise InputError(
                 f"{path}: unknown parameter {match[0]} (known: {', '.join(sorted(known))})"
-                + _did_you_mean(match[1], known)
+                + did_you_mean(match[1], known)
             )
         return str(known[match[1]])
 
@@ -211,7 +210,7 @@ def _explain(fault: Any) -> str:
     location = ".".join(str(step) for step in fault["loc"])
     if fault["type"] == "extra_forbidden":
         known = _known_keys(fault["loc"][:-1])
-        return f"unknown key '{fault['loc'][-1]}'" + _did_you_mean(str(fault["loc"][-1]), known)
+        return f"unknown key '{fault['loc'][-1]}'" + did_you_mean(str(fault["loc"][-1]), known)
     return f"{location}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
 
 
@@ -227,8 +226,3 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
             return []
         model = options[0]
     return [f.alias or name for name, f in model.model_fields.items()]
-
-
-def _did_you_mean(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""

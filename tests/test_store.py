@@ -304,3 +304,10 @@ def test_a_full_disk_for_decompression(small_disk: Path, store: Store) -> None:
 def test_there_is_no_store(cli: Cli) -> None:
     assert cli("report") == 2
     assert "no store here" in cli.err
+
+
+def test_a_launch_that_ended_early_does_not_hide_the_store(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.write_run({"run_id": "whole", "started_at": "2026-01-01T00:00:00Z"})
+    (store.runs_dir / "early" / "tasks" / "000").mkdir(parents=True)
+    assert [run["run_id"] for run in store.runs()] == ["whole"]

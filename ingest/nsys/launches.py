@@ -9,7 +9,7 @@ from ingest.builder import ReportBuilder
 from perfpipe.errors import StoreError
 from perfpipe.manifest import StoredTable
 from perfpipe.model import SCHEMA_VERSION
-from perfpipe.query import quote
+from perfpipe.query import NO_EXTENSIONS, quote
 from perfpipe.tablewriter import ROW_GROUP
 
 _TABLE = "launches"
@@ -51,8 +51,7 @@ def _join(builder: ReportBuilder, sql: str, inputs: dict[str, str], path: Path) 
     operations = sum(builder.stored[table].rows for table in _OPERATIONS)
     with duckdb.connect(
         config={
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
+            **NO_EXTENSIONS,
             "memory_limit": f"{_MEMORY_BASE + _MEMORY_PER_OPERATION * operations}B",
             "temp_directory": str(builder.directory / ".duckdb"),
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import tempfile
@@ -15,7 +14,7 @@ import click
 
 from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.units import format_bytes
-from pipelines.options import json_option, store_option, the_store
+from pipelines.options import json_document, json_option, store_option, the_store
 from pipelines.process import run
 from pipelines.tools import find_tool
 
@@ -50,8 +49,7 @@ def doctor_command(as_json: bool, need: tuple[str, ...], store_path: str | None)
     """
     checks = [check() for check in _checks(store_path)]
     if as_json:
-        document = {"schema_version": 1, "checks": [asdict(check) for check in checks]}
-        click.echo(json.dumps(document, indent=1))
+        click.echo(json_document(checks=[asdict(check) for check in checks]))
     else:
         for check in checks:
             click.echo(f"{check.state:8} {check.name:12} {check.text}")

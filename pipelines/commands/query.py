@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 import warnings
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import store_option, the_store
+from perfpipe.files import replacing
+from pipelines.options import json_document, store_option, the_store
 
 FORMATS = ("table", "csv", "json", "parquet")
 
@@ -70,8 +70,8 @@ def query_command(
         names = [column[0] for column in result.description]
         rows = result.fetchall()
     if form == "json":
-        document = {"schema_version": 1, "rows": [dict(zip(names, r, strict=True)) for r in rows]}
-        _write(json.dumps(document, indent=1, default=str, ensure_ascii=False) + "\n", output)
+        document = json_document(rows=[dict(zip(names, r, strict=True)) for r in rows])
+        _write(document + "\n", output)
     elif form == "csv":
         _write_csv(names, rows, output)
     else:
@@ -111,16 +111,13 @@ def _write_csv(names: list[str], rows: list[tuple[Any, ...]], output: Path | Non
 def _write_parquet(result: Any, output: Path) -> None:
     import pyarrow.parquet as pq
 
-    temporary = output.with_name(f".{output.name}.tmp")
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             rows = result.to_arrow_table()
-        pq.write_table(rows, temporary, compression="zstd")
-        temporary.replace(output)
+        with replacing(output) as temporary:
+            pq.write_table(rows, temporary, compression="zstd")
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _as_table(names: list[str], rows: list[tuple[Any, ...]], limit: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -45,18 +44,12 @@ def report_command(
     perfpipe report --html
     perfpipe report gemm-2026 --html gemm.html --md gemm.md
     """
-    from pipelines.reporting import make_report, to_json, write_text
-    from templates.renderers import print_terminal, render_html, render_markdown
+    from pipelines.reporting import make_report, output
+    from templates.renderers import print_terminal
 
     store = the_store(store_path, must_exist=True)
     report = make_report(store, names)
-    outputs = ((as_html, render_html), (as_md, render_markdown), (as_json, to_json))
-    for target, render in outputs:
-        if target == "-":
-            click.echo(render(report), nl=False)
-        elif target is not None:
-            write_text(Path(target), render(report))
-            click.echo(target)
+    output(report, html=as_html, md=as_md, as_json=as_json)
     if as_html is None and as_md is None and as_json is None:
         from rich.console import Console
 

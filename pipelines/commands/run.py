@@ -68,10 +68,9 @@ def run_command(
     store = the_store(store_path)
     with progress(loaded.name, len(plan.tasks)) as steps:
         record = execute(plan, store, steps)
-    from pipelines.reporting import write_reports
+    from pipelines.reporting import make_report, output
 
-    for path in write_reports(store, [record["run_id"]], html=Path(html), md=Path(md)):
-        click.echo(path)
+    output(make_report(store, [record["run_id"]]), html=html, md=md)
     raise_for_status(record)
 
 

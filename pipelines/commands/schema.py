@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 from dataclasses import asdict, dataclass
 
 import click
 
-from perfpipe.errors import InputError
-from pipelines.options import json_option
+from perfpipe.errors import InputError, did_you_mean
+from pipelines.options import json_document, json_option
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,11 @@ def schema_command(table: str | None, as_json: bool) -> None:
     """List the tables and views of a store, or the columns of TABLE with their meaning and unit."""
     known = {relation.name: relation for relation in relations()}
     if table is not None and table not in known:
-        close = difflib.get_close_matches(table, known, n=1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
+        hint = did_you_mean(table, known)
         raise InputError(f"no table or view '{table}'{hint} ('perfpipe schema' lists them)")
     chosen = list(known.values()) if table is None else [known[table]]
     if as_json:
-        document = {"schema_version": 1, "relations": [asdict(r) for r in chosen]}
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+        click.echo(json_document(relations=[asdict(r) for r in chosen]))
     elif table is None:
         width = max(len(name) for name in known)
         for relation in chosen:

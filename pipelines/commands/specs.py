@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
 from perfpipe.errors import InputError
 from perfpipe.specs import GpuSpec, gpu_specs, search_specs
-from pipelines.options import json_option
+from pipelines.options import json_document, json_option
 
 
 @click.command("specs")
@@ -24,8 +23,7 @@ def specs_command(gpu: str | None, as_json: bool) -> None:
     if not chosen:
         raise InputError(f"no GPU is known as '{gpu}' ('perfpipe specs' lists them)")
     if as_json:
-        document = {"schema_version": 1, "gpus": [asdict(spec) for spec in chosen]}
-        click.echo(json.dumps(document, indent=1))
+        click.echo(json_document(gpus=[asdict(spec) for spec in chosen]))
     elif len(chosen) == 1:
         _print_one(chosen[0])
     else:

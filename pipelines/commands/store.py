@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
 from perfpipe.errors import StoreError
 from perfpipe.units import format_bytes
-from pipelines.options import json_option, store_option, the_store
+from pipelines.options import json_document, json_option, store_option, the_store
 
 
 @click.group("store")
@@ -24,15 +23,13 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
     """List the reports: id, kind, rows, size, name, warnings."""
     manifests = the_store(store_path, must_exist=True).manifests()
     if as_json:
-        document = {"schema_version": 1, "reports": [asdict(m) for m in manifests]}
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+        click.echo(json_document(reports=[asdict(m) for m in manifests]))
         return
     for m in manifests:
-        rows = sum(table.rows for table in m.tables.values())
         size = format_bytes(sum(table.bytes for table in m.tables.values()))
         doubts = f"  {len(m.warnings)} warnings" if m.warnings else ""
         click.echo(
-            f"{m.report_id}  {m.kind:4}  {rows:>11,} rows  {size:>9}  {m.source_name}{doubts}"
+            f"{m.report_id}  {m.kind:4}  {m.rows:>11,} rows  {size:>9}  {m.source_name}{doubts}"
         )
 
 
@@ -81,12 +78,12 @@ def verify_command(as_json: bool, store_path: str | None) -> None:
     left = len(store.leftovers())
     if as_json:
         found = [{"id": name, "fault": fault} for name, fault in results]
-        document = {"schema_version": 1, "results": found, "leftovers": left}
-        click.echo(json.dumps(document, indent=1))
+        click.echo(json_document(results=found, leftovers=left))
     else:
         for name, fault in faults:
             click.echo(f"{name}: {fault}")
-        whole = len({name for name, _ in results}) - len({name for name, _ in faults})
-        click.echo(f"{whole} whole, {len({name for name, _ in faults})} faulty, {left} leftovers")
+        faulty = len({name for name, _ in faults})
+        whole = len({name for name, _ in results}) - faulty
+        click.echo(f"{whole} whole, {faulty} faulty, {left} leftovers")
     if faults:
         raise StoreError(f"{len(faults)} faults in {store.root}")
