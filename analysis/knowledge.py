@@ -6,6 +6,10 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 
 @dataclass(frozen=True)
@@ -27,3 +31,7 @@ def _entries() -> dict[str, Advice]:
 def advice_for(bound: str, subclass: str | None) -> Advice | None:
     """Return the most specific advice for a class; None where there is none, such as unknown."""
     return _entries().get(f"{bound}.{subclass}") or _entries().get(bound)
+
+
+def install_knowledge(con: DuckDBPyConnection) -> None:
+    """Create the table of techniques."""

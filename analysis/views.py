@@ -24,7 +24,10 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
 
-from perfpipe.query import comment
+from analysis.catalogue import install_catalogue, metrics, metrics_view_sql
+from analysis.knowledge import install_knowledge
+from analysis.peaks import install_peaks
+from perfpipe.query import comment, quote
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -39,7 +42,10 @@ _CONTINUED = re.compile(r"^--   +(.+)$")
 
 @dataclass(frozen=True)
 class View:
-    """One .sql module: `path` is layer/name.sql, `columns` maps names to documentation."""
+    """One .sql module: `path` is layer/name.sql, `columns` maps names to documentation.
+
+    A generated view has no file: its columns come from the metric catalogue.
+    """
 
     name: str
     path: str
@@ -47,6 +53,7 @@ class View:
     doc: str
     columns: Mapping[str, str]
     sql: str
+    generated: bool = False
 
     @property
     def public(self) -> bool:
@@ -61,7 +68,7 @@ class View:
 @cache
 def views() -> dict[str, View]:
     """Return every view by name, each after those that it uses."""
-    found: dict[str, View] = {}
+    found = {"kernel_metrics": _metrics_view()}
     for layer in LAYERS:
         for file in _sql_files(_sql_root().joinpath(layer)):
             view = parse_view(file.read_text(encoding="utf-8"), layer, file.name)
@@ -90,10 +97,12 @@ def parse_view(text: str, layer: str, file_name: str) -> View:
 
 
 def install(con: DuckDBPyConnection) -> None:
-    """Create the thresholds table, the macros and every view, with their documentation."""
-    con.execute("CREATE TABLE _thresholds (name VARCHAR, value DOUBLE)")
-    con.executemany("INSERT INTO _thresholds VALUES (?, ?)", list(thresholds().items()))
+    """Create the macros, the catalogue tables and every view, with their documentation."""
+    con.execute(_threshold_macro())
     con.execute(_sql_root().joinpath("macros.sql").read_text(encoding="utf-8"))
+    install_catalogue(con)
+    install_peaks(con)
+    install_knowledge(con)
     for view in views().values():
         con.execute(view.sql)
         comment(con, "VIEW", view.name, view.doc, dict(view.columns))
@@ -110,6 +119,26 @@ def thresholds() -> dict[str, float]:
         else:
             flat[group] = float(values)
     return flat
+
+
+def _threshold_macro() -> str:
+    """A macro over constants is folded away, where a table of them would be joined."""
+    cases = " ".join(f"WHEN {quote(name)} THEN {value!r}" for name, value in thresholds().items())
+    return f"CREATE MACRO threshold(name) AS CASE name {cases} END"
+
+
+def _metrics_view() -> View:
+    columns = {
+        "report_id": "report",
+        "launch_id": "launch, counted from 0 in report order",
+        **{metric.name: metric.documentation for metric in metrics()},
+    }
+    doc = (
+        "The metrics that the analyses read, by canonical name, a row a launch; NULL where the "
+        "report does not hold the metric (kernel_gaps says what collects it)."
+    )
+    sql = metrics_view_sql()
+    return View("kernel_metrics", "ncu/kernel_metrics", "ncu", doc, columns, sql, generated=True)
 
 
 def _sql_root() -> Traversable:

@@ -1,11 +1,11 @@
-"""Vendor figures of GPUs, read from gpus.toml."""
+"""Vendor figures of GPUs (gpus.toml) and what their SMs hold (architectures.toml)."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 
@@ -25,6 +25,34 @@ class GpuSpec:
     dense: Mapping[str, float]
     source: str
     sparse: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What an SM of one compute capability holds; `barriers` is None where it limits nothing."""
+
+    cc: str = field(metadata={"doc": "compute capability"})
+    warps: int = field(metadata={"doc": "warps of an SM"})
+    blocks: int = field(metadata={"doc": "blocks of an SM"})
+    registers: int = field(metadata={"doc": "32-bit registers of an SM"})
+    register_unit: int = field(metadata={"doc": "registers given to a warp at a time"})
+    smem_per_sm: int = field(metadata={"doc": "largest shared-memory carve-out, bytes"})
+    smem_per_block: int = field(metadata={"doc": "shared memory that a block can ask for, bytes"})
+    smem_unit: int = field(metadata={"doc": "granularity of shared-memory allocation, bytes"})
+    smem_reserved: int = field(metadata={"doc": "shared memory that the driver takes, bytes/block"})
+    barriers: int | None = field(default=None, metadata={"doc": "named barriers of an SM"})
+
+    @classmethod
+    def documentation(cls) -> dict[str, str]:
+        """Return what each field means."""
+        return {item.name: item.metadata["doc"] for item in fields(cls)}
+
+
+@cache
+def architectures() -> dict[str, Architecture]:
+    """Return the known architectures by compute capability."""
+    text = resources.files("perfpipe").joinpath("architectures.toml").read_text(encoding="utf-8")
+    return {cc: Architecture(cc=cc, **values) for cc, values in tomllib.loads(text).items()}
 
 
 @cache

@@ -1,0 +1,26 @@
+-- How busy each pipeline of the SMs is, over elapsed cycles.  A busy pipe is not a count of FLOPs:
+-- packed FP16 arithmetic runs on the tensor pipe of some GPUs without one tensor operation.
+--
+-- report_id: report
+-- launch_id: launch
+-- pipe: tensor, fma, fp64, fp16, alu, xu or lsu
+-- pct: utilisation, % of peak
+-- rank: 1 is the busiest pipe of the launch
+CREATE VIEW kernel_pipes AS
+WITH valued AS (
+    SELECT m.report_id, m.launch_id, p.pipe, arg_min(m.value, p.rank) AS pct
+    FROM ncu_metrics AS m
+    JOIN _pipe_metrics AS p USING (metric)
+    JOIN ncu_launches AS l USING (report_id, launch_id)
+    WHERE coalesce(cc_number(l.cc) BETWEEN p.cc_low AND p.cc_high, true)
+    GROUP BY m.report_id, m.launch_id, p.pipe
+)
+SELECT
+    report_id,
+    launch_id,
+    pipe,
+    pct,
+    row_number() OVER (PARTITION BY report_id, launch_id ORDER BY pct DESC, pipe) AS rank
+FROM valued
+WHERE pct IS NOT NULL
+ORDER BY report_id, launch_id, rank;

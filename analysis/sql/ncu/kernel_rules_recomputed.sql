@@ -1,0 +1,38 @@
+-- NVIDIA's rules as far as their conditions can be computed from the metrics.  Estimated speedups are
+-- shares of the run time, nested in one another: never to be added up.
+--
+-- report_id: report
+-- launch_id: launch
+-- rule: rule identifier, such as CPIStall
+-- section: section whose metrics it reads
+-- title: title of NVIDIA's result; NULL where it has none
+-- subject: what it speaks of: a stall reason, a pipe, a kind of access; NULL for the whole kernel
+-- type: OPT or INF, as in ncu
+-- speedup_kind: local (of the analysed unit), global (of the kernel) or NULL
+-- speedup_pct: estimate by NVIDIA's formula, % of the run time
+-- metric: what was compared
+-- value: its value
+-- threshold: what it was compared with
+CREATE VIEW kernel_rules_recomputed AS
+WITH every AS (
+    SELECT * EXCLUDE (cap) FROM _rule_issue
+    UNION ALL BY NAME
+    SELECT * FROM _rule_launch
+    UNION ALL BY NAME
+    SELECT * FROM _rule_units
+)
+SELECT
+    report_id,
+    launch_id,
+    rule,
+    section,
+    title,
+    subject,
+    type,
+    speedup_kind,
+    speedup_pct,
+    metric,
+    value,
+    threshold
+FROM every
+ORDER BY report_id, launch_id, rule, subject;
