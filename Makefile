@@ -20,6 +20,7 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_ingest.py
+	$(BIN)/python benchmarks/bench_kernels.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py

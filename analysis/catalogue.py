@@ -127,7 +127,9 @@ def install_catalogue(con: DuckDBPyConnection) -> None:
         con.execute(f"CREATE TABLE {name} AS SELECT * FROM ({_values(rows)}) AS v ({columns})")
 
 
-CATALOGUE_DOC = "What the analyses read, by canonical name: each metric that may hold it, first wins."
+CATALOGUE_DOC = (
+    "What the analyses read, by canonical name: each metric that may hold it, first wins."
+)
 CATALOGUE_COLUMNS = {
     "name": "canonical name; a column of kernel_metrics",
     "kind": "counter, rate, ratio, throughput (percent of peak), occupancy or attribute",
@@ -210,7 +212,7 @@ def _flop_rows() -> Iterator[tuple[Any, ...]]:
 def metrics_view_sql() -> str:
     """Return the SQL of kernel_metrics: a row a launch, a column a canonical metric."""
     names = ", ".join(quote(metric.name) for metric in metrics())
-    columns = ",\n    ".join(metric.name for metric in metrics())
+    columns = ",\n    ".join(f"p.{metric.name}" for metric in metrics())
     return f"""CREATE VIEW kernel_metrics AS
 WITH named AS (
     SELECT l.report_id, l.launch_id, c.name, arg_min(m.value, c.rank) AS value
@@ -219,11 +221,15 @@ WITH named AS (
     JOIN ncu_launches AS l USING (report_id, launch_id)
     WHERE coalesce(cc_number(l.cc) BETWEEN c.cc_low AND c.cc_high, true)
     GROUP BY l.report_id, l.launch_id, c.name
+),
+pivoted AS (
+    PIVOT named ON name IN ({names}) USING max(value) GROUP BY report_id, launch_id
 )
 SELECT
-    report_id,
-    launch_id,
+    l.report_id,
+    l.launch_id,
     {columns}
-FROM (PIVOT named ON name IN ({names}) USING max(value) GROUP BY report_id, launch_id)
-ORDER BY report_id, launch_id;
+FROM ncu_launches AS l
+LEFT JOIN pivoted AS p USING (report_id, launch_id)
+ORDER BY l.report_id, l.launch_id;
 """

@@ -1,14 +1,14 @@
-"""Findings on kernels: one for each class of launches, ranked by what it could save."""
+"""Findings on kernels and what to do about them, ranked by what it could save."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from analysis.knowledge import advice_for
+from analysis.knowledge import techniques
 from analysis.report_facts import in_list
 from analysis.views import thresholds
-from perfpipe.units import format_ns
+from perfpipe.units import format_bytes, format_ns
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _WORDS = {
 }
 
 #: Recommendations in a report.
-_MOST = 8
+_MOST = 10
 
 
 class Classified(NamedTuple):
@@ -39,8 +39,11 @@ class Classified(NamedTuple):
     nvtx_path: str | None
     bound: str
     subclass: str | None
+    cause: str | None
     confidence: str
     ncu_verdict: str | None
+    explanation: str | None
+    technique: str | None
     launches: int
     time_ns: float
     share_pct: float
@@ -51,8 +54,9 @@ class Classified(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The class with its subclass: memory (dram)."""
-        return f"{self.bound} ({self.subclass})" if self.subclass else self.bound
+        """The class with its subclass and cause: memory (dram, uncoalesced)."""
+        detail = ", ".join(words(part) for part in (self.subclass, self.cause) if part)
+        return f"{self.bound} ({detail})" if detail else self.bound
 
     @property
     def sol_pct(self) -> float:
@@ -65,18 +69,30 @@ class Classified(NamedTuple):
         return _near_limit(self.sol_pct)
 
 
+def words(name: str) -> str:
+    """Return a class name as a person writes it: partial_wave becomes partial wave."""
+    return name.replace("_", " ")
+
+
 def classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Classified]:
     """Return the classified launches of some reports, the largest headroom first."""
     rows = con.execute(
         f"""
         WITH launches AS (
-            SELECT * FROM kernel_sol JOIN kernel_bottleneck USING (report_id, launch_id)
+            SELECT *
+            FROM kernel_sol
+            JOIN kernel_bottleneck USING (report_id, launch_id)
+            LEFT JOIN (
+                SELECT report_id, launch_id, technique FROM kernel_findings WHERE rank = 1
+            ) USING (report_id, launch_id)
             WHERE report_id IN {in_list(reports)}
                 AND duration_ns IS NOT NULL AND max_sol_pct IS NOT NULL
         )
         SELECT
-            kernel_name, grid, block, nvtx_path, bound, subclass, confidence,
+            kernel_name, grid, block, nvtx_path, bound, subclass, cause, confidence,
             any_value(ncu_verdict ORDER BY report_id, launch_id),
+            any_value(explanation ORDER BY report_id, launch_id),
+            any_value(technique ORDER BY report_id, launch_id),
             count(*),
             sum(duration_ns) AS time_ns,
             100 * sum(duration_ns) / sum(sum(duration_ns)) OVER (),
@@ -86,7 +102,9 @@ def classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Classifi
                 AS headroom_pct,
             list(DISTINCT report_id ORDER BY report_id)
         FROM launches
-        GROUP BY kernel_name, kernel_demangled, grid, block, nvtx_path, bound, subclass, confidence
+        GROUP BY
+            kernel_name, kernel_demangled, grid, block, nvtx_path,
+            bound, subclass, cause, confidence
         ORDER BY headroom_pct DESC, time_ns DESC, kernel_name, grid, block, nvtx_path
         """
     ).fetchall()
@@ -97,23 +115,21 @@ def _near_limit(sol_pct: float) -> bool:
     return sol_pct >= thresholds()["finding.secondary_sol_pct"]
 
 
-def _by_class(found: Sequence[Classified]) -> dict[tuple[str, str | None], list[Classified]]:
-    classes: dict[tuple[str, str | None], list[Classified]] = {}
-    for item in found:
-        classes.setdefault((item.bound, item.subclass), []).append(item)
-    return classes
-
-
 def verdict(found: Sequence[Classified]) -> str | None:
     """Return one sentence: what bounds most of the profiled time, and how near the limit it is."""
     if not found:
         return None
-    items = max(_by_class(found).values(), key=lambda items: sum(i.share_pct for i in items))
+    classes: dict[tuple[str, str | None], list[Classified]] = {}
+    for item in found:
+        classes.setdefault((item.bound, item.subclass), []).append(item)
+    items = max(classes.values(), key=lambda items: sum(i.share_pct for i in items))
     share = sum(item.share_pct for item in items)
     sol = sum(item.share_pct * item.sol_pct for item in items) / share
     room = "near the limit" if _near_limit(sol) else "with room"
+    first = items[0]
+    where = f"{first.bound} ({words(first.subclass)})" if first.subclass else first.bound
     return (
-        f"{share:.0f} % of the profiled kernel time is bound by {items[0].where}, "
+        f"{share:.0f} % of the profiled kernel time is bound by {where}, "
         f"{room}: {sol:.0f} % of the speed of light"
     )
 
@@ -124,51 +140,90 @@ def kernel_findings(found: Sequence[Classified]) -> list[Finding]:
 
 
 def _finding(item: Classified) -> Finding:
-    advice = advice_for(item.bound, item.subclass)
-    near = f"{item.name} runs near the hardware limit of {item.where}"
-    subclass = f" ({item.subclass})" if item.subclass else ""
+    detail = ", ".join(words(part) for part in (item.subclass, item.cause) if part)
+    claim = f"{item.name} {_WORDS[item.bound]}" + (f" ({detail})" if detail else "")
+    if item.near_limit:
+        claim = f"{item.name} runs near the hardware limit of {item.where}"
+    evidence = [
+        f"compute SOL {item.compute_pct:.1f} %, memory SOL {item.memory_pct:.1f} %, "
+        f"{item.launches} launches, {format_ns(item.time_ns)}, "
+        f"{item.share_pct:.1f} % of profiled time"
+    ]
+    evidence += [f"NVIDIA: {item.ncu_verdict}"] if item.ncu_verdict else []
+    evidence += [item.explanation] if item.explanation else []
     return Finding(
-        claim=near if item.near_limit else f"{item.name} {_WORDS[item.bound]}{subclass}",
-        evidence=(
-            f"compute SOL {item.compute_pct:.1f} %, memory SOL {item.memory_pct:.1f} %, "
-            f"{item.launches} launches, {format_ns(item.time_ns)}, "
-            f"{item.share_pct:.1f} % of profiled time"
-            + (f"; NVIDIA: {item.ncu_verdict}" if item.ncu_verdict else "")
-        ),
+        claim=claim,
+        evidence="; ".join(evidence),
         bound_pct=item.headroom_pct,
         confidence=item.confidence,
         subject=f"{item.name} <<<{item.grid}; {item.block}>>>"
         + (f" in {item.nvtx_path}" if item.nvtx_path else ""),
-        advice=advice.technique if advice else "",
+        advice=techniques()[item.technique].technique if item.technique else "",
         source=Source("kernel_bottleneck", tuple(item.reports)),
     )
 
 
-def recommendations(found: Sequence[Classified]) -> list[Recommendation]:
-    """Return what to try, the class with the largest sum of bounds first."""
-    made: list[Recommendation] = []
-    for (bound, subclass), items in sorted(_by_class(found).items(), key=_by_headroom):
-        advice = advice_for(bound, subclass)
-        if advice is None or len(made) == _MOST:
-            continue
-        names = list(dict.fromkeys(item.name for item in items))
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        made.append(
-            Recommendation(
-                len(made) + 1,
-                advice.technique,
-                f"{items[0].where}: {', '.join(names[:3])}{more}",
-                advice.check_first,
-                f"at most {sum(item.headroom_pct for item in items):.1f} % of profiled time",
-                advice.difficulty,
-                advice.link,
-            )
+def recommendations(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Recommendation]:
+    """Return what to try, the largest bound first: time share x gain, summed over launches.
+
+    Kernels near their limit come last.  Gains overlap, so that those of several techniques are
+    never to be added up.
+    """
+    share = "duration_ns / sum(duration_ns) OVER ()"
+    rows = con.execute(
+        f"""
+        WITH launches AS (
+            SELECT report_id, launch_id, {share} AS share
+            FROM ncu_launches WHERE report_id IN {in_list(reports)}
         )
-    return made
+        SELECT
+            technique,
+            any_value(difficulty),
+            sum(share * gain_pct) AS priority,
+            100 * sum(share),
+            list(DISTINCT kernel_name || ' (' || concat_ws(', ', bound, subclass, cause) || ')'),
+            count(*),
+            list(DISTINCT gain_source ORDER BY gain_source),
+            sum(saved_bytes),
+            bool_and(secondary) AS secondary
+        FROM kernel_findings JOIN launches USING (report_id, launch_id)
+        WHERE gain_pct > 0
+        GROUP BY technique
+        HAVING priority >= {thresholds()["finding.min_gain_pct"]}
+        ORDER BY secondary, priority DESC, technique
+        LIMIT {_MOST}
+        """
+    ).fetchall()
+    return [_recommendation(number + 1, *row) for number, row in enumerate(rows)]
 
 
-def _by_headroom(
-    pair: tuple[tuple[str, str | None], list[Classified]],
-) -> tuple[float, str]:
-    (bound, subclass), items = pair
-    return -sum(item.headroom_pct for item in items), f"{bound} {subclass}"
+def _recommendation(
+    number: int,
+    key: str,
+    difficulty: str,
+    priority: float,
+    share: float,
+    kernels: list[str],
+    launches: int,
+    sources: list[str],
+    saved_bytes: float | None,
+    secondary: bool,
+) -> Recommendation:
+    item = techniques()[key]
+    names = [words(name) for name in sorted(kernels)]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    gain = f"at most {priority:.1f} % of profiled time ({', '.join(sources)})"
+    if saved_bytes:
+        gain += f", {format_bytes(saved_bytes)} less traffic"
+    if secondary:
+        gain += "; secondary, the kernel is near its limit"
+    return Recommendation(
+        number,
+        item.technique,
+        f"{', '.join(names[:3])}{more}: {launches} launches, {share:.1f} % of profiled time",
+        item.check_first,
+        gain,
+        difficulty,
+        item.link,
+        item.detail,
+    )

@@ -1,37 +1,63 @@
-"""The knowledge base: from a bottleneck class to what can be done about it."""
+"""The knowledge base: from a bottleneck class and what the counters show to what can be done."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+#: Matches any subclass or cause, none included.
+ANY = "*"
+
 
 @dataclass(frozen=True)
-class Advice:
-    """One entry of knowledge.toml."""
+class Technique:
+    """One entry of knowledge.toml; `gain` is headroom, tail, rule:NAME or share:PERCENT."""
 
+    key: str
     technique: str
+    detail: str
     check_first: str
+    classes: tuple[tuple[str, str, str], ...]
+    features: tuple[str, ...]
+    gain: str
     difficulty: str
     link: str
 
 
 @cache
-def _entries() -> dict[str, Advice]:
+def techniques() -> dict[str, Technique]:
+    """Return every technique by key, in the order of the file."""
     text = resources.files("analysis").joinpath("knowledge.toml").read_text(encoding="utf-8")
-    return {key: Advice(**entry) for key, entry in tomllib.loads(text).items()}
+    return {key: _technique(key, entry) for key, entry in tomllib.loads(text).items()}
 
 
-def advice_for(bound: str, subclass: str | None) -> Advice | None:
-    """Return the most specific advice for a class; None where there is none, such as unknown."""
-    return _entries().get(f"{bound}.{subclass}") or _entries().get(bound)
+def _technique(key: str, entry: dict[str, Any]) -> Technique:
+    classes = []
+    for text in entry.pop("classes"):
+        bound, subclass, cause = text.split(".")
+        classes.append((bound, subclass, cause))
+    return Technique(key, classes=tuple(classes), features=tuple(entry.pop("features")), **entry)
 
 
 def install_knowledge(con: DuckDBPyConnection) -> None:
-    """Create the table of techniques."""
+    """Create the private table of techniques, one row for each class that they are for."""
+    con.execute(
+        "CREATE TABLE _techniques (technique VARCHAR, rank INTEGER, bound VARCHAR, "
+        "subclass VARCHAR, cause VARCHAR, features VARCHAR[], gain VARCHAR, difficulty VARCHAR)"
+    )
+    rows = list(_rows())
+    con.executemany(f"INSERT INTO _techniques VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def _rows() -> Iterator[tuple[Any, ...]]:
+    for rank, item in enumerate(techniques().values()):
+        for bound, subclass, cause in item.classes:
+            features, gain = list(item.features), item.gain
+            yield (item.key, rank, bound, subclass, cause, features, gain, item.difficulty)

@@ -37,7 +37,9 @@ def install_peaks(con: DuckDBPyConnection) -> None:
                 for dtype, peak in spec.dense.items()
             ]
     if rows:
-        con.executemany(f"INSERT INTO gpu_peaks VALUES ({', '.join('?' * len(PEAKS_COLUMNS))})", rows)
+        con.executemany(
+            f"INSERT INTO gpu_peaks VALUES ({', '.join('?' * len(PEAKS_COLUMNS))})", rows
+        )
     comment(con, "TABLE", "gpu_peaks", PEAKS_DOC, {n: d for n, (_, d) in PEAKS_COLUMNS.items()})
     docs = Architecture.documentation()
     columns = ", ".join(f"{name} {'VARCHAR' if name == 'cc' else 'BIGINT'}" for name in docs)

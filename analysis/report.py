@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.findings import classified, kernel_findings, recommendations, verdict
+from analysis.kernel_tables import DETAIL, KERNELS, TABLES, KernelTable, Spec, views_used
 from analysis.report_facts import (
     device_of,
     gaps_of,
@@ -17,9 +18,9 @@ from analysis.report_facts import (
     title_of,
     warnings_of,
 )
-from analysis.runs import task_table
+from analysis.runs import size_table, task_table
 from analysis.views import views
-from perfpipe.viewmodel import Column, Kind, Report, Source, Table
+from perfpipe.viewmodel import Column, Report, Source, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -27,28 +28,6 @@ if TYPE_CHECKING:
 #: Rows of a table in a report; the rest is said to be cut and can be queried.
 ROW_LIMIT = 500
 
-Spec = tuple[tuple[str, str, Kind, str], ...]
-
-_KERNEL_COLUMNS: Spec = (
-    ("kernel_name", "Kernel", "text", ""),
-    ("kernel_demangled", "Full name", "text", ""),
-    ("label", "Configuration", "text", ""),
-    ("nvtx_path", "NVTX", "text", ""),
-    ("grid", "Grid", "text", "blocks"),
-    ("block", "Block", "text", "threads"),
-    ("duration_ns", "Duration", "ns", ""),
-    ("bound", "Bound", "text", ""),
-    ("subclass", "Where", "text", ""),
-    ("compute_sol_pct", "Compute SOL", "pct", "%"),
-    ("memory_sol_pct", "Memory SOL", "pct", "%"),
-    ("dram_sol_pct", "DRAM", "pct", "%"),
-    ("l2_sol_pct", "L2", "pct", "%"),
-    ("l1_sol_pct", "L1/TEX", "pct", "%"),
-    ("achieved_occupancy_pct", "Occupancy", "pct", "%"),
-    ("waves", "Waves", "number", "per SM"),
-    ("registers", "Registers", "int", "per thread"),
-    ("ncu_verdict", "NVIDIA's verdict", "text", ""),
-)
 _HEADROOM_COLUMNS: Spec = (
     ("name", "Kernel", "text", ""),
     ("label", "Configuration", "text", ""),
@@ -82,17 +61,28 @@ _LABELS = """
     GROUP BY r.report_id
 """
 #: Columns that are shown when the pointer rests on another one.
-_HOVER = {"kernel_demangled": "kernel_name"}
+_HOVER = {
+    "kernel_demangled": "kernel_name",
+    "explanation": "bound",
+    "message": "title",
+    "note": "level",
+}
 
 #: Columns that only HTML and JSON show.
-_DETAIL = frozenset(
-    "kernel_demangled nvtx_path grid block dram_sol_pct l2_sol_pct l1_sol_pct waves registers "
-    "min_ns max_ns stddev_ns ncu_verdict".split()
-)
+_DETAIL = DETAIL | {"min_ns", "max_ns", "stddev_ns"}
 _SUMMARIES = (
     ("cuda_gpu_kern_sum", "Kernels by name", "Kernel", "name", "instances"),
     ("cuda_gpu_mem_time_sum", "Memory operations", "Operation", "operation", "count"),
     ("cuda_api_sum", "CUDA API calls", "Function", "name", "num_calls"),
+)
+
+#: Views that a report reads, named in one text.
+VIEWS_USED = " ".join(
+    (
+        views_used((KERNELS, *TABLES)),
+        "kernel_findings kernel_bottleneck kernel_headroom run_efficiency kernel_gaps",
+        *(view for view, *_ in _SUMMARIES),
+    )
 )
 
 
@@ -110,8 +100,9 @@ def build_report(
     made = []
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
+        made.append(size_table(con, run["run_id"]))
     if kinds.get("ncu"):
-        made.append(_kernel_table(con, chosen))
+        made += [_kernel_table(con, chosen, table) for table in (KERNELS, *TABLES)]
     if kinds.get("nsys"):
         if kinds.get("ncu"):
             made.append(_headroom_table(con, chosen))
@@ -124,7 +115,7 @@ def build_report(
         tables=tuple(table for table in made if table.rows),
         findings=tuple(found[:20]),
         findings_total=len(found),
-        recommendations=tuple(recommendations(launches)),
+        recommendations=tuple(recommendations(con, chosen)),
         warnings=tuple(warnings_of(con, chosen)),
         gaps=tuple(gaps_of(con, chosen)),
         provenance=tuple(provenance_of(con, chosen, run)),
@@ -139,12 +130,12 @@ def _kinds(con: DuckDBPyConnection, chosen: Sequence[str]) -> dict[str, int]:
 def _columns(spec: Spec, *described_by: str) -> tuple[Column, ...]:
     """Return the columns, each with the meaning that the first of the views gives it."""
     docs = {k: doc for view in reversed(described_by) for k, doc in views()[view].columns.items()}
-    return tuple(
-        Column(
-            name, title, kind, unit, docs.get(name, ""), name not in _DETAIL, _HOVER.get(name, "")
-        )
-        for name, title, kind, unit in spec
-    )
+    made = []
+    for expression, title, kind, unit in spec:
+        name = expression.split(" AS ")[-1]
+        doc, hover = docs.get(name, ""), _HOVER.get(name, "")
+        made.append(Column(name, title, kind, unit, doc, name not in _DETAIL, hover))
+    return tuple(made)
 
 
 def _table(
@@ -167,18 +158,13 @@ def _table(
     )
 
 
-def _kernel_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
-    names = ", ".join(name for name, *_ in _KERNEL_COLUMNS)
-    sql = f"""
-        SELECT {names}
-        FROM kernel_sol
-        JOIN kernel_bottleneck USING (report_id, launch_id)
-        JOIN ({_LABELS}) USING (report_id)
-        WHERE report_id IN {in_list(chosen)}
-        ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id
-    """
-    title = "Profiled kernels"
-    return _table(con, "kernel_sol", title, _KERNEL_COLUMNS, sql, chosen, "kernel_bottleneck")
+def _kernel_table(con: DuckDBPyConnection, chosen: Sequence[str], table: KernelTable) -> Table:
+    columns = table.columns
+    if len(chosen) == 1:
+        columns = tuple(column for column in columns if column[0] != "label")
+    sql = table.sql(columns, _LABELS, in_list(chosen))
+    joined = (name for name in table.joined if name in views())
+    return _table(con, table.view, table.title, columns, sql, chosen, *joined, "kernel_sol")
 
 
 def _headroom_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:

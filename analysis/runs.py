@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from analysis.views import views
+from perfpipe.query import quote
 from perfpipe.specs import find_spec
-from perfpipe.viewmodel import Column, Source, Table
+from perfpipe.viewmodel import Column, Kind, Source, Table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 _MEDIAN = "median time of an iteration, measured without a profiler"
 
@@ -59,3 +64,83 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
         len(rows),
         Source("run.json", (run["run_id"],)),
     )
+
+
+_SIZE_COLUMNS: tuple[tuple[str, str, Kind, str], ...] = (
+    ("label", "Configuration", "text", ""),
+    ("size", "Size", "int", ""),
+    ("size_class", "Group", "text", ""),
+    ("model_flop_per_s", "Rate", "flops", ""),
+    ("mfu_pct", "MFU", "pct", "% of dense peak"),
+    ("hfu_pct", "HFU", "pct", "% of dense peak"),
+    ("bound", "Bound", "text", ""),
+    ("subclass", "Where", "text", ""),
+    ("intensity", "Intensity", "number", "FLOP/B"),
+    ("intensity_band", "Band", "text", ""),
+    ("ridge", "Ridge", "number", "FLOP/B"),
+    ("roof", "Roof", "text", ""),
+    ("sol_pct", "Of the roof", "pct", "%"),
+    ("effective_bytes_per_s", "Effective bandwidth", "bandwidth", ""),
+    ("actual_bytes_per_s", "Actual bandwidth", "bandwidth", ""),
+    ("registers", "Registers", "int", "per thread"),
+    ("smem_per_block", "Shared memory", "bytes", "per block"),
+)
+_SIZE_DETAIL = {"size_class", "intensity_band", "registers", "smem_per_block", "hfu_pct"}
+
+
+def size_table(con: DuckDBPyConnection, run_id: str) -> Table:
+    """Return the configurations of a run by size, with a sentence on how the class changes."""
+    view = views()["run_efficiency"]
+    names = ", ".join(name for name, *_ in _SIZE_COLUMNS)
+    rows = con.execute(
+        f"SELECT {names} FROM run_efficiency WHERE run_id = {quote(run_id)} "
+        "ORDER BY size, task_index"
+    ).fetchall()
+    at = {name: index for index, (name, *_) in enumerate(_SIZE_COLUMNS)}
+    classes = [(row[at["size"]], row[at["bound"]], row[at["subclass"]]) for row in rows]
+    columns = tuple(
+        Column(name, title, kind, unit, view.columns[name], name not in _SIZE_DETAIL)
+        for name, title, kind, unit in _SIZE_COLUMNS
+    )
+    return Table(
+        "Sizes",
+        f"{view.doc} {class_change(classes)}".strip(),
+        columns,
+        tuple(rows),
+        len(rows),
+        Source("run_efficiency", (run_id,)),
+    )
+
+
+def class_change(classes: list[tuple[int | None, str | None, str | None]]) -> str:
+    """Return a sentence on how the class changes with size, for (size, bound, subclass) rows.
+
+    >>> class_change([(512, "latency", "small_grid"), (8192, "compute", "tensor")])
+    'With size the class changes: latency (small grid) at 512, compute (tensor) from 8192.'
+    """
+    by_size: dict[int, set[str]] = {}
+    for size, bound, subclass in classes:
+        if size is not None and bound is not None:
+            name = f"{bound} ({subclass.replace('_', ' ')})" if subclass else bound
+            by_size.setdefault(size, set()).add(name)
+    steps: list[tuple[list[int], str]] = []
+    for size in sorted(by_size):
+        name = " or ".join(sorted(by_size[size]))
+        if steps and steps[-1][1] == name:
+            steps[-1][0].append(size)
+        else:
+            steps.append(([size], name))
+    if len(by_size) < 2:
+        return ""
+    if len(steps) == 1:
+        return f"The class is the same at every size: {steps[0][1]}."
+    parts = [
+        f"{name} {'from' if sizes is steps[-1][0] else 'at'} "
+        + (
+            f"{sizes[0]}"
+            if sizes is steps[-1][0] or len(sizes) == 1
+            else f"{sizes[0]} to {sizes[-1]}"
+        )
+        for sizes, name in steps
+    ]
+    return f"With size the class changes: {', '.join(parts)}."

@@ -15,6 +15,7 @@ off the SQL: a view may use stored tables and views of its own or a lower folder
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -22,15 +23,27 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from analysis.catalogue import install_catalogue, metrics, metrics_view_sql
+from analysis.catalogue import (
+    CATALOGUE_COLUMNS,
+    CATALOGUE_DOC,
+    install_catalogue,
+    metrics,
+    metrics_view_sql,
+)
 from analysis.knowledge import install_knowledge
-from analysis.peaks import install_peaks
+from analysis.peaks import ARCHITECTURE_DOC, PEAKS_COLUMNS, PEAKS_DOC, install_peaks
+from perfpipe.errors import InputError, did_you_mean, os_error_sentence
 from perfpipe.query import comment, quote
+from perfpipe.specs import Architecture
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+#: Names a TOML file with thresholds of one's own, in the form of thresholds.toml.
+THRESHOLDS_VARIABLE = "PERFPIPE_THRESHOLDS"
 
 #: Folders of analysis/sql, lower ones first.
 LAYERS = ("ncu", "nsys", "joined")
@@ -96,24 +109,68 @@ def parse_view(text: str, layer: str, file_name: str) -> View:
     return View(created[1], path, layer, " ".join(doc).strip(), columns, text[created.start() :])
 
 
-def install(con: DuckDBPyConnection) -> None:
-    """Create the macros, the catalogue tables and every view, with their documentation."""
-    con.execute(_threshold_macro())
+def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
+    """Create the macros, the catalogue tables and the views, with their documentation.
+
+    With `sql` only the views that it mentions, and those that they use; what several of these
+    read of kernels is then computed once, as a table, where a view would be evaluated anew each
+    time that it is named.
+    """
+    con.execute(threshold_macro())
     con.execute(_sql_root().joinpath("macros.sql").read_text(encoding="utf-8"))
     install_catalogue(con)
     install_peaks(con)
     install_knowledge(con)
-    for view in views().values():
-        con.execute(view.sql)
-        comment(con, "VIEW", view.name, view.doc, dict(view.columns))
+    chosen = list(views().values()) if sql is None else _mentioned(sql)
+    for view in chosen:
+        readers = sum(view.name in other.uses({view.name}) for other in chosen)
+        kind = "VIEW" if sql is None or readers < 2 or view.layer != "ncu" else "TABLE"
+        con.execute(view.sql.replace("CREATE VIEW", f"CREATE {kind}", 1))
+        # Documentation costs as much as the view; a query sees it in the catalogue only.
+        if len(chosen) == len(views()):
+            comment(con, kind, view.name, view.doc, dict(view.columns))
+
+
+def _mentioned(sql: str) -> list[View]:
+    """Return the views that a text mentions and those that they use, the latter first."""
+    known = views()
+    words = set(re.findall(r"\w+", sql.lower()))
+    # The catalogue of the database can be asked for any of them.
+    if any(word.startswith(("duckdb_", "information_schema")) for word in words):
+        return list(known.values())
+    wanted = words & known.keys()
+    for name in reversed(known):
+        if name in wanted:
+            wanted |= known[name].uses(set(known))
+    return [view for name, view in known.items() if name in wanted]
 
 
 @cache
 def thresholds() -> dict[str, float]:
-    """Return the thresholds of all rules by dotted name, such as sol.high_pct."""
+    """Return the thresholds of all rules by dotted name, such as sol.high_pct.
+
+    A TOML file named by $PERFPIPE_THRESHOLDS overrides some of them.  Raises InputError for a
+    file that cannot be read or names what is no threshold.
+    """
     text = resources.files("analysis").joinpath("thresholds.toml").read_text(encoding="utf-8")
+    known = _flat(tomllib.loads(text))
+    path = os.environ.get(THRESHOLDS_VARIABLE)
+    if not path:
+        return known
+    try:
+        own = _flat(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(os_error_sentence(error, "cannot read thresholds")) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from error
+    for name in own.keys() - known.keys():
+        raise InputError(f"{path}: no threshold '{name}'{did_you_mean(name, known)}")
+    return known | own
+
+
+def _flat(document: dict[str, Any]) -> dict[str, float]:
     flat: dict[str, float] = {}
-    for group, values in tomllib.loads(text).items():
+    for group, values in document.items():
         if isinstance(values, dict):
             flat |= {f"{group}.{name}": float(value) for name, value in values.items()}
         else:
@@ -121,8 +178,18 @@ def thresholds() -> dict[str, float]:
     return flat
 
 
-def _threshold_macro() -> str:
-    """A macro over constants is folded away, where a table of them would be joined."""
+def reference_tables() -> list[tuple[str, str, dict[str, str]]]:
+    """Return the public tables that come with perfpipe: name, meaning, meaning of each column."""
+    peaks = {name: doc for name, (_, doc) in PEAKS_COLUMNS.items()}
+    return [
+        ("metric_catalogue", CATALOGUE_DOC, CATALOGUE_COLUMNS),
+        ("gpu_peaks", PEAKS_DOC, peaks),
+        ("gpu_architectures", ARCHITECTURE_DOC, Architecture.documentation()),
+    ]
+
+
+def threshold_macro() -> str:
+    """Return the macro threshold(name); constants are folded away, a table would be joined."""
     cases = " ".join(f"WHEN {quote(name)} THEN {value!r}" for name, value in thresholds().items())
     return f"CREATE MACRO threshold(name) AS CASE name {cases} END"
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import tempfile
 import uuid
 from collections.abc import Iterable
+from dataclasses import astuple
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.errors import InputError
 from perfpipe.model import Table, tables
+from perfpipe.work import stated_work
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -57,9 +60,19 @@ CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("status", "VARCHAR", "done or failed"),
         ("error", "VARCHAR", "why it failed"),
         ("median_ms", "DOUBLE", "median time of an iteration without a profiler, ms"),
+        ("params", "VARCHAR", "parameters as JSON"),
         ("flops", "DOUBLE", "floating-point operations of an iteration by the workload file"),
+        ("bytes", "DOUBLE", "bytes that an iteration must move, by the workload file"),
         ("dtype", "VARCHAR", "type whose peak counts"),
         ("reports", "VARCHAR[]", "reports of this configuration"),
+    ),
+    "launch_work": (
+        ("report_id", "VARCHAR", "report"),
+        ("kernel", "VARCHAR", "regular expression of full kernel names; NULL for any"),
+        ("nvtx", "VARCHAR", "regular expression of NVTX paths; NULL for any"),
+        ("flop", "DOUBLE", "floating-point operations of a launch"),
+        ("bytes", "DOUBLE", "bytes that it must move at least"),
+        ("dtype", "VARCHAR", "type whose peak counts"),
     ),
     "collection_gaps": (
         ("report_id", "VARCHAR", "report"),
@@ -70,10 +83,13 @@ CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 
 
-def connect(store: Store, report_ids: Iterable[str] | None = None) -> DuckDBPyConnection:
+def connect(
+    store: Store, report_ids: Iterable[str] | None = None, sql: str | None = None
+) -> DuckDBPyConnection:
     """Return a connection with every table and view; `report_ids` limits it to some reports.
 
-    Analysis views come from the entry points of the group `perfpipe.views`.
+    With `sql` only those views are made that the text mentions, which is quicker.  Analysis
+    views come from the entry points of the group `perfpipe.views`.
     """
     import duckdb
 
@@ -92,13 +108,16 @@ def connect(store: Store, report_ids: Iterable[str] | None = None) -> DuckDBPyCo
     _fill(con, "reports", _report_rows(manifests, runs))
     _fill(con, "runs", [_run_row(run) for run in runs])
     _fill(con, "run_tasks", [_task_row(run, task) for run in runs for task in run["tasks"]])
+    known = {m.report_id for m in manifests}
+    stated = [astuple(work) for work in stated_work(store) if work.report_id in known]
+    _fill(con, "launch_work", stated)
     _fill(
         con,
         "collection_gaps",
         [(m.report_id, gap.table, gap.column, gap.reason) for m in manifests for gap in m.missing],
     )
     for entry in sorted(metadata.entry_points(group="perfpipe.views"), key=lambda e: e.name):
-        entry.load()(con)
+        entry.load()(con, sql)
     return con
 
 
@@ -220,7 +239,9 @@ def _task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
         task["status"],
         task["error"],
         statistics.median(times) if times else None,
+        json.dumps(task["params"]),
         task["flops"],
+        task["bytes"],
         task["dtype"],
         task["reports"],
     )
@@ -238,5 +259,6 @@ CATALOGUE_DOCS = {
     "reports": "Ingested reports, one row each.",
     "runs": "What perfpipe launched or replayed, one row each.",
     "run_tasks": "Configurations of runs, one row each.",
+    "launch_work": "Work that 'perfpipe work' stated of launches.",
     "collection_gaps": "What a report does not hold, and why; such values are NULL, never 0.",
 }

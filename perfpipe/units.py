@@ -70,6 +70,19 @@ def format_bytes(size: float) -> str:
     raise AssertionError("unreachable")
 
 
+def format_rate(rate: float, unit: str) -> str:
+    """Return a rate with three significant digits: 7.622e14 -> '762 TFLOP/s'."""
+    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        # Peaks of tensor cores are quoted in TFLOP/s.
+        if abs(rate) >= scale and not (prefix == "P" and unit == "FLOP/s"):
+            return f"{_three_digits(rate / scale)} {prefix}{unit}"
+    return f"{_three_digits(rate)} {unit}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def format_ns(ns: float) -> str:
     """Return a duration with three significant digits: 1234567 -> '1.23 ms'."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from perfpipe.model import SCHEMA_VERSION
 
 #: How a column is formatted.
-Kind = Literal["text", "int", "pct", "ns", "ms", "number", "bytes"]
+Kind = Literal["text", "int", "pct", "ns", "ms", "number", "bytes", "flops", "bandwidth", "hz"]
 
 Value = str | int | float | bool | None
 
@@ -68,7 +68,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to try, what to check first, and where NVIDIA describes it."""
+    """What to try and how (`detail`), what to check first, and where NVIDIA describes it.
+
+    `gain` is a bound on the saving, never a promise.
+    """
 
     priority: int
     technique: str
@@ -77,6 +80,7 @@ class Recommendation:
     gain: str
     difficulty: str
     link: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ COMMANDS = {
     "query": "Run SQL over the store.",
     "schema": "Show tables, views and columns.",
     "specs": "Show vendor peaks of GPUs.",
+    "occupancy": "Calculate occupancy, without a report.",
+    "work": "State the work of kernels in a report.",
     "doctor": "Check profilers, driver, permissions and disk.",
     "init": "Copy the workloads that come with perfpipe here.",
     "store": "List, verify and clean the store.",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from analysis.report import build_report
+from analysis.report import VIEWS_USED, build_report
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.query import connect
@@ -56,7 +56,7 @@ def make_report(store: Store, names: Sequence[str]) -> Report:
 
     reports, run = select(store, names)
     try:
-        with connect(store, reports) as con:
+        with connect(store, reports, VIEWS_USED) as con:
             return build_report(con, reports, run)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from typing import Any
 
 from perfpipe.viewmodel import Table
@@ -27,9 +28,96 @@ def sol_figure(table: Table) -> str | None:
 
     `table` is the one of profiled kernels; None where it holds no classified launch.
     """
-    points = _points(table)
+    names = ("kernel_name", "bound", "memory_sol_pct", "compute_sol_pct", "duration_ns")
+    points = _points(table, names, names[2:])
     if not points:
         return None
+
+    def draw(axes: Any) -> dict[str, str]:
+        axes.set(xlim=(-5, 105), ylim=(-5, 105), xlabel="memory SOL (%)", ylabel="compute SOL (%)")
+        longest = max(float(duration) for *_, duration in points)
+        titles = {}
+        for number, (name, bound, memory, compute, duration) in enumerate(points):
+            colour, mark = _CLASSES.get(bound, (_GREY, "x"))
+            size = 14 + 500 * duration / longest
+            marks = axes.scatter([memory], [compute], s=size, c=colour, marker=mark, alpha=0.65)
+            marks.set_gid(f"kernel-{number}")
+            titles[f"kernel-{number}"] = (
+                f"{name}: compute {compute:.1f} %, memory {memory:.1f} %, {bound}"
+            )
+        present = {point[1] for point in points}
+        for bound, (colour, mark) in _CLASSES.items():
+            if bound in present:
+                axes.scatter([], [], c=colour, marker=mark, label=bound)
+        return titles
+
+    return _svg(draw)
+
+
+#: Memory levels of the roofline, and the dash of each.
+_LEVELS = {"dram": "-", "l2": "--", "l1": ":"}
+_LEVEL_MARKS = {"dram": ("#d9730d", "s"), "l2": ("#8e5bd0", "^"), "l1": ("#5b9a32", "D")}
+
+
+def roofline_figure(table: Table) -> str | None:
+    """Return the hierarchical roofline at the measured clock, area by duration.
+
+    `table` is the one of rooflines: each kernel has a mark for each memory level.  None where
+    it holds no kernel with operations, traffic and peaks.
+    """
+    names = (
+        *("kernel_name", "precision", "level", "intensity", "flop_per_s"),
+        *("peak_flop_per_s", "peak_bytes_per_s", "duration_ns"),
+    )
+    known = [p for p in _points(table, (*names, "launch_id"), names[3:]) if min(p[3:7]) > 0]
+    # Of a kernel that computes in several precisions, the one nearest to its peak.
+    nearest = {(p[0], p[8]): p[1] for p in sorted(known, key=lambda p: p[4] / p[5])}
+    points = [p[:8] for p in known if nearest[p[0], p[8]] == p[1]]
+    if not points:
+        return None
+
+    def draw(axes: Any) -> dict[str, str]:
+        left, right = min(p[3] for p in points) / 3, max(p[3] for p in points) * 3
+        axes.set(xscale="log", yscale="log", xlim=(left, right))
+        axes.set(xlabel="arithmetic intensity (FLOP/B)", ylabel="FLOP/s")
+        # A roof for each level and precision: clocks differ a little, so the highest is drawn.
+        bandwidths = {
+            level: max((p[6] for p in points if p[2] == level), default=0) for level in _LEVELS
+        }
+        peaks = {p[1]: max(q[5] for q in points if q[1] == p[1]) for p in points}
+        top = max(peaks.values())
+        for level, bandwidth in bandwidths.items():
+            if bandwidth:
+                ends = [left, min(right, top / bandwidth)]
+                heights = [x * bandwidth for x in ends]
+                axes.plot(ends, heights, _LEVELS[level], color=_GREY, linewidth=1)
+        for precision, peak in sorted(peaks.items()):
+            axes.axhline(peak, color=_GREY, linewidth=0.8)
+            axes.annotate(
+                f"{precision.replace('tensor_', 'tensor ')} {peak / 1e12:,.0f} TFLOP/s",
+                (right, peak), ha="right", va="bottom", fontsize=7,
+            )  # fmt: skip
+        longest = max(p[7] for p in points)
+        titles = {}
+        for number, (name, precision, level, intensity, rate, _, _, duration) in enumerate(points):
+            colour, mark = _LEVEL_MARKS[level]
+            size = 14 + 300 * duration / longest
+            marks = axes.scatter([intensity], [rate], s=size, c=colour, marker=mark, alpha=0.6)
+            marks.set_gid(f"roof-{number}")
+            titles[f"roof-{number}"] = (
+                f"{name}, {precision}, {level}: {intensity:.4g} FLOP/B, {rate / 1e12:.4g} TFLOP/s"
+            )
+        for level, (colour, mark) in _LEVEL_MARKS.items():
+            if bandwidths[level]:
+                label = f"{level} {bandwidths[level] / 1e12:.3g} TB/s"
+                axes.scatter([], [], c=colour, marker=mark, label=label)
+        return titles
+
+    return _svg(draw)
+
+
+def _svg(draw: Callable[[Any], dict[str, str]]) -> str:
+    """Return the SVG of one pair of axes; `draw` gives each mark's hover text by its id."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -45,38 +133,22 @@ def sol_figure(table: Table) -> str | None:
     }
     with rc_context(style):
         figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-        axes = figure.add_subplot(
-            xlim=(-5, 105), ylim=(-5, 105), xlabel="memory SOL (%)", ylabel="compute SOL (%)"
-        )
+        axes = figure.add_subplot()
         axes.grid(color=_GREY, alpha=0.25, linewidth=0.6)
-        longest = max(duration for *_, duration in points)
-        titles = {}
-        for number, (name, bound, memory, compute, duration) in enumerate(points):
-            colour, mark = _CLASSES.get(bound, (_GREY, "x"))
-            size = 14 + 500 * duration / longest
-            marks = axes.scatter([memory], [compute], s=size, c=colour, marker=mark, alpha=0.65)
-            marks.set_gid(f"kernel-{number}")
-            titles[f"kernel-{number}"] = (
-                f"{name}: compute {compute:.1f} %, memory {memory:.1f} %, {bound}"
-            )
-        present = [bound for bound in _CLASSES if bound in {point[1] for point in points}]
-        for bound in present:
-            colour, mark = _CLASSES[bound]
-            axes.scatter([], [], c=colour, marker=mark, label=bound)
+        titles = draw(axes)
         figure.legend(frameon=False, loc="outside upper left", ncols=5, labelcolor=_GREY)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return _with_titles(buffer.getvalue(), titles)
 
 
-def _points(table: Table) -> list[tuple[str, str, float, float, float]]:
+def _points(table: Table, names: tuple[str, ...], needed: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the named cells of the rows in which the needed ones are known."""
     at = {column.name: index for index, column in enumerate(table.columns)}
-    wanted = ("kernel_name", "bound", "memory_sol_pct", "compute_sol_pct", "duration_ns")
-    rows = [tuple(row[at[name]] for name in wanted) for row in table.rows]
     return [
-        (str(name), str(bound), float(memory), float(compute), float(duration))
-        for name, bound, memory, compute, duration in rows
-        if memory is not None and compute is not None and duration is not None
+        tuple(row[at[name]] for name in names)
+        for row in table.rows
+        if all(row[at[name]] is not None for name in needed)
     ][:_MOST]
 
 

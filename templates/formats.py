@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.units import format_bytes, format_ns
+from perfpipe.units import format_bytes, format_ns, format_rate
 from perfpipe.viewmodel import Column, Kind, Value
 
 #: Shown for NULL: not collected, which is not zero.
@@ -19,6 +19,9 @@ def format_value(value: Value, kind: Kind) -> str:
         return format_ns(value)
     if kind == "bytes":
         return format_bytes(value)
+    if kind in ("flops", "bandwidth", "hz"):
+        unit = {"flops": "FLOP/s", "bandwidth": "B/s", "hz": "Hz"}[kind]
+        return format_rate(value, unit)
     if kind == "pct":
         return f"{value:.1f}"
     if kind == "int":

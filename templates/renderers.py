@@ -7,12 +7,18 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from perfpipe.viewmodel import Column, Report, Table, Value
-from templates.figures import sol_figure
+from templates.figures import roofline_figure, sol_figure
 from templates.formats import format_value, header, is_number, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from rich.console import Console
+
+#: Figures of a report: the view whose table is drawn, how, and what it shows.
+_FIGURES = {
+    "kernel_sol": (sol_figure, "Compute against memory speed of light of each profiled kernel"),
+    "kernel_roofline": (roofline_figure, "Rate against arithmetic intensity at each memory level"),
+}
 
 #: Longest cell in Markdown and on a terminal; HTML shows the whole text on demand.
 _LONGEST = 60
@@ -23,10 +29,13 @@ _FEW = 10
 
 def render_html(report: Report) -> str:
     """Return one self-contained page: no request, readable without JavaScript."""
-    kernels = next((t for t in report.tables if t.source.view == "kernel_sol"), None)
-    figure = sol_figure(kernels) if kernels else None
+    figures = {}
+    for table in report.tables:
+        draw = _FIGURES.get(table.source.view)
+        if draw is not None and (svg := draw[0](table)):
+            figures[table.source.view] = (svg, draw[1])
     template = _environment().get_template("report.html.j2")
-    return template.render(report=report, css=_css(), figure=figure)
+    return template.render(report=report, css=_css(), figures=figures)
 
 
 def render_markdown(report: Report) -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import lzma
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
+from analysis.views import install
 from ingest.report import ingest
+from perfpipe.model import tables
+from perfpipe.query import CATALOGUE
 from perfpipe.store import Store
 from pipelines.cli import run_cli
 
@@ -90,6 +95,51 @@ def edited(expand: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]
 def store(tmp_path: Path) -> Store:
     """An empty store of this test's own."""
     return Store(tmp_path / "store")
+
+
+Row = dict[str, Any]
+
+
+class Tiny:
+    """A database of a few rows, to see what a view makes of them.
+
+    `metrics` maps a launch id to its values by ncu's name; a text is stored as text.
+    """
+
+    def __init__(self, launches: Sequence[Row] = (), metrics: dict[int, Row] | None = None) -> None:
+        self.con = duckdb.connect()
+        types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
+        for table in tables().values():
+            columns = ", ".join(f"{c.name} {types[c.type]}" for c in table.columns)
+            self.con.execute(f"CREATE TABLE {table.name} ({columns})")
+        for name, spec in CATALOGUE.items():
+            self.con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {t}' for c, t, _ in spec)})")
+        self.add("reports", {"kind": "ncu", "gpu": "NVIDIA H200", "sm_count": 132})
+        ids = sorted({launch["launch_id"] for launch in launches} | set(metrics or {}))
+        known = {launch["launch_id"]: launch for launch in launches}
+        for launch_id in ids:
+            defaults = {"launch_id": launch_id, "kernel_name": f"k{launch_id}", "cc": "9.0"}
+            self.add("ncu_launches", {**defaults, **known.get(launch_id, {})})
+        for launch_id, values in (metrics or {}).items():
+            for metric, value in values.items():
+                column = "text" if isinstance(value, str) else "value"
+                row = {"launch_id": launch_id, "metric": metric, column: value}
+                self.add("ncu_metrics", row)
+
+    def add(self, table: str, *rows: Row) -> None:
+        """Insert rows of the report r."""
+        for row in rows:
+            row = {"report_id": "r", **row} if table != "run_tasks" else row
+            names = ", ".join(row)
+            self.con.execute(
+                f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})",
+                list(row.values()),
+            )
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Make the views that the query mentions and run it."""
+        install(self.con, sql)
+        return self.con.execute(sql).fetchall()
 
 
 class Cli:

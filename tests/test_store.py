@@ -155,8 +155,10 @@ def test_a_killed_writer_leaves_a_clean_store(expand: Expand, store: Store) -> N
     """Kill -9 at many moments: whatever is published is whole, and a later ingest completes it."""
     paths = [expand("nsys/eager_small.sqlite"), expand("nsys/memcpy.sqlite")]
     chance = random.Random(1)
-    seen = set()
-    for attempt in range(12):
+    seen: set[tuple[int, bool]] = set()
+    for attempt in range(40):
+        if attempt >= 12 and any(leftovers for _, leftovers in seen):
+            break
         process = subprocess.Popen(
             _command(store, *paths),
             stdout=subprocess.DEVNULL,

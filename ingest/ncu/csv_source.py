@@ -6,11 +6,12 @@ from typing import Any
 
 from ingest.builder import ReportBuilder
 from ingest.ncu.csv_tables import read_csv_text, tables, whole
-from ingest.ncu.launches import SOURCE_STALLS, Launch, ncu_tables
+from ingest.ncu.launches import SOURCE_COLUMNS, SOURCE_STALLS, Launch, ncu_tables
 from ingest.ncu.names import function_name, stall_reason
 from perfpipe.errors import InputError
 
 _NOT_ISSUED = " (Not Issued)"
+_SAMPLES, _EXECUTIONS = map(SOURCE_COLUMNS.index, ("samples", "executions"))
 
 #: Printed as 0 throughout for a kernel of which no sample was taken; the stall columns tell.
 _ALL = "Warp Stall Sampling (All Samples)"
@@ -68,7 +69,7 @@ def _instructions(
     except ValueError as error:
         raise InputError(f"{path}: an address of the source page is damaged ({error})") from error
     first = min(addresses, default=0)
-    return [
+    listing = [
         (
             launch_id,
             address - first,
@@ -87,3 +88,4 @@ def _instructions(
         )
         for address, record in zip(addresses, records, strict=True)
     ]
+    return [row for row in listing if row[_SAMPLES] or row[_EXECUTIONS]]

@@ -31,6 +31,14 @@ class Rows:
         if len(self._first) >= _BATCH:
             self.flush()
 
+    def extend(self, rows: int, **values: Any) -> None:
+        """Add rows as columns: a list of values for each row, or one value for all of them."""
+        for name, column in self._columns.items():
+            value = values[name]
+            column.extend(value if isinstance(value, list) else [value] * rows)
+        if len(self._first) >= _BATCH:
+            self.flush()
+
     def flush(self) -> None:
         """Write what is gathered."""
         if self._first or not self._writer.rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ingest.builder import ReportBuilder
@@ -17,9 +17,6 @@ from perfpipe.errors import InputError
 _WORKLOAD_TYPES = ("kernel", "range", "cmdlist", "graph", "subgrid")
 _RULE_TYPES = {0: "INF", 1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
 _SPEEDUP_KINDS = {1: "local", 2: "global"}
-
-#: Volta and later encode an instruction in 16 bytes.
-_INSTRUCTION_BYTES = 16
 
 Metric = Any
 Action = Any
@@ -69,10 +66,11 @@ class _Reader:
         self._container = container
         self.checks = LaunchChecks()
         self._api = api
-        self._functions: dict[tuple[str, int], list[tuple[int, str, str | None, int | None]]] = {}
+        self._functions: dict[tuple[str, int], dict[int, tuple[str, str | None, int | None]]] = {}
 
     def read(self, launch_id: int, range_index: int, action_index: int, action: Action) -> None:
         values: dict[str, float | str | None] = {}
+        units: dict[str, str | None] = {}
         by_pc: dict[str, dict[int, int]] = {}
         for name in action.metric_names():
             if name.startswith("group:"):
@@ -80,20 +78,35 @@ class _Reader:
             metric = action.metric_by_name(name)
             if not metric.has_value():
                 if metric.kind() == self._api.IMetric.ValueKind_UNKNOWN:
-                    self._tables.metrics.add(launch_id, name, None, None, metric.unit() or None)
+                    units[name] = metric.unit() or None
                 continue
             value = _value(metric, self._api)
             if value == "":
                 continue
-            values[name] = value
-            number, text = (None, value) if isinstance(value, str) else (value, None)
-            self._tables.metrics.add(launch_id, name, number, text, metric.unit() or None)
+            values[name], units[name] = value, metric.unit() or None
             if metric.num_instances() and keeps_instances(name):
-                instances = list(_instances(metric, self._api))
-                for index, (key, item) in enumerate(instances):
-                    key_int, key_text = (None, key) if isinstance(key, str) else (key, None)
-                    self._tables.instances.add(launch_id, name, index, key_int, key_text, item)
-                by_pc[name] = {key: int(item) for key, item in instances if isinstance(key, int)}
+                keys, items = _instances(metric, self._api)
+                texts = isinstance(keys[0], str)
+                self._tables.instances.extend(
+                    len(items),
+                    launch_id=launch_id,
+                    metric=name,
+                    instance=list(range(len(items))),
+                    key_int=None if texts else keys,
+                    key_text=keys if texts else None,
+                    value=items,
+                )
+                if not texts:
+                    by_pc[name] = dict(zip(keys, map(int, items), strict=True))
+        told = [values.get(name) for name in units]
+        self._tables.metrics.extend(
+            len(units),
+            launch_id=launch_id,
+            metric=list(units),
+            value=[None if isinstance(value, str) else value for value in told],
+            text=[value if isinstance(value, str) else None for value in told],
+            unit=list(units.values()),
+        )
         self._add_launch(launch_id, range_index, action_index, action, values)
         self._add_rules(launch_id, action)
         self._add_source(launch_id, action, by_pc)
@@ -175,7 +188,8 @@ class _Reader:
                     for pc, count in counts.items():
                         not_issued[pc] = not_issued.get(pc, 0) + count
         first = _function_start(action) or min([*samples, *executed])
-        for pc, sass, file, line in self._function(action, first):
+        reached = sorted({pc for counts in (samples, executed) for pc, n in counts.items() if n})
+        for pc, sass, file, line in self._function(action, first, reached):
             self._tables.source.add(
                 launch_id,
                 pc - first,
@@ -194,19 +208,16 @@ class _Reader:
             )
 
     def _function(
-        self, action: Action, first: int
-    ) -> list[tuple[int, str, str | None, int | None]]:
-        key = (action.name(action.NameBase_MANGLED), first)
-        if key not in self._functions:
-            listing = []
-            pc = first
-            while sass := action.sass_by_pc(pc):
+        self, action: Action, first: int, reached: Iterable[int]
+    ) -> Iterator[tuple[int, str, str | None, int | None]]:
+        """Yield the listing of instructions; disassembling one costs more than all its counts."""
+        known = self._functions.setdefault((action.name(action.NameBase_MANGLED), first), {})
+        for pc in reached:
+            if pc not in known:
                 info = action.source_info(pc)
                 file, line = (info.file_name(), info.line()) if info else (None, None)
-                listing.append((pc, sass.strip(), file, line))
-                pc += _INSTRUCTION_BYTES
-            self._functions[key] = listing
-        return self._functions[key]
+                known[pc] = (action.sass_by_pc(pc).strip(), file, line)
+            yield pc, *known[pc]
 
 
 def _value(metric: Metric, api: Any) -> float | str:
@@ -219,16 +230,15 @@ def _value(metric: Metric, api: Any) -> float | str:
     return float(metric.as_uint64())
 
 
-def _instances(metric: Metric, api: Any) -> Iterator[tuple[int | str, float]]:
-    count = metric.num_instances()
-    keys = metric.correlation_ids() if metric.has_correlation_ids() else None
-    number = _number_reader(metric, api)
-    texts = keys is not None and keys.kind() == api.IMetric.ValueKind_STRING
-    for index in range(count):
-        if keys is None:
-            yield index, number(index)
-        else:
-            yield (keys.as_string(index) if texts else keys.as_uint64(index)), number(index)
+def _instances(metric: Metric, api: Any) -> tuple[list[Any], list[float]]:
+    """Return the correlation ids of a metric's instances (else their numbers) and the values."""
+    indices = range(metric.num_instances())
+    items = list(map(_number_reader(metric, api), indices))
+    if not metric.has_correlation_ids():
+        return list(indices), items
+    keys = metric.correlation_ids()
+    texts = keys.kind() == api.IMetric.ValueKind_STRING
+    return list(map(keys.as_string if texts else keys.as_uint64, indices)), items
 
 
 def _number_reader(metric: Metric, api: Any) -> Callable[[int], float]:

@@ -61,7 +61,7 @@ def query_command(
     if form == "parquet" and output is None:
         raise InputError("--format parquet needs --output FILE")
     store = the_store(store_path, must_exist=True)
-    with connect(store) as con:
+    with connect(store, sql=text) as con:
         lock(con, store)
         result = run_user_sql(con, text)
         if form == "parquet" and output is not None:

@@ -21,8 +21,8 @@ class Relation:
 
 
 def relations() -> list[Relation]:
-    """Return every public table and view: stored tables, catalogue, analysis views."""
-    from analysis.views import views
+    """Return every public relation: catalogue, stored and reference tables, analysis views."""
+    from analysis.views import reference_tables, views
     from perfpipe.model import tables
     from perfpipe.query import CATALOGUE, CATALOGUE_DOCS
 
@@ -34,12 +34,16 @@ def relations() -> list[Relation]:
         Relation(name, "catalogue", CATALOGUE_DOCS[name], tuple((c, doc) for c, _, doc in columns))
         for name, columns in CATALOGUE.items()
     ]
+    reference = [
+        Relation(name, "reference", doc, tuple(columns.items()))
+        for name, doc, columns in reference_tables()
+    ]
     analysis = [
         Relation(v.name, "view", v.doc, tuple(v.columns.items()))
         for v in views().values()
         if v.public
     ]
-    return [*catalogue, *stored, *sorted(analysis, key=lambda view: view.name)]
+    return [*catalogue, *stored, *reference, *sorted(analysis, key=lambda view: view.name)]
 
 
 @click.command("schema")

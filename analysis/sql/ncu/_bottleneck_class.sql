@@ -17,14 +17,18 @@ WITH bounds AS (
             WHEN imbalance_pct IS NULL AND tail_pct >= threshold('latency.tail_pct') THEN 'imbalance'
             WHEN issue_active_pct >= threshold('compute.issue_pct') THEN 'issue'
             ELSE 'latency'
-        END AS rule
+        END AS rule,
+        -- Matrix instructions read their operands from shared memory: an L1 data stage as busy as the
+        -- tensor pipe is the other side of the same work.
+        coalesce(m > c AND c >= threshold('sol.high_pct') AND m - c < threshold('sol.balanced_points')
+            AND pipe = 'tensor' AND pipe_pct >= threshold('sol.high_pct') AND memory_part = 'l1', false) AS feeds_tensor
     FROM _bottleneck_inputs
 ),
 sided AS (
     SELECT
         *,
         CASE rule
-            WHEN 'side' THEN CASE WHEN c >= m THEN 'compute' ELSE 'memory' END
+            WHEN 'side' THEN CASE WHEN c >= m OR feeds_tensor THEN 'compute' ELSE 'memory' END
             WHEN 'rescue' THEN 'memory'
             WHEN 'issue' THEN 'compute'
             WHEN 'small_grid' THEN 'latency'
@@ -57,7 +61,7 @@ subclasses AS (
             END
             WHEN 'memory' THEN CASE
                 -- Shared memory shares the L1 data stage.
-                WHEN level = 'l1' AND shared >= threshold('sol.high_pct') / 100 * memory_part_pct THEN 'shared'
+                WHEN level = 'l1' AND shared >= threshold('sol.high_pct') / 100 * coalesce(memory_part_pct, l1) THEN 'shared'
                 ELSE level
             END
             WHEN 'latency' THEN CASE
@@ -75,7 +79,7 @@ SELECT
         WHEN bound = 'launch' OR bound = 'unknown' OR bound = 'compute' THEN NULL
         WHEN subclass = 'tail' THEN CASE WHEN tail_pct >= threshold('latency.tail_pct') THEN 'partial_wave' ELSE 'imbalance' END
         WHEN subclass = 'occupancy' THEN limiters[1]
-        WHEN rule = 'small_grid' THEN 'small_grid'
+        WHEN rule = 'small_grid' AND subclass IS DISTINCT FROM 'small_grid' THEN 'small_grid'
         WHEN bound = 'latency' AND subclass != 'memory' THEN CASE
             WHEN threads_per_inst < threshold('compute.divergent_threads') THEN 'divergence'
         END

@@ -42,7 +42,7 @@ SELECT
     w.grid_size,
     w.sm_count,
     w.sm_active_cycles / nullif(coalesce(w.sm_elapsed_cycles, w.gpc_cycles), 0) AS sm_active_share,
-    100 * (1 - w.sm_active_cycles / nullif(w.sm_active_cycles_max, 0)) AS imbalance_pct,
+    100 * (w.sm_active_cycles_max - w.sm_active_cycles) / nullif(w.sm_active_cycles_max, 0) AS imbalance_pct,
     w.threads_per_inst,
     w.issue_active_pct,
     w.issue_elapsed_pct,

@@ -35,7 +35,7 @@ SELECT
     'Occupancy' AS section,
     'OPT' AS type,
     CASE WHEN cap IS NULL THEN 'local' ELSE 'global' END AS speedup_kind,
-    least(100 * (theoretical_occupancy_pct - achieved_occupancy_pct) / theoretical_occupancy_pct, cap) AS speedup_pct,
+    least(100 * (theoretical_occupancy_pct - achieved_occupancy_pct) / nullif(theoretical_occupancy_pct, 0), cap) AS speedup_pct,
     'theoretical - achieved occupancy, points' AS metric,
     theoretical_occupancy_pct - achieved_occupancy_pct AS value,
     threshold('rule.achieved_gap_points') AS threshold
@@ -51,7 +51,7 @@ SELECT
     'Block Size' AS subject,
     'OPT' AS type,
     'global' AS speedup_kind,
-    100 / ceil(block_size / 32) * (1 - (block_size % 32) / 32) AS speedup_pct,
+    100 / nullif(ceil(block_size / 32), 0) * (1 - (block_size % 32) / 32) AS speedup_pct,
     'launch__block_size' AS metric,
     block_size AS value,
     32 AS threshold
@@ -67,7 +67,7 @@ SELECT
     CASE WHEN grid_size < sm_count THEN 'fewer blocks than SMs' ELSE 'fewer than two blocks an SM' END AS subject,
     'OPT' AS type,
     CASE WHEN grid_size < sm_count THEN 'global' END AS speedup_kind,
-    CASE WHEN grid_size < sm_count THEN 100 * (sm_count - grid_size) / sm_count END AS speedup_pct,
+    CASE WHEN grid_size < sm_count THEN 100 * (sm_count - grid_size) / nullif(sm_count, 0) END AS speedup_pct,
     'launch__grid_size' AS metric,
     grid_size AS value,
     CASE WHEN grid_size < sm_count THEN sm_count ELSE 2 * sm_count END AS threshold
@@ -99,9 +99,9 @@ SELECT
     'sm' AS subject,
     'OPT' AS type,
     'global' AS speedup_kind,
-    100 * (1 - sm_active_cycles / sm_active_cycles_max) * sm_active_cycles / sm_elapsed_cycles AS speedup_pct,
+    100 * (sm_active_cycles_max - sm_active_cycles) / nullif(sm_active_cycles_max, 0) * sm_active_cycles / nullif(sm_elapsed_cycles, 0) AS speedup_pct,
     'sm__cycles_active: 1 - avg / max' AS metric,
-    1 - sm_active_cycles / sm_active_cycles_max AS value,
+    (sm_active_cycles_max - sm_active_cycles) / nullif(sm_active_cycles_max, 0) AS value,
     threshold('rule.imbalance') AS threshold
 FROM launches
-WHERE (1 - sm_active_cycles / nullif(sm_active_cycles_max, 0)) * sm_active_cycles / nullif(sm_elapsed_cycles, 0) >= threshold('rule.imbalance');
+WHERE (sm_active_cycles_max - sm_active_cycles) / nullif(sm_active_cycles_max, 0) * sm_active_cycles / nullif(sm_elapsed_cycles, 0) >= threshold('rule.imbalance');

@@ -24,9 +24,9 @@ SELECT
     op AS subject,
     'OPT' AS type,
     'global' AS speedup_kind,
-    conflicts / wavefronts * l1_active_sol_pct AS speedup_pct,
+    conflicts / nullif(wavefronts, 0) * l1_active_sol_pct AS speedup_pct,
     'bank conflicts of wavefronts' AS metric,
-    conflicts / wavefronts AS value,
+    conflicts / nullif(wavefronts, 0) AS value,
     threshold('rule.conflict_share') AS threshold
 FROM conflicts
 WHERE conflicts / nullif(wavefronts, 0) >= threshold('rule.conflict_share')
@@ -38,7 +38,7 @@ SELECT
     'SourceCounters' AS section,
     'OPT' AS type,
     'global' AS speedup_kind,
-    100 * l2_active_cycles / l2_elapsed_cycles * (global_sectors - global_sectors_ideal) / global_sectors AS speedup_pct,
+    100 * l2_active_cycles / nullif(l2_elapsed_cycles, 0) * (global_sectors - global_sectors_ideal) / nullif(global_sectors, 0) AS speedup_pct,
     'memory_l2_theoretical_sectors_global beyond the ideal' AS metric,
     global_sectors - global_sectors_ideal AS value,
     0 AS threshold
@@ -52,7 +52,7 @@ SELECT
     'SourceCounters' AS section,
     'OPT' AS type,
     'global' AS speedup_kind,
-    100 * l1_active_cycles / l1_elapsed_cycles * (shared_source_wavefronts - shared_source_wavefronts_ideal) / shared_source_wavefronts AS speedup_pct,
+    100 * l1_active_cycles / nullif(l1_elapsed_cycles, 0) * (shared_source_wavefronts - shared_source_wavefronts_ideal) / nullif(shared_source_wavefronts, 0) AS speedup_pct,
     'memory_l1_wavefronts_shared beyond the ideal' AS metric,
     shared_source_wavefronts - shared_source_wavefronts_ideal AS value,
     0 AS threshold

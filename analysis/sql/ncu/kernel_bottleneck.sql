@@ -59,6 +59,7 @@ SELECT
             CASE WHEN c IS NULL THEN 'compute SOL' WHEN m IS NULL THEN 'memory SOL' END,
             ' was not collected: ncu --section SpeedOfLight') END,
         CASE WHEN rule = 'rescue' THEN printf('memory SOL reads %.1f %%, which ncu takes for latency, but %s alone runs at %.1f %% of its peak: part of its work does not count towards memory SOL', m, level, greatest(dram, l2, l1_elapsed)) END,
+        CASE WHEN feeds_tensor THEN printf('memory SOL, %.1f %%, is the larger, but it is shared memory feeding a tensor pipe that is %.1f %% busy', m, pipe_pct) END,
         CASE WHEN rule = 'issue' THEN printf('both SOLs are low over the whole run, but while SMs are active the schedulers issue in %.1f %% of cycles', issue_active_pct) END,
         CASE WHEN rule = 'launch' AND NOT agrees THEN 'shorter than a launch costs and with idle SMs: too small to be judged by its SOL' END,
         CASE WHEN borderline THEN printf('compute %.1f %% and memory %.1f %% lie within %.0f points of a threshold', c, m, threshold('sol.borderline_points')) END,

@@ -82,9 +82,9 @@ SELECT
     s.line,
     s.samples,
     s.stall_samples,
-    100.0 * s.stall_samples / sum(s.stall_samples) OVER (PARTITION BY s.report_id, s.launch_id, s.kind) AS stall_pct,
+    100.0 * s.stall_samples / nullif(sum(s.stall_samples) OVER (PARTITION BY s.report_id, s.launch_id, s.kind), 0) AS stall_pct,
     s.reasons[1].reason AS top_reason,
-    100.0 * s.reasons[1].samples / s.stall_samples AS top_reason_pct,
+    100.0 * s.reasons[1].samples / nullif(s.stall_samples, 0) AS top_reason_pct,
     s.reasons,
     s.executions
 FROM stalled AS s

@@ -24,7 +24,7 @@
 -- spill_pct: of local loads and stores, %; NULL without any
 -- local_requests: local loads and stores
 -- atomic_requests: global atomics and reductions
--- atomic_pct: of global requests, %
+-- atomic_pct: sectors of atomics and reductions, % of those between L1 and L2; of global requests where sectors were not collected
 -- compression_success_pct: sectors that the L2 compression unit compressed, %; matters for compressible memory only
 CREATE VIEW kernel_memory AS
 SELECT
@@ -51,8 +51,11 @@ SELECT
     100 * w.spill_requests / nullif(w.local_load_requests + w.local_store_requests, 0) AS spill_pct,
     w.local_load_requests + w.local_store_requests AS local_requests,
     w.global_atomic_requests + w.global_reduction_requests AS atomic_requests,
-    100 * (w.global_atomic_requests + w.global_reduction_requests) / nullif(
-        w.global_atomic_requests + w.global_reduction_requests + w.global_load_requests + w.global_store_requests, 0
+    100 * coalesce(
+        32 * (w.l2_atomic_sectors + w.l2_reduction_sectors) / nullif(w.l2_to_l1_bytes + w.l1_to_l2_bytes, 0),
+        (w.global_atomic_requests + w.global_reduction_requests) / nullif(
+            w.global_atomic_requests + w.global_reduction_requests + w.global_load_requests + w.global_store_requests, 0
+        )
     ) AS atomic_pct,
     w.compression_success_pct
 FROM kernel_metrics AS w

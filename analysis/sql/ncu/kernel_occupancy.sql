@@ -25,24 +25,7 @@
 -- tail_blocks: blocks of the last, partial wave; 0 without one
 -- tail_pct: run time that the partial wave may cost if all blocks take equally long, %; NULL without a whole wave
 CREATE VIEW kernel_occupancy AS
-WITH sized AS (
-    SELECT
-        w.*,
-        coalesce(w.max_warps_per_sm::BIGINT, a.warps) AS warp_slots,
-        coalesce(w.max_blocks_per_sm::BIGINT, a.blocks) AS block_slots,
-        coalesce(w.max_registers_per_sm::BIGINT, a.registers) AS register_file,
-        a.register_unit,
-        a.barriers AS barrier_slots,
-        coalesce(w.smem_config::BIGINT, w.max_smem_per_sm::BIGINT, a.smem_per_sm) AS carveout,
-        coalesce(
-            w.smem_allocated::BIGINT,
-            occupancy_smem_allocated(w.smem_static + w.smem_dynamic, coalesce(w.smem_driver, a.smem_reserved), a.smem_unit)
-        ) AS smem
-    FROM kernel_metrics AS w
-    JOIN ncu_launches AS l USING (report_id, launch_id)
-    LEFT JOIN gpu_architectures AS a ON a.cc = l.cc
-),
-calculated AS (
+WITH calculated AS (
     SELECT
         *,
         occupancy_limit_warps(block_size, warp_slots) AS by_warps,
@@ -50,7 +33,7 @@ calculated AS (
         occupancy_limit_shared_mem(smem, carveout, block_slots) AS by_shared_mem,
         occupancy_limit_barriers(barriers, barrier_slots, block_slots) AS by_barriers,
         occupancy_limit_clusters(cluster_max_active, cluster_size, sm_count) AS by_clusters
-    FROM sized
+    FROM _occupancy_inputs
 ),
 mapped AS (
     SELECT
@@ -81,8 +64,8 @@ SELECT
     b.block_size::BIGINT AS block_size,
     b.registers::BIGINT AS registers,
     b.smem AS smem_allocated,
-    coalesce(b.theoretical_occupancy_pct, 100.0 * b.calculated_blocks * occupancy_warps(b.block_size) / b.warp_slots) AS theoretical_occupancy_pct,
-    100.0 * b.calculated_blocks * occupancy_warps(b.block_size) / b.warp_slots AS calculated_occupancy_pct,
+    coalesce(b.theoretical_occupancy_pct, 100.0 * b.calculated_blocks * occupancy_warps(b.block_size) / nullif(b.warp_slots, 0)) AS theoretical_occupancy_pct,
+    100.0 * b.calculated_blocks * occupancy_warps(b.block_size) / nullif(b.warp_slots, 0) AS calculated_occupancy_pct,
     b.achieved_occupancy_pct,
     b.achieved_warps,
     b.limits['warps'] AS limit_warps,
@@ -93,13 +76,13 @@ SELECT
     b.limits['clusters'] AS limit_clusters,
     b.blocks AS blocks_per_sm,
     list_filter(map_keys(b.limits), lambda name: b.limits[name] = b.blocks) AS limiters,
-    coalesce(b.waves, b.grid_size / b.wave) AS waves,
-    b.grid // b.wave AS full_waves,
-    b.grid % b.wave AS tail_blocks,
+    coalesce(b.waves, b.grid_size / nullif(b.wave, 0)) AS waves,
+    b.grid // nullif(b.wave, 0) AS full_waves,
+    b.grid % nullif(b.wave, 0) AS tail_blocks,
     CASE
         WHEN b.grid < b.wave THEN NULL
-        WHEN b.grid % b.wave = 0 THEN 0
-        ELSE 100.0 / (1 + b.grid // b.wave)
+        WHEN b.grid % nullif(b.wave, 0) = 0 THEN 0
+        ELSE 100.0 / (1 + b.grid // nullif(b.wave, 0))
     END AS tail_pct
 FROM bounded AS b
 JOIN ncu_launches AS l USING (report_id, launch_id)

@@ -1,0 +1,99 @@
+-- How well each configuration of a run uses the GPU: the work that the workload file states, over the
+-- time that was measured without a profiler, beside what ncu counted in its kernels.
+--
+-- run_id: run
+-- task_index: configuration, counted from 0
+-- label: its parameters
+-- dtype: type whose peak counts
+-- size: largest of its whole-number parameters; NULL without any
+-- size_class: small, medium or large
+-- median_ms: time of an iteration, ms
+-- model_flop_per_s: operations of the workload file over the median time, FLOP/s
+-- mfu_pct: that of the vendor's dense peak of the type, %
+-- hfu_pct: operations that the hardware executed in the profiled kernels over their time, of the same peak, %
+-- intensity: operations for each byte that must move, FLOP/byte; both from the workload file
+-- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above)
+-- ridge: intensity at which the vendor's peaks of this GPU meet, FLOP/byte
+-- memory_roof_flop_per_s: intensity x the vendor's bandwidth, FLOP/s
+-- roof: which roof is the lower: memory or compute
+-- sol_pct: time that the lower roof would take of the measured time, %
+-- effective_bytes_per_s: bytes that must move over the median time, byte/s
+-- actual_bytes_per_s: DRAM bytes of the profiled kernels over their time, byte/s
+-- kernel_name: profiled kernel that takes most of the time
+-- bound: its class
+-- subclass: where
+-- registers: its registers per thread
+-- smem_per_block: its shared memory per block, bytes
+CREATE VIEW run_efficiency AS
+WITH tasks AS (
+    SELECT *, list_max(list_transform(map_values(params::JSON::MAP(VARCHAR, VARCHAR)), lambda value: TRY_CAST(value AS BIGINT))) AS size
+    FROM run_tasks
+),
+sources AS (
+    SELECT run_id, task_index, unnest(reports) AS report_id
+    FROM tasks
+),
+kernels AS (
+    SELECT
+        t.run_id,
+        t.task_index,
+        arg_max(l.kernel_name, l.duration_ns) AS kernel_name,
+        arg_max(b.bound, l.duration_ns) AS bound,
+        arg_max(b.subclass, l.duration_ns) AS subclass,
+        arg_max(o.registers, l.duration_ns) AS registers,
+        arg_max(o.smem_allocated, l.duration_ns) AS smem_per_block,
+        sum(f.flop) / nullif(sum(l.duration_ns) FILTER (WHERE f.flop IS NOT NULL) / 1e9, 0) AS hardware_flop_per_s,
+        sum(m.dram_bytes_per_s * l.duration_ns) / nullif(sum(l.duration_ns) FILTER (WHERE m.dram_bytes_per_s IS NOT NULL), 0) AS actual_bytes_per_s
+    FROM sources AS t
+    JOIN ncu_launches AS l USING (report_id)
+    JOIN kernel_bottleneck AS b USING (report_id, launch_id)
+    JOIN kernel_occupancy AS o USING (report_id, launch_id)
+    JOIN kernel_features AS f USING (report_id, launch_id)
+    JOIN kernel_memory AS m USING (report_id, launch_id)
+    GROUP BY t.run_id, t.task_index
+),
+peaks AS (
+    SELECT t.run_id, t.task_index, p.dtype, any_value(p.flop_per_s) AS flop_per_s, any_value(p.bytes_per_s) AS bytes_per_s
+    FROM sources AS t
+    JOIN gpu_peaks AS p USING (report_id)
+    GROUP BY t.run_id, t.task_index, p.dtype
+),
+rates AS (
+    SELECT
+        t.*,
+        t.flops / nullif(t.median_ms / 1e3, 0) AS model_flop_per_s,
+        t.bytes / nullif(t.median_ms / 1e3, 0) AS effective_bytes_per_s,
+        t.flops / nullif(t.bytes, 0) AS intensity,
+        p.flop_per_s AS peak,
+        p.bytes_per_s AS bandwidth,
+        k.* EXCLUDE (run_id, task_index)
+    FROM tasks AS t
+    LEFT JOIN peaks AS p ON p.run_id = t.run_id AND p.task_index = t.task_index AND p.dtype = t.dtype
+    LEFT JOIN kernels AS k ON k.run_id = t.run_id AND k.task_index = t.task_index
+)
+SELECT
+    run_id,
+    task_index,
+    label,
+    dtype,
+    size,
+    CASE WHEN size <= threshold('size.small') THEN 'small' WHEN size >= threshold('size.large') THEN 'large' WHEN size IS NOT NULL THEN 'medium' END AS size_class,
+    median_ms,
+    model_flop_per_s,
+    100 * model_flop_per_s / nullif(peak, 0) AS mfu_pct,
+    100 * hardware_flop_per_s / nullif(peak, 0) AS hfu_pct,
+    intensity,
+    CASE WHEN intensity < threshold('intensity.memory') THEN 'memory' WHEN intensity <= threshold('intensity.compute') THEN 'mixed' WHEN intensity IS NOT NULL THEN 'compute' END AS intensity_band,
+    peak / nullif(bandwidth, 0) AS ridge,
+    memory_roof_flop_per_s(intensity, bandwidth) AS memory_roof_flop_per_s,
+    CASE WHEN memory_roof_flop_per_s(intensity, bandwidth) < peak THEN 'memory' WHEN memory_roof_flop_per_s(intensity, bandwidth) >= peak THEN 'compute' END AS roof,
+    100 * model_flop_per_s / nullif(attainable_flop_per_s(peak, intensity, bandwidth), 0) AS sol_pct,
+    effective_bytes_per_s,
+    actual_bytes_per_s,
+    kernel_name,
+    bound,
+    subclass,
+    registers,
+    smem_per_block
+FROM rates
+ORDER BY run_id, size, task_index;

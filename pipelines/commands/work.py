@@ -1,0 +1,93 @@
+"""perfpipe work."""
+
+from __future__ import annotations
+
+import click
+
+from perfpipe.errors import InputError
+from pipelines.options import store_option, the_store
+
+
+@click.command("work")
+@click.argument("report", metavar="REPORT")
+@click.option("--flops", help="Floating-point operations of a launch, such as 2*m*n*k.")
+@click.option("--bytes", "moved", help="Bytes that it must move at least.")
+@click.option("--dtype", help="Type whose peak counts, as in 'perfpipe specs'.")
+@click.option("--kernel", metavar="REGEX", help="Launches whose full kernel name matches.")
+@click.option("--nvtx", metavar="REGEX", help="Launches whose NVTX ranges match.")
+@click.option(
+    "--param", "-p", "params", multiple=True, metavar="NAME=NUMBER", help="Value of a name."
+)
+@store_option
+def work_command(
+    report: str,
+    flops: str | None,
+    moved: str | None,
+    dtype: str | None,
+    kernel: str | None,
+    nvtx: str | None,
+    params: tuple[str, ...],
+    store_path: str | None,
+) -> None:
+    r"""State the work of kernels in REPORT that perfpipe did not launch itself.
+
+    The counters tell what the hardware did, not what the algorithm needs.  With this stated,
+    kernel_summary and the report have MFU and the intensity of the algorithm.  A workload file
+    states the same in its part `work`.
+
+    \b
+    perfpipe work 7a4c --nvtx gemm_fp16_4096 -p n=4096 \
+        --flops "2*n**3" --bytes "3*n**2*2" --dtype fp16
+    """
+    from perfpipe.work import Work, add_work
+    from pipelines.expression import evaluate
+    from pipelines.reporting import select
+
+    if flops is None and moved is None:
+        raise InputError("state --flops or --bytes or both")
+    store = the_store(store_path, must_exist=True)
+    names = dict(_number(text) for text in params)
+    try:
+        values = [None if text is None else evaluate(text, names) for text in (flops, moved)]
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if any(value is not None and value <= 0 for value in values):
+        raise InputError("work must be more than nothing")
+    for text in (kernel, nvtx):
+        _check_expression(text)
+    _check_type(dtype)
+    reports, _ = select(store, [report])
+    for report_id in reports:
+        add_work(store, Work(report_id, kernel, nvtx, values[0], values[1], dtype))
+        click.echo(report_id)
+
+
+def _number(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value)
+    except ValueError as error:
+        raise InputError(f"--param {text}: expected NAME=NUMBER") from error
+
+
+def _check_expression(text: str | None) -> None:
+    import duckdb
+
+    if text is None:
+        return
+    try:
+        duckdb.connect().execute("SELECT regexp_matches('', ?)", [text])
+    except duckdb.Error as error:
+        raise InputError(
+            f"'{text}' is no regular expression: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def _check_type(dtype: str | None) -> None:
+    from perfpipe.errors import did_you_mean
+    from perfpipe.specs import gpu_specs
+
+    known = sorted({name for spec in gpu_specs() for name in spec.dense})
+    if dtype is not None and dtype not in known:
+        hint = did_you_mean(dtype, known) or f" (known: {', '.join(known)})"
+        raise InputError(f"no peak is known for type '{dtype}'{hint}")

@@ -1,0 +1,333 @@
+"""The classifier: labelled kernels, every threshold on both sides, and never a failure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfpipe.query import connect
+from perfpipe.store import Store
+
+Ingested = Callable[[str], str]
+
+BOUNDS = {"compute", "memory", "latency", "launch", "balanced", "unknown"}
+SUBCLASSES: dict[str, set[str | None]] = {
+    "compute": {"tensor", "fma", "fp64", "fp16", "alu", "xu", "lsu", "issue", "divergence", None},
+    "memory": {"dram", "l2", "l1", "shared", None},
+    "latency": {"dependency", "memory", "barrier", "small_grid", "tail", "occupancy", None},
+    "launch": {"small_grid", "short"},
+    "balanced": {None},
+    "unknown": {None},
+}
+
+#: Label of the kernel built to be limited by one thing -> (bound, subclass, cause).
+LABELS = {
+    "memory.dram": ("memory", "dram", None),
+    "compute.fma": ("compute", "fma", None),
+    "compute.fp64": ("compute", "fp64", None),
+    "latency.dependency": ("latency", "dependency", "small_grid"),
+    "latency.memory": ("latency", "memory", "small_grid"),
+    "memory.uncoalesced": ("memory", "dram", "uncoalesced"),
+    "memory.shared_bank_conflict": ("memory", "shared", "bank_conflict"),
+    "memory.l2": ("memory", "l2", None),
+    "launch.tiny": ("launch", "small_grid", None),
+    # All threads add to two addresses: the counters show warps that wait for the memory queue.
+    "memory.atomics": ("latency", "memory", "atomics"),
+    "compute.xu": ("compute", "xu", None),
+    "memory.local_spill": ("memory", "dram", "local_spill"),
+    "compute.divergence": ("compute", "divergence", None),
+    "compute.alu": ("compute", "alu", None),
+    "latency.partial_wave": ("latency", "tail", "partial_wave"),
+}
+
+#: Operator of ncu/ops by NVTX range -> its family, and where that is telling.
+OPERATORS = {
+    "gemm_fp16_4096": ("compute", "tensor"),
+    "gemm_fp32_2048": ("compute", "fma"),
+    "gemm_tf32_4096": ("compute", "tensor"),
+    "bmm_fp16_b32_m512_n1024_k2048": ("compute", "tensor"),
+    "fused_matmul_leaky_relu_128x128x64x8x8x3": ("compute", "tensor"),
+    "fused_matmul_leaky_relu_128x256x64x8x8x3": ("compute", "tensor"),
+    "fused_matmul_leaky_relu_256x128x64x8x16x3": ("compute", "tensor"),
+    # Tiles too small to feed the tensor cores.
+    "fused_matmul_leaky_relu_64x64x32x8x4x2": ("memory", "l2"),
+    "fused_matmul_leaky_relu_32x32x32x8x4x2": ("memory", "shared"),
+    "vadd_4096": ("launch", "small_grid"),
+    "vadd_1048576": ("latency", "memory"),
+    "vadd_134217728": ("memory", "dram"),
+    "softmax": ("compute", "issue"),
+    "layernorm": ("compute", "issue"),
+    "gather": ("memory", "dram"),
+    "sdpa": ("latency", "occupancy"),
+    "sum": ("memory", "dram"),
+    "fp8_like_cast": ("compute", "alu"),
+}
+
+
+def test_labelled_kernels_read_as_they_were_built(captures: Store, ingested: Ingested) -> None:
+    with connect(captures, [ingested("ncu/visible.ncu-rep")], "kernel_bottleneck") as con:
+        rows = con.execute(
+            "SELECT nvtx_path, bound, subclass, cause, agrees_with_ncu, confidence, explanation "
+            "FROM kernel_bottleneck JOIN ncu_launches USING (report_id, launch_id)"
+        ).fetchall()
+    assert {label: found for label, *found, _, _, _ in rows} == {
+        label: list(expected) for label, expected in LABELS.items()
+    }
+    for label, _, _, _, agrees, confidence, explanation in rows:
+        assert agrees, label
+        assert confidence == "high" or explanation, label
+
+
+def test_operators_read_as_their_family(captures: Store, ingested: Ingested) -> None:
+    with connect(captures, [ingested("ncu/ops.ncu-rep")], "kernel_bottleneck") as con:
+        rows = con.execute(
+            "SELECT nvtx_path, bound, subclass, agrees_with_ncu, confidence, explanation "
+            "FROM kernel_bottleneck JOIN ncu_launches USING (report_id, launch_id)"
+        ).fetchall()
+    found = {path: (bound, subclass) for path, bound, subclass, *_ in rows}
+    assert {path: found[path] for path in OPERATORS} == OPERATORS
+    disagree = [row for row in rows if not row[3]]
+    assert [row[:3] for row in disagree] == [("unfused_matmul_leaky_relu", "memory", "l2")]
+    assert "l2 alone runs at 81.0 %" in disagree[0][5]
+    for path, *_, confidence, explanation in rows:
+        assert confidence == "high" or explanation, path
+
+
+@pytest.mark.parametrize("name", ["visible", "ops", "block"])
+@pytest.mark.parametrize("form", ["ncu-rep", "raw.csv"])
+def test_every_launch_has_a_verdict_with_evidence(
+    captures: Store, ingested: Ingested, name: str, form: str
+) -> None:
+    with connect(captures, [ingested(f"ncu/{name}.{form}")], "kernel_bottleneck") as con:
+        launches = con.execute("SELECT count(*) FROM ncu_launches").fetchone()
+        rows = con.execute("SELECT * FROM kernel_bottleneck").fetchall()
+        names = [column[0] for column in con.description]
+    assert launches == (len(rows),)
+    for row in (dict(zip(names, values, strict=True)) for values in rows):
+        assert row["bound"] in BOUNDS - {"unknown"}
+        assert row["subclass"] in SUBCLASSES[row["bound"]]
+        assert row["confidence"] in ("high", "medium", "low")
+        assert row["confidence"] == "high" or row["explanation"]
+        evidence = json.loads(row["evidence"])
+        assert len(evidence) >= 2
+        assert all({"metric", "value", "threshold", "unit"} == set(item) for item in evidence)
+        if form == "ncu-rep":
+            assert row["verdict"] == row["ncu_verdict"]
+
+
+def test_csv_and_report_give_the_same_bound(captures: Store, ingested: Ingested) -> None:
+    """CSV names no constituents, so that the level may be told less finely; never the bound."""
+    answers = []
+    for form in ("ncu-rep", "raw.csv"):
+        with connect(captures, [ingested(f"ncu/visible.{form}")], "kernel_bottleneck") as con:
+            sql = "SELECT launch_id, bound, subclass, cause FROM kernel_bottleneck ORDER BY ALL"
+            answers.append(con.execute(sql).fetchall())
+    assert answers[0] == answers[1]
+
+
+NAMES = {
+    "c": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "m": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "waves": "launch__waves_per_multiprocessor",
+    "dram": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "l2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1": "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
+    "shared": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed",
+    "grid": "launch__grid_size",
+    "sms": "launch__sm_count",
+    "active": "sm__cycles_active.avg",
+    "active_max": "sm__cycles_active.max",
+    "elapsed": "sm__cycles_elapsed.avg",
+    "threads": "smsp__thread_inst_executed_per_inst_executed.ratio",
+    "issue": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "issue_elapsed": "sm__issue_active.avg.pct_of_peak_sustained_elapsed",
+    "eligible": "smsp__warps_eligible.avg.per_cycle_active",
+    "occupancy": "sm__maximum_warps_per_active_cycle_pct",
+    "registers_limit": "launch__occupancy_limit_registers",
+    "fma": "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "latency": "smsp__average_warp_latency_per_inst_issued.ratio",
+    "wait": "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio",
+    "long_scoreboard": "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+    "lg_throttle": "smsp__average_warps_issue_stalled_lg_throttle_per_issue_active.ratio",
+    "barrier": "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
+    "sector_bytes": "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
+    "conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "spills": "derived__local_spilling_requests",
+    "local_loads": "l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum",
+    "local_stores": "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum",
+    "loads": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "stores": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "atomics": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
+    "reductions": "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum",
+    "gpc_clock": "gpc__cycles_elapsed.avg.per_second",
+    "sm_clock": "sm__cycles_elapsed.avg.per_second",
+}
+LOW = {"c": 30.0, "m": 20.0, "waves": 2.0}
+REQUESTS = {"local_loads": 5, "local_stores": 5, "loads": 80, "stores": 10}
+ATOMIC = {"loads": 50, "stores": 40, "atomics": 0, "latency": 10, "long_scoreboard": 6}
+
+#: (duration in ns, numbers, (bound, subclass, cause)): each threshold from both sides.
+COMPUTE = {"c": 85.0, "m": 5.0, "waves": 2.0}
+MEMORY = {"c": 5.0, "m": 90.0, "dram": 90.0, "waves": 2.0}
+MEMORY_L1 = {"c": 5.0, "m": 90.0, "l1": 90.0, "waves": 2.0}
+SHARED = {"c": 5.0, "m": 99.0, "dram": 1.0, "l2": 2.0, "l1": 99.0, "waves": 2.0}
+FEW_WARPS = {"eligible": 0.99, "registers_limit": 2.0}
+
+POINTS: list[tuple[float, dict[str, float], tuple[str, str | None, str | None]]] = [
+    (1e5, {}, ("unknown", None, None)),
+    (1e5, {"c": 90}, ("unknown", None, None)),
+    (1e5, {"m": 90}, ("unknown", None, None)),
+    # bound
+    (1e5, {"c": 80, "m": 10, "waves": 2, "fma": 70}, ("compute", "fma", None)),
+    (1e5, {"c": 79.99, "m": 69.99, "waves": 2, "fma": 70}, ("compute", "fma", None)),
+    (1e5, {"c": 79.99, "m": 70.0, "waves": 2}, ("balanced", None, None)),
+    (1e5, {"c": 10, "m": 80, "dram": 80, "waves": 2}, ("memory", "dram", None)),
+    (1e5, {"c": 50, "m": 60, "dram": 60, "waves": 2}, ("memory", "dram", None)),
+    (1e5, {"c": 50.01, "m": 60, "waves": 2}, ("balanced", None, None)),
+    (1e5, {"c": 59.99, "m": 59.99, "waves": 2}, ("latency", None, None)),
+    (1e5, {"c": 80, "m": 80, "waves": 2, "fma": 80}, ("compute", "fma", None)),
+    # launch
+    (4999, LOW | {"grid": 131, "sms": 132}, ("launch", "small_grid", None)),
+    (5000, LOW | {"grid": 131, "sms": 132, "waves": 0.9}, ("latency", "small_grid", None)),
+    (4999, LOW | {"grid": 132, "sms": 132}, ("latency", None, None)),
+    (4999, LOW | {"waves": 0.99}, ("launch", "small_grid", None)),
+    (4999, LOW | {"waves": 1.0}, ("latency", None, None)),
+    (4999, LOW | {"active": 49.9, "elapsed": 100}, ("launch", "short", None)),
+    (4999, LOW | {"active": 50, "elapsed": 100}, ("latency", None, None)),
+    # small grid, long enough
+    (1e5, LOW | {"waves": 0.99, "grid": 132, "sms": 132, "latency": 10, "wait": 5},
+     ("latency", "dependency", "small_grid")),
+    (1e5, LOW | {"waves": 1.0, "grid": 132, "sms": 132, "latency": 10, "wait": 5},
+     ("latency", "dependency", None)),
+    # a level rescues
+    (1e5, LOW | {"l2": 70.0}, ("memory", "l2", None)),
+    (1e5, LOW | {"l2": 69.99}, ("latency", None, None)),
+    (1e5, LOW | {"dram": 75, "l2": 71}, ("memory", "dram", None)),
+    (1e5, LOW | {"l1": 70}, ("memory", "l1", None)),
+    # imbalance and tail
+    (1e5, LOW | {"active": 80, "active_max": 100}, ("latency", "tail", "imbalance")),
+    (1e5, LOW | {"active": 80.1, "active_max": 100}, ("latency", None, None)),
+    # busy while active
+    (1e5, LOW | {"issue": 80}, ("compute", "issue", None)),
+    (1e5, LOW | {"issue": 79.99}, ("latency", None, None)),
+    # compute: divergence, pipe, issue
+    (1e5, COMPUTE | {"fma": 70, "threads": 23.99}, ("compute", "divergence", None)),
+    (1e5, COMPUTE | {"fma": 70, "threads": 24}, ("compute", "fma", None)),
+    (1e5, COMPUTE | {"fma": 60, "issue_elapsed": 85}, ("compute", "fma", None)),
+    (1e5, COMPUTE | {"fma": 59.99, "issue_elapsed": 85}, ("compute", "issue", None)),
+    (1e5, {"c": 61, "m": 5, "waves": 2, "fma": 50, "issue_elapsed": 40}, ("compute", "fma", None)),
+    # memory: the nearest level, and shared memory in L1
+    (1e5, {"c": 5, "m": 82, "dram": 82, "l2": 88, "l1": 30, "waves": 2}, ("memory", "dram", None)),
+    (1e5, {"c": 5, "m": 86, "dram": 1, "l2": 86.1, "l1": 30, "waves": 2}, ("memory", "l2", None)),
+    (1e5, SHARED | {"shared": 99}, ("memory", "shared", None)),
+    (1e5, SHARED | {"shared": 70}, ("memory", "l1", None)),
+    # causes
+    (1e5, MEMORY | {"sector_bytes": 15.9}, ("memory", "dram", "uncoalesced")),
+    (1e5, MEMORY | {"sector_bytes": 16}, ("memory", "dram", None)),
+    (1e5, MEMORY | {"sector_bytes": 0}, ("memory", "dram", None)),
+    (1e5, MEMORY_L1 | {"conflicts": 10, "wavefronts": 100}, ("memory", "l1", "bank_conflict")),
+    (1e5, MEMORY_L1 | {"conflicts": 9.9, "wavefronts": 100}, ("memory", "l1", None)),
+    (1e5, MEMORY | {"conflicts": 50, "wavefronts": 100}, ("memory", "dram", None)),
+    (1e5, MEMORY | {"spills": 10} | REQUESTS, ("memory", "dram", "local_spill")),
+    (1e5, MEMORY | {"spills": 9.9} | REQUESTS, ("memory", "dram", None)),
+    (1e5, LOW | ATOMIC | {"reductions": 10, "lg_throttle": 3}, ("latency", "memory", "atomics")),
+    (1e5, LOW | ATOMIC | {"reductions": 9.9, "lg_throttle": 3}, ("latency", "memory", None)),
+    (1e5, LOW | ATOMIC | {"reductions": 10, "lg_throttle": 2.9}, ("latency", "memory", None)),
+    # latency
+    (1e5, LOW | {"latency": 10, "long_scoreboard": 6, "wait": 2}, ("latency", "memory", None)),
+    (1e5, LOW | {"latency": 10, "barrier": 6, "wait": 2}, ("latency", "barrier", None)),
+    (1e5, LOW | {"latency": 10, "wait": 2, "threads": 23.9},
+     ("latency", "dependency", "divergence")),
+    (1e5, LOW | {"occupancy": 49.9} | FEW_WARPS, ("latency", "occupancy", "registers")),
+    (1e5, LOW | {"occupancy": 50} | FEW_WARPS, ("latency", None, None)),
+    (1e5, LOW | {"occupancy": 49.9, "eligible": 1.0}, ("latency", None, None)),
+]  # fmt: skip
+
+
+def _classify(points: list[tuple[float, dict[str, float]]]) -> list[tuple[Any, ...]]:
+    launches = [{"launch_id": n, "duration_ns": ns} for n, (ns, _) in enumerate(points)]
+    metrics = {
+        n: {NAMES[name]: value for name, value in values.items()}
+        for n, (_, values) in enumerate(points)
+    }
+    db = Tiny(launches, metrics)
+    return db.rows(
+        "SELECT bound, subclass, cause, confidence, explanation FROM kernel_bottleneck "
+        "ORDER BY launch_id"
+    )
+
+
+def test_both_sides_of_every_threshold() -> None:
+    found = _classify([(duration, values) for duration, values, _ in POINTS])
+    for (duration, values, expected), row in zip(POINTS, found, strict=True):
+        assert row[:3] == expected, (duration, values)
+
+
+def test_shared_memory_that_feeds_tensor_cores_is_not_the_bound() -> None:
+    busy = {"c": 92.0, "m": 94.0, "waves": 2.0, "tensor": 92.0}
+    db = Tiny(metrics={0: {NAMES[name]: value for name, value in busy.items()}, 1: {}})
+    listed = "breakdown:gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+    stage = "l1tex__data_bank_reads.avg.pct_of_peak_sustained_elapsed"
+    db.add("ncu_metrics", {"launch_id": 0, "metric": listed, "text": stage})
+    db.add("ncu_metrics", {"launch_id": 0, "metric": stage, "value": 94.0})
+    rows = db.rows("SELECT bound, subclass, explanation FROM kernel_bottleneck ORDER BY launch_id")
+    assert rows[0][:2] == ("compute", "tensor")
+    assert "feeding a tensor pipe" in rows[0][2]
+
+
+def test_an_unsure_verdict_says_why() -> None:
+    rows = _classify(
+        [
+            (1e5, {"c": 58.1, "m": 10, "waves": 2, "latency": 10, "wait": 5}),
+            (1e5, {"c": 58.0, "m": 10, "waves": 2, "latency": 10, "wait": 5}),
+            (1e5, LOW | {"latency": 10, "wait": 5, "gpc_clock": 100, "sm_clock": 103.1}),
+            (1e5, LOW | {"latency": 10, "wait": 5, "gpc_clock": 100, "sm_clock": 103.0}),
+            (1e5, LOW | {"dram": 70}),
+            (1e5, LOW),
+            (1e5, {"m": 5}),
+        ]
+    )
+    confidence = [row[3] for row in rows]
+    assert confidence == ["medium", "high", "low", "high", "low", "medium", None]
+    reasons = [row[4] for row in rows]
+    assert "within 2 points of a threshold" in reasons[0]
+    assert "clock of its passes differs by 3.1 %" in reasons[2]
+    assert "dram alone runs at 70.0 %" in reasons[4]
+    assert "ncu --section WarpStateStats" in reasons[5]
+    assert reasons[6] == "compute SOL was not collected: ncu --section SpeedOfLight"
+    assert reasons[1] is None and reasons[3] is None
+
+
+_numbers = st.one_of(
+    st.floats(0, 110, allow_nan=False), st.sampled_from([0.0, 60.0, 80.0, 1e12, -0.2])
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e9), st.dictionaries(st.sampled_from(list(NAMES)), _numbers)),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_whatever_was_collected_there_is_one_verdict(
+    points: list[tuple[float, dict[str, float]]],
+) -> None:
+    rows = _classify(points)
+    assert len(rows) == len(points)
+    for (_, values), (bound, subclass, *_, confidence, _explanation) in zip(
+        points, rows, strict=True
+    ):
+        assert bound in BOUNDS
+        assert subclass in SUBCLASSES[bound]
+        assert (bound == "unknown") == (not {"c", "m"} <= values.keys())
+        assert (confidence is None) == (bound == "unknown")

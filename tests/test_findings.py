@@ -1,0 +1,196 @@
+"""Findings: from what the counters show to techniques, each with a bound on the gain."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Cli, Tiny
+from test_bottleneck import SUBCLASSES
+
+from analysis.knowledge import techniques
+from perfpipe.query import connect
+from perfpipe.store import Store
+
+Ingested = Callable[[str], str]
+Expand = Callable[[str], Path]
+
+CAUSES = {
+    "-", "*", "uncoalesced", "bank_conflict", "atomics", "local_spill", "small_grid",
+    "partial_wave", "imbalance", "divergence", "registers", "shared_mem",
+}  # fmt: skip
+FEATURES = {
+    "tensor", "no_tensor", "shared", "elementwise", "after_tensor", "uncoalesced", "conflicts",
+    "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
+}  # fmt: skip
+RULES = {
+    "CPIStall", "LaunchConfiguration", "MemoryCacheAccessPattern", "SharedMemoryConflicts",
+    "TheoreticalOccupancy", "ThreadDivergence", "UncoalescedGlobalAccess", "WorkloadImbalance",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", techniques())
+def test_a_technique_is_whole(key: str) -> None:
+    item = techniques()[key]
+    assert item.classes
+    for bound, subclass, cause in item.classes:
+        assert subclass in SUBCLASSES[bound] | {"*"}, (bound, subclass)
+        assert cause in CAUSES
+    assert set(item.features) <= FEATURES
+    assert item.difficulty in ("low", "medium", "high")
+    assert item.link.startswith("https://docs.nvidia.com/")
+    assert re.fullmatch(r"headroom|tail|share:\d+|rule:\w+", item.gain)
+    assert item.gain.removeprefix("rule:") in RULES or not item.gain.startswith("rule:")
+    for text in (item.technique, item.detail, item.check_first):
+        assert len(text) > 10
+    assert item.check_first.endswith(".") and item.detail.endswith(".")
+    assert "!" not in item.detail and " will " not in item.detail, "a bound, never a promise"
+
+
+def test_every_class_has_a_technique() -> None:
+    known = {(b, s) for item in techniques().values() for b, s, _ in item.classes}
+    for bound, subclasses in SUBCLASSES.items():
+        if bound != "unknown":
+            for subclass in subclasses - {None}:
+                assert {(bound, subclass), (bound, "*")} & known, (bound, subclass)
+    assert not {key for key in known if key[0] == "unknown"}, "no advice without a class"
+
+
+#: Label of a kernel -> the technique that belongs to what limits it.
+ADVICE = {
+    "memory.uncoalesced": "coalesce",
+    "memory.shared_bank_conflict": "swizzle",
+    "memory.local_spill": "spills",
+    "memory.atomics": "privatise_atomics",
+    "compute.divergence": "divergence",
+    "compute.fp64": "narrower_types",
+    "compute.xu": "fast_math",
+    "compute.alu": "integer_math",
+    "launch.tiny": "graphs_batching",
+    "latency.partial_wave": "tail_removal",
+    "latency.dependency": "more_ilp",
+    "latency.memory": "bytes_in_flight",
+    "memory.dram": "fewer_bytes",
+}
+
+
+def test_what_limits_a_kernel_names_its_technique(captures: Store, ingested: Ingested) -> None:
+    sql = """
+        SELECT nvtx_path, list(technique ORDER BY rank), list(gain_pct ORDER BY rank)
+        FROM kernel_findings JOIN ncu_launches USING (report_id, launch_id) GROUP BY 1
+    """
+    with connect(captures, [ingested("ncu/visible.ncu-rep")], sql) as con:
+        rows = con.execute(sql).fetchall()
+    found = {label: names for label, names, _ in rows}
+    for label, technique in ADVICE.items():
+        assert technique in found[label], label
+    for label, _, gains in rows:
+        assert gains == sorted(gains, reverse=True), label
+        assert all(0 <= gain <= 100 for gain in gains), label
+
+
+def test_gains_are_those_of_ncu_or_of_the_speed_of_light(
+    captures: Store, ingested: Ingested
+) -> None:
+    sql = """
+        SELECT
+            count(*),
+            count(*) FILTER (gain_source = 'headroom' AND abs(gain_pct - (100 - max_sol_pct)) < 1e-9),
+            count(*) FILTER (starts_with(gain_source, 'rule ')),
+            count(*) FILTER (starts_with(gain_source, 'rule ') AND EXISTS (
+                SELECT 1 FROM ncu_rules AS r
+                WHERE r.report_id = f.report_id AND r.launch_id = f.launch_id
+                    AND gain_source = concat('rule ', r.rule) AND r.speedup_pct = gain_pct
+            )),
+            count(*) FILTER (abs(priority - time_share_pct * gain_pct / 100) > 1e-9)
+        FROM kernel_findings AS f JOIN kernel_sol USING (report_id, launch_id)
+    """
+    ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
+    with connect(captures, ids, sql) as con:
+        every, headroom, by_rule, equal, wrong = con.execute(sql).fetchall()[0]
+        shares = con.execute(
+            "SELECT sum(share) FROM (SELECT DISTINCT report_id, launch_id, time_share_pct AS share "
+            "FROM kernel_findings)"
+        ).fetchone()
+    assert every > 300
+    assert headroom > 50
+    assert by_rule == equal > 50
+    assert wrong == 0
+    assert shares is not None and shares[0] <= 300.001
+
+
+def test_an_epilogue_behind_a_product_is_told_to_be_fused(
+    captures: Store, ingested: Ingested
+) -> None:
+    """leaky_relu of a 4096 x 4096 FP16 product: written once and read once for nothing."""
+    sql = (
+        "SELECT nvtx_path, saved_bytes, fusion_saved_bytes(4096, 4096, 2) FROM kernel_findings "
+        "JOIN ncu_launches USING (report_id, launch_id) WHERE technique = 'epilogue_fusion'"
+    )
+    with connect(captures, [ingested("ncu/ops.ncu-rep")], sql) as con:
+        assert con.execute(sql).fetchall() == [
+            ("unfused_matmul_leaky_relu", 67_108_864.0, 67_108_864.0)
+        ]
+
+
+SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+DRAM = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
+BYTES = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"
+
+
+def test_findings_of_a_launch() -> None:
+    db = Tiny(
+        [
+            {"launch_id": 0, "duration_ns": 3e6},
+            {"launch_id": 1, "duration_ns": 1e6},
+            {"launch_id": 2},
+        ],
+        {0: {SOL: 10.0, MEMORY: 60.0, DRAM: 60.0, BYTES: 4.0}, 1: {SOL: 85.0, MEMORY: 10.0}},
+    )
+    assert db.rows(
+        "SELECT launch_id, technique, rank, gain_pct, gain_source, time_share_pct, priority, "
+        "secondary FROM kernel_findings ORDER BY launch_id, rank"
+    ) == [(0, "coalesce", 1, 40.0, "headroom", 75.0, 30.0, False)]
+
+
+def test_features_of_a_launch() -> None:
+    base = {
+        "launch__shared_mem_per_block_static": 0.0,
+        "launch__shared_mem_per_block_dynamic": 0.0,
+        "sm__ops_path_tensor_src_fp16.sum": 0.0,
+        "l1tex__m_xbar2l1tex_read_bytes.sum": 100.0,
+        "l1tex__m_l1tex2xbar_write_bytes.sum": 50.0,
+    }
+    product = base | {
+        "sm__ops_path_tensor_src_fp16.sum": 8.0,
+        "launch__shared_mem_per_block_dynamic": 1.0,
+    }
+    ranges = ({"nvtx_path": "a"}, {"nvtx_path": "a"}, {"nvtx_path": "b"})
+    db = Tiny(
+        [{"launch_id": n, "stream": 7, **extra} for n, extra in enumerate(ranges)],
+        {0: product, 1: base, 2: base},
+    )
+    assert db.rows(
+        "SELECT features, tensor_flop, fusion_bytes FROM kernel_features ORDER BY launch_id"
+    ) == [
+        (["tensor", "shared"], 8.0, None),
+        (["no_tensor", "elementwise", "after_tensor"], 0.0, 150.0),
+        (["no_tensor", "elementwise"], 0.0, None),
+    ]
+
+
+def test_recommendations_are_ranked_by_what_they_could_save(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("ncu/visible.ncu-rep")) == 0
+    assert cli("report", "--json") == 0
+    items = json.loads(cli.out)["recommendations"]
+    bounds = [float(re.match(r"at most ([\d.]+) %", item["gain"])[1]) for item in items]  # type: ignore[index]
+    primary = [b for b, item in zip(bounds, items, strict=True) if "secondary" not in item["gain"]]
+    assert primary == sorted(primary, reverse=True)
+    assert [item["priority"] for item in items] == list(range(1, len(items) + 1))
+    assert any("swizzle" in item["technique"].lower() for item in items)
+    for item in items:
+        assert item["detail"] and item["check_first"] and item["link"]

@@ -1,0 +1,89 @@
+"""Sizes of a sweep: rates, classes, and a sentence on how the class changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Cli, Tiny
+
+from analysis.runs import class_change
+
+
+def test_a_sweep_by_size(cli: Cli, tmp_path: Path) -> None:
+    """The recorded GEMM: too small at 512, on the tensor cores from 2048."""
+    assert cli("run", ROOT / "workloads" / "gemm.yaml", "--collector", "replay") == 0
+    assert cli("query", "FROM run_efficiency", "--format", "json") == 0
+    rows = json.loads(cli.out)["rows"]
+    assert [(row["size"], row["size_class"], row["bound"], row["subclass"]) for row in rows] == [
+        (512, "small", "latency", "small_grid"),
+        (512, "small", "latency", "small_grid"),
+        (2048, "small", "compute", "tensor"),
+        (2048, "small", "compute", "tensor"),
+        (8192, "large", "compute", "tensor"),
+        (8192, "large", "compute", "tensor"),
+    ]
+    for row in rows:
+        n, seconds = row["size"], row["median_ms"] / 1e3
+        assert row["intensity"] == pytest.approx(n / 3), "2 n^3 over 3 n^2 halves"
+        assert row["intensity_band"] == "compute"
+        assert row["ridge"] == pytest.approx(989.4e12 / 4.8e12)
+        assert row["roof"] == ("memory" if n == 512 else "compute")
+        assert row["model_flop_per_s"] == pytest.approx(2 * n**3 / seconds)
+        assert row["mfu_pct"] == pytest.approx(100 * 2 * n**3 / seconds / 989.4e12)
+        assert row["effective_bytes_per_s"] == pytest.approx(6 * n**2 / seconds)
+        assert row["mfu_pct"] < row["hfu_pct"] < 100
+    assert cli("report", "--json") == 0
+    document = json.loads(cli.out)
+    sizes = next(table for table in document["tables"] if table["title"] == "Sizes")
+    assert sizes["doc"].endswith(
+        "With size the class changes: latency (small grid) at 512, compute (tensor) from 2048."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], ""),
+        ([(512, "latency", None)], ""),
+        ([(None, "latency", None), (512, None, None)], ""),
+        (
+            [(1, "memory", "l2"), (2, "memory", "l2")],
+            "The class is the same at every size: memory (l2).",
+        ),
+        (
+            [
+                (1, "launch", "short"),
+                (2, "launch", "short"),
+                (4, "memory", "dram"),
+                (8, "compute", None),
+            ],
+            "With size the class changes: launch (short) at 1 to 2, memory (dram) at 4, compute from 8.",
+        ),
+        (
+            [(1, "memory", "l2"), (1, "compute", "fma"), (2, "memory", "l2")],
+            "With size the class changes: compute (fma) or memory (l2) at 1, memory (l2) from 2.",
+        ),
+    ],
+)
+def test_how_the_class_changes(
+    rows: list[tuple[int | None, str | None, str | None]], sentence: str
+) -> None:
+    assert class_change(rows) == sentence
+
+
+def test_groups_of_sizes_on_both_sides() -> None:
+    db = Tiny()
+    for index, size in enumerate((1, 2048, 2049, 8191, 8192)):
+        params = json.dumps({"m": size, "k": 1, "dtype": "fp16"})
+        db.add("run_tasks", {"run_id": "r", "task_index": index, "params": params, "reports": []})
+    db.add("run_tasks", {"run_id": "r", "task_index": 9, "params": "{}", "reports": []})
+    assert db.rows("SELECT size, size_class FROM run_efficiency ORDER BY task_index") == [
+        (1, "small"),
+        (2048, "small"),
+        (2049, "medium"),
+        (8191, "medium"),
+        (8192, "large"),
+        (None, None),
+    ]
