@@ -67,3 +67,12 @@ CREATE MACRO sol_bottleneck(compute, memory, waves) AS
         WHEN compute > memory THEN 'High Compute Throughput'
         ELSE 'High Memory Throughput'
     END;
+
+-- Function names as nsys prints them: it strips a version suffix of four digits and leaves longer ones.
+CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0-9]{4}$', '');
+
+-- A range as nsys prints it: its domain, which is empty for the default one, a colon and its text.
+CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
+
+-- Sample standard deviation as in nsys: 0 for one value.
+CREATE MACRO nsys_stddev(x) AS round_tenth(coalesce(stddev_samp(x), 0));

@@ -56,12 +56,13 @@ def write_nvtx(builder: ReportBuilder, export: Export, resolver: Resolver) -> No
     pid, tid = pid_of(column["globalTid"]), tid_of(column["globalTid"])
     style = pc.index_in(kind, value_set=styles)
     style_names = pa.array([*_STYLES.values()]).take(style)
-    depth, parent = nesting(
-        _ints(start),
-        _ints(end, missing=_STILL_OPEN),
-        _ints(_packed(pid, tid, domain).indices),
-        np.asarray(pc.equal(style_names, "PushPop")),
-    )
+    starts, ends = _ints(start), _ints(end, missing=_STILL_OPEN)
+    nested = np.asarray(pc.equal(style_names, "PushPop"))
+    by_domain, by_thread = _packed(pid, tid, domain), _packed(pid, tid, None)
+    depth, parent = nesting(starts, ends, _ints(by_domain.indices), nested)
+    level, enclosing = depth, parent
+    if len(by_domain.dictionary) != len(by_thread.dictionary):
+        level, enclosing = nesting(starts, ends, _ints(by_thread.indices), nested)
     end_tid = tid_of(column["endGlobalTid"])
     builder.write(
         table,
@@ -79,6 +80,8 @@ def write_nvtx(builder: ReportBuilder, export: Export, resolver: Resolver) -> No
             "range_id": pa.array(np.arange(rows.num_rows)),
             "depth": depth,
             "parent": parent,
+            "level": level,
+            "enclosing": enclosing,
         },
         rows.num_rows,
     )
@@ -132,10 +135,12 @@ def _ints(values: pa.Array, missing: int = 0) -> Ints:
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _packed(pid: pa.Array, tid: pa.Array | int, domain: pa.Array) -> pa.DictionaryArray:
-    """Return a dictionary-encoded key of process, thread (or 0) and domain."""
+def _packed(pid: pa.Array, tid: pa.Array | int, domain: pa.Array | None) -> pa.DictionaryArray:
+    """Return a dictionary-encoded key of process, thread (or 0) and domain (or any)."""
     thread = tid if isinstance(tid, int) else _ints(tid)
-    key = (_ints(pid) << 40) | (thread << 16) | (_ints(domain) & 0xFFFF)
+    key = (_ints(pid) << 40) | (thread << 16)
+    if domain is not None:
+        key |= _ints(domain) & 0xFFFF
     return pa.array(key).dictionary_encode()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ingest.builder import ReportBuilder
+from ingest.nsys.attribution import write_call_ranges
 from ingest.nsys.convert import write_mapped_tables
 from ingest.nsys.export import Export, open_export
 from ingest.nsys.launches import write_launches
@@ -26,6 +27,7 @@ def read_nsys(builder: ReportBuilder) -> None:
     write_nvtx(builder, export, resolver)
     write_gpu_metrics(builder, export, devices)
     write_launches(builder)
+    write_call_ranges(builder)
     _check(builder, export)
 
 

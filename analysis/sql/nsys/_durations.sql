@@ -1,4 +1,4 @@
--- Durations that nsys's summaries are made of, by kind: kernel, memory or api.
+-- Durations that nsys's summaries are made of, by kind: kernel, memory, api, os or nvtx.
 CREATE VIEW _durations AS
 SELECT report_id, 'kernel' AS kind, demangled AS name, dur_ns
 FROM nsys_kernels
@@ -6,7 +6,15 @@ UNION ALL
 SELECT report_id, 'memory', operation, dur_ns
 FROM nsys_memory_ops
 UNION ALL
--- nsys strips a version suffix of four digits and leaves longer ones.
-SELECT report_id, 'api', regexp_replace(recorded_name, '_v[0-9]{4}$', ''), dur_ns
+SELECT report_id, 'api', nsys_api_name(recorded_name), dur_ns
 FROM nsys_api_calls
-WHERE api IN ('runtime', 'driver');
+WHERE api IN ('runtime', 'driver')
+UNION ALL
+SELECT report_id, 'os', name, dur_ns
+FROM nsys_osrt
+-- Calls that nsys could not name are in none of its reports.
+WHERE name != '[Unknown]'
+UNION ALL
+SELECT report_id, concat('nvtx ', style), nsys_range_name(domain, name), dur_ns
+FROM nsys_nvtx_ranges
+WHERE style != 'Mark' AND dur_ns IS NOT NULL;

@@ -1,0 +1,25 @@
+-- Bytes of memory operations by operation, equal to `nsys stats --report cuda_gpu_mem_size_sum`.
+--
+-- report_id: report
+-- total_mb: sum, MB (decimal), rounded to 0.001 as nsys does
+-- count: operations
+-- avg_mb: mean, MB
+-- med_mb: median (mean of the middle two), MB
+-- min_mb: smallest, MB
+-- max_mb: largest, MB
+-- stddev_mb: sample standard deviation (n - 1; 0 for one), MB
+-- operation: copy direction or memset
+CREATE VIEW cuda_gpu_mem_size_sum AS
+SELECT
+    report_id,
+    printf('%.3f', sum(bytes) / 1e6)::DOUBLE AS total_mb,
+    count(*) AS count,
+    printf('%.3f', avg(bytes) / 1e6)::DOUBLE AS avg_mb,
+    printf('%.3f', median(bytes) / 1e6)::DOUBLE AS med_mb,
+    printf('%.3f', min(bytes) / 1e6)::DOUBLE AS min_mb,
+    printf('%.3f', max(bytes) / 1e6)::DOUBLE AS max_mb,
+    printf('%.3f', coalesce(stddev_samp(bytes), 0) / 1e6)::DOUBLE AS stddev_mb,
+    operation
+FROM nsys_memory_ops
+GROUP BY report_id, operation
+ORDER BY report_id, sum(bytes) DESC, operation;

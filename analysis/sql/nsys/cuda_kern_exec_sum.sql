@@ -1,0 +1,82 @@
+-- Launching, queueing and running of kernels, equal to `nsys stats --report cuda_kern_exec_sum`.  The
+-- queue time is not a defect: it is long where the host runs ahead of a busy GPU.  Kernels of one
+-- CUDA graph share the time of one launching call.
+--
+-- report_id: report
+-- pid: process id
+-- tid: launching thread
+-- devid: CUDA device number
+-- count: kernels
+-- qcount: kernels that began after their launching call had returned; the others have no queue time
+-- tavg_ns: mean time from the call to the kernel's end, ns, rounded to 0.1
+-- tmed_ns: its median, ns
+-- tmin_ns: shortest, ns
+-- tmax_ns: longest, ns
+-- tstddev_ns: sample standard deviation, ns
+-- aavg_ns: mean time of the API call, ns
+-- amed_ns: its median, ns
+-- amin_ns: shortest, ns
+-- amax_ns: longest, ns
+-- astddev_ns: sample standard deviation, ns
+-- qavg_ns: mean queue time, ns; NULL where no kernel has one
+-- qmed_ns: its median, ns
+-- qmin_ns: shortest, ns
+-- qmax_ns: longest, ns
+-- qstddev_ns: sample standard deviation, ns
+-- kavg_ns: mean kernel time, ns
+-- kmed_ns: its median, ns
+-- kmin_ns: shortest, ns
+-- kmax_ns: longest, ns
+-- kstddev_ns: sample standard deviation, ns
+-- api_name: launching function
+-- kernel_name: kernel name with template arguments
+CREATE VIEW cuda_kern_exec_sum AS
+WITH timed AS (
+    SELECT
+        k.report_id,
+        k.pid,
+        k.tid,
+        k.device,
+        k.demangled,
+        nsys_api_name(c.recorded_name) AS api_name,
+        greatest(k.end_ns, k.api_end_ns) - k.api_start_ns AS t,
+        k.api_end_ns - k.api_start_ns AS a,
+        CASE WHEN k.start_ns >= k.api_end_ns THEN k.start_ns - k.api_end_ns END AS q,
+        k.dur_ns AS k
+    FROM _launched_kernels AS k
+    JOIN nsys_api_calls AS c
+        ON c.report_id = k.report_id AND c.pid = k.pid AND c.tid = k.tid
+        AND c.correlation_id = k.correlation_id AND c.start_ns = k.api_start_ns
+)
+SELECT
+    report_id,
+    pid,
+    tid,
+    device AS devid,
+    count(*) AS count,
+    count(q) AS qcount,
+    round_tenth(avg(t)) AS tavg_ns,
+    round_tenth(median(t)) AS tmed_ns,
+    min(t) AS tmin_ns,
+    max(t) AS tmax_ns,
+    nsys_stddev(t) AS tstddev_ns,
+    round_tenth(avg(a)) AS aavg_ns,
+    round_tenth(median(a)) AS amed_ns,
+    min(a) AS amin_ns,
+    max(a) AS amax_ns,
+    nsys_stddev(a) AS astddev_ns,
+    round_tenth(avg(q)) AS qavg_ns,
+    round_tenth(median(q)) AS qmed_ns,
+    min(q) AS qmin_ns,
+    max(q) AS qmax_ns,
+    CASE WHEN count(q) > 0 THEN nsys_stddev(q) END AS qstddev_ns,
+    round_tenth(avg(k)) AS kavg_ns,
+    round_tenth(median(k)) AS kmed_ns,
+    min(k) AS kmin_ns,
+    max(k) AS kmax_ns,
+    nsys_stddev(k) AS kstddev_ns,
+    api_name,
+    demangled AS kernel_name
+FROM timed
+GROUP BY report_id, pid, tid, device, api_name, demangled
+ORDER BY report_id, tavg_ns DESC, pid, tid, devid, api_name, kernel_name;
