@@ -73,6 +73,11 @@ class View:
         """Whether the view is part of the public interface."""
         return not self.name.startswith("_")
 
+    @property
+    def kept(self) -> bool:
+        """Whether it is computed once where several views read it: its rows are few or costly."""
+        return self.layer == "ncu" or "Computed once." in self.doc
+
     def uses(self, names: set[str]) -> set[str]:
         """Return which of the names the view's SQL mentions."""
         return names & set(re.findall(r"\w+", self.sql)) - {self.name}
@@ -117,6 +122,7 @@ def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
     time that it is named.
     """
     con.execute(threshold_macro())
+    con.execute(_name_macros())
     con.execute(_sql_root().joinpath("macros.sql").read_text(encoding="utf-8"))
     install_catalogue(con)
     install_peaks(con)
@@ -124,7 +130,7 @@ def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
     chosen = list(views().values()) if sql is None else _mentioned(sql)
     for view in chosen:
         readers = sum(view.name in other.uses({view.name}) for other in chosen)
-        kind = "VIEW" if sql is None or readers < 2 or view.layer != "ncu" else "TABLE"
+        kind = "VIEW" if sql is None or readers < 2 or not view.kept else "TABLE"
         con.execute(view.sql.replace("CREATE VIEW", f"CREATE {kind}", 1))
         # Documentation costs as much as the view; a query sees it in the catalogue only.
         if len(chosen) == len(views()):
@@ -192,6 +198,18 @@ def threshold_macro() -> str:
     """Return the macro threshold(name); constants are folded away, a table would be joined."""
     cases = " ".join(f"WHEN {quote(name)} THEN {value!r}" for name, value in thresholds().items())
     return f"CREATE MACRO threshold(name) AS CASE name {cases} END"
+
+
+def _name_macros() -> str:
+    """Return the macros that tell names on a timeline apart, from timeline.toml."""
+    text = resources.files("analysis").joinpath("timeline.toml").read_text(encoding="utf-8")
+    patterns = tomllib.loads(text)
+    options = {"communication": "i", "synchronising": "", "step": "i"}
+    return "".join(
+        f"CREATE MACRO is_{name}(name) AS "
+        f"regexp_matches(name, {quote(patterns[name])}, {quote(option)});"
+        for name, option in options.items()
+    )
 
 
 def _metrics_view() -> View:

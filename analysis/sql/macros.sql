@@ -76,3 +76,10 @@ CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 
 -- Sample standard deviation as in nsys: 0 for one value.
 CREATE MACRO nsys_stddev(x) AS round_tenth(coalesce(stddev_samp(x), 0));
+
+-- Time that two intervals share, ns; 0 where they are apart, NULL where a border is unknown.
+CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS
+    CASE WHEN a_start + a_end + b_start + b_end IS NOT NULL THEN greatest(0, least(a_end, b_end) - greatest(a_start, b_start)) END;
+
+-- Time of an interval behind `until`, up to when earlier ones reach: added up it is the length of their union.
+CREATE MACRO beyond_ns(start_ns, end_ns, until) AS greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));

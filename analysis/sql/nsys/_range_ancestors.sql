@@ -1,4 +1,4 @@
--- For each range that GPU work was launched in: itself and every range around it.
+-- For each range that GPU work was launched in: itself and every range around it.  Computed once.
 CREATE VIEW _range_ancestors AS
 WITH RECURSIVE up AS (
     SELECT DISTINCT report_id, range_id AS leaf, range_id
