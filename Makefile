@@ -21,6 +21,7 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_ingest.py
 	$(BIN)/python benchmarks/bench_kernels.py
+	$(BIN)/python benchmarks/bench_timeline.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py

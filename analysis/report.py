@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from analysis.findings import classified, kernel_findings, recommendations, verdict
@@ -19,6 +20,8 @@ from analysis.report_facts import (
     warnings_of,
 )
 from analysis.runs import size_table, task_table
+from analysis.timeline import timeline_findings, timeline_recommendations, timeline_verdict
+from analysis.timeline_tables import TIMELINE_TABLES, TimelineTable
 from analysis.views import views
 from perfpipe.viewmodel import Column, Report, Source, Table
 
@@ -81,6 +84,8 @@ VIEWS_USED = " ".join(
     (
         views_used((KERNELS, *TABLES)),
         "kernel_findings kernel_bottleneck kernel_headroom run_efficiency kernel_gaps",
+        "timeline_bottleneck timeline_findings",
+        *(table.view for table in TIMELINE_TABLES),
         *(view for view, *_ in _SUMMARIES),
     )
 )
@@ -96,26 +101,30 @@ def build_report(
     chosen = tuple(sorted(reports))
     kinds = _kinds(con, chosen)
     launches = classified(con, chosen)
-    found = kernel_findings(launches)
+    found = timeline_findings(con, chosen) + kernel_findings(launches)
+    verdicts = [timeline_verdict(con, chosen), verdict(launches)]
+    advice = timeline_recommendations(con, chosen) + recommendations(con, chosen)
     made = []
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
         made.append(size_table(con, run["run_id"]))
-    if kinds.get("ncu"):
-        made += [_kernel_table(con, chosen, table) for table in (KERNELS, *TABLES)]
     if kinds.get("nsys"):
-        if kinds.get("ncu"):
-            made.append(_headroom_table(con, chosen))
+        made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
+    if kinds.get("ncu") and kinds.get("nsys"):
+        made.append(_headroom_table(con, chosen))
+    if kinds.get("ncu"):
+        made += [_view_table(con, chosen, table) for table in (KERNELS, *TABLES)]
+    if kinds.get("nsys"):
         made += [_summary_table(con, chosen, *spec) for spec in _SUMMARIES]
     return Report(
         title=title_of(con, chosen, run),
         notice=notice_of(run),
-        verdict=verdict(launches) or _no_verdict(kinds),
+        verdict=". ".join(text for text in verdicts if text) or _no_verdict(kinds),
         summary=tuple(summary_of(con, chosen, kinds, run)),
         tables=tuple(table for table in made if table.rows),
         findings=tuple(found[:20]),
         findings_total=len(found),
-        recommendations=tuple(recommendations(con, chosen)),
+        recommendations=tuple(replace(item, priority=n + 1) for n, item in enumerate(advice)),
         warnings=tuple(warnings_of(con, chosen)),
         gaps=tuple(gaps_of(con, chosen)),
         provenance=tuple(provenance_of(con, chosen, run)),
@@ -158,13 +167,16 @@ def _table(
     )
 
 
-def _kernel_table(con: DuckDBPyConnection, chosen: Sequence[str], table: KernelTable) -> Table:
+def _view_table(
+    con: DuckDBPyConnection, chosen: Sequence[str], table: KernelTable | TimelineTable
+) -> Table:
     columns = table.columns
     if len(chosen) == 1:
         columns = tuple(column for column in columns if column[0] != "label")
     sql = table.sql(columns, _LABELS, in_list(chosen))
-    joined = (name for name in table.joined if name in views())
-    return _table(con, table.view, table.title, columns, sql, chosen, *joined, "kernel_sol")
+    joined = table.joined if isinstance(table, KernelTable) else ()
+    known = (name for name in (*joined, "kernel_sol") if name in views())
+    return _table(con, table.view, table.title, columns, sql, chosen, *known)
 
 
 def _headroom_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
@@ -204,5 +216,5 @@ def _summary_table(
 
 def _no_verdict(kinds: dict[str, int]) -> str:
     if kinds.get("nsys"):
-        return "Timeline only: add an ncu report to tell what bounds the kernels"
+        return "No verdict: the timeline holds no GPU work"
     return "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"

@@ -121,7 +121,7 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def synthesize(target: Path) -> Path:
+def synthesize(target: Path, copies: int = COPIES) -> Path:
     """Repeat the seed capture with shifted times and fresh correlation ids."""
     with lzma.open(SEED) as seed:
         target.write_bytes(seed.read())
@@ -143,7 +143,7 @@ def synthesize(target: Path) -> Path:
             }
             values = ", ".join(shifted.get(column, f'"{column}"') for column in columns)
             con.execute(f"CREATE TEMP TABLE seed AS SELECT * FROM {table}")
-            for copy in range(1, COPIES):
+            for copy in range(1, copies):
                 con.execute(f"INSERT INTO {table} SELECT {values} FROM seed", {"copy": copy})
             con.execute("DROP TABLE seed")
     return target

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from hypothesis import settings
 
 from analysis.views import install
 from ingest.report import ingest
@@ -18,6 +19,10 @@ from perfpipe.model import tables
 from perfpipe.query import CATALOGUE
 from perfpipe.store import Store
 from pipelines.cli import run_cli
+
+# Tests say what is right; how long things take is measured in benchmarks/.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parent.parent

@@ -34,7 +34,9 @@ def test_views_keep_the_house_rules(view: object, store: Store) -> None:
     assert statement.count(";") == 1
     if view.public:
         final = statement[statement.rindex("\nSELECT") :]
-        assert "*" not in final.split("FROM")[0].replace(" * ", " "), "SELECT * in a public view"
+        assert "*" not in re.sub(r"count\(\*\)| \* ", " ", final.split("FROM")[0]), (
+            "SELECT * in a public view"
+        )
         assert "ORDER BY" in final
     lower = {
         name for name, v in views().items() if LAYERS.index(v.layer) > LAYERS.index(view.layer)

@@ -1,0 +1,47 @@
+-- Copies and memsets by direction and kind of memory on each GPU: bytes, achieved bandwidth, and how much of their time kernels cover.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- operation: as in nsys_memory_ops
+-- src_kind: memory read; a Pageable copy is staged through pinned memory and waits
+-- dst_kind: memory written
+-- count: operations
+-- total_ns: sum of durations, ns
+-- bytes: bytes moved or set
+-- bytes_per_s: bytes over the sum of durations, byte/s
+-- covered_pct: share of their time with a kernel on the same GPU, %
+-- pageable: whether either side is pageable host memory
+CREATE VIEW memory_op_summary AS
+WITH kernels AS (
+    -- Merged: a kernel that reaches no farther than earlier ones adds nothing.
+    SELECT track, greatest(start_ns, coalesce(kernels_until, start_ns)) AS start_ns, end_ns
+    FROM _windowed_ops
+    WHERE window_id = 0 AND class < 3 AND end_ns > coalesce(kernels_until, start_ns)
+),
+ops AS (
+    SELECT t.track, t.report_id, t.device, m.operation, m.src_kind, m.dst_kind, m.start_ns, m.end_ns, m.dur_ns, m.bytes, row_number() OVER () AS op
+    FROM nsys_memory_ops AS m
+    JOIN _tracks AS t ON t.report_id = m.report_id AND t.pid = m.pid AND t.cuda_device = m.device
+),
+covered AS (
+    SELECT o.op, sum(overlap_ns(o.start_ns, o.end_ns, k.start_ns, k.end_ns)) AS ns
+    FROM ops AS o
+    JOIN kernels AS k ON k.track = o.track AND k.start_ns < o.end_ns AND k.end_ns > o.start_ns
+    GROUP BY o.op
+)
+SELECT
+    o.report_id,
+    o.device,
+    o.operation,
+    o.src_kind,
+    o.dst_kind,
+    count(*) AS count,
+    sum(o.dur_ns)::BIGINT AS total_ns,
+    sum(o.bytes)::BIGINT AS bytes,
+    sum(o.bytes) / nullif(sum(o.dur_ns) / 1e9, 0) AS bytes_per_s,
+    100.0 * coalesce(sum(c.ns), 0) / nullif(sum(o.dur_ns), 0) AS covered_pct,
+    coalesce(o.src_kind = 'Pageable', false) OR coalesce(o.dst_kind = 'Pageable', false) AS pageable
+FROM ops AS o
+LEFT JOIN covered AS c USING (op)
+GROUP BY o.report_id, o.device, o.operation, o.src_kind, o.dst_kind
+ORDER BY o.report_id, o.device, total_ns DESC, o.operation, o.src_kind, o.dst_kind;

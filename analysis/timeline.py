@@ -1,0 +1,112 @@
+"""Findings on timelines and what to do about them, ranked by their share of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from analysis.findings import words
+from analysis.knowledge import techniques
+from analysis.report_facts import in_list
+from perfpipe.viewmodel import Finding, Recommendation, Source
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_CLAIMS = {
+    "launch_overhead": "waits for launches: the host issues work more slowly than the GPU does it",
+    "sync": "waits because the host waited for it before issuing more",
+    "host": "waits for a host that asks for nothing",
+    "transfer": "copies while nothing computes",
+    "communication": "communicates while nothing computes",
+}
+
+
+def timeline_verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | None:
+    """Return one sentence on what bounds the GPUs' time; None without a timeline."""
+    rows = con.execute(
+        "SELECT bound, share_pct, contributors FROM timeline_bottleneck "
+        f"WHERE report_id IN {in_list(reports)} ORDER BY report_id, device"
+    ).fetchall()
+    if not rows:
+        return None
+    if len(rows) == 1:
+        bound, share, contributors = rows[0]
+        busy = "is spent computing" if bound == "compute" else f"goes to {words(bound)}"
+        more = f" ({contributors})" if contributors and ", " in contributors else ""
+        return f"{share:.0f} % of the GPU's time {busy}{more}"
+    counts: dict[str, int] = {}
+    for bound, *_ in rows:
+        counts[bound] = counts.get(bound, 0) + 1
+    parts = [f"{count} {words(bound)}" for bound, count in sorted(counts.items(), key=_most)]
+    return f"Of {len(rows)} GPU timelines the largest part is: {', '.join(parts)}"
+
+
+def _most(pair: tuple[str, int]) -> tuple[int, str]:
+    return -pair[1], pair[0]
+
+
+def timeline_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Finding]:
+    """Return one finding for each contributor to the time of each GPU, the largest first."""
+    rows = con.execute(
+        f"""
+        SELECT report_id, device, bound, any_value(share_pct) AS share, any_value(confidence),
+            any_value(largest_gap), arg_min(technique, rank), any_value(source_name),
+            any_value(explanation)
+        FROM timeline_findings
+        JOIN reports USING (report_id)
+        JOIN (SELECT report_id, device, explanation FROM timeline_bottleneck)
+            USING (report_id, device)
+        WHERE report_id IN {in_list(reports)}
+        GROUP BY report_id, device, bound
+        ORDER BY share DESC, report_id, device, bound
+        """
+    ).fetchall()
+    found = []
+    for report_id, device, bound, share, confidence, gap, technique, name, explanation in rows:
+        evidence = [f"{words(bound)} is {share:.1f} % of the time between first and last operation"]
+        evidence += [f"longest interval: {gap}"] if gap else []
+        evidence += [explanation] if explanation else []
+        found.append(
+            Finding(
+                claim=f"GPU {device} {_CLAIMS.get(bound, f'spends time on {words(bound)}')}",
+                evidence="; ".join(evidence),
+                bound_pct=share,
+                confidence=confidence,
+                subject=f"GPU {device} in {name}",
+                advice=techniques()[technique].technique,
+                source=Source("timeline_findings", (report_id,)),
+            )
+        )
+    return found
+
+
+def timeline_recommendations(
+    con: DuckDBPyConnection, reports: Sequence[str]
+) -> list[Recommendation]:
+    """Return what to try about the time between kernels, each technique once."""
+    rows = con.execute(
+        f"""
+        SELECT technique, bound, max(share_pct) AS share, any_value(difficulty), count(*)
+        FROM timeline_findings WHERE report_id IN {in_list(reports)}
+        GROUP BY technique, bound
+        ORDER BY share DESC, technique
+        """
+    ).fetchall()
+    made: list[Recommendation] = []
+    for key, bound, share, difficulty, count in rows:
+        item = techniques()[key]
+        gpus = f" on {count} GPU timelines" if count > 1 else ""
+        made.append(
+            Recommendation(
+                len(made) + 1,
+                item.technique,
+                f"{words(bound)}{gpus}, {share:.1f} % of the GPU's time",
+                item.check_first,
+                f"at most {share:.1f} % of the GPU's time",
+                difficulty,
+                item.link,
+                item.detail,
+            )
+        )
+    return made

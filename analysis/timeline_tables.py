@@ -1,0 +1,139 @@
+"""The tables of a report on timelines: where the GPU's time went, and what the host did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfpipe.viewmodel import Kind
+
+Spec = tuple[tuple[str, str, Kind, str], ...]
+
+_WHICH: Spec = (("label", "Configuration", "text", ""), ("device", "GPU", "int", ""))
+
+
+@dataclass(frozen=True)
+class TimelineTable:
+    """A table of a report's GPUs: `where` and `order` are SQL over its view."""
+
+    view: str
+    title: str
+    columns: Spec
+    order: str
+    where: str = "true"
+
+    def sql(self, columns: Spec, labels: str, chosen: str) -> str:
+        """Return the query of some columns for the reports in `chosen`, a SQL list.
+
+        `labels` is the query that says what each report is called.
+        """
+        names = ", ".join(column for column, *_ in columns)
+        return f"""
+            SELECT {names} FROM {self.view} JOIN ({labels}) USING (report_id)
+            WHERE report_id IN {chosen} AND {self.where}
+            ORDER BY report_id, device, {self.order}
+        """
+
+
+TIMELINE_TABLES = (
+    TimelineTable(
+        "gpu_time_budget",
+        "Where the GPU's time went",
+        (
+            *_WHICH,
+            ("category", "Category", "text", ""),
+            ("time_ns", "Time", "ns", ""),
+            ("share_pct", "Share", "pct", "%"),
+            ("note", "Note", "text", ""),
+        ),
+        "time_ns DESC, category",
+        "time_ns > 0",
+    ),
+    TimelineTable(
+        "step_summary",
+        "Steps",
+        (
+            *_WHICH,
+            ("steps", "Steps", "int", ""),
+            ("mean_ns", "Mean", "ns", ""),
+            ("p50_ns", "Median", "ns", ""),
+            ("p95_ns", "95 %", "ns", ""),
+            ("cv_pct", "Spread", "number", "% of mean"),
+            ("first_ns", "First", "ns", ""),
+            ("array_to_string(outliers, ', ') AS outliers", "Outliers", "text", ""),
+        ),
+        "steps",
+    ),
+    TimelineTable(
+        "gpu_idle_gaps",
+        "Longest idle intervals",
+        (
+            *_WHICH,
+            ("dur_ns", "Length", "ns", ""),
+            ("cause", "Cause", "text", ""),
+            ("next_name", "Before", "text", ""),
+            ("nvtx_range", "NVTX", "text", ""),
+            ("sync_name", "Waited in", "text", ""),
+            ("os_call", "OS call", "text", ""),
+        ),
+        "rank",
+        "rank <= 10",
+    ),
+    TimelineTable(
+        "launch_summary",
+        "Launching",
+        (
+            *_WHICH,
+            ("calls", "Calls", "int", ""),
+            ("launches_per_ms", "Rate", "number", "per ms"),
+            ("api_med_ns", "API, median", "ns", ""),
+            ("queue_med_ns", "Queue, median", "ns", ""),
+            ("short_kernels_pct", "Kernels < 10 us", "pct", "%"),
+            ("launch_overhead_ns", "Launch overhead", "ns", ""),
+            ("graphs_save_pct", "CUDA graphs save at most", "pct", "%"),
+        ),
+        "calls",
+    ),
+    TimelineTable(
+        "comm_overlap",
+        "Communication and overlap",
+        (
+            *_WHICH,
+            ("communication_ns", "Communication", "ns", ""),
+            ("overlapped_ns", "Behind compute", "ns", ""),
+            ("exposed_ns", "Exposed", "ns", ""),
+            ("overlap_pct", "Overlap", "pct", "%"),
+        ),
+        "communication_ns",
+        "communication_ns > 0",
+    ),
+    TimelineTable(
+        "nccl_collectives",
+        "Collectives",
+        (
+            *_WHICH,
+            ("operation", "Operation", "text", ""),
+            ("count", "Calls", "int", ""),
+            ("total_ns", "Total", "ns", ""),
+            ("med_ns", "Median", "ns", ""),
+            ("min_ns", "Min", "ns", ""),
+            ("max_ns", "Max", "ns", ""),
+        ),
+        "total_ns DESC, operation",
+    ),
+    TimelineTable(
+        "memory_op_summary",
+        "Copies and memsets",
+        (
+            *_WHICH,
+            ("operation", "Operation", "text", ""),
+            ("src_kind", "From", "text", ""),
+            ("dst_kind", "To", "text", ""),
+            ("count", "Count", "int", ""),
+            ("total_ns", "Time", "ns", ""),
+            ("bytes", "Bytes", "bytes", ""),
+            ("bytes_per_s", "Bandwidth", "bandwidth", ""),
+            ("covered_pct", "Behind kernels", "pct", "%"),
+        ),
+        "total_ns DESC, operation, src_kind, dst_kind",
+    ),
+)

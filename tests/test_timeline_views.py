@@ -1,0 +1,149 @@
+"""Timeline views: a few rows in, what they say out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conftest import Cli, Tiny
+
+from analysis.knowledge import techniques
+from perfpipe.query import connect
+from perfpipe.store import Store
+
+Ingested = Callable[[str], str]
+Expand = Callable[[str], Path]
+
+
+def _kernel(start: int, end: int, call: int, returned: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "device": 0, "stream": 7, "pid": 1, "tid": 1,
+            "correlation_id": call, "start_ns": start, "end_ns": end, "api_name": "cudaLaunchKernel",
+            "api_start_ns": call, "api_end_ns": returned, **more}  # fmt: skip
+
+
+def test_launching_of_a_gpu() -> None:
+    db = Tiny()
+    db.add(
+        "launches",
+        _kernel(0, 100_000, -20, -10),
+        _kernel(100_040, 100_050, 100_010, 100_020),
+        _kernel(100_050, 110_049, 100_030, 100_034),
+        _kernel(110_050, 120_050, 100_060, 100_070, graph_node_id=5),
+    )
+    rows = db.rows("SELECT * FROM launch_summary")
+    assert [column[0] for column in db.con.description or []][2] == "kernels"
+    assert rows == [
+        ("r", 0, 4, 4, 4 / 0.12005, 10.0, 18.0, 2, 50.0, 100.0 * 10_009 / 120_009, 0, 1, 41,
+         100 * 41 / 120_050 * 0.75)
+    ]  # fmt: skip
+
+
+def test_collectives_and_their_overlap() -> None:
+    db = Tiny()
+    db.add(
+        "launches",
+        _kernel(0, 100, -9, -8),
+        _kernel(50, 150, -7, -6, name="ncclDevKernel_AllReduce", stream=8),
+        _kernel(140, 160, -5, -4, name="ncclDevKernel_AllReduce", stream=9),
+        _kernel(200, 210, 5, 6, name="ncclDevKernel_Broadcast"),
+    )
+    assert db.rows("SELECT * EXCLUDE report_id FROM comm_overlap") == [
+        (0, 120, 100, 50, 70, 100 * 50 / 120)
+    ]
+    assert db.con.execute("SELECT 1").fetchone()
+    db = Tiny()
+    db.add("launches", _kernel(0, 10, -9, -8))
+    assert db.rows("SELECT communication_ns, exposed_ns, overlap_pct FROM comm_overlap") == [
+        (0, 0, None)
+    ]
+
+
+def test_collectives_by_operation() -> None:
+    db = Tiny()
+    db.add(
+        "launches",
+        _kernel(50, 150, -7, -6, name="ncclDevKernel_AllReduce"),
+        _kernel(200, 220, -5, -4, name="ncclDevKernel_AllReduce"),
+        _kernel(300, 380, 5, 6, name="ncclDevKernel_Broadcast"),
+        _kernel(400, 500, 7, 8),
+    )
+    assert db.rows(
+        "SELECT operation, count, total_ns, share_pct, med_ns, min_ns, max_ns FROM nccl_collectives"
+    ) == [
+        ("ncclDevKernel_AllReduce", 2, 120, 60.0, 60.0, 20, 100),
+        ("ncclDevKernel_Broadcast", 1, 80, 40.0, 80.0, 80, 80),
+    ]
+
+
+def test_copies_by_kind_of_memory() -> None:
+    db = Tiny()
+    copy = {
+        "device": 0,
+        "pid": 1,
+        "operation": "[CUDA memcpy Host-to-Device]",
+        "dst_kind": "Device",
+    }
+    db.add(
+        "nsys_memory_ops",
+        {
+            **copy,
+            "src_kind": "Pageable",
+            "start_ns": 0,
+            "end_ns": 100,
+            "dur_ns": 100,
+            "bytes": 1000,
+        },
+        {**copy, "src_kind": "Pinned", "start_ns": 100, "end_ns": 150, "dur_ns": 50, "bytes": 1000},
+        {**copy, "src_kind": "Pinned", "start_ns": 160, "end_ns": 160, "dur_ns": 0, "bytes": None},
+    )
+    db.add(
+        "launches", _kernel(120, 140, -9, -8), _kernel(125, 145, -7, -6), _kernel(90, 101, -5, -4)
+    )
+    assert db.rows(
+        "SELECT src_kind, count, total_ns, bytes, bytes_per_s, covered_pct, pageable "
+        "FROM memory_op_summary"
+    ) == [
+        ("Pageable", 1, 100, 1000, 1e10, 10.0, True),
+        ("Pinned", 2, 50, 1000, 2e10, 52.0, False),
+    ]
+
+
+def test_findings_name_a_technique_for_every_contributor(
+    captures: Store, ingested: Ingested
+) -> None:
+    sql = "SELECT bound, list(technique ORDER BY rank), any_value(largest_gap) FROM timeline_findings GROUP BY 1"
+    expected = {
+        "eager_small": {"launch_overhead": ["cuda_graphs", "larger_batch"]},
+        "graph_node": {"launch_overhead": ["larger_batch"]},
+        "h2d": {"transfer": ["pinned_prefetch"]},
+        "ddp_comm_rank1": {"communication": ["overlap_communication", "bucket_sizes"]},
+        "ops": {"sync": ["fewer_syncs"]},
+        "compute": {},
+    }
+    for capture, found in expected.items():
+        with connect(captures, [ingested(f"nsys/{capture}.sqlite")], sql) as con:
+            rows = con.execute(sql).fetchall()
+        assert {bound: names for bound, names, _ in rows} == found, capture
+        assert all(gap for bound, _, gap in rows if bound in ("sync", "launch_overhead"))
+
+
+def test_every_contributor_has_a_technique() -> None:
+    bounds = {bound for item in techniques().values() for bound, *_ in item.classes}
+    assert {"communication", "transfer", "launch_overhead", "sync", "host"} <= bounds
+
+
+def test_a_report_of_a_timeline_alone(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("nsys/eager_small.sqlite")) == 0
+    assert cli("report", "--md", "-") == 0
+    assert "79 % of the GPU's time goes to launch overhead" in cli.out
+    assert "Where the GPU's time went" in cli.out
+    assert "Launch the step as a CUDA graph" in cli.out
+    assert "longest interval: 198.7 us before" in cli.out.replace("\\", "")
+
+
+def test_a_capture_without_gpu_work_has_no_budget() -> None:
+    db = Tiny()
+    for view in ("gpu_time_budget", "gpu_idle_gaps", "timeline_bottleneck", "timeline_findings"):
+        assert Tiny().rows(f"SELECT * FROM {view}") == []
+    assert db.rows("SELECT * FROM launch_summary") == []
