@@ -128,8 +128,10 @@ def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
     install_peaks(con)
     install_knowledge(con)
     chosen = list(views().values()) if sql is None else _mentioned(sql)
+    words = set(re.findall(r"\w+", (sql or "").lower()))
     for view in chosen:
         readers = sum(view.name in other.uses({view.name}) for other in chosen)
+        readers += view.name in words
         kind = "VIEW" if sql is None or readers < 2 or not view.kept else "TABLE"
         con.execute(view.sql.replace("CREATE VIEW", f"CREATE {kind}", 1))
         # Documentation costs as much as the view; a query sees it in the catalogue only.

@@ -1,4 +1,5 @@
 -- Idle intervals of each GPU, the longest first, with the cause of their largest part and what the host did.
+-- Computed once.
 --
 -- report_id: report
 -- device: GPU number of the machine

@@ -13,21 +13,32 @@
 -- pageable: whether either side is pageable host memory
 CREATE VIEW memory_op_summary AS
 WITH kernels AS (
-    -- Merged: a kernel that reaches no farther than earlier ones adds nothing.
-    SELECT track, greatest(start_ns, coalesce(kernels_until, start_ns)) AS start_ns, end_ns
+    -- The union of kernels as segments, each with the kernel time before it.
+    SELECT
+        track,
+        greatest(start_ns, coalesce(kernels_until, start_ns)) AS start_ns,
+        end_ns,
+        sum(end_ns - greatest(start_ns, coalesce(kernels_until, start_ns))) OVER (
+            PARTITION BY track ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS before_ns
     FROM _windowed_ops
     WHERE window_id = 0 AND class < 3 AND end_ns > coalesce(kernels_until, start_ns)
 ),
 ops AS (
-    SELECT t.track, t.report_id, t.device, m.operation, m.src_kind, m.dst_kind, m.start_ns, m.end_ns, m.dur_ns, m.bytes, row_number() OVER () AS op
+    SELECT t.track, t.report_id, t.device, m.operation, m.src_kind, m.dst_kind, m.start_ns, m.end_ns, m.dur_ns, m.bytes
     FROM nsys_memory_ops AS m
     JOIN _tracks AS t ON t.report_id = m.report_id AND t.pid = m.pid AND t.cuda_device = m.device
 ),
-covered AS (
-    SELECT o.op, sum(overlap_ns(o.start_ns, o.end_ns, k.start_ns, k.end_ns)) AS ns
+begun AS (
+    SELECT o.*, coalesce(k.before_ns, 0) + coalesce(least(o.start_ns, k.end_ns) - k.start_ns, 0) AS kernel_ns_at_start
     FROM ops AS o
-    JOIN kernels AS k ON k.track = o.track AND k.start_ns < o.end_ns AND k.end_ns > o.start_ns
-    GROUP BY o.op
+    ASOF LEFT JOIN kernels AS k ON k.track = o.track AND k.start_ns <= o.start_ns
+),
+covered AS (
+    -- Kernel time up to the end of an operation, less that up to its start.
+    SELECT o.*, coalesce(k.before_ns, 0) + coalesce(least(o.end_ns, k.end_ns) - k.start_ns, 0) - o.kernel_ns_at_start AS covered_ns
+    FROM begun AS o
+    ASOF LEFT JOIN kernels AS k ON k.track = o.track AND k.start_ns <= o.end_ns
 )
 SELECT
     o.report_id,
@@ -39,9 +50,8 @@ SELECT
     sum(o.dur_ns)::BIGINT AS total_ns,
     sum(o.bytes)::BIGINT AS bytes,
     sum(o.bytes) / nullif(sum(o.dur_ns) / 1e9, 0) AS bytes_per_s,
-    100.0 * coalesce(sum(c.ns), 0) / nullif(sum(o.dur_ns), 0) AS covered_pct,
+    100.0 * coalesce(sum(o.covered_ns), 0) / nullif(sum(o.dur_ns), 0) AS covered_pct,
     coalesce(o.src_kind = 'Pageable', false) OR coalesce(o.dst_kind = 'Pageable', false) AS pageable
-FROM ops AS o
-LEFT JOIN covered AS c USING (op)
+FROM covered AS o
 GROUP BY o.report_id, o.device, o.operation, o.src_kind, o.dst_kind
 ORDER BY o.report_id, o.device, total_ns DESC, o.operation, o.src_kind, o.dst_kind;
