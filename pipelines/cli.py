@@ -22,6 +22,7 @@ COMMANDS = {
     "specs": "Show vendor peaks of GPUs.",
     "occupancy": "Calculate occupancy, without a report.",
     "work": "State the work of kernels in a report.",
+    "rules": "Run the expert rules of nsys analyze.",
     "doctor": "Check profilers, driver, permissions and disk.",
     "init": "Copy the workloads that come with perfpipe here.",
     "store": "List, verify and clean the store.",
