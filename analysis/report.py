@@ -100,6 +100,7 @@ def build_report(
     """
     chosen = tuple(sorted(reports))
     kinds = _kinds(con, chosen)
+    timeline = kinds.get("nsys", 0) + kinds.get("torch", 0)
     launches = classified(con, chosen)
     found = timeline_findings(con, chosen) + kernel_findings(launches)
     verdicts = [timeline_verdict(con, chosen), verdict(launches)]
@@ -108,13 +109,13 @@ def build_report(
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
         made.append(size_table(con, run["run_id"]))
-    if kinds.get("nsys"):
+    if timeline:
         made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
-    if kinds.get("ncu") and kinds.get("nsys"):
+    if kinds.get("ncu") and timeline:
         made.append(_headroom_table(con, chosen))
     if kinds.get("ncu"):
         made += [_view_table(con, chosen, table) for table in (KERNELS, *TABLES)]
-    if kinds.get("nsys"):
+    if timeline:
         made += [_summary_table(con, chosen, *spec) for spec in _SUMMARIES]
     return Report(
         title=title_of(con, chosen, run),
@@ -215,6 +216,6 @@ def _summary_table(
 
 
 def _no_verdict(kinds: dict[str, int]) -> str:
-    if kinds.get("nsys"):
+    if "ncu" not in kinds:
         return "No verdict: the timeline holds no GPU work"
     return "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"

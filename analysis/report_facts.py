@@ -82,7 +82,7 @@ def summary_of(
         facts.append(("Profiled launches", f"{count:,}" + (f", {format_ns(time)}" if time else "")))
         if judged:
             facts.append(("Verdicts equal to NVIDIA's", f"{agree:,} of {judged:,}"))
-    if kinds.get("nsys"):
+    if kinds.get("nsys") or kinds.get("torch"):
         count, time = rows_of(
             con,
             f"SELECT count(*), sum(dur_ns) FROM nsys_kernels WHERE report_id IN {ids}",

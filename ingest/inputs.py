@@ -17,9 +17,15 @@ from perfpipe.errors import InputError, StoreError, os_error_sentence
 #: How much of a text file is searched for an ncu CSV header: a program may print before it.
 _TEXT_SEARCH = 4 << 20
 
+#: How much of JSON is searched for what a trace begins with.
+_JSON_SEARCH = 1 << 16
+
 _NCU_CSV = re.compile(rb'^(?:\xef\xbb\xbf)?"ID","Process ID","Process Name",', re.MULTILINE)
 _NCU_SOURCE_CSV = re.compile(
     rb'^(?:\xef\xbb\xbf)?"Kernel Name",.*\r?\n(?:"#",)?"Address","Source"', re.MULTILINE
+)
+_KINETO = re.compile(
+    rb'^\s*(\{.*"(traceEvents|deviceProperties|schemaVersion)"|\[\s*\{.*"ph"\s*:)', re.DOTALL
 )
 _FOREIGN_CSV = re.compile(rb'^"?ID"?[,;\t]"?Process ID"?[,;\t]', re.MULTILINE)
 
@@ -32,6 +38,7 @@ KINDS = {
     "nsys-sqlite": "nsys",
     "nsys-parquetdir": "nsys",
     "nsys-arrowdir": "nsys",
+    "torch-kineto": "torch",
 }
 
 
@@ -48,7 +55,7 @@ class Input:
 
     @property
     def kind(self) -> str:
-        """The kind of report: ncu or nsys."""
+        """The kind of report: ncu, nsys or torch."""
         return KINDS[self.format]
 
     @property
@@ -156,6 +163,8 @@ def _file_format(path: Path, head: bytes, rest: Iterator[bytes]) -> str:
         return "ncu-csv"
     if _NCU_SOURCE_CSV.search(text):
         return "ncu-source-csv"
+    if _KINETO.match(text[:_JSON_SEARCH]):
+        return "torch-kineto"
     if _FOREIGN_CSV.search(text):
         raise InputError(
             f"{path}: an ncu CSV that another program saved again, with other separators "
@@ -185,7 +194,7 @@ def expand_paths(paths: list[str]) -> list[Path]:
 
 
 _REPORT_NAME = re.compile(
-    r"\.(ncu-rep|nsys-rep|sqlite|db|csv|txt|log)(\.(xz|gz|zst))?$", re.IGNORECASE
+    r"\.(ncu-rep|nsys-rep|sqlite|db|csv|txt|log|json)(\.(xz|gz|zst))?$", re.IGNORECASE
 )
 
 
@@ -217,7 +226,7 @@ def _reports_below(folder: Path) -> list[Path]:
 
 def _is_report(path: Path) -> bool:
     """Pass over tables of text that only look like reports (nsys stats output, say)."""
-    if not re.search(r"\.(csv|txt|log)\b", path.name, re.IGNORECASE):
+    if not re.search(r"\.(csv|txt|log|json)\b", path.name, re.IGNORECASE):
         return True
     try:
         identify(path)

@@ -12,6 +12,7 @@ from ingest.ncu.csv_report import read_csv_report
 from ingest.ncu.csv_source import read_source_csv
 from ingest.ncu.rep import read_ncu_rep
 from ingest.nsys.report import read_nsys
+from ingest.torch.kineto import read_kineto
 from perfpipe.errors import InputError, ToolMissing
 from perfpipe.manifest import Manifest
 from perfpipe.store import Store, storing
@@ -23,6 +24,7 @@ READERS: dict[str, Callable[[ReportBuilder], None]] = {
     "nsys-sqlite": read_nsys,
     "nsys-parquetdir": read_nsys,
     "nsys-arrowdir": read_nsys,
+    "torch-kineto": read_kineto,
 }
 
 

@@ -59,7 +59,7 @@ def test_the_same_content_has_the_same_id_however_packed(expand: Expand, tmp_pat
         (b"\x00\x01\x02\x03" * 100, "unknown binary data"),
         (b"hello\n", "without an ncu CSV header"),
         (b"==PROF== Connected to process 1\n", "add --csv --page raw"),
-        (b'{"traceEvents": []}', "JSON"),
+        (b'{"results": []}', "JSON"),
         (b"ID;Process ID;Process Name\n", "another program saved again"),
         (b"ID,Process ID,Process Name\n0,1,a\n", "another program saved again"),
         (b"PAR1" + bytes(100), "name the whole directory"),

@@ -23,8 +23,9 @@ def ingest_command(
     """Read report files into the store; what a file is, is told from its content.
 
     PATH is a file, a directory or a pattern: .ncu-rep, ncu CSV (--page raw, details or source,
-    also live output), nsys SQLite, parquetdir or arrowdir exports, and .nsys-rep where nsys is
-    installed; .xz, .gz and .zst are opened.  The same bytes are never read twice.
+    also live output), nsys SQLite, parquetdir or arrowdir exports, .nsys-rep where nsys is
+    installed, and traces of torch.profiler (Kineto JSON); .xz, .gz and .zst are opened.  The
+    same bytes are never read twice.
 
     Prints one line for each file: report id, kind, rows, name.  A file that cannot be read is
     said on stderr and ends the command with exit code 2; the others are read all the same.

@@ -1,0 +1,283 @@
+"""Reads a torch.profiler trace (Chrome JSON written by Kineto) into the timeline tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.builder import ReportBuilder
+from ingest.ncu.names import function_name
+from ingest.nsys.attribution import write_call_ranges
+from ingest.nsys.launches import write_launches
+from ingest.nsys.nvtx import nesting
+from perfpipe.errors import InputError
+
+Event = dict[str, Any]
+
+_COPY = re.compile(r"Memcpy ([HDAP])to([HDAP])")
+_KINDS = re.compile(r"\((\w+) -> (\w+)\)")
+_SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
+
+#: Ranges of the program, and operators of PyTorch, which stand in a domain of their own.
+_RANGES = {"user_annotation": None, "cpu_op": "cpu_op"}
+
+#: What a trace does not tell.
+_LACKING = {
+    "nsys_syncs": "a Kineto trace has synchronising calls only",
+    "nsys_cuda_events": "not in a Kineto trace",
+    "nsys_graph_nodes": "not in a Kineto trace",
+    "nsys_osrt": "not in a Kineto trace; use nsys --trace=osrt",
+    "nsys_overhead": "not in a Kineto trace",
+    "nsys_gpu_metrics": "not in a Kineto trace; use nsys --gpu-metrics-devices",
+    "nsys_diagnostics": "not in a Kineto trace",
+}
+
+
+def read_kineto(builder: ReportBuilder) -> None:
+    """Read the complete events of a trace; InputError when it is not a whole one.
+
+    Times are exact: the microseconds of the trace become integer nanoseconds digit by digit.
+    """
+    document = _load(builder)
+    events = [event for event in document["traceEvents"] if event.get("ph") == "X"]
+    by_category: dict[str, list[Event]] = {}
+    for event in events:
+        by_category.setdefault(event.get("cat", ""), []).append(event)
+    try:
+        _write(builder, document, by_category)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{builder.source.path}: an event of the trace lacks what it needs ({error!r})"
+        ) from error
+    if not by_category.get("kernel"):
+        builder.warn("the trace holds no kernel; profile with ProfilerActivity.CUDA")
+
+
+def _load(builder: ReportBuilder) -> dict[str, Any]:
+    path = builder.source.path
+    try:
+        with builder.source.content.open(encoding="utf-8") as file:
+            # Binary floating point would lose the last nanoseconds of long clocks.
+            document = json.load(file, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: the trace is cut short or damaged ({error})") from error
+    if isinstance(document, list):
+        document = {"traceEvents": document}
+    if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
+        raise InputError(f"{path}: JSON, but no trace (it has no traceEvents)")
+    if not all(isinstance(event, dict) for event in document["traceEvents"]):
+        raise InputError(f"{path}: the trace holds what is no event")
+    return document
+
+
+def _write(
+    builder: ReportBuilder, document: dict[str, Any], events: dict[str, list[Event]]
+) -> None:
+    calls = [*events.get("cuda_runtime", []), *events.get("cuda_driver", [])]
+    kernels = events.get("kernel", [])
+    memory = [*events.get("gpu_memcpy", []), *events.get("gpu_memset", [])]
+    ranges = [event for name in _RANGES for event in events.get(name, [])]
+    timed = [*calls, *kernels, *memory, *ranges]
+    if not timed:
+        raise InputError(f"{builder.source.path}: the trace holds no event of PyTorch or CUDA")
+    zero = min(_ns(event["ts"]) for event in timed)
+    pids = Counter(int(event["pid"]) for event in calls or ranges)
+    pid = max(pids, key=pids.__getitem__, default=None)
+    _facts(builder, document, zero)
+    _kernels(builder, kernels, zero, pid)
+    _memory_ops(builder, memory, zero, pid)
+    _calls(builder, calls, zero)
+    _ranges(builder, ranges, zero)
+    builder.write("nsys_graph_launches", {}, 0)
+    for table, reason in _LACKING.items():
+        builder.lacks(table, reason)
+    write_launches(builder)
+    write_call_ranges(builder)
+
+
+def _ns(text: str | int) -> int:
+    """Return microseconds as written, with at most three decimals, in ns."""
+    whole, _, fraction = str(text).partition(".")
+    sign = -1 if whole.startswith("-") else 1
+    return int(whole) * 1000 + sign * int((fraction + "000")[:3])
+
+
+def _span(event: Event, zero: int) -> tuple[int, int]:
+    start = _ns(event["ts"]) - zero
+    return start, start + _ns(event["dur"])
+
+
+def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    rows.sort(key=lambda row: (row["start_ns"], row["end_ns"]))
+    for row in rows:
+        row["dur_ns"] = row["end_ns"] - row["start_ns"]
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def _store(builder: ReportBuilder, table: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        builder.lacks(table, "the trace holds none")
+    builder.write(table, _columns(rows), len(rows))
+
+
+def _gpu_row(event: Event, zero: int, pid: int | None) -> dict[str, Any]:
+    args = event["args"]
+    start, end = _span(event, zero)
+    return {
+        "device": args.get("device", event.get("pid")),
+        "context": args.get("context"),
+        "stream": args.get("stream", event.get("tid")),
+        "pid": pid,
+        "correlation_id": args.get("correlation"),
+        "start_ns": start,
+        "end_ns": end,
+    }
+
+
+def _kernels(builder: ReportBuilder, kernels: list[Event], zero: int, pid: int | None) -> None:
+    rows = []
+    for event in kernels:
+        args = event["args"]
+        grid, block = args.get("grid") or (None,) * 3, args.get("block") or (None,) * 3
+        row = _gpu_row(event, zero, pid) | {
+            "name": function_name(event["name"]),
+            "demangled": event["name"],
+            "registers": args.get("registers per thread"),
+            "dynamic_smem": None,
+            "static_smem": None,
+        }
+        row |= {f"grid_{axis}": value for axis, value in zip("xyz", grid, strict=True)}
+        row |= {f"block_{axis}": value for axis, value in zip("xyz", block, strict=True)}
+        rows.append(row)
+    builder.lacks("nsys_kernels", "Kineto gives the sum of static and dynamic", "static_smem")
+    builder.lacks("nsys_kernels", "Kineto gives the sum of static and dynamic", "dynamic_smem")
+    _store(builder, "nsys_kernels", rows)
+
+
+def _memory_ops(builder: ReportBuilder, memory: list[Event], zero: int, pid: int | None) -> None:
+    rows = []
+    for event in memory:
+        kinds = _KINDS.search(event["name"])
+        source, target = kinds.groups() if kinds else (None, None)
+        rows.append(
+            _gpu_row(event, zero, pid)
+            | {
+                "operation": _operation(event["name"]),
+                "bytes": event["args"].get("bytes"),
+                "src_kind": source,
+                "dst_kind": target,
+            }
+        )
+    _store(builder, "nsys_memory_ops", rows)
+
+
+def _operation(name: str) -> str:
+    """Return nsys's name of a copy or memset.
+
+    >>> _operation("Memcpy HtoD (Pageable -> Device)")
+    '[CUDA memcpy Host-to-Device]'
+    """
+    match = _COPY.match(name)
+    if match:
+        return f"[CUDA memcpy {_SIDES[match[1]]}-to-{_SIDES[match[2]]}]"
+    return "[CUDA memset]" if name.startswith("Memset") else f"[CUDA {name}]"
+
+
+def _calls(builder: ReportBuilder, calls: list[Event], zero: int) -> None:
+    rows = []
+    for event in calls:
+        start, end = _span(event, zero)
+        rows.append(
+            {
+                "pid": int(event["pid"]),
+                "tid": int(event["tid"]),
+                "api": event["cat"].removeprefix("cuda_"),
+                "name": event["name"],
+                "recorded_name": event["name"],
+                "correlation_id": event.get("args", {}).get("correlation"),
+                "start_ns": start,
+                "end_ns": end,
+            }
+        )
+    _store(builder, "nsys_api_calls", rows)
+
+
+def _ranges(builder: ReportBuilder, ranges: list[Event], zero: int) -> None:
+    table = "nsys_nvtx_ranges"
+    if not ranges:
+        builder.lacks(table, "the trace holds neither annotations nor operators")
+        builder.write(table, {}, 0)
+        return
+    rows = []
+    for event in ranges:
+        start, end = _span(event, zero)
+        rows.append(
+            (
+                start,
+                -end,
+                int(event["pid"]),
+                int(event["tid"]),
+                _RANGES[event["cat"]] or "",
+                event["name"],
+            )
+        )
+    rows.sort()
+    start_ns, negative, pids, tids, domains, names = (list(c) for c in zip(*rows, strict=True))
+    starts, ends = np.array(start_ns, np.int64), -np.array(negative, np.int64)
+    nested = np.ones(len(rows), bool)
+    threads = _numbered(list(zip(pids, tids, strict=True)))
+    by_domain = _numbered(list(zip(pids, tids, domains, strict=True)))
+    depth, parent = nesting(starts, ends, by_domain, nested)
+    level, enclosing = nesting(starts, ends, threads, nested)
+    builder.write(
+        table,
+        {
+            "pid": pids,
+            "tid": tids,
+            "domain": [domain or None for domain in domains],
+            "name": names,
+            "style": ["PushPop"] * len(rows),
+            "start_ns": start_ns,
+            "end_ns": pa.array(ends),
+            "dur_ns": pa.array(ends - starts),
+            "range_id": list(range(len(rows))),
+            "depth": depth,
+            "parent": parent,
+            "level": level,
+            "enclosing": enclosing,
+        },
+        len(rows),
+    )
+
+
+def _numbered(keys: list[tuple[Any, ...]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    numbers: dict[tuple[Any, ...], int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+def _facts(builder: ReportBuilder, document: dict[str, Any], zero: int) -> None:
+    facts = builder.facts
+    facts.tool_version = f"torch.profiler, schema {document.get('schemaVersion', 'unknown')}"
+    base = document.get("baseTimeNanoseconds")
+    if isinstance(base, int):
+        stamp = datetime.fromtimestamp((base + zero) // 10**9, UTC)
+        facts.captured_at = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+    gpus = document.get("deviceProperties") or []
+    if gpus:
+        facts.gpu, facts.sm_count = gpus[0].get("name"), gpus[0].get("numSms")
+    names = {
+        "gpu": "id", "device": "id", "name": "name", "sm_count": "numSms",
+        "memory_bytes": "totalGlobalMem", "registers_per_sm": "regsPerMultiprocessor",
+        "smem_per_sm": "sharedMemPerMultiprocessor",
+    }  # fmt: skip
+    columns: dict[str, list[Any]] = {
+        ours: [gpu.get(theirs) for gpu in gpus] for ours, theirs in names.items()
+    }
+    columns["cc"] = [f"{gpu.get('computeMajor')}.{gpu.get('computeMinor')}" for gpu in gpus]
+    builder.write("nsys_gpus", columns, len(gpus))

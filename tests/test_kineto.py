@@ -1,0 +1,192 @@
+"""torch.profiler traces: times to the nanosecond, the budget against a plain count, bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DATA
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.report import build_report
+from ingest.report import ingest
+from ingest.torch.kineto import _ns, _operation
+from perfpipe.errors import InputError
+from perfpipe.query import connect
+from perfpipe.store import Store
+from pipelines.cli import run_cli
+
+TRACE = DATA / "torch" / "train_step.kineto.json.gz"
+GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+@pytest.fixture(scope="module")
+def trace() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(gzip.decompress(TRACE.read_bytes()), parse_float=Decimal)
+    return document
+
+
+@pytest.fixture(scope="module")
+def report(captures: Store) -> str:
+    return ingest(TRACE, captures).report_id
+
+
+def _intervals(trace: dict[str, Any], *categories: str) -> list[tuple[int, int]]:
+    found = []
+    for event in trace["traceEvents"]:
+        if event.get("cat") in categories and event["ph"] == "X":
+            start = int(event["ts"] * 1000)
+            found.append((start, start + int(event["dur"] * 1000)))
+    return sorted(found)
+
+
+def _union(intervals: list[tuple[int, int]]) -> int:
+    covered, reached = 0, intervals[0][0]
+    for start, end in intervals:
+        covered += max(end - max(start, reached), 0)
+        reached = max(reached, end)
+    return covered
+
+
+@given(st.integers(-(10**18), 10**18))
+def test_microseconds_become_nanoseconds_exactly(ns: int) -> None:
+    assert _ns(str(Decimal(ns) / 1000)) == ns if ns % 1000 else _ns(ns // 1000) == ns
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("Memcpy DtoH (Device -> Pinned)", "[CUDA memcpy Device-to-Host]"),
+        ("Memcpy PtoP (Device -> Device)", "[CUDA memcpy Peer-to-Peer]"),
+        ("Memset (Device)", "[CUDA memset]"),
+        ("Memcpy UNKNOWN", "[CUDA Memcpy UNKNOWN]"),
+    ],
+)
+def test_copies_have_the_names_that_nsys_gives_them(name: str, operation: str) -> None:
+    assert _operation(name) == operation
+
+
+@pytest.mark.parametrize(
+    ("table", "categories"),
+    [
+        ("nsys_kernels", ("kernel",)),
+        ("nsys_memory_ops", ("gpu_memcpy", "gpu_memset")),
+        ("nsys_api_calls", ("cuda_runtime", "cuda_driver")),
+        ("nsys_nvtx_ranges", ("cpu_op", "user_annotation")),
+    ],
+)
+def test_every_event_is_there_to_the_nanosecond(
+    captures: Store, report: str, trace: dict[str, Any], table: str, categories: tuple[str, ...]
+) -> None:
+    everything = ("cuda_runtime", "cuda_driver", "cpu_op", "user_annotation", *GPU)
+    zero = _intervals(trace, *everything)[0][0]
+    with connect(captures, [report], table) as con:
+        rows = con.execute(f"SELECT start_ns, end_ns FROM {table} ORDER BY ALL").fetchall()
+    assert rows == [(start - zero, end - zero) for start, end in _intervals(trace, *categories)]
+
+
+def test_kernels_keep_their_launch_and_name(
+    captures: Store, report: str, trace: dict[str, Any]
+) -> None:
+    wanted = sorted(
+        (e["args"]["correlation"], e["name"], *e["args"]["grid"], *e["args"]["block"])
+        for e in trace["traceEvents"]
+        if e.get("cat") == "kernel"
+    )
+    with connect(captures, [report], "nsys_kernels nsys_launches") as con:
+        rows = con.execute(
+            "SELECT correlation_id, demangled, grid_x, grid_y, grid_z, block_x, block_y, block_z "
+            "FROM nsys_kernels ORDER BY ALL"
+        ).fetchall()
+        launched = con.execute(
+            "SELECT count(*) FROM nsys_kernels WHERE static_smem IS NULL AND registers > 0"
+        ).fetchone()
+    assert rows == wanted
+    assert launched == (len(wanted),)
+
+
+def test_the_budget_equals_a_plain_count_of_the_trace(
+    captures: Store, report: str, trace: dict[str, Any]
+) -> None:
+    with connect(captures, [report], "gpu_time_budget") as con:
+        parts = dict(con.execute("SELECT category, time_ns FROM gpu_time_budget").fetchall())
+        window = con.execute(
+            "SELECT any_value(window_end_ns - window_start_ns) FROM gpu_time_budget"
+        ).fetchone()
+    assert parts["compute"] == _union(_intervals(trace, "kernel"))
+    assert parts["compute"] + parts["transfer"] == _union(_intervals(trace, *GPU))
+    assert (sum(parts.values()),) == window
+    assert parts["unattributed"] == 0
+
+
+def test_the_report_names_the_bound_and_the_steps(captures: Store, report: str) -> None:
+    with connect(captures, [report], "step_summary timeline_bottleneck") as con:
+        steps = con.execute("SELECT count(*) FROM step_budget").fetchone()
+        bound = con.execute("SELECT bound FROM timeline_bottleneck").fetchall()
+    assert steps is not None
+    assert steps[0] > 0
+    assert bound == [("launch_overhead",)]
+    with connect(captures, [report]) as con:
+        built = build_report(con, [report])
+    assert "launch overhead" in built.verdict.lower()
+
+
+def _write(path: Path, document: object) -> Path:
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+_KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2}
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ('{"schemaVersion": 1, "traceEvents": [', "cut short or damaged"),
+        ('{"schemaVersion": 1, "traceEvents": ' + "[" * 100_000, "cut short or damaged"),
+        ({"schemaVersion": 1}, "no traceEvents"),
+        ({"traceEvents": "none"}, "no traceEvents"),
+        ({"traceEvents": [7]}, "no event"),
+        ({"traceEvents": []}, "no event of PyTorch"),
+        ({"traceEvents": [_KERNEL]}, "lacks what it needs"),
+        ({"traceEvents": [_KERNEL | {"args": [1]}]}, "lacks what it needs"),
+        ({"traceEvents": [_KERNEL | {"args": {}, "dur": None}]}, "lacks what it needs"),
+        ({"traceEvents": [_KERNEL | {"args": {}, "ts": "soon"}]}, "lacks what it needs"),
+        ({"traceEvents": [_KERNEL | {"args": {}, "dur": 10**30}]}, "lacks what it needs"),
+        ({"traceEvents": [_KERNEL | {"args": {"grid": [1, 2]}}]}, "lacks what it needs"),
+        ({"a": 1}, "not a"),
+    ],
+)
+def test_what_is_no_whole_trace_is_refused_in_a_sentence(
+    tmp_path: Path, document: object, sentence: str
+) -> None:
+    store = Store(tmp_path / "store")
+    with pytest.raises(InputError, match=sentence) as caught:
+        ingest(_write(tmp_path / "trace.json", document), store)
+    assert "\n" not in str(caught.value)
+    assert store.report_ids() == []
+    assert store.leftovers() == []
+
+
+@pytest.mark.parametrize("kept", [10, 500, 0.5, 0.99999])
+def test_a_trace_cut_short_is_refused(tmp_path: Path, kept: float) -> None:
+    content = gzip.decompress(TRACE.read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(content[: int(kept if kept > 1 else kept * len(content))])
+    assert run_cli(["ingest", str(path), "--store", str(tmp_path / "store")]) == 2
+
+
+def test_a_trace_without_a_gpu_says_what_to_do(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 2}
+    store = Store(tmp_path / "store")
+    made = ingest(_write(tmp_path / "cpu.json", {"traceEvents": [event]}), store)
+    with connect(store, [made.report_id], "nsys_nvtx_ranges") as con:
+        assert con.execute("SELECT name, dur_ns FROM nsys_nvtx_ranges").fetchall() == [
+            ("aten::mm", 2000)
+        ]
+    assert any("ProfilerActivity.CUDA" in warning for warning in made.warnings)
