@@ -65,7 +65,7 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="perfpipe")
 def cli() -> None:
-    r"""GPU workloads from launch to verdict.
+    """GPU workloads from launch to verdict.
 
     \b
     perfpipe run workloads/gemm.yaml      launch, profile, report

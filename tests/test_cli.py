@@ -49,6 +49,7 @@ def _commands(group: Group, path: tuple[str, ...] = ()) -> list[tuple[str, Comma
 @pytest.mark.parametrize(("name", "command"), _commands(root_command))
 def test_every_command_and_option_has_help(name: str, command: Command, cli: Cli) -> None:
     assert command.help
+    assert "\\b" not in command.help
     assert cli(*name.split(), "--help") == 0
     for parameter in command.params:
         if parameter.param_type_name == "option":

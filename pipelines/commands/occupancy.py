@@ -31,7 +31,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kK]?)(?:i?[bB])?")
 def occupancy_command(
     cc: str, block: int, regs: int, smem: str, barriers: int, curve: bool, as_json: bool
 ) -> None:
-    r"""Calculate how many blocks and warps of a kernel an SM holds, and what limits them.
+    """Calculate how many blocks and warps of a kernel an SM holds, and what limits them.
 
     Needs no report and no GPU.  The largest shared-memory carve-out is assumed, which the
     driver chooses when a kernel can use it; ncu shows the carve-out of the launch at hand.

@@ -47,7 +47,7 @@ def query_command(
     limit: int,
     store_path: str | None,
 ) -> None:
-    r"""Run one SQL SELECT over the tables and views of the store (`perfpipe schema` lists them).
+    """Run one SQL SELECT over the tables and views of the store (`perfpipe schema` lists them).
 
     The dialect is DuckDB's.  A query can read the store and nothing else, and changes nothing.
 

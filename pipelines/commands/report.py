@@ -34,7 +34,7 @@ def report_command(
     as_json: str | None,
     store_path: str | None,
 ) -> None:
-    r"""Report on a run, or on ingested reports: what bounds it, how far from the limit, what to do.
+    """Report on a run, or on ingested reports: what bounds it, how far from the limit, what to do.
 
     A name is a run id or a report id, or the beginning of one; without a name it is the newest
     run, or every report where there is no run.  Without options the head of the report is

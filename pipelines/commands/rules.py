@@ -33,7 +33,7 @@ def rules_command(
     as_json: bool,
     store_path: str | None,
 ) -> None:
-    r"""Print what the expert rules of `nsys analyze` find, with their known faults mended.
+    """Print what the expert rules of `nsys analyze` find, with their known faults mended.
 
     Operations and calls are joined within their process, idle is the GPU's and not a process's,
     concurrent work counts once, CUDA graphs traced as a whole are work, and a limit never drops

@@ -47,7 +47,7 @@ def run_command(
     md: str,
     store_path: str | None,
 ) -> None:
-    r"""Launch WORKLOAD (a YAML file) under the profilers, ingest what they record, and report.
+    """Launch WORKLOAD (a YAML file) under the profilers, ingest what they record, and report.
 
     Each configuration is launched plain (it checks its result and is timed), under nsys and under
     ncu, one after another, so that no measurement disturbs another.  Without a GPU a recorded

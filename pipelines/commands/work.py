@@ -29,14 +29,14 @@ def work_command(
     params: tuple[str, ...],
     store_path: str | None,
 ) -> None:
-    r"""State the work of kernels in REPORT that perfpipe did not launch itself.
+    """State the work of kernels in REPORT that perfpipe did not launch itself.
 
     The counters tell what the hardware did, not what the algorithm needs.  With this stated,
     kernel_summary and the report have MFU and the intensity of the algorithm.  A workload file
     states the same in its part `work`.
 
     \b
-    perfpipe work 7a4c --nvtx gemm_fp16_4096 -p n=4096 \
+    perfpipe work 7a4c --nvtx gemm_fp16_4096 -p n=4096 \\
         --flops "2*n**3" --bytes "3*n**2*2" --dtype fp16
     """
     from perfpipe.work import Work, add_work
