@@ -23,6 +23,7 @@ COMMANDS = {
     "occupancy": "Calculate occupancy, without a report.",
     "work": "State the work of kernels in a report.",
     "rules": "Run the expert rules of nsys analyze.",
+    "export": "Write a timeline for another viewer.",
     "doctor": "Check profilers, driver, permissions and disk.",
     "init": "Copy the workloads that come with perfpipe here.",
     "store": "List, verify and clean the store.",

@@ -1,0 +1,71 @@
+"""perfpipe export."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perfpipe.errors import InputError, StoreError, os_error_sentence
+from pipelines.options import store_option, the_store
+
+
+@click.group("export")
+def export_command() -> None:
+    """Write a timeline for another viewer."""
+
+
+@export_command.command("perfetto")
+@click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), default="trace.json.gz",
+    show_default=True, help="File to write; compressed when it ends in .gz.",
+)  # fmt: skip
+@store_option
+def perfetto_command(names: tuple[str, ...], output: Path, store_path: str | None) -> None:
+    """Write a trace that ui.perfetto.dev and chrome://tracing open.
+
+    It shows each GPU's streams and its idle intervals by cause, each thread's CUDA calls and NVTX
+    ranges, and arrows from a call to what it launched.  Reports stand beside each other; each
+    begins at its own zero.
+
+    \b
+    perfpipe export perfetto
+    perfpipe export perfetto 7a4c -o step.json.gz
+    """
+    from perfpipe.files import replacing
+    from perfpipe.query import connect, quote
+    from pipelines.reporting import select
+    from templates.perfetto import COLUMNS, write_trace
+
+    store = the_store(store_path, must_exist=True)
+    reports, _ = select(store, names)
+    listed = ", ".join(quote(report) for report in reports)
+    with connect(store, reports, "timeline_slices") as con:
+        timelines = con.execute(
+            f"SELECT count(*) FROM reports WHERE kind <> 'ncu' AND report_id IN ({listed})"
+        ).fetchone()
+        process = "concat(source_name, ' ', process)" if timelines != (1,) else "process"
+        columns = ", ".join((process, *COLUMNS[1:]))
+        result = con.execute(
+            f"SELECT {columns} FROM timeline_slices "
+            "JOIN (SELECT report_id, source_name FROM reports) USING (report_id) "
+            f"WHERE report_id IN ({listed}) ORDER BY start_ns, dur_ns DESC, process, row_name, name"
+        )
+        if timelines == (0,):
+            raise InputError("no timeline among the chosen reports: ncu reports have none")
+        opened = gzip.open if output.suffix == ".gz" else open
+        try:
+            with replacing(output) as temporary, opened(temporary, "wt", encoding="utf-8") as file:
+                count = write_trace(_rows(result), file)
+        except OSError as error:
+            raise StoreError(os_error_sentence(error, "cannot write")) from error
+    click.echo(f"{output}: {count:,} slices")
+
+
+def _rows(result: Any) -> Iterator[tuple[Any, ...]]:
+    while rows := result.fetchmany(20_000):
+        yield from rows

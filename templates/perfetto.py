@@ -1,0 +1,122 @@
+"""Writes timelines as Chrome trace events (JSON), which ui.perfetto.dev opens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+#: What `write_trace` reads of each slice, in this order: columns of the view timeline_slices.
+COLUMNS = (
+    "process", "row_name", "kind", "name", "start_ns", "dur_ns", "nested", "pid",
+    "correlation_id", "api_tid", "api_start_ns", "detail",
+)  # fmt: skip
+
+#: Kinds of GPU operations, which run on streams.
+_GPU = frozenset({"kernel", "memcpy", "memset", "graph", "um"})
+
+Event = dict[str, Any]
+
+
+def write_trace(slices: Iterable[tuple[Any, ...]], file: TextIO) -> int:
+    """Write slices of COLUMNS, by start and outer ones first; return how many.
+
+    A viewer nests what overlaps on a row, so GPU operations of one stream that overlap (dependent
+    launches, graphs) get rows of their own.  They are tied to their calls by flow events, and
+    ranges that need not nest become asynchronous ones.  Times stay exact: microseconds with
+    three decimals.
+    """
+    rows = _Rows()
+    count = 0
+    file.write('{"displayTimeUnit":"ns","traceEvents":[\n')
+    for values in slices:
+        for event in _events(dict(zip(COLUMNS, values, strict=True)), count, rows):
+            _put(file, event)
+        count += 1
+    for event in rows.names():
+        _put(file, event)
+    # The format allows no comma after the last event, so something always follows.
+    file.write('{"ph":"M","name":"trace_end","pid":0,"tid":0,"ts":0}\n]}\n')
+    return count
+
+
+@dataclass
+class _Rows:
+    """Numbers processes and their rows in the order in which they appear."""
+
+    processes: dict[str, int] = field(default_factory=dict)
+    rows: dict[tuple[str, str], int] = field(default_factory=dict)
+    ends: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def free(self, process: str, row: str, start_ns: int, end_ns: int) -> str:
+        """Return the first row of that name on which nothing runs at the start."""
+        name, number = row, 1
+        while self.ends.get((process, name), start_ns) > start_ns:
+            number += 1
+            name = f"{row} ({number})"
+        self.ends[process, name] = end_ns
+        return name
+
+    def place(self, process: str, row: str) -> Event:
+        return {
+            "pid": self.processes.setdefault(process, len(self.processes) + 1),
+            "tid": self.rows.setdefault((process, row), len(self.rows) + 1),
+        }
+
+    def names(self) -> Iterable[Event]:
+        for process, number in self.processes.items():
+            yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": process}}
+            # GPUs stand above the processes that drive them.
+            order = {"sort_index": int("Process " in process)}
+            yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": order}
+        for process, row in self.rows:
+            named = {"ph": "M", "name": "thread_name", "args": {"name": row}}
+            yield named | self.place(process, row)
+
+
+def _events(slice_: dict[str, Any], number: int, rows: _Rows) -> Iterable[Event]:
+    process, row, start = slice_["process"], slice_["row_name"], slice_["start_ns"]
+    if slice_["kind"] in _GPU:
+        row = rows.free(process, row, start, start + slice_["dur_ns"])
+    place = rows.place(process, row)
+    event = place | {
+        "name": slice_["name"] or "(no name)",
+        "cat": slice_["kind"],
+        "ts": start,
+    }
+    told = {"correlation": slice_["correlation_id"], "detail": slice_["detail"] or None}
+    args = {key: value for key, value in told.items() if value is not None}
+    if args:
+        event["args"] = args
+    if slice_["kind"] == "mark":
+        yield event | {"ph": "i", "s": "t"}
+    elif slice_["nested"]:
+        yield event | {"ph": "X", "dur": slice_["dur_ns"]}
+    else:
+        yield event | {"ph": "b", "id": number}
+        yield event | {"ph": "e", "id": number, "ts": start + slice_["dur_ns"]}
+    if slice_["api_start_ns"] is not None:
+        prefix, _, _ = process.rpartition("GPU ")
+        caller = rows.place(f"{prefix}Process {slice_['pid']}", f"Thread {slice_['api_tid']} CUDA")
+        flow = {"name": "launch", "cat": "launch", "id": number}
+        yield caller | flow | {"ph": "s", "ts": slice_["api_start_ns"]}
+        yield place | flow | {"ph": "f", "bp": "e", "ts": start}
+
+
+def _put(file: TextIO, event: Event) -> None:
+    times = "".join(
+        f',"{key}":{_microseconds(event.pop(key))}' for key in ("ts", "dur") if key in event
+    )
+    body = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    file.write(f"{body[:-1]}{times}}},\n")
+
+
+def _microseconds(ns: int) -> str:
+    """Return nanoseconds as microseconds, digit by digit.
+
+    >>> _microseconds(-1500), _microseconds(2**53 + 1)
+    ('-1.500', '9007199254740.993')
+    """
+    sign = "-" if ns < 0 else ""
+    return f"{sign}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
