@@ -230,6 +230,24 @@ def test_budget_against_counting_each_nanosecond(
     assert {category: ns for category, ns in answers[0] if ns} == dict(expected)
 
 
+@settings(max_examples=30)
+@given(_timelines(), _timelines())
+def test_two_reports_of_two_ranks_and_one_report_of_both_agree(
+    first: dict[str, list[dict[str, Any]]], second: dict[str, list[dict[str, Any]]]
+) -> None:
+    db = Tiny()
+    for report, timeline, rank in (("a", first, 0), ("b", second, 1)):
+        for table, rows in timeline.items():
+            placed = [row | {"pid": rank + 1} for row in rows]
+            if table == "launches":
+                placed = [row | {"device": rank} for row in placed]
+            db.add(table, *placed)
+            db.add(table, *(row | {"report_id": report} for row in placed))
+    sql = "SELECT device, category, time_ns, window_start_ns, window_end_ns FROM gpu_time_budget"
+    combined = db.rows(f"{sql} WHERE report_id = 'r' ORDER BY ALL")
+    assert combined == db.con.execute(f"{sql} WHERE report_id <> 'r' ORDER BY ALL").fetchall()
+
+
 def _thresholds() -> dict[str, float]:
     return _defaults() | {"timeline.launch_gap_ns": LAUNCH_GAP}
 

@@ -23,8 +23,8 @@ waited AS (
         ON s.report_id = g.report_id AND s.pid = g.pid AND s.tid = g.tid AND s.start_ns < g.api_start_ns
 ),
 profiler AS (
-    -- Overhead of several threads at once counts once.
-    SELECT report_id, start_ns, max(end_ns) OVER (PARTITION BY report_id ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until, end_ns
+    -- Overhead of several threads of a process at once counts once; that of another process delays none of it.
+    SELECT report_id, pid, start_ns, max(end_ns) OVER (PARTITION BY report_id, pid ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until, end_ns
     FROM nsys_overhead
     WHERE end_ns > start_ns
 ),
@@ -35,7 +35,7 @@ disturbed AS (
         sum(overlap_ns(greatest(g.start_ns, g.api_start_ns), least(g.end_ns, g.api_end_ns), greatest(p.start_ns, coalesce(p.until, p.start_ns)), p.end_ns)) AS inside_ns,
         sum(overlap_ns(g.start_ns, g.end_ns, greatest(p.start_ns, coalesce(p.until, p.start_ns)), p.end_ns)) AS all_ns
     FROM gaps AS g
-    JOIN profiler AS p ON p.report_id = g.report_id AND p.start_ns < g.end_ns AND p.end_ns > g.start_ns
+    JOIN profiler AS p ON p.report_id = g.report_id AND p.pid = g.pid AND p.start_ns < g.end_ns AND p.end_ns > g.start_ns
     GROUP BY g.gap
 ),
 parts AS (
