@@ -95,36 +95,6 @@ def test_one_report_of_two_ranks_is_partitioned_by_gpu(captures: Store, ingested
     assert sum(ns for _, category, ns in rows if category == "unattributed") == 0
 
 
-def test_communication_is_measured_by_unions(captures: Store, ingested: Ingested) -> None:
-    """Against nsys's own recipe of these captures: the sum of overlapped and exposed time."""
-    sql = (
-        "SELECT communication_ns, compute_ns, overlapped_ns, exposed_ns, overlap_pct "
-        "FROM comm_overlap"
-    )
-    with connect(captures, [ingested("nsys/ddp_comm_rank0.sqlite")], sql) as con:
-        communication, compute, overlapped, exposed, pct = con.execute(sql).fetchall()[0]
-        kernels = con.execute("SELECT name, start_ns, end_ns FROM nsys_kernels").fetchall()
-        budget = con.execute("SELECT sum(dur_ns) FROM nsys_kernels WHERE name LIKE 'nccl%'")
-        assert budget.fetchone() == (communication,), "one communicating kernel at a time here"
-    comm = sorted((s, e) for name, s, e in kernels if name.startswith("nccl"))
-    rest = sorted((s, e) for name, s, e in kernels if not name.startswith("nccl"))
-    shared = sum(max(0, min(e, f) - max(s, t)) for s, e in _union(comm) for t, f in _union(rest))
-    assert overlapped == shared
-    assert communication == overlapped + exposed
-    assert compute == sum(e - s for s, e in _union(rest))
-    assert pct == pytest.approx(100 * overlapped / communication)
-
-
-def _union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in intervals:
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
-
-
 NAMES = {1: "gemm", 2: "ncclDevKernel_AllReduce", 3: "[CUDA memcpy Host-to-Device]"}
 
 

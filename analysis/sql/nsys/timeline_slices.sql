@@ -43,4 +43,5 @@ UNION ALL
 SELECT report_id, concat('Process ', pid), concat('Thread ', tid, ' NVTX', ' ' || domain),
     if(style = 'Mark', 'mark', 'range'), name, start_ns, coalesce(dur_ns, 0), style = 'PushPop', pid, NULL, NULL, NULL, NULL
 FROM nsys_nvtx_ranges
-WHERE dur_ns IS NOT NULL OR style = 'Mark';
+WHERE dur_ns IS NOT NULL OR style = 'Mark'
+ORDER BY report_id, start_ns, dur_ns DESC;
