@@ -48,6 +48,15 @@ THRESHOLDS_VARIABLE = "PERFPIPE_THRESHOLDS"
 #: Folders of analysis/sql, lower ones first.
 LAYERS = ("ncu", "nsys", "joined")
 
+#: Windows that a command asks time budgets of, numbered from -1 down; empty in a plain query.
+CHOSEN_WINDOWS = (
+    "CREATE TABLE _chosen_windows "
+    "(track INTEGER, window_id INTEGER, name VARCHAR, start_ns BIGINT, end_ns BIGINT)"
+)
+
+#: Ends the comment of a view that is worth keeping where several others read it.
+_ONCE = "Computed once."
+
 _CREATE = re.compile(r"^CREATE VIEW (\w+) AS$", re.MULTILINE)
 _COLUMN = re.compile(r"^-- ([a-z_0-9]+): (.+)$")
 _CONTINUED = re.compile(r"^--   +(.+)$")
@@ -57,7 +66,8 @@ _CONTINUED = re.compile(r"^--   +(.+)$")
 class View:
     """One .sql module: `path` is layer/name.sql, `columns` maps names to documentation.
 
-    A generated view has no file: its columns come from the metric catalogue.
+    A generated view has no file: its columns come from the metric catalogue.  A costly one says
+    so in its comment, which is not part of the documentation.
     """
 
     name: str
@@ -67,6 +77,7 @@ class View:
     columns: Mapping[str, str]
     sql: str
     generated: bool = False
+    costly: bool = False
 
     @property
     def public(self) -> bool:
@@ -76,7 +87,7 @@ class View:
     @property
     def kept(self) -> bool:
         """Whether it is computed once where several views read it: its rows are few or costly."""
-        return self.layer == "ncu" or "Computed once." in self.doc
+        return self.layer == "ncu" or self.costly
 
     def uses(self, names: set[str]) -> set[str]:
         """Return which of the names the view's SQL mentions."""
@@ -110,8 +121,17 @@ def parse_view(text: str, layer: str, file_name: str) -> View:
             columns[last] += " " + more[1]
         elif line.startswith("--"):
             doc.append(line[2:].strip())
-    path = f"{layer}/{file_name}"
-    return View(created[1], path, layer, " ".join(doc).strip(), columns, text[created.start() :])
+    whole = " ".join(doc).strip()
+    described = whole.removesuffix(_ONCE).strip()
+    return View(
+        created[1],
+        f"{layer}/{file_name}",
+        layer,
+        described,
+        columns,
+        text[created.start() :],
+        costly=whole != described,
+    )
 
 
 def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
@@ -127,6 +147,7 @@ def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
     install_catalogue(con)
     install_peaks(con)
     install_knowledge(con)
+    con.execute(CHOSEN_WINDOWS)
     chosen = list(views().values()) if sql is None else _mentioned(sql)
     words = set(re.findall(r"\w+", (sql or "").lower()))
     for view in chosen:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import resource
 import sqlite3
 import statistics
@@ -21,18 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SEED = ROOT / "tests" / "data" / "nsys" / "eager_small.sqlite.xz"
+from synthetic import TABLES, synthesize
+
 COPIES = 40
-TABLES = (
-    "CUPTI_ACTIVITY_KIND_KERNEL",
-    "CUPTI_ACTIVITY_KIND_RUNTIME",
-    "CUPTI_ACTIVITY_KIND_MEMCPY",
-    "CUPTI_ACTIVITY_KIND_MEMSET",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-    "NVTX_EVENTS",
-    "OSRT_API",
-)
 
 
 def main() -> int:
@@ -50,7 +40,7 @@ def main() -> int:
         )
         return 0
     with tempfile.TemporaryDirectory() as directory:
-        export = options.export or synthesize(Path(directory) / "long.sqlite")
+        export = options.export or synthesize(Path(directory) / "long.sqlite", COPIES)
         rounds: dict[str, list[dict[str, float]]] = {"fetch": [], "ingest": []}
         for _ in range(options.rounds):
             for side, results in rounds.items():
@@ -119,34 +109,6 @@ def _ingest(export: Path) -> dict[str, float]:
 
 def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def synthesize(target: Path, copies: int = COPIES) -> Path:
-    """Repeat the seed capture with shifted times and fresh correlation ids."""
-    with lzma.open(SEED) as seed:
-        target.write_bytes(seed.read())
-    with sqlite3.connect(target) as con:
-        span = con.execute(
-            "SELECT max(e) - min(s) FROM ("
-            "SELECT min(start) s, max(end) e FROM CUPTI_ACTIVITY_KIND_RUNTIME "
-            "UNION ALL SELECT min(start), max(end) FROM NVTX_EVENTS)"
-        ).fetchone()[0]
-        ids = con.execute("SELECT max(correlationId) FROM CUPTI_ACTIVITY_KIND_RUNTIME").fetchone()[
-            0
-        ]
-        for table in TABLES:
-            columns = [row[1] for row in con.execute(f"PRAGMA table_info({table})")]
-            shifted = {
-                "start": f"start + :copy * {span}",
-                "end": f"end + :copy * {span}",
-                "correlationId": f"correlationId + :copy * {ids}",
-            }
-            values = ", ".join(shifted.get(column, f'"{column}"') for column in columns)
-            con.execute(f"CREATE TEMP TABLE seed AS SELECT * FROM {table}")
-            for copy in range(1, copies):
-                con.execute(f"INSERT INTO {table} SELECT {values} FROM seed", {"copy": copy})
-            con.execute("DROP TABLE seed")
-    return target
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: What every connection of perfpipe starts with: no extension is fetched or loaded.
 NO_EXTENSIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
+#: Bounds what a query may take of memory, such as 2GB; beyond it DuckDB spills to its directory.
+MEMORY_VARIABLE = "PERFPIPE_MEMORY"
+
 #: Tables that are made from manifests and run records: name -> (column, type, meaning).
 CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "reports": (
@@ -89,17 +92,22 @@ def connect(
     """Return a connection with every table and view; `report_ids` limits it to some reports.
 
     With `sql` only those views are made that the text mentions, which is quicker.  Analysis
-    views come from the entry points of the group `perfpipe.views`.
+    views come from the entry points of the group `perfpipe.views`.  Raises InputError where
+    PERFPIPE_MEMORY is no size.
     """
     import duckdb
 
-    con = duckdb.connect(
-        config={
-            **NO_EXTENSIONS,
-            "temp_directory": str(_spill_directory()),
-            "python_enable_replacements": "false",
-        }
-    )
+    config: dict[str, Any] = {
+        **NO_EXTENSIONS,
+        "temp_directory": str(_spill_directory()),
+        "python_enable_replacements": "false",
+    }
+    if limit := os.environ.get(MEMORY_VARIABLE):
+        config["memory_limit"] = limit
+    try:
+        con = duckdb.connect(config=config)
+    except duckdb.Error as error:
+        raise InputError(f"{MEMORY_VARIABLE}={limit}: {_first_lines(error)}") from error
     wanted = None if report_ids is None else set(report_ids)
     manifests = [m for m in store.manifests() if wanted is None or m.report_id in wanted]
     for table in tables().values():

@@ -102,11 +102,22 @@ def _result(ready: Connection, path: Path, process: BaseProcess) -> Outcome | Fa
     return result
 
 
+def _leave(*_: object) -> None:
+    """End this process, tidying up on the way.
+
+    Raised in a destructor or an import hook the exit is printed and lost: then it comes again.
+    """
+    sys.unraisablehook = lambda _: None
+    signal.signal(signal.SIGALRM, _leave)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    sys.exit(128 + signal.SIGTERM)
+
+
 def _work(sender: Connection, path: Path, store: Store, force: bool) -> None:
     # An interrupt goes to the whole group; the parent says so and ends this process, which then
     # leaves nothing behind.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _leave)
     try:
         result: Outcome | Failure = ingest_one(path, store, force=force)
     except PerfpipeError as error:

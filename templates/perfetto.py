@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-#: What `write_trace` reads of each slice, in this order: columns of the view timeline_slices.
+#: What `write_trace` reads of each slice, in this order: a prefix that tells timelines apart, and
+#: columns of the view _timeline_slices.
 COLUMNS = (
-    "process", "row_name", "kind", "name", "start_ns", "dur_ns", "nested", "pid",
+    "source", "process", "row_name", "kind", "name", "start_ns", "dur_ns", "nested", "pid",
     "correlation_id", "api_tid", "api_start_ns", "detail",
 )  # fmt: skip
 
@@ -17,6 +18,7 @@ COLUMNS = (
 _GPU = frozenset({"kernel", "memcpy", "memset", "graph", "um"})
 
 Event = dict[str, Any]
+Process = tuple[str, str]
 
 
 def write_trace(slices: Iterable[tuple[Any, ...]], file: TextIO) -> int:
@@ -43,13 +45,13 @@ def write_trace(slices: Iterable[tuple[Any, ...]], file: TextIO) -> int:
 
 @dataclass
 class _Rows:
-    """Numbers processes and their rows in the order in which they appear."""
+    """Numbers processes (source and name) and their rows in the order in which they appear."""
 
-    processes: dict[str, int] = field(default_factory=dict)
-    rows: dict[tuple[str, str], int] = field(default_factory=dict)
-    ends: dict[tuple[str, str], int] = field(default_factory=dict)
+    processes: dict[Process, int] = field(default_factory=dict)
+    rows: dict[tuple[Process, str], int] = field(default_factory=dict)
+    ends: dict[tuple[Process, str], int] = field(default_factory=dict)
 
-    def free(self, process: str, row: str, start_ns: int, end_ns: int) -> str:
+    def free(self, process: Process, row: str, start_ns: int, end_ns: int) -> str:
         """Return the first row of that name on which nothing runs at the start."""
         name, number = row, 1
         while self.ends.get((process, name), start_ns) > start_ns:
@@ -58,17 +60,18 @@ class _Rows:
         self.ends[process, name] = end_ns
         return name
 
-    def place(self, process: str, row: str) -> Event:
+    def place(self, process: Process, row: str) -> Event:
         return {
             "pid": self.processes.setdefault(process, len(self.processes) + 1),
             "tid": self.rows.setdefault((process, row), len(self.rows) + 1),
         }
 
     def names(self) -> Iterable[Event]:
-        for process, number in self.processes.items():
-            yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": process}}
+        for (source, name), number in self.processes.items():
+            args = {"name": source + name}
+            yield {"ph": "M", "name": "process_name", "pid": number, "args": args}
             # GPUs stand above the processes that drive them.
-            order = {"sort_index": int("Process " in process)}
+            order = {"sort_index": int(name.startswith("Process"))}
             yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": order}
         for process, row in self.rows:
             named = {"ph": "M", "name": "thread_name", "args": {"name": row}}
@@ -76,7 +79,8 @@ class _Rows:
 
 
 def _events(slice_: dict[str, Any], number: int, rows: _Rows) -> Iterable[Event]:
-    process, row, start = slice_["process"], slice_["row_name"], slice_["start_ns"]
+    process = (slice_["source"], slice_["process"])
+    row, start = slice_["row_name"], slice_["start_ns"]
     if slice_["kind"] in _GPU:
         row = rows.free(process, row, start, start + slice_["dur_ns"])
     place = rows.place(process, row)
@@ -97,8 +101,8 @@ def _events(slice_: dict[str, Any], number: int, rows: _Rows) -> Iterable[Event]
         yield event | {"ph": "b", "id": number}
         yield event | {"ph": "e", "id": number, "ts": start + slice_["dur_ns"]}
     if slice_["api_start_ns"] is not None:
-        prefix, _, _ = process.rpartition("GPU ")
-        caller = rows.place(f"{prefix}Process {slice_['pid']}", f"Thread {slice_['api_tid']} CUDA")
+        calling = (slice_["source"], f"Process {slice_['pid']}")
+        caller = rows.place(calling, f"Thread {slice_['api_tid']} CUDA")
         flow = {"name": "launch", "cat": "launch", "id": number}
         yield caller | flow | {"ph": "s", "ts": slice_["api_start_ns"]}
         yield place | flow | {"ph": "f", "bp": "e", "ts": start}

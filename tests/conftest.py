@@ -113,6 +113,7 @@ class Tiny:
 
     def __init__(self, launches: Sequence[Row] = (), metrics: dict[int, Row] | None = None) -> None:
         self.con = duckdb.connect()
+        self._operations = 0
         types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
         for table in tables().values():
             columns = ", ".join(f"{c.name} {types[c.type]}" for c in table.columns)
@@ -132,9 +133,12 @@ class Tiny:
                 self.add("ncu_metrics", row)
 
     def add(self, table: str, *rows: Row) -> None:
-        """Insert rows of the report r."""
+        """Insert rows of the report r; operations are numbered as they come."""
         for row in rows:
             row = {"report_id": "r", **row} if table != "run_tasks" else row
+            if table == "launches":
+                row = {"op_id": self._operations, **row}
+                self._operations += 1
             names = ", ".join(row)
             self.con.execute(
                 f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 from conftest import Tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.nsys.attribution import innermost
-from ingest.nsys.nvtx import nesting
+from ingest.arrays import NONE
+from ingest.nsys.attribution import Projection, attribute
+from ingest.nsys.launches import Calls
+from ingest.nsys.ranges import PUSH_POP, START_END, Ranges
 
 
 @st.composite
@@ -26,119 +29,169 @@ def _nested(draw: st.DrawFn) -> list[tuple[int, int]]:
     return sorted(ranges, key=lambda r: (r[0], -r[1]))
 
 
-@given(_nested(), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), max_size=20))
+Call = tuple[int, int, int, int]  # start, end, start and end of its kernel
+
+
+@st.composite
+def _calls(draw: st.DrawFn) -> list[Call]:
+    """Calls one after another, each with a kernel at any later time."""
+    clock, calls = 0, []
+    for gap, length in draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=20)):
+        start = clock + gap
+        clock = start + length
+        kernel = start + draw(st.integers(0, 50))
+        calls.append((start, clock, kernel, kernel + draw(st.integers(0, 9))))
+    return calls
+
+
+def _ranges(spans: list[tuple[int, int]], tid: int = 1, style: int = PUSH_POP) -> Ranges:
+    n = len(spans)
+    codes, none = np.zeros(n, np.int32), np.full(n, NONE, np.int32)
+    return Ranges(
+        start=np.array([s for s, _ in spans], np.int64),
+        end=np.array([e for _, e in spans], np.int64),
+        style=np.full(n, style, np.int8),
+        thread=codes,
+        threads=[(1, tid)],
+        name=np.arange(n, dtype=np.int32),
+        names=[f"r{i}" for i in range(n)],
+        domain=codes,
+        domains=[None],
+        end_thread=none,
+        category=none,
+        categories=[],
+    )
+
+
+def _launching(calls: list[Call], tid: int = 1) -> Calls:
+    start, end, gpu_start, gpu_end = (
+        np.array([call[i] for call in calls], np.int64) for i in range(4)
+    )
+    text = pa.array(["cudaLaunchKernel"] * len(calls)).dictionary_encode()
+    same = np.ones(len(calls), np.int64)
+    return Calls(same, same * tid, start, end, text, text, gpu_start, gpu_end)
+
+
+def _within(call: Call, span: tuple[int, int]) -> bool:
+    return span[0] <= call[0] and call[1] <= span[1]
+
+
+@given(_nested(), _calls())
 def test_the_innermost_range_holds_the_call(
-    ranges: list[tuple[int, int]], calls: list[tuple[int, int]]
+    spans: list[tuple[int, int]], calls: list[Call]
 ) -> None:
-    start = np.array([r[0] for r in ranges], np.int64)
-    end = np.array([r[1] for r in ranges], np.int64)
-    group = np.zeros(len(ranges), np.int64)
-    depth, _ = nesting(start, end, group, np.ones(len(ranges), bool))
-    call_start = np.array([c[0] for c in calls], np.int64)
-    call_end = np.array([c[0] + c[1] for c in calls], np.int64)
-    levels = np.asarray(depth, np.int64) if len(ranges) else np.empty(0, np.int64)
-    found = innermost(call_start, call_end, start, end, levels)
-    for at, ended, index in zip(call_start, call_end, found, strict=True):
-        holding = [i for i in range(len(ranges)) if start[i] <= at and ended <= end[i]]
+    found = attribute(_launching(calls), _ranges(spans))
+    assert not found.borrowed.any()
+    for call, index in zip(calls, found.innermost.tolist(), strict=True):
+        holding = [i for i, span in enumerate(spans) if _within(call, span)]
         if not holding:
-            assert index == -1
+            assert index == NONE
         else:
             # Of ranges with the same borders any will do: they are told apart by order alone.
-            best = min(end[i] - start[i] for i in holding)
+            best = min(spans[i][1] - spans[i][0] for i in holding)
             assert index in holding
-            assert end[index] - start[index] == best
+            assert spans[index][1] - spans[index][0] == best
+
+
+@given(_nested(), _calls(), st.sampled_from([PUSH_POP, START_END]))
+def test_a_range_holds_a_run_of_calls_and_their_span_on_the_gpu(
+    spans: list[tuple[int, int]], calls: list[Call], style: int
+) -> None:
+    ranges = _ranges(spans, style=style)
+    columns = Projection(_launching(calls), ranges).columns(slice(0, len(spans)))
+    rows = [columns[c].to_pylist() for c in ("first_call", "calls", "gpu_start_ns", "gpu_end_ns")]
+    for span, first, count, start, end in zip(spans, *rows, strict=True):
+        held = [i for i, call in enumerate(calls) if _within(call, span)]
+        assert list(range(first or 0, (first or 0) + count)) == held
+        assert start == min((calls[i][2] for i in held), default=None)
+        assert end == max((calls[i][3] for i in held), default=None)
+    # Only push/pop ranges are children.
+    assert sum(columns["children"].to_pylist()) == int((ranges.enclosing != NONE).sum())
+
+
+def test_autograd_launches_in_the_range_that_the_main_thread_is_in() -> None:
+    ranges = _ranges([(0, 100), (10, 50)])
+    found = attribute(_launching([(5, 6, 0, 1), (20, 60, 0, 1), (200, 201, 0, 1)], tid=7), ranges)
+    # It need not end within: the main thread only waits for it.
+    assert found.innermost.tolist() == [0, 1, NONE]
+    assert found.borrowed.tolist() == [True, True, False]
+
+
+def test_start_end_ranges_hold_what_no_push_pop_range_does() -> None:
+    ranges = _ranges([(0, 100), (10, 50), (20, 30)], style=START_END)
+    found = attribute(_launching([(5, 6, 0, 1), (22, 23, 0, 1), (40, 60, 0, 1)]), ranges)
+    assert found.innermost.tolist() == [0, 2, 0]
 
 
 def test_a_kernel_counts_in_every_range_around_its_call() -> None:
     db = Tiny()
-    kernel = {"pid": 1, "device": 0, "stream": 7, "demangled": "k(int)"}
-    db.add(
-        "nsys_kernels",
-        {**kernel, "correlation_id": 1, "start_ns": 50, "end_ns": 60, "dur_ns": 10},
-        {**kernel, "correlation_id": 2, "start_ns": 60, "end_ns": 90, "dur_ns": 30},
-        {**kernel, "correlation_id": 3, "start_ns": 90, "end_ns": 95, "dur_ns": 5},
-    )
-    launch = {"kind": "kernel", "device": 0, "stream": 7, "pid": 1, "tid": 1}
+    launch = {"kind": "kernel", "pid": 1, "tid": 1, "demangled": "k(int)"}
     db.add(
         "launches",
+        {**launch, "start_ns": 50, "end_ns": 60, "call_id": 0, "range_id": 1},
+        {**launch, "start_ns": 60, "end_ns": 90, "call_id": 1, "range_id": 0},
+        {**launch, "start_ns": 90, "end_ns": 95, "call_id": 2},
         {
             **launch,
-            "correlation_id": 1,
-            "start_ns": 50,
-            "end_ns": 60,
-            "api_start_ns": 10,
-            "api_end_ns": 12,
-        },
-        {
-            **launch,
-            "correlation_id": 2,
-            "start_ns": 60,
-            "end_ns": 90,
-            "api_start_ns": 20,
-            "api_end_ns": 22,
-        },
-        {
-            **launch,
-            "correlation_id": 3,
-            "start_ns": 90,
-            "end_ns": 95,
-            "api_start_ns": 40,
-            "api_end_ns": 41,
+            "start_ns": 95,
+            "end_ns": 99,
+            "call_id": 3,
+            "range_id": 0,
+            "range_source": "main thread",
         },
     )
-    push = {"pid": 1, "tid": 1, "style": "PushPop"}
     db.add(
         "nsys_nvtx_ranges",
-        {**push, "range_id": 0, "name": "step", "start_ns": 5, "end_ns": 30, "dur_ns": 25, "depth": 0, "level": 0},
-        {**push, "range_id": 1, "name": "mm", "domain": "D", "start_ns": 8, "end_ns": 15, "dur_ns": 7,
-         "depth": 1, "parent": 0, "level": 1, "enclosing": 0},
-    )  # fmt: skip
-    db.add(
-        "nsys_call_ranges",
-        {"pid": 1, "tid": 1, "correlation_id": 1, "domain": "D", "range_id": 1},
-        {"pid": 1, "tid": 1, "correlation_id": 2, "range_id": 0},
+        {"style": "PushPop", "range_id": 0, "name": "step", "first_call": 0, "calls": 2},
+        {
+            "style": "PushPop",
+            "range_id": 1,
+            "name": "mm",
+            "domain": "D",
+            "first_call": 0,
+            "calls": 1,
+        },
+        {"style": "PushPop", "range_id": 2, "name": "idle", "calls": 0},
     )
     assert db.rows(
         "SELECT nvtx_range, style, nvtx_inst, kern_inst, total_time_ns FROM nvtx_kern_sum"
     ) == [
-        (None, None, 0, 1, 5),
+        # What is borrowed from the main thread is in no range of its own thread: so counts nsys.
+        (None, None, 0, 2, 9),
         (":step", "PushPop", 1, 2, 40),
         ("D:mm", "PushPop", 1, 1, 10),
     ]
 
 
+def test_a_range_counts_once_for_a_kernel_that_it_launches_often() -> None:
+    db = Tiny()
+    for call, name in enumerate("aabab"):
+        db.add(
+            "launches",
+            {"kind": "kernel", "pid": 1, "tid": 1, "demangled": name, "start_ns": call,
+             "end_ns": call + 1, "call_id": call, "range_id": 0},
+        )  # fmt: skip
+    outer = {"style": "PushPop", "name": "outer", "first_call": 0, "calls": 5}
+    inner = {"style": "PushPop", "name": "inner", "calls": 2}
+    db.add("nsys_nvtx_ranges", outer, {**inner, "first_call": 0}, {**inner, "first_call": 2})
+    assert db.rows("SELECT nvtx_range, kernel_name, nvtx_inst, kern_inst FROM nvtx_kern_sum") == [
+        (":inner", "a", 2, 3),
+        (":inner", "b", 1, 1),
+        (":outer", "a", 1, 3),
+        (":outer", "b", 1, 2),
+    ]
+
+
 def test_ranges_projected_onto_the_gpu() -> None:
     db = Tiny()
-    launch = {"kind": "kernel", "pid": 1, "tid": 1}
-    db.add(
-        "launches",
-        {**launch, "correlation_id": 1, "start_ns": 50, "end_ns": 60},
-        {**launch, "correlation_id": 1, "start_ns": 70, "end_ns": 80},
-        {**launch, "correlation_id": 2, "start_ns": 75, "end_ns": 95},
-        {**launch, "kind": "graph", "correlation_id": 3, "start_ns": 0, "end_ns": 500},
-    )
-    push = {"pid": 1, "tid": 1, "style": "PushPop"}
+    push = {"style": "PushPop", "children": 0}
     db.add(
         "nsys_nvtx_ranges",
-        {**push, "range_id": 0, "name": "a", "dur_ns": 25, "depth": 0, "level": 0},
-        {
-            **push,
-            "range_id": 1,
-            "name": "b",
-            "dur_ns": 7,
-            "depth": 1,
-            "parent": 0,
-            "level": 1,
-            "enclosing": 0,
-        },
-    )
-    db.add(
-        "nsys_call_ranges",
-        *(
-            {"pid": 1, "tid": 1, "correlation_id": n, "range_id": r}
-            for n, r in ((1, 1), (2, 0), (3, 0))
-        ),
-    )
+        {**push, "name": "a", "dur_ns": 25, "level": 0, "children": 1, "gpu_calls": 2,
+         "gpu_start_ns": 50, "gpu_end_ns": 95},
+        {**push, "name": "b", "dur_ns": 7, "level": 1, "gpu_calls": 1, "gpu_start_ns": 50, "gpu_end_ns": 80},
+        {**push, "name": "c", "dur_ns": 7, "level": 1, "gpu_calls": 0},
+    )  # fmt: skip
     assert db.rows(
         "SELECT range, total_proj_time_ns, total_range_time_ns, total_gpu_ops, avg_range_lvl, "
         "avg_num_child FROM nvtx_gpu_proj_sum"

@@ -25,7 +25,7 @@ CAPTURES = ("eager_small", "graph_node", "graph_whole", "ddp_comm_rank1", "memcp
 
 
 def _kernel(name: str, start: int, dur: int, api_start: int | None = None) -> tuple[Any, ...]:
-    return ("GPU 0", "Stream 7", "kernel", name, start, dur, True, 1, 5, 9, api_start, None)
+    return ("", "GPU 0", "Stream 7", "kernel", name, start, dur, True, 1, 5, 9, api_start, None)
 
 
 def _written(slices: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
@@ -81,7 +81,21 @@ def test_everything_is_written_once_and_nests(
 
 
 def test_arrows_begin_in_the_call_and_end_in_the_kernel() -> None:
-    call = ("Process 1", "Thread 9 CUDA", "api", "cuLaunch", 100, 50, True, 1, 5, None, None, None)
+    call = (
+        "",
+        "Process 1",
+        "Thread 9 CUDA",
+        "api",
+        "cuLaunch",
+        100,
+        50,
+        True,
+        1,
+        5,
+        None,
+        None,
+        None,
+    )
     events = _written([call, _kernel("k", 400, 10, api_start=100)])
     by_phase = {(e["ph"], e["name"]): e for e in events}
     start, end = by_phase["s", "launch"], by_phase["f", "launch"]
@@ -111,7 +125,7 @@ def _assert_apart(events: list[dict[str, Any]]) -> None:
 
 def test_ranges_that_need_not_nest_are_asynchronous_and_marks_are_instants() -> None:
     def slice_(kind: str, start: int, dur: int, nested: bool) -> tuple[Any, ...]:
-        row = ("Process 1", "Thread 9 NVTX")
+        row = ("", "Process 1", "Thread 9 NVTX")
         return (*row, kind, "r", start, dur, nested, 1, None, None, None, None)
 
     events = _written([slice_("range", 0, 10, False), slice_("range", 5, 10, False),

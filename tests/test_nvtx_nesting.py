@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.nsys.nvtx import nesting
+from ingest.nsys.ranges import nesting
 
 Range = tuple[int, int, int]  # start, end, thread
 
@@ -46,7 +46,9 @@ def _stack(ranges: list[Range]) -> list[tuple[int, int | None]]:
 def _nesting(ranges: list[Range], nested: list[bool]) -> list[tuple[int | None, int | None]]:
     columns = np.array(ranges, np.int64).reshape(-1, 3)
     depth, parent = nesting(columns[:, 0], columns[:, 1], columns[:, 2], np.array(nested, bool))
-    return list(zip(depth.to_pylist(), parent.to_pylist(), strict=True))
+    # -1 stands for none.
+    known = ([None if n < 0 else n for n in column.tolist()] for column in (depth, parent))
+    return list(zip(*known, strict=True))
 
 
 @given(push_pop_traces())

@@ -297,7 +297,11 @@ def test_unusual_rows_crash_nothing_and_invent_nothing() -> None:
 
 def test_idle_gaps_say_what_the_host_did() -> None:
     db = Tiny()
-    db.add("launches", _op(0, 10, name="a"), _called(500_000, 500_010, 499_000, 499_500, name="b"))
+    db.add(
+        "launches",
+        _op(0, 10, name="a"),
+        _called(500_000, 500_010, 499_000, 499_500, name="b", nvtx_range=":load"),
+    )
     db.add("launches", _called(500_100, 500_200, 500_020, 500_030, name="c"))
     db.add(
         "nsys_api_calls",
@@ -311,8 +315,6 @@ def test_idle_gaps_say_what_the_host_did() -> None:
         {"pid": 1, "tid": 2, "name": "cudaDeviceSynchronize", "start_ns": 5, "end_ns": 400_000},
     )
     db.add("nsys_osrt", {"pid": 1, "tid": 1, "name": "read", "start_ns": 100, "end_ns": 400_000})
-    db.add("nsys_nvtx_ranges", {"pid": 1, "tid": 1, "range_id": 0, "name": "load", "level": 0})
-    db.add("nsys_call_ranges", {"pid": 1, "tid": 1, "correlation_id": 500_000, "range_id": 0})
     assert db.rows(
         "SELECT rank, dur_ns, cause, before_ns, launch_api_ns, queued_ns, next_name, sync_name, "
         "nvtx_range, os_call FROM gpu_idle_gaps"
@@ -325,13 +327,12 @@ def test_idle_gaps_say_what_the_host_did() -> None:
 def test_steps_run_from_their_first_operation_to_the_next_ones() -> None:
     db = Tiny()
     for index, (start, first, end) in enumerate(((0, 10, 40), (50, 60, 90), (100, 110, 200))):
-        db.add("launches", _called(first, end, first - 8, first - 6, correlation_id=index))
+        db.add("launches", _called(first, end, first - 8, first - 6, call_id=index))
         db.add(
             "nsys_nvtx_ranges",
             {"pid": 1, "tid": 1, "range_id": index, "name": f"step {index}", "style": "PushPop",
-             "start_ns": start, "end_ns": start + 5, "depth": 0, "level": 0},
+             "start_ns": start, "end_ns": start + 5, "first_call": index, "calls": 1},
         )  # fmt: skip
-        db.add("nsys_call_ranges", {"pid": 1, "tid": 1, "correlation_id": index, "range_id": index})
     assert db.rows(
         "SELECT step, step_index, window_start_ns, window_end_ns, category, time_ns "
         "FROM step_budget WHERE time_ns > 0 ORDER BY step_index, time_ns DESC"

@@ -83,3 +83,7 @@ CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS
 
 -- Time of an interval behind `until`, up to when earlier ones reach: added up it is the length of their union.
 CREATE MACRO beyond_ns(start_ns, end_ns, until) AS greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));
+
+-- Category of timeline_bottleneck that a category of gpu_time_budget counts in.
+CREATE MACRO timeline_bound(category) AS
+    CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;

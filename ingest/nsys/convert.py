@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from itertools import groupby
 
 import pyarrow as pa
@@ -21,9 +21,6 @@ Batch = dict[str, pa.Array]
 #: What CUPTI writes for "no stream" and "no event".
 _NONE_ID = 0xFFFFFFFF
 
-#: Tables written at a time; more would only add memory.
-_THREADS = 2
-
 _API_KINDS = {"CUDA runtime": "runtime", "CUDA driver": "driver"}
 
 
@@ -31,17 +28,15 @@ class _Unsorted(Exception):
     """The rows of the file are not in time order."""
 
 
-def write_mapped_tables(builder: ReportBuilder, export: Export, resolver: Resolver) -> None:
-    """Write every table of MAPPINGS; one without rows is stated as a gap with its reason.
+def start_writing(
+    builder: ReportBuilder, export: Export, resolver: Resolver, pool: Executor
+) -> list[Future[None]]:
+    """Begin to write every table of MAPPINGS; one without rows is stated as a gap with its reason.
 
-    Tables are written by a few threads: the readers and the Parquet writer release the
-    interpreter's lock.
+    In threads: the readers and the Parquet writer release the interpreter's lock.
     """
     groups = [list(group) for _, group in groupby(MAPPINGS, key=lambda m: m.table)]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        done = [pool.submit(_write_table, builder, export, resolver, group) for group in groups]
-        for table in done:
-            table.result()
+    return [pool.submit(_write_table, builder, export, resolver, group) for group in groups]
 
 
 def _write_table(

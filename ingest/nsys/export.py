@@ -19,6 +19,13 @@ from perfpipe.errors import InputError
 _BATCH = 65_536
 
 
+#: First and last row number of a part of a table.
+Part = tuple[int, int]
+
+#: Rows from which a table is worth scanning in two parts.
+_LONG = 500_000
+
+
 class Export(ABC):
     """An export: table names are nsys's own, in their own spelling."""
 
@@ -42,9 +49,20 @@ class Export(ABC):
 
     @abstractmethod
     def scan(
-        self, table: str, columns: Sequence[str], order: Sequence[str] = ()
+        self,
+        table: str,
+        columns: Sequence[str],
+        order: Sequence[str] = (),
+        part: Part | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; in file order, or sorted by `order`."""
+        """Yield the rows, or those of a part; in file order, or sorted by `order`.
+
+        Blobs come as bytes or as hexadecimal digits.
+        """
+
+    def parts(self, table: str) -> list[Part | None]:
+        """Return the parts of a table that can be scanned at a time, in file order."""
+        return [None]
 
     def read(self, table: str, columns: Sequence[str], order: Sequence[str] = ()) -> pa.Table:
         """Return a whole table; a column that is not there is NULL."""
@@ -101,12 +119,28 @@ class SqliteExport(Export):
     def columns(self, table: str) -> frozenset[str]:
         return frozenset(self._types.get(table, ()))
 
+    def parts(self, table: str) -> list[Part | None]:
+        with closing(sqlite3.connect(self._uri, uri=True)) as con:
+            sql = f"SELECT min(rowid), max(rowid) FROM {_name(table)}"
+            try:
+                first, last = con.execute(sql).fetchone()
+            except sqlite3.DatabaseError:
+                return [None]
+        if first is None or last - first < _LONG:
+            return [None]
+        middle = (first + last) // 2
+        return [(first, middle), (middle + 1, last)]
+
     def scan(
-        self, table: str, columns: Sequence[str], order: Sequence[str] = ()
+        self,
+        table: str,
+        columns: Sequence[str],
+        order: Sequence[str] = (),
+        part: Part | None = None,
     ) -> Iterator[pa.RecordBatch]:
         done = 0
         try:
-            for batch in self._scan(table, columns, order, checked=False):
+            for batch in self._scan(table, columns, order, part, checked=False):
                 done += batch.num_rows
                 yield batch
         except _Mismatch as error:
@@ -115,14 +149,20 @@ class SqliteExport(Export):
             raise InputError(f"{self.path}: table {table} is damaged ({error})") from error
         else:
             return
-        for batch in self._scan(table, columns, order, checked=True):
+        for batch in self._scan(table, columns, order, part, checked=True):
             skipped = min(done, batch.num_rows)
             done -= skipped
             if skipped < batch.num_rows:
                 yield batch.slice(skipped)
 
     def _scan(
-        self, table: str, columns: Sequence[str], order: Sequence[str], *, checked: bool
+        self,
+        table: str,
+        columns: Sequence[str],
+        order: Sequence[str],
+        part: Part | None,
+        *,
+        checked: bool,
     ) -> Iterator[pa.RecordBatch]:
         """Stream a table behind a seed row.
 
@@ -134,8 +174,10 @@ class SqliteExport(Export):
 
         typed = [(c, _kind(self._types[table][c])) for c in columns]
         seed = ", ".join(f"{_SEEDS[kind]} AS {_name(c)}" for c, kind in typed)
-        values = ", ".join(_checked(c, kind) if checked else _name(c) for c, kind in typed)
+        values = ", ".join(_checked(c, kind) if checked else _value(c) for c, kind in typed)
         sql = f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {values} FROM {_name(table)}"
+        if part:
+            sql += f" WHERE rowid BETWEEN {part[0]} AND {part[1]}"
         if order:
             sql += f" ORDER BY _row, {', '.join(_name(c) for c in order)}"
         with adbc.connect(self._uri) as con, con.cursor() as cursor:
@@ -179,7 +221,11 @@ class DirectoryExport(Export):
         return self._columns[table]
 
     def scan(
-        self, table: str, columns: Sequence[str], order: Sequence[str] = ()
+        self,
+        table: str,
+        columns: Sequence[str],
+        order: Sequence[str] = (),
+        part: Part | None = None,
     ) -> Iterator[pa.RecordBatch]:
         if order:
             wanted = list(dict.fromkeys([*columns, *order]))
@@ -246,7 +292,14 @@ def _kind(declared: str) -> str:
     return "float" if any(word in declared for word in ("REAL", "FLOA", "DOUB")) else "text"
 
 
+def _value(column: str) -> str:
+    # Declared as text, but blobs: ADBC takes a column for one or the other.
+    return f"hex({_name(column)})" if column == "binaryData" else _name(column)
+
+
 def _checked(column: str, kind: str) -> str:
+    if column == "binaryData":
+        return _value(column)
     name = _name(column)
     return f"CASE WHEN typeof({name}) IN ({_STORAGE[kind]}) THEN {name} END"
 

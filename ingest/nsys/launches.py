@@ -2,71 +2,202 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, ints, time_order
 from ingest.builder import ReportBuilder
-from perfpipe.errors import StoreError
-from perfpipe.manifest import StoredTable
-from perfpipe.model import SCHEMA_VERSION
-from perfpipe.query import NO_EXTENSIONS, quote
-from perfpipe.tablewriter import ROW_GROUP
 
-_TABLE = "launches"
-_OPERATIONS = ("nsys_kernels", "nsys_memory_ops", "nsys_graph_launches")
-
-#: Bound on DuckDB's memory, beyond which it spills into the report's directory: what its
-#: operators need at least, and what an operation takes in the hash join, which cannot spill whole.
-_MEMORY_BASE = 90 << 20
-_MEMORY_PER_OPERATION = 110
+#: Kinds of operations, by the table that they come from; memsets have one of their own.
+_KINDS = ("kernel", "memcpy", "memset", "graph")
+_KERNEL, _MEMCPY, _MEMSET, _GRAPH = range(4)
+_SOURCES = (
+    ("nsys_kernels", _KERNEL, "name"),
+    ("nsys_memory_ops", _MEMCPY, "operation"),
+    ("nsys_graph_launches", _GRAPH, "graph_exec_id"),
+)
+_NUMBERS = ("device", "stream", "start_ns", "end_ns", "pid", "correlation_id", "graph_node_id")
 
 
-def write_launches(builder: ReportBuilder) -> None:
-    """Write the `launches` table from the tables of this report that are on disk already."""
-    import duckdb
+@dataclass
+class Calls:
+    """Calls that launched GPU work, ordered by process, thread and start: the index is the call_id.
 
-    path = builder.directory / f"{_TABLE}.parquet"
-    sql = resources.files("ingest.nsys").joinpath("launches.sql").read_text(encoding="utf-8")
-    inputs = {
-        "kernels": "nsys_kernels",
-        "memory_ops": "nsys_memory_ops",
-        "graphs": "nsys_graph_launches",
-        "api_calls": "nsys_api_calls",
+    Times in ns.  `gpu_start` and `gpu_end` span the kernels, copies and memsets of a call;
+    gpu_start is the largest integer where it launched nothing but whole CUDA graphs.
+    """
+
+    pid: Ints
+    tid: Ints
+    start: Ints
+    end: Ints
+    name: pa.Array
+    recorded_name: pa.Array
+    gpu_start: Ints
+    gpu_end: Ints
+
+
+@dataclass
+class Launches:
+    """GPU operations in the order of the `launches` table; `call` is a call_id or NONE."""
+
+    kind: npt.NDArray[np.int8]
+    numbers: dict[str, pa.Array]
+    name: pa.Array
+    demangled: pa.Array
+    call: Codes
+    calls: Calls
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def join_launches(builder: ReportBuilder) -> Launches:
+    """Join the operations of this report that are on disk to their calls, on disk as well.
+
+    Correlation ids restart in every process, so the process is part of the key; where one key
+    has several calls the first counts.
+    """
+    parts = [part for source in _SOURCES if (part := _operations(builder, *source)) is not None]
+    operations = pa.concat_tables(parts or [_no_operations()]).unify_dictionaries()
+    keys = ("start_ns", "end_ns", "pid", "device", "stream", "correlation_id", "graph_node_id")
+    order = time_order(*(ints(operations[key], missing=NONE) for key in keys))
+    taken = operations.take(pa.array(order)).combine_chunks()
+    column = {name: taken[name].combine_chunks() for name in taken.column_names}
+    call, calls = _calls(builder, column["pid"], column["correlation_id"])
+    kind = np.asarray(column["kind"])
+    linked = (call != NONE) & (kind != _GRAPH) & np.asarray(column["end_ns"].is_valid())
+    rows = np.flatnonzero(linked)
+    start, end = (ints(column[name])[rows] for name in ("start_ns", "end_ns"))
+    np.minimum.at(calls.gpu_start, call[rows], start)
+    np.maximum.at(calls.gpu_end, call[rows], end)
+    return Launches(
+        kind=kind,
+        numbers={name: column[name] for name in _NUMBERS},
+        name=column["name"],
+        demangled=column["demangled"],
+        call=call,
+        calls=calls,
+    )
+
+
+def columns(launches: Launches, rows: slice) -> dict[str, pa.Array]:
+    """Return the columns of `launches` but for NVTX ranges, of some rows."""
+    calls = launches.calls
+    call = pa.array(launches.call[rows], mask=launches.call[rows] == NONE)
+    kinds = pa.DictionaryArray.from_arrays(pa.array(launches.kind[rows]), pa.array(_KINDS))
+    count = len(call)
+    return {
+        "kind": kinds,
+        **{name: values.slice(rows.start, count) for name, values in launches.numbers.items()},
+        "name": launches.name.slice(rows.start, count),
+        "demangled": launches.demangled.slice(rows.start, count),
+        "tid": pa.array(calls.tid).take(call),
+        "api_name": calls.name.take(call),
+        "api_recorded_name": calls.recorded_name.take(call),
+        "api_start_ns": pa.array(calls.start).take(call),
+        "api_end_ns": pa.array(calls.end, mask=calls.end == STILL_OPEN).take(call),
+        "op_id": pa.array(np.arange(len(launches))[rows]),
+        "call_id": call,
     }
-    try:
-        rows, unlinked = _join(builder, sql, inputs, path)
-    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-        full = "No space left on device" if "No space left" in str(error) else None
-        reason = full or str(error).splitlines()[0]
-        raise StoreError(f"cannot write {_TABLE}: {reason}; nothing was changed") from error
-    builder.stored[_TABLE] = StoredTable.of(path, rows)
-    if unlinked:
-        builder.warn(f"{unlinked:,} of {rows:,} GPU operations have no launching API call")
 
 
-def _join(builder: ReportBuilder, sql: str, inputs: dict[str, str], path: Path) -> tuple[int, int]:
-    """Run the join into a Parquet file; return its rows, and those without an API call."""
-    import duckdb
-
-    operations = sum(builder.stored[table].rows for table in _OPERATIONS)
-    with duckdb.connect(
-        config={
-            **NO_EXTENSIONS,
-            "memory_limit": f"{_MEMORY_BASE + _MEMORY_PER_OPERATION * operations}B",
-            "temp_directory": str(builder.directory / ".duckdb"),
-        }
-    ) as con:
-        con.execute(f"SET VARIABLE report_id = {quote(builder.source.report_id)}")
-        for variable, table in inputs.items():
-            file = quote(str(builder.directory / f"{table}.parquet"))
-            con.execute(f"SET VARIABLE {variable} = {file}")
-        con.execute(
-            f"COPY ({sql}) TO {quote(str(path))} (FORMAT parquet, COMPRESSION zstd, "
-            f"COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {ROW_GROUP}, "
-            f"KV_METADATA {{'perfpipe.schema_version': '{SCHEMA_VERSION}'}})"
+def _operations(builder: ReportBuilder, table: str, kind: int, name: str) -> pa.Table | None:
+    if not builder.stored[table].rows:
+        return None
+    wanted = ["start_ns", "end_ns", "pid", "correlation_id", "device", "stream", name]
+    wanted += ["graph_node_id"] if kind != _GRAPH else []
+    wanted += ["demangled"] if kind == _KERNEL else []
+    rows = _read(builder.directory / f"{table}.parquet", wanted)
+    texts = rows[name].combine_chunks()
+    kinds = np.full(rows.num_rows, kind, np.int8)
+    if kind == _MEMCPY:
+        kinds[np.asarray(texts.indices) == texts.dictionary.index("[CUDA memset]").as_py()] = (
+            _MEMSET
         )
-        counts = con.execute(
-            "SELECT count(*), count(*) FILTER (WHERE api_name IS NULL) "
-            f"FROM read_parquet({quote(str(path))})"
-        ).fetchone()
-    return counts or (0, 0)
+    if kind == _GRAPH:
+        ids = texts.dictionary_encode()
+        titles = [f"graph {number}" for number in ids.dictionary.to_pylist()]
+        texts = pa.DictionaryArray.from_arrays(ids.indices, pa.array(titles, pa.string()))
+    no_text = pa.DictionaryArray.from_arrays(
+        pa.nulls(rows.num_rows, pa.int32()), pa.array([], pa.string())
+    )
+    return pa.table(
+        {
+            "kind": kinds,
+            **{
+                c: rows[c]
+                for c in ("start_ns", "end_ns", "pid", "correlation_id", "device", "stream")
+            },
+            "graph_node_id": rows["graph_node_id"]
+            if kind != _GRAPH
+            else pa.nulls(rows.num_rows, pa.int64()),
+            "name": texts,
+            "demangled": rows["demangled"] if kind == _KERNEL else no_text,
+        }
+    )
+
+
+def _no_operations() -> pa.Table:
+    text = pa.dictionary(pa.int32(), pa.string())
+    fields = [("kind", pa.int8()), *((name, pa.int64()) for name in _NUMBERS)]
+    return pa.schema([*fields, ("name", text), ("demangled", text)]).empty_table()
+
+
+def _read(path: Path, columns: list[str]) -> pa.Table:
+    texts = [c for c in columns if c in ("name", "operation", "demangled", "recorded_name")]
+    return pq.read_table(path, columns=columns, read_dictionary=texts).unify_dictionaries()
+
+
+def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> tuple[Codes, Calls]:
+    """Return the call_id of each operation, and the calls."""
+    path = builder.directory / "nsys_api_calls.parquet"
+    whole = _read(path, ["pid", "correlation_id"])
+    correlation = ints(whole["correlation_id"])
+    known = np.flatnonzero(correlation != 0).astype(np.int32)
+    keys = _key(ints(whole["pid"])[known], correlation[known])
+    del whole, correlation
+    # Calls are stored in time order, so that the first of equal keys is the earliest.
+    by_key = np.argsort(keys, kind="stable").astype(np.int32)
+    keys = keys[by_key]
+    wanted = _key(ints(pid), ints(correlation_id))
+    place = np.searchsorted(keys, wanted).astype(np.int32)
+    found = np.flatnonzero(place < len(keys))
+    found = found[keys[place[found]] == wanted[found]]
+    row_of = known[by_key[place[found]]]
+    del keys, by_key, known
+    launches = np.zeros(builder.stored["nsys_api_calls"].rows, bool)
+    launches[row_of] = True
+    launching = np.flatnonzero(launches)
+    names = ["pid", "tid", "start_ns", "end_ns", "name", "recorded_name"]
+    rows = _read(path, names).filter(pa.array(launches))
+    pids, tids = ints(rows["pid"]), ints(rows["tid"])
+    order = np.lexsort((tids, pids))
+    taken = rows.take(pa.array(order)).combine_chunks()
+    call_id = np.full(len(launches), NONE, np.int32)
+    call_id[launching[order]] = np.arange(len(order), dtype=np.int32)
+    call = np.full(len(wanted), NONE, np.int32)
+    call[found] = call_id[row_of]
+    column = {name: taken[name].combine_chunks() for name in taken.column_names}
+    limits = np.iinfo(np.int64)
+    calls = Calls(
+        pid=pids[order],
+        tid=tids[order],
+        start=ints(column["start_ns"]),
+        end=ints(column["end_ns"], missing=STILL_OPEN),
+        name=column["name"],
+        recorded_name=column["recorded_name"],
+        gpu_start=np.full(len(order), limits.max),
+        gpu_end=np.full(len(order), limits.min),
+    )
+    return call, calls
+
+
+def _key(pid: Ints, correlation_id: Ints) -> Ints:
+    """Return process and correlation id in one number; they have 24 and 32 bits."""
+    return (pid << 32) | (correlation_id & 0xFFFF_FFFF)

@@ -1,23 +1,25 @@
-"""NVTX ranges and marks: names, domains, nesting."""
+"""Reads NVTX ranges and marks: names, domains, threads."""
 
 from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.builder import ReportBuilder
-from ingest.nsys.export import Export
+from ingest.arrays import STILL_OPEN, Vocabulary, ints, time_order
+from ingest.nsys.export import Export, Part
+from ingest.nsys.payloads import has_payload_schemas
+from ingest.nsys.ranges import MARK, PUSH_POP, START_END, Ranges
 from ingest.nsys.resolve import Resolver, pid_of, signed, tid_of
 
 #: Event types of NVTX_EVENTS; 70 and 71 are their nvtxt forms.
-_STYLES = {34: "Mark", 59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
+_STYLES = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}
 _DOMAIN_CREATED = 75
 _DEFAULT_DOMAIN = 0
-
-#: End of a range that the capture cut off, ns; half the largest integer, so that it can be doubled.
-_STILL_OPEN = np.iinfo(np.int64).max // 2
 
 _COLUMNS = (
     "start",
@@ -29,143 +31,162 @@ _COLUMNS = (
     "globalTid",
     "endGlobalTid",
     "domainId",
+    "binaryData",
 )
 
-Ints = npt.NDArray[np.int64]
+#: Columns that the reader gathers, named as in Ranges.
+_GATHERED = ("start", "end", "style", "thread", "end_thread", "name", "domain", "category")
 
 
-def write_nvtx(builder: ReportBuilder, export: Export, resolver: Resolver) -> None:
-    """Write nsys_nvtx_ranges in start order, outer ranges before inner ones."""
-    table = "nsys_nvtx_ranges"
-    rows = export.read("NVTX_EVENTS", _COLUMNS)
-    styles = pa.array([*_STYLES], pa.int64())
-    kinds = signed(rows["eventType"].combine_chunks())
-    domains = _domain_names(rows.filter(pc.equal(kinds, _DOMAIN_CREATED)), resolver)
-    rows = rows.filter(pc.is_in(kinds, value_set=styles))
-    if not rows.num_rows:
-        state = "holds no range" if "NVTX_EVENTS" in export.tables() else "is not in the export"
-        builder.lacks(
-            table, f"NVTX_EVENTS {state}; annotate the program and trace with --trace=nvtx"
-        )
-        builder.write(table, {}, 0)
-        return
-    rows = _in_order(rows)
-    column = {name: rows[name].combine_chunks() for name in _COLUMNS}
-    start, end = signed(column["start"]), signed(column["end"])
-    kind, domain = signed(column["eventType"]), signed(column["domainId"])
-    pid, tid = pid_of(column["globalTid"]), tid_of(column["globalTid"])
-    style = pc.index_in(kind, value_set=styles)
-    style_names = pa.array([*_STYLES.values()]).take(style)
-    starts, ends = _ints(start), _ints(end, missing=_STILL_OPEN)
-    nested = np.asarray(pc.equal(style_names, "PushPop"))
-    by_domain, by_thread = _packed(pid, tid, domain), _packed(pid, tid, None)
-    depth, parent = nesting(starts, ends, _ints(by_domain.indices), nested)
-    level, enclosing = depth, parent
-    if len(by_domain.dictionary) != len(by_thread.dictionary):
-        level, enclosing = nesting(starts, ends, _ints(by_thread.indices), nested)
-    end_tid = tid_of(column["endGlobalTid"])
-    builder.write(
-        table,
-        {
-            "pid": pid,
-            "tid": tid,
-            "end_tid": pc.if_else(pc.equal(end_tid, tid), pa.scalar(None, pa.int64()), end_tid),
-            "domain": _domains_of(pid, domain, domains),
-            "name": _names(column, resolver),
-            "style": style_names,
-            "start_ns": start,
-            "end_ns": end,
-            "dur_ns": pc.subtract(end, start),
-            "category": column["category"],
-            "range_id": pa.array(np.arange(rows.num_rows)),
-            "depth": depth,
-            "parent": parent,
-            "level": level,
-            "enclosing": enclosing,
-        },
-        rows.num_rows,
+class _Reader:
+    """Gathers batches as small columns: a long capture has tens of millions of ranges."""
+
+    def __init__(self) -> None:
+        self.threads, self.names, self.domains, self.categories = (Vocabulary() for _ in range(4))
+        self.created: list[pa.RecordBatch] = []
+        self.payloads: list[tuple[int, bytes | str]] = []
+        self._parts: dict[str, list[npt.NDArray[Any]]] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the ranges and marks of a batch, and what it says of domains."""
+        kinds = signed(batch["eventType"])
+        created = pc.equal(kinds, _DOMAIN_CREATED)
+        if pc.any(created).as_py():
+            self.created.append(batch.filter(created))
+        wanted = pc.is_in(kinds, value_set=pa.array([*_STYLES], pa.int64()))
+        if not pc.all(wanted).as_py():
+            batch = batch.filter(wanted)
+        styles = pa.array([*_STYLES.values()], pa.int8())
+        places = pc.index_in(signed(batch["eventType"]), pa.array([*_STYLES], pa.int64()))
+        text = self.names.codes(batch["text"].cast(pa.string()))
+        thread = signed(batch["globalTid"])
+        columns = {
+            "start": ints(signed(batch["start"])),
+            "end": ints(signed(batch["end"]), missing=STILL_OPEN),
+            "style": np.asarray(styles.take(places)),
+            "thread": self.threads.codes(thread),
+            "end_thread": self.threads.codes(signed(batch["endGlobalTid"])),
+            # Ids of registered names are numbers, names in place are text: one vocabulary has both.
+            "name": np.where(text < 0, self.names.codes(signed(batch["textId"])), text),
+            "domain": self.domains.codes(_domain_key(thread, batch["domainId"])),
+            "category": self.categories.codes(signed(batch["category"])),
+        }
+        if batch["binaryData"].null_count < len(batch["binaryData"]):
+            first = len(self)
+            contents = enumerate(batch["binaryData"].to_pylist(), first)
+            self.payloads += [(at, content) for at, content in contents if content]
+        for name, values in columns.items():
+            self._parts.setdefault(name, []).append(values)
+
+    def extend(self, other: _Reader) -> None:
+        """Take in what was gathered of a later part of the table."""
+        self.created += other.created
+        first = len(self)
+        self.payloads += [(first + at, content) for at, content in other.payloads]
+        vocabularies = {
+            "thread": (self.threads, other.threads),
+            "end_thread": (self.threads, other.threads),
+            "name": (self.names, other.names),
+            "domain": (self.domains, other.domains),
+            "category": (self.categories, other.categories),
+        }
+        for name, parts in other._parts.items():
+            if name in vocabularies:
+                ours, theirs = vocabularies[name]
+                number = ours.adopt(theirs)
+                parts[:] = [number[part] for part in parts]
+            self._parts.setdefault(name, []).extend(parts)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return what was gathered of a column, and forget it."""
+        return np.concatenate(self._parts.pop(name))
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts.get("start", ()))
+
+
+def start_reading(export: Export, pool: Executor) -> list[Future[_Reader]]:
+    """Begin to read the ranges and marks of an export, in parts."""
+    if not export.has_rows("NVTX_EVENTS"):
+        return []
+    return [pool.submit(_read, export, part) for part in export.parts("NVTX_EVENTS")]
+
+
+def _read(export: Export, part: Part | None) -> _Reader:
+    reader = _Reader()
+    wanted = _COLUMNS if has_payload_schemas(export) else _COLUMNS[:-1]
+    there = [c for c in wanted if c in export.columns("NVTX_EVENTS")]
+    for batch in export.scan("NVTX_EVENTS", there, part=part):
+        reader.add(_complete(batch))
+    return reader
+
+
+def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None:
+    """Return the ranges and marks that were read, None where there are none."""
+    readers = [part.result() for part in parts]
+    if not any(map(len, readers)):
+        return None
+    reader = readers[0]
+    for later in readers[1:]:
+        reader.extend(later)
+    column = {name: reader.column(name) for name in _GATHERED}
+    # Outer ranges come first; those that were open when the capture ended are outermost.
+    order = time_order(column["start"], -column["end"], column["thread"])
+    payloads = dict(reader.payloads)
+    if (np.diff(order) != 1).any():
+        for name in _GATHERED:
+            column[name] = column[name][order]
+        place = {int(row): at for at, row in enumerate(order)} if payloads else {}
+        payloads = {place[row]: content for row, content in payloads.items()}
+    del order
+    threads = pa.array(reader.threads.values, pa.int64())
+    pids, tids = pid_of(threads).to_pylist(), tid_of(threads).to_pylist()
+    return Ranges(
+        threads=list(zip(pids, tids, strict=True)),
+        names=_names(reader.names.values, resolver),
+        domains=_domains(reader, resolver),
+        categories=reader.categories.values,
+        payloads=dict(sorted(payloads.items())),
+        **column,
     )
 
 
-def nesting(
-    start: Ints, end: Ints, group: Ints, nested: npt.NDArray[np.bool_]
-) -> tuple[pa.Array, pa.Array]:
-    """Return depth and parent (index) of each range, NULL where `nested` is false.
-
-    Ranges must be ordered by start, and by falling end among equal starts.  Within one group
-    (process, thread, domain) push/pop ranges enclose one another or are apart, so the parent is
-    the latest earlier range at one depth less.  A range that ends where another starts does not
-    enclose it, but one without length encloses those that follow at the same instant.  All
-    times in ns; O(n log n).
-    """
-    index = np.flatnonzero(nested)
-    by_group = index[np.argsort(group[index], kind="stable")]
-    depth = np.full(len(start), -1, np.int64)
-    parent = np.full(len(start), -1, np.int64)
-    for members in np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1):
-        # Half nanoseconds: a range without length ends half a nanosecond after its start.
-        starts = 2 * start[members]
-        ends = np.where(end[members] == start[members], starts + 1, 2 * end[members])
-        closed = np.searchsorted(np.sort(ends), starts, side="right")
-        level = np.arange(len(members)) - closed
-        depth[members] = level
-        parent[members] = _parents(level, members)
-    return pa.array(depth, mask=depth < 0), pa.array(parent, mask=parent < 0)
+def why_no_ranges(export: Export) -> str:
+    """Return the reason why an export has no ranges, and what to do about it."""
+    state = "holds no range" if "NVTX_EVENTS" in export.tables() else "is not in the export"
+    return f"NVTX_EVENTS {state}; annotate the program and trace with --trace=nvtx"
 
 
-def _parents(level: Ints, members: Ints) -> Ints:
-    parent = np.full(len(level), -1, np.int64)
-    for depth in range(1, int(level.max(initial=0)) + 1):
-        children = np.flatnonzero(level == depth)
-        outer = np.flatnonzero(level == depth - 1)
-        parent[children] = members[outer[np.searchsorted(outer, children) - 1]]
-    return parent
+def _complete(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add columns that this version of the export lacks, without values."""
+    names = batch.schema.names
+    arrays = [batch[c] if c in names else pa.nulls(batch.num_rows) for c in _COLUMNS]
+    return pa.RecordBatch.from_arrays(arrays, names=list(_COLUMNS))
 
 
-def _in_order(rows: pa.Table) -> pa.Table:
-    """Order by start, outer first; rows that were open at the end of the capture are outermost."""
-    start = _ints(signed(rows["start"].combine_chunks()))
-    end = _ints(signed(rows["end"].combine_chunks()), missing=_STILL_OPEN)
-    thread = _ints(signed(rows["globalTid"].combine_chunks()))
-    return rows.take(pa.array(np.lexsort((thread, -end, start))))
+def _domain_key(thread: pa.Array, domain: pa.Array) -> pa.Array:
+    """Return process and domain in one number; ids mean other domains in other processes."""
+    number = pc.bit_wise_and(signed(domain).fill_null(_DEFAULT_DOMAIN), 0xFFFF)
+    return pc.add(pc.shift_left(pid_of(thread), 16), number)
 
 
-def _ints(values: pa.Array, missing: int = 0) -> Ints:
-    filled = pc.fill_null(values.cast(pa.int64()), missing)
-    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+def _names(keys: list[int | str], resolver: Resolver) -> list[str | None]:
+    """Return the texts of a vocabulary of texts and string ids."""
+    ids = [key for key in keys if isinstance(key, int)]
+    texts = resolver.strings(pa.array(ids, pa.int64())).cast(pa.string()).to_pylist()
+    registered = dict(zip(ids, texts, strict=True))
+    return [registered[key] if isinstance(key, int) else key for key in keys]
 
 
-def _packed(pid: pa.Array, tid: pa.Array | int, domain: pa.Array | None) -> pa.DictionaryArray:
-    """Return a dictionary-encoded key of process, thread (or 0) and domain (or any)."""
-    thread = tid if isinstance(tid, int) else _ints(tid)
-    key = (_ints(pid) << 40) | (thread << 16)
-    if domain is not None:
-        key |= _ints(domain) & 0xFFFF
-    return pa.array(key).dictionary_encode()
-
-
-def _names(column: dict[str, pa.Array], resolver: Resolver) -> pa.Array:
-    text = column["text"].cast(pa.string())
-    registered = resolver.strings(column["textId"]).cast(pa.string())
-    return pc.coalesce(text, registered).dictionary_encode()
-
-
-def _domain_names(created: pa.Table, resolver: Resolver) -> dict[tuple[int, int], str]:
-    """Return (pid, domain id) -> name; ids mean other domains in other processes."""
-    if not created.num_rows:
-        return {}
-    column = {name: created[name].combine_chunks() for name in created.column_names}
-    names = _names(column, resolver).cast(pa.string()).to_pylist()
-    pids = pid_of(column["globalTid"]).to_pylist()
-    ids = column["domainId"].to_pylist()
-    return {(p, d & 0xFFFF): name for p, d, name in zip(pids, ids, names, strict=True)}
-
-
-def _domains_of(pid: pa.Array, domain: pa.Array, names: dict[tuple[int, int], str]) -> pa.Array:
-    keys = _packed(pid, 0, domain)
-    labels = []
-    for key in keys.dictionary.to_pylist():
-        process, number = key >> 40, key & 0xFFFF
-        unnamed = None if number == _DEFAULT_DOMAIN else f"domain {number}"
-        labels.append(names.get((process, number), unnamed))
-    return pa.DictionaryArray.from_arrays(keys.indices, pa.array(labels, pa.string()))
+def _domains(reader: _Reader, resolver: Resolver) -> list[str | None]:
+    named: dict[int, str | None] = {}
+    for batch in reader.created:
+        registered = resolver.strings(signed(batch["textId"])).cast(pa.string())
+        names = pc.coalesce(batch["text"].cast(pa.string()), registered).to_pylist()
+        keys = _domain_key(signed(batch["globalTid"]), batch["domainId"]).to_pylist()
+        named |= dict(zip(keys, names, strict=True))
+    unnamed = {key: key & 0xFFFF for key in reader.domains.values}
+    return [
+        named.get(key) or (f"domain {number}" if number != _DEFAULT_DOMAIN else None)
+        for key, number in unnamed.items()
+    ]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 from ingest.builder import ReportBuilder
-from ingest.nsys.attribution import write_call_ranges
-from ingest.nsys.convert import write_mapped_tables
+from ingest.nsys.convert import start_writing
 from ingest.nsys.export import Export, open_export
-from ingest.nsys.launches import write_launches
+from ingest.nsys.launches import join_launches
 from ingest.nsys.metadata import write_environment, write_gpu_metrics, write_gpus
-from ingest.nsys.nvtx import write_nvtx
+from ingest.nsys.nvtx import ranges_of, start_reading, why_no_ranges
+from ingest.nsys.payloads import write_payloads
 from ingest.nsys.resolve import Resolver
+from ingest.nsys.timeline import RANGES, write_timeline
+
+#: Tables read at a time; more would only add memory.
+_THREADS = 2
 
 
 def read_nsys(builder: ReportBuilder) -> None:
@@ -23,11 +28,19 @@ def read_nsys(builder: ReportBuilder) -> None:
     write_environment(builder, export)
     resolver = Resolver(export)
     devices = write_gpus(builder, export)
-    write_mapped_tables(builder, export, resolver)
-    write_nvtx(builder, export, resolver)
-    write_gpu_metrics(builder, export, devices)
-    write_launches(builder)
-    write_call_ranges(builder)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        tables = start_writing(builder, export, resolver, pool)
+        ranges_read = start_reading(export, pool)
+        for table in tables:
+            table.result()
+        # Joined while ranges, which are most of many captures, are still being read.
+        launches = join_launches(builder)
+        write_gpu_metrics(builder, export, devices)
+        ranges = ranges_of(ranges_read, resolver)
+    if ranges is None:
+        builder.lacks(RANGES, why_no_ranges(export))
+    write_payloads(builder, export, ranges)
+    write_timeline(builder, launches, ranges)
     _check(builder, export)
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ingest.arrays import NONE, Vocabulary, time_order
 from ingest.builder import ReportBuilder
 from ingest.ncu.names import function_name
-from ingest.nsys.attribution import write_call_ranges
-from ingest.nsys.launches import write_launches
-from ingest.nsys.nvtx import nesting
+from ingest.nsys.launches import join_launches
+from ingest.nsys.ranges import PUSH_POP, Ranges
+from ingest.nsys.timeline import RANGES, write_timeline
 from perfpipe.errors import InputError
 
 Event = dict[str, Any]
@@ -93,12 +94,12 @@ def _write(
     _kernels(builder, kernels, zero, pid)
     _memory_ops(builder, memory, zero, pid)
     _calls(builder, calls, zero)
-    _ranges(builder, ranges, zero)
     builder.write("nsys_graph_launches", {}, 0)
     for table, reason in _LACKING.items():
         builder.lacks(table, reason)
-    write_launches(builder)
-    write_call_ranges(builder)
+    if not ranges:
+        builder.lacks(RANGES, "the trace holds neither annotations nor operators")
+    write_timeline(builder, join_launches(builder), _ranges(ranges, zero))
 
 
 def _ns(text: str | int) -> int:
@@ -208,57 +209,32 @@ def _calls(builder: ReportBuilder, calls: list[Event], zero: int) -> None:
     _store(builder, "nsys_api_calls", rows)
 
 
-def _ranges(builder: ReportBuilder, ranges: list[Event], zero: int) -> None:
-    table = "nsys_nvtx_ranges"
+def _ranges(ranges: list[Event], zero: int) -> Ranges | None:
     if not ranges:
-        builder.lacks(table, "the trace holds neither annotations nor operators")
-        builder.write(table, {}, 0)
-        return
-    rows = []
-    for event in ranges:
-        start, end = _span(event, zero)
-        rows.append(
-            (
-                start,
-                -end,
-                int(event["pid"]),
-                int(event["tid"]),
-                _RANGES[event["cat"]] or "",
-                event["name"],
-            )
-        )
-    rows.sort()
-    start_ns, negative, pids, tids, domains, names = (list(c) for c in zip(*rows, strict=True))
-    starts, ends = np.array(start_ns, np.int64), -np.array(negative, np.int64)
-    nested = np.ones(len(rows), bool)
-    threads = _numbered(list(zip(pids, tids, strict=True)))
-    by_domain = _numbered(list(zip(pids, tids, domains, strict=True)))
-    depth, parent = nesting(starts, ends, by_domain, nested)
-    level, enclosing = nesting(starts, ends, threads, nested)
-    builder.write(
-        table,
-        {
-            "pid": pids,
-            "tid": tids,
-            "domain": [domain or None for domain in domains],
-            "name": names,
-            "style": ["PushPop"] * len(rows),
-            "start_ns": start_ns,
-            "end_ns": pa.array(ends),
-            "dur_ns": pa.array(ends - starts),
-            "range_id": list(range(len(rows))),
-            "depth": depth,
-            "parent": parent,
-            "level": level,
-            "enclosing": enclosing,
-        },
-        len(rows),
+        return None
+    threads, names, domains = Vocabulary(), Vocabulary(), Vocabulary()
+    spans = [_span(event, zero) for event in ranges]
+    start, end = (np.array(times, np.int64) for times in zip(*spans, strict=True))
+    owners = [(int(event["pid"]) << 32) | int(event["tid"]) for event in ranges]
+    thread = threads.codes(pa.array(owners, pa.int64()))
+    name = names.codes(pa.array([event["name"] for event in ranges]))
+    domain = domains.codes(pa.array([_RANGES[event["cat"]] or "" for event in ranges]))
+    order = time_order(start, -end, thread)
+    none = np.full(len(ranges), NONE, np.int32)
+    return Ranges(
+        start=start[order],
+        end=end[order],
+        style=np.full(len(ranges), PUSH_POP, np.int8),
+        thread=thread[order],
+        threads=[(owner >> 32, owner & 0xFFFF_FFFF) for owner in threads.values],
+        name=name[order],
+        names=names.values,
+        domain=domain[order],
+        domains=[text or None for text in domains.values],
+        end_thread=none,
+        category=none,
+        categories=[],
     )
-
-
-def _numbered(keys: list[tuple[Any, ...]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    numbers: dict[tuple[Any, ...], int] = {}
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
 def _facts(builder: ReportBuilder, document: dict[str, Any], zero: int) -> None:

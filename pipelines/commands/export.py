@@ -44,16 +44,17 @@ def perfetto_command(names: tuple[str, ...], output: Path, store_path: str | Non
     store = the_store(store_path, must_exist=True)
     reports, _ = select(store, names)
     listed = ", ".join(quote(report) for report in reports)
-    with connect(store, reports, "timeline_slices") as con:
+    with connect(store, reports, "_timeline_slices") as con:
         timelines = con.execute(
             f"SELECT count(*) FROM reports WHERE kind <> 'ncu' AND report_id IN ({listed})"
         ).fetchone()
-        process = "concat(source_name, ' ', process)" if timelines != (1,) else "process"
-        columns = ", ".join((process, *COLUMNS[1:]))
+        source = "source_name || ' '" if timelines != (1,) else "''"
+        columns = ", ".join((source, *COLUMNS[1:]))
         result = con.execute(
-            f"SELECT {columns} FROM timeline_slices "
+            f"SELECT {columns} FROM _timeline_slices "
             "JOIN (SELECT report_id, source_name FROM reports) USING (report_id) "
-            f"WHERE report_id IN ({listed}) ORDER BY start_ns, dur_ns DESC, process, row_name, name"
+            f"WHERE report_id IN ({listed}) "
+            "ORDER BY start_ns, dur_ns DESC, source_name, process, row_name, name"
         )
         if timelines == (0,):
             raise InputError("no timeline among the chosen reports: ncu reports have none")

@@ -3,11 +3,14 @@
 CREATE VIEW _budgets AS
 WITH windows AS (
     SELECT track, 0 AS window_id, NULL::VARCHAR AS name, min(start_ns) AS window_start_ns, max(end_ns) AS window_end_ns
-    FROM _gpu_ops
+    FROM _ops
     GROUP BY track
     UNION ALL
     SELECT track, window_id, name, start_ns, end_ns
     FROM _step_windows
+    UNION ALL
+    SELECT track, window_id, name, start_ns, end_ns
+    FROM _chosen_windows
 ),
 busy AS (
     SELECT
@@ -15,11 +18,29 @@ busy AS (
         window_id,
         min(start_ns) AS first_ns,
         max(end_ns) AS last_ns,
-        coalesce(sum(beyond_ns(start_ns, end_ns, compute_until)) FILTER (WHERE class = 1), 0) AS compute,
-        coalesce(sum(beyond_ns(start_ns, end_ns, kernels_until)) FILTER (WHERE class < 3), 0) AS kernels,
-        sum(beyond_ns(start_ns, end_ns, busy_until)) AS everything
+        coalesce(sum(greatest(0, end_ns - compute_from)) FILTER (WHERE class = 1), 0) AS compute,
+        coalesce(sum(greatest(0, end_ns - kernels_from)) FILTER (WHERE class < 3), 0) AS kernels,
+        sum(greatest(0, end_ns - busy_from)) AS everything
     FROM _windowed_ops
     GROUP BY track, window_id
+),
+windowed_gaps AS (
+    SELECT *, 0 AS window_id
+    FROM _gaps
+    UNION ALL
+    -- Between operations of the window alone: what lies before its first and behind its last is its edge.
+    SELECT g.* EXCLUDE (window_id, window_end_ns), g.window_id
+    FROM (
+        SELECT g.*, w.window_id, w.end_ns AS window_end_ns
+        FROM _gaps AS g
+        ASOF JOIN _step_windows AS w ON w.track = g.track AND w.start_ns <= g.start_ns
+        UNION ALL
+        SELECT g.*, w.window_id, w.end_ns
+        FROM _gaps AS g
+        JOIN _chosen_windows AS w ON w.track = g.track AND w.start_ns <= g.start_ns
+    ) AS g
+    JOIN busy AS b ON b.track = g.track AND b.window_id = g.window_id
+    WHERE g.start_ns >= b.first_ns AND g.end_ns < g.window_end_ns
 ),
 idle AS (
     SELECT
@@ -32,25 +53,25 @@ idle AS (
         sum(queued_ns) AS queued,
         sum(profiler_overhead_ns) AS profiler_overhead,
         sum(unattributed_ns) AS unattributed
-    FROM _gaps
+    FROM windowed_gaps
     GROUP BY track, window_id
 ),
 joined AS (
     SELECT
         w.*,
-        b.compute,
-        b.kernels - b.compute AS communication,
-        b.everything - b.kernels AS transfer,
+        coalesce(b.compute, 0) AS compute,
+        coalesce(b.kernels - b.compute, 0) AS communication,
+        coalesce(b.everything - b.kernels, 0) AS transfer,
         coalesce(i.sync, 0) AS sync,
         coalesce(i.launch_gap, 0) AS launch_gap,
         coalesce(i.launch_api, 0) AS launch_api,
         coalesce(i.queued, 0) AS queued,
         coalesce(i.host, 0) AS host,
         coalesce(i.profiler_overhead, 0) AS profiler_overhead,
-        (b.first_ns - w.window_start_ns) + (w.window_end_ns - b.last_ns) AS edge,
+        coalesce((b.first_ns - w.window_start_ns) + (w.window_end_ns - b.last_ns), w.window_end_ns - w.window_start_ns) AS edge,
         coalesce(i.unattributed, 0) AS unattributed
     FROM windows AS w
-    JOIN busy AS b USING (track, window_id)
+    LEFT JOIN busy AS b USING (track, window_id)
     LEFT JOIN idle AS i USING (track, window_id)
 )
 SELECT t.report_id, t.device, u.window_id, u.name, u.window_start_ns, u.window_end_ns, u.category, u.time_ns::BIGINT AS time_ns
@@ -59,4 +80,4 @@ FROM (
     ON compute, communication, transfer, sync, launch_gap, launch_api, queued, host, profiler_overhead, edge, unattributed
     INTO NAME category VALUE time_ns
 ) AS u
-JOIN (SELECT DISTINCT track, report_id, device FROM _tracks) AS t USING (track);
+JOIN _gpus AS t USING (track);

@@ -12,7 +12,7 @@ WITH sums AS (
         round_tenth(median(dur_ns)) AS med_ns,
         min(dur_ns) AS min_ns,
         max(dur_ns) AS max_ns,
-        round_tenth(coalesce(stddev_samp(dur_ns), 0)) AS stddev_ns
+        nsys_stddev(dur_ns) AS stddev_ns
     FROM _durations
     GROUP BY report_id, kind, name
 )

@@ -1,14 +1,13 @@
--- Idle intervals between operations of a window, split by what the launch of the next operation tells:
--- before the call, inside of it, after it.  Time of the profiler itself is taken out of each part.
+-- Idle intervals between operations of a device, split by what the launch of the next operation tells: before the
+-- call, inside of it, after it.  Time of the profiler itself is taken out of each part.
 -- Computed once.
 CREATE VIEW _gaps AS
 WITH gaps AS (
     SELECT
-        t.report_id, o.track, o.window_id, o.busy_until AS start_ns, o.start_ns AS end_ns,
-        o.pid, o.tid, o.correlation_id, o.api_start_ns, o.api_end_ns,
-        row_number() OVER () AS gap
-    FROM _windowed_ops AS o
-    JOIN (SELECT DISTINCT track, report_id FROM _tracks) AS t USING (track)
+        t.report_id, o.track, o.busy_until AS start_ns, o.start_ns AS end_ns,
+        o.pid, o.tid, o.op_id, o.api_start_ns, o.api_end_ns
+    FROM _ops AS o
+    JOIN _gpus AS t USING (track)
     WHERE o.start_ns > o.busy_until
 ),
 syncs AS (
@@ -24,19 +23,21 @@ waited AS (
 ),
 profiler AS (
     -- Overhead of several threads of a process at once counts once; that of another process delays none of it.
-    SELECT report_id, pid, start_ns, max(end_ns) OVER (PARTITION BY report_id, pid ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until, end_ns
+    SELECT report_id, pid, greatest(start_ns, max(end_ns) OVER earlier) AS start_ns, end_ns
     FROM nsys_overhead
     WHERE end_ns > start_ns
+    WINDOW earlier AS (PARTITION BY report_id, pid ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 disturbed AS (
     SELECT
-        g.gap,
-        sum(overlap_ns(g.start_ns, least(g.end_ns, g.api_start_ns), greatest(p.start_ns, coalesce(p.until, p.start_ns)), p.end_ns)) AS before_ns,
-        sum(overlap_ns(greatest(g.start_ns, g.api_start_ns), least(g.end_ns, g.api_end_ns), greatest(p.start_ns, coalesce(p.until, p.start_ns)), p.end_ns)) AS inside_ns,
-        sum(overlap_ns(g.start_ns, g.end_ns, greatest(p.start_ns, coalesce(p.until, p.start_ns)), p.end_ns)) AS all_ns
+        g.track,
+        g.op_id,
+        sum(overlap_ns(g.start_ns, least(g.end_ns, g.api_start_ns), p.start_ns, p.end_ns)) AS before_ns,
+        sum(overlap_ns(greatest(g.start_ns, g.api_start_ns), least(g.end_ns, g.api_end_ns), p.start_ns, p.end_ns)) AS inside_ns,
+        sum(overlap_ns(g.start_ns, g.end_ns, p.start_ns, p.end_ns)) AS all_ns
     FROM gaps AS g
     JOIN profiler AS p ON p.report_id = g.report_id AND p.pid = g.pid AND p.start_ns < g.end_ns AND p.end_ns > g.start_ns
-    GROUP BY g.gap
+    GROUP BY g.track, g.op_id
 ),
 parts AS (
     SELECT
@@ -45,27 +46,39 @@ parts AS (
         overlap_ns(w.start_ns, w.end_ns, w.api_start_ns, w.api_end_ns) - coalesce(d.inside_ns, 0) AS launch_api_ns,
         coalesce(d.all_ns, 0) AS profiler_overhead_ns
     FROM waited AS w
-    LEFT JOIN disturbed AS d USING (gap)
+    LEFT JOIN disturbed AS d USING (track, op_id)
+),
+split AS (
+    SELECT
+        report_id,
+        track,
+        start_ns,
+        end_ns,
+        end_ns - start_ns AS dur_ns,
+        pid,
+        tid,
+        op_id,
+        sync_name,
+        CASE
+            WHEN api_start_ns IS NULL THEN NULL
+            WHEN sync_name IS NOT NULL THEN 'sync'
+            WHEN end_ns - start_ns <= threshold('timeline.launch_gap_ns') THEN 'launch_gap'
+            ELSE 'host'
+        END AS before_cause,
+        before_ns::BIGINT AS before_ns,
+        launch_api_ns::BIGINT AS launch_api_ns,
+        CASE WHEN api_start_ns IS NOT NULL THEN end_ns - start_ns - before_ns - launch_api_ns - profiler_overhead_ns END::BIGINT AS queued_ns,
+        profiler_overhead_ns::BIGINT AS profiler_overhead_ns,
+        CASE WHEN api_start_ns IS NULL THEN end_ns - start_ns - profiler_overhead_ns ELSE 0 END::BIGINT AS unattributed_ns
+    FROM parts
 )
 SELECT
-    track,
-    window_id,
-    start_ns,
-    end_ns,
-    end_ns - start_ns AS dur_ns,
-    pid,
-    tid,
-    correlation_id,
-    sync_name,
-    CASE
-        WHEN api_start_ns IS NULL THEN NULL
-        WHEN sync_name IS NOT NULL THEN 'sync'
-        WHEN end_ns - start_ns <= threshold('timeline.launch_gap_ns') THEN 'launch_gap'
-        ELSE 'host'
-    END AS before_cause,
-    before_ns::BIGINT AS before_ns,
-    launch_api_ns::BIGINT AS launch_api_ns,
-    CASE WHEN api_start_ns IS NOT NULL THEN end_ns - start_ns - before_ns - launch_api_ns - profiler_overhead_ns END::BIGINT AS queued_ns,
-    profiler_overhead_ns::BIGINT AS profiler_overhead_ns,
-    CASE WHEN api_start_ns IS NULL THEN end_ns - start_ns - profiler_overhead_ns ELSE 0 END::BIGINT AS unattributed_ns
-FROM parts;
+    *,
+    CASE greatest(before_ns, launch_api_ns, queued_ns, profiler_overhead_ns, unattributed_ns)
+        WHEN unattributed_ns THEN 'unattributed'
+        WHEN before_ns THEN before_cause
+        WHEN launch_api_ns THEN 'launch_api'
+        WHEN queued_ns THEN 'queued'
+        ELSE 'profiler_overhead'
+    END AS cause
+FROM split;

@@ -1,24 +1,36 @@
--- Operations clipped to the windows that they touch: window 0 is the whole of a device, from its first
--- operation to its last end; the others are steps.  The *_until columns say until when the device was
--- busy with operations that began before this one.  Computed once.
+-- Operations clipped to the windows that they touch: window 0 is the whole of a device, positive ones are steps,
+-- negative ones were chosen.  From *_from on, an operation adds to the union of all, of compute, of kernels.
 CREATE VIEW _windowed_ops AS
-WITH clipped AS (
-    SELECT *, 0 AS window_id
-    FROM _gpu_ops
+WITH begun AS (
+    -- Steps follow one another, so that an operation begins in one; few last into the next.
+    SELECT o.*, w.window_id, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns
+    FROM _ops AS o
+    ASOF LEFT JOIN _step_windows AS w ON w.track = o.track AND w.start_ns <= o.start_ns
+),
+windowed AS (
+    SELECT *, 0 AS window_id, start_ns AS window_start_ns, end_ns AS window_end_ns
+    FROM _ops
     UNION ALL
-    SELECT
-        o.* REPLACE (greatest(o.start_ns, w.start_ns) AS start_ns, least(o.end_ns, w.end_ns) AS end_ns),
-        w.window_id::INTEGER
-    FROM _gpu_ops AS o
-    JOIN _step_windows AS w ON w.track = o.track AND o.start_ns < w.end_ns AND o.end_ns > w.start_ns
+    SELECT *
+    FROM begun
+    WHERE window_id IS NOT NULL
+    UNION ALL
+    SELECT o.* EXCLUDE (window_id, window_start_ns, window_end_ns), w.window_id, w.start_ns, w.end_ns
+    FROM begun AS o
+    JOIN _step_windows AS w ON w.track = o.track AND w.start_ns > o.start_ns AND w.start_ns < o.end_ns
+    WHERE o.end_ns > coalesce(o.window_end_ns, o.start_ns)
+    UNION ALL
+    SELECT o.*, w.window_id, w.start_ns, w.end_ns
+    FROM _ops AS o
+    JOIN _chosen_windows AS w ON w.track = o.track AND o.start_ns < w.end_ns AND (o.end_ns > w.start_ns OR o.start_ns = w.start_ns)
 )
 SELECT
-    *,
-    max(end_ns) OVER earlier AS busy_until,
-    max(CASE WHEN class = 1 THEN end_ns END) OVER earlier AS compute_until,
-    max(CASE WHEN class = 2 THEN end_ns END) OVER earlier AS communication_until,
-    max(CASE WHEN class < 3 THEN end_ns END) OVER earlier AS kernels_until
-FROM clipped
-WINDOW earlier AS (
-    PARTITION BY track, window_id ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-);
+    track,
+    window_id,
+    class,
+    greatest(start_ns, window_start_ns) AS start_ns,
+    least(end_ns, window_end_ns) AS end_ns,
+    greatest(start_ns, window_start_ns, busy_until) AS busy_from,
+    greatest(start_ns, window_start_ns, compute_until) AS compute_from,
+    greatest(start_ns, window_start_ns, kernels_until) AS kernels_from
+FROM windowed;

@@ -14,8 +14,7 @@ WITH unions AS (
         coalesce(sum(beyond_ns(start_ns, end_ns, communication_until)) FILTER (WHERE class = 2), 0)::BIGINT AS communication_ns,
         coalesce(sum(beyond_ns(start_ns, end_ns, compute_until)) FILTER (WHERE class = 1), 0)::BIGINT AS compute_ns,
         coalesce(sum(beyond_ns(start_ns, end_ns, kernels_until)) FILTER (WHERE class < 3), 0)::BIGINT AS either_ns
-    FROM _windowed_ops
-    WHERE window_id = 0
+    FROM _ops
     GROUP BY track
 )
 SELECT
@@ -27,5 +26,5 @@ SELECT
     either_ns - compute_ns AS exposed_ns,
     100.0 * (communication_ns + compute_ns - either_ns) / nullif(communication_ns, 0) AS overlap_pct
 FROM unions
-JOIN (SELECT DISTINCT track, report_id, device FROM _tracks) AS t USING (track)
+JOIN _gpus AS t USING (track)
 ORDER BY t.report_id, t.device;

@@ -33,20 +33,18 @@
 CREATE VIEW cuda_kern_exec_sum AS
 WITH timed AS (
     SELECT
-        k.report_id,
-        k.pid,
-        k.tid,
-        k.device,
-        k.demangled,
-        nsys_api_name(c.recorded_name) AS api_name,
-        greatest(k.end_ns, k.api_end_ns) - k.api_start_ns AS t,
-        k.api_end_ns - k.api_start_ns AS a,
-        CASE WHEN k.start_ns >= k.api_end_ns THEN k.start_ns - k.api_end_ns END AS q,
-        k.dur_ns AS k
-    FROM _launched_kernels AS k
-    JOIN nsys_api_calls AS c
-        ON c.report_id = k.report_id AND c.pid = k.pid AND c.tid = k.tid
-        AND c.correlation_id = k.correlation_id AND c.start_ns = k.api_start_ns
+        report_id,
+        pid,
+        tid,
+        device,
+        demangled,
+        api_recorded_name,
+        greatest(end_ns, api_end_ns) - api_start_ns AS t,
+        api_end_ns - api_start_ns AS a,
+        CASE WHEN start_ns >= api_end_ns THEN start_ns - api_end_ns END AS q,
+        end_ns - start_ns AS k
+    FROM launches
+    WHERE kind = 'kernel' AND api_start_ns IS NOT NULL
 )
 SELECT
     report_id,
@@ -75,8 +73,8 @@ SELECT
     min(k) AS kmin_ns,
     max(k) AS kmax_ns,
     nsys_stddev(k) AS kstddev_ns,
-    api_name,
+    nsys_api_name(api_recorded_name) AS api_name,
     demangled AS kernel_name
 FROM timed
-GROUP BY report_id, pid, tid, device, api_name, demangled
+GROUP BY report_id, pid, tid, device, nsys_api_name(api_recorded_name), demangled
 ORDER BY report_id, tavg_ns DESC, pid, tid, devid, api_name, kernel_name;

@@ -1,5 +1,4 @@
 -- Idle intervals of each GPU, the longest first, with the cause of their largest part and what the host did.
--- Computed once.
 --
 -- report_id: report
 -- device: GPU number of the machine
@@ -16,66 +15,47 @@
 -- api_name: call that launched it
 -- sync_name: synchronising call of that thread that lay in the gap; NULL without one
 -- nvtx_range: innermost NVTX range of the launching call
--- os_call: operating-system call of that thread when the gap began; NULL where not traced
+-- os_call: last operating-system call of that thread that reached into the gap, where it is longer than a launch gap; NULL where not traced
 -- pid: process
 -- tid: launching thread
 CREATE VIEW gpu_idle_gaps AS
-WITH gaps AS (
-    SELECT
-        t.report_id,
-        t.device,
-        g.*,
-        row_number() OVER (PARTITION BY g.track ORDER BY g.dur_ns DESC, g.start_ns) AS rank,
-        greatest(g.before_ns, g.launch_api_ns, g.queued_ns, g.profiler_overhead_ns, g.unattributed_ns) AS largest_ns
-    FROM _gaps AS g
-    JOIN (SELECT DISTINCT track, report_id, device FROM _tracks) AS t USING (track)
-    WHERE g.window_id = 0
-),
-named AS (
-    SELECT g.track, g.rank, min(l.name) AS name, min(l.api_name) AS api_name
-    FROM gaps AS g
-    JOIN launches AS l ON l.report_id = g.report_id AND l.start_ns = g.end_ns
-        AND l.pid IS NOT DISTINCT FROM g.pid AND l.correlation_id IS NOT DISTINCT FROM g.correlation_id
-    GROUP BY g.track, g.rank
-),
-ranges AS (
-    SELECT c.report_id, c.pid, c.correlation_id, arg_max(nsys_range_name(r.domain, r.name), r.level) AS nvtx_range
-    FROM nsys_call_ranges AS c
-    JOIN nsys_nvtx_ranges AS r USING (report_id, range_id)
-    GROUP BY c.report_id, c.pid, c.correlation_id
+WITH long_gaps AS (
+    SELECT *
+    FROM _gaps
+    WHERE dur_ns > threshold('timeline.launch_gap_ns')
 ),
 os AS (
     SELECT report_id, pid, tid, start_ns, end_ns, name
     FROM nsys_osrt
     WHERE coalesce(nesting_level, 0) = 0
+),
+os_calls AS (
+    SELECT g.track, g.op_id, o.name
+    FROM long_gaps AS g
+    ASOF JOIN os AS o ON o.report_id = g.report_id AND o.pid = g.pid AND o.tid = g.tid AND o.start_ns <= g.end_ns
+    WHERE o.end_ns > g.start_ns
 )
 SELECT
     g.report_id,
-    g.device,
-    g.rank,
+    t.device,
+    row_number() OVER (PARTITION BY g.track ORDER BY g.dur_ns DESC, g.start_ns) AS rank,
     g.start_ns,
     g.end_ns,
     g.dur_ns,
-    CASE g.largest_ns
-        WHEN g.unattributed_ns THEN 'unattributed'
-        WHEN g.before_ns THEN g.before_cause
-        WHEN g.launch_api_ns THEN 'launch_api'
-        WHEN g.queued_ns THEN 'queued'
-        ELSE 'profiler_overhead'
-    END AS cause,
+    g.cause,
     CASE WHEN g.before_cause IS NOT NULL THEN g.before_ns END AS before_ns,
     CASE WHEN g.before_cause IS NOT NULL THEN g.launch_api_ns END AS launch_api_ns,
     g.queued_ns,
     g.profiler_overhead_ns,
-    n.name AS next_name,
-    n.api_name,
+    l.name AS next_name,
+    l.api_name,
     g.sync_name,
-    r.nvtx_range,
-    CASE WHEN o.end_ns > g.start_ns THEN o.name END AS os_call,
+    l.nvtx_range,
+    o.name AS os_call,
     g.pid,
     g.tid
-FROM gaps AS g
-LEFT JOIN named AS n ON n.track = g.track AND n.rank = g.rank
-LEFT JOIN ranges AS r ON r.report_id = g.report_id AND r.pid = g.pid AND r.correlation_id = g.correlation_id
-ASOF LEFT JOIN os AS o ON o.report_id = g.report_id AND o.pid = g.pid AND o.tid = g.tid AND o.start_ns <= g.end_ns
-ORDER BY g.report_id, g.device, g.rank;
+FROM _gaps AS g
+JOIN _gpus AS t USING (track)
+JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
+LEFT JOIN os_calls AS o ON o.track = g.track AND o.op_id = g.op_id
+ORDER BY g.track, rank;

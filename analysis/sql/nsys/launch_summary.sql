@@ -1,6 +1,6 @@
 -- Launching on each GPU: how long the calls take, how long work waits, how many kernels are short, and what CUDA graphs
 -- could save at most.  A long queue is not a defect: it means that the host is ahead of a busy GPU; what launching
--- costs is the idle time before and inside of calls.
+-- costs is the idle time before and inside of calls.  Computed once.
 --
 -- report_id: report
 -- device: GPU number of the machine
@@ -36,7 +36,7 @@ api AS (
 overhead AS (
     SELECT report_id, device, sum(time_ns)::BIGINT AS ns, sum(share_pct) AS pct, any_value(window_end_ns - window_start_ns) AS window_ns
     FROM gpu_time_budget
-    WHERE category IN ('launch_gap', 'launch_api', 'queued')
+    WHERE timeline_bound(category) = 'launch_overhead'
     GROUP BY report_id, device
 ),
 kernels AS (

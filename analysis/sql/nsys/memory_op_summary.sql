@@ -21,8 +21,8 @@ WITH kernels AS (
         sum(end_ns - greatest(start_ns, coalesce(kernels_until, start_ns))) OVER (
             PARTITION BY track ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS before_ns
-    FROM _windowed_ops
-    WHERE window_id = 0 AND class < 3 AND end_ns > coalesce(kernels_until, start_ns)
+    FROM _ops
+    WHERE class < 3 AND end_ns > coalesce(kernels_until, start_ns)
 ),
 ops AS (
     SELECT t.track, t.report_id, t.device, m.operation, m.src_kind, m.dst_kind, m.start_ns, m.end_ns, m.dur_ns, m.bytes

@@ -18,34 +18,14 @@
 -- avg_range_lvl: mean depth of the ranges, whatever their domains, rounded to 0.1
 -- avg_num_child: mean number of ranges directly inside, rounded to 0.1
 CREATE VIEW nvtx_gpu_proj_sum AS
-WITH calls AS (
-    SELECT report_id, pid, correlation_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-    FROM launches
-    WHERE kind != 'graph'
-    GROUP BY report_id, pid, correlation_id
-),
-projected AS (
-    SELECT a.report_id, a.range_id, max(c.end_ns) - min(c.start_ns) AS proj_ns, count(*) AS ops
-    FROM calls AS c
-    JOIN nsys_call_ranges AS i USING (report_id, pid, correlation_id)
-    JOIN _range_ancestors AS a ON a.report_id = i.report_id AND a.leaf = i.range_id
-    GROUP BY a.report_id, a.range_id
-),
-children AS (
-    SELECT report_id, enclosing AS range_id, count(*) AS n
+WITH ranges AS (
+    SELECT *, gpu_end_ns - gpu_start_ns AS proj_ns
     FROM nsys_nvtx_ranges
-    WHERE enclosing IS NOT NULL
-    GROUP BY report_id, enclosing
-),
-ranges AS (
-    SELECT p.*, nsys_range_name(r.domain, r.name) AS range, r.style, r.dur_ns, r.level, coalesce(c.n, 0) AS n_children
-    FROM projected AS p
-    JOIN nsys_nvtx_ranges AS r USING (report_id, range_id)
-    LEFT JOIN children AS c USING (report_id, range_id)
+    WHERE gpu_calls > 0
 )
 SELECT
     report_id,
-    range,
+    nsys_range_name(domain, name) AS range,
     style,
     sum(proj_ns)::BIGINT AS total_proj_time_ns,
     sum(dur_ns)::BIGINT AS total_range_time_ns,
@@ -55,10 +35,10 @@ SELECT
     min(proj_ns) AS proj_min_ns,
     max(proj_ns) AS proj_max_ns,
     nsys_stddev(proj_ns) AS proj_stddev_ns,
-    sum(ops)::BIGINT AS total_gpu_ops,
-    round_tenth(avg(ops)) AS avg_gpu_ops,
+    sum(gpu_calls)::BIGINT AS total_gpu_ops,
+    round_tenth(avg(gpu_calls)) AS avg_gpu_ops,
     round_tenth(avg(level)) AS avg_range_lvl,
-    round_tenth(avg(n_children)) AS avg_num_child
+    round_tenth(avg(children)) AS avg_num_child
 FROM ranges
-GROUP BY report_id, range, style
+GROUP BY report_id, domain, name, style
 ORDER BY report_id, total_proj_time_ns DESC, range;

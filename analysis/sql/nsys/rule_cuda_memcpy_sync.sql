@@ -14,20 +14,19 @@
 -- api_name: function as recorded
 CREATE VIEW rule_cuda_memcpy_sync AS
 SELECT
-    m.report_id,
-    m.dur_ns AS duration_ns,
-    m.start_ns,
-    m.src_kind,
-    m.dst_kind,
-    m.bytes,
-    m.pid,
-    m.device AS device_id,
-    m.context AS context_id,
-    m.stream AS stream_id,
-    c.recorded_name AS api_name
-FROM nsys_memory_ops AS m
-JOIN nsys_api_calls AS c USING (report_id, pid, correlation_id)
-WHERE starts_with(m.operation, '[CUDA memcpy')
-    AND NOT (m.src_kind = 'Device' AND m.dst_kind = 'Device')
-    AND regexp_matches(c.name, '^cu(da)?Memcpy') AND NOT contains(c.name, 'Async')
-ORDER BY m.report_id, duration_ns DESC, m.start_ns, stream_id;
+    report_id,
+    duration_ns,
+    start_ns,
+    src_kind,
+    dst_kind,
+    bytes,
+    pid,
+    device_id,
+    context_id,
+    stream_id,
+    api_name
+FROM _called_memory_ops
+WHERE starts_with(operation, '[CUDA memcpy')
+    AND NOT (src_kind = 'Device' AND dst_kind = 'Device')
+    AND regexp_matches(call, '^cu(da)?Memcpy') AND NOT contains(call, 'Async')
+ORDER BY report_id, duration_ns DESC, start_ns, stream_id;

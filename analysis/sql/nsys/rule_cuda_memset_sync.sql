@@ -13,19 +13,18 @@
 -- api_name: function as recorded
 CREATE VIEW rule_cuda_memset_sync AS
 SELECT
-    m.report_id,
-    m.dur_ns AS duration_ns,
-    m.start_ns,
-    m.dst_kind AS memory_kind,
-    m.bytes,
-    m.pid,
-    m.device AS device_id,
-    m.context AS context_id,
-    m.stream AS stream_id,
-    c.recorded_name AS api_name
-FROM nsys_memory_ops AS m
-JOIN nsys_api_calls AS c USING (report_id, pid, correlation_id)
-WHERE m.operation = '[CUDA memset]'
-    AND m.dst_kind IN ('Pinned', 'Managed')
-    AND regexp_matches(c.name, '^cu(da)?Memset') AND NOT contains(c.name, 'Async')
-ORDER BY m.report_id, duration_ns DESC, m.start_ns, stream_id;
+    report_id,
+    duration_ns,
+    start_ns,
+    dst_kind AS memory_kind,
+    bytes,
+    pid,
+    device_id,
+    context_id,
+    stream_id,
+    api_name
+FROM _called_memory_ops
+WHERE operation = '[CUDA memset]'
+    AND dst_kind IN ('Pinned', 'Managed')
+    AND regexp_matches(call, '^cu(da)?Memset') AND NOT contains(call, 'Async')
+ORDER BY report_id, duration_ns DESC, start_ns, stream_id;

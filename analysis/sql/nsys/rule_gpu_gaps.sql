@@ -14,6 +14,7 @@ SELECT
     start_ns,
     device,
     cause
-FROM gpu_idle_gaps
+FROM _gaps
+JOIN _gpus USING (track, report_id)
 WHERE dur_ns - profiler_overhead_ns >= threshold('analyze.gap_ns')
 ORDER BY report_id, duration_ns DESC, start_ns, device;

@@ -11,8 +11,7 @@ CREATE VIEW rule_gpu_time_util AS
 WITH bounds AS (
     SELECT track, min(start_ns) AS first_ns, max(end_ns) AS last_ns,
         ceil((max(end_ns) - min(start_ns)) / threshold('analyze.chunks'))::BIGINT AS chunk_ns
-    FROM _windowed_ops
-    WHERE window_id = 0
+    FROM _ops
     GROUP BY track
 ),
 chunks AS (
@@ -22,8 +21,8 @@ chunks AS (
 ),
 busy AS (
     SELECT track, greatest(start_ns, coalesce(busy_until, start_ns)) AS start_ns, end_ns
-    FROM _windowed_ops
-    WHERE window_id = 0 AND end_ns > coalesce(busy_until, start_ns)
+    FROM _ops
+    WHERE end_ns > coalesce(busy_until, start_ns)
 ),
 used AS (
     SELECT c.track, c.chunk, c.start_ns, c.end_ns, coalesce(sum(overlap_ns(c.start_ns, c.end_ns, b.start_ns, b.end_ns)), 0) AS used_ns
@@ -43,6 +42,6 @@ SELECT
     min(l.start_ns) AS start_ns,
     t.device
 FROM low AS l
-JOIN (SELECT DISTINCT track, report_id, device FROM _tracks) AS t USING (track)
+JOIN _gpus AS t USING (track)
 GROUP BY t.report_id, t.device, l.track, l.stretch
 ORDER BY t.report_id, in_use_pct, start_ns, t.device;

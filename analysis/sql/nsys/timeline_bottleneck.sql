@@ -15,7 +15,7 @@ WITH grouped AS (
     SELECT
         report_id,
         device,
-        CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END AS bound,
+        timeline_bound(category) AS bound,
         sum(share_pct) AS share_pct,
         any_value(note) AS note
     FROM gpu_time_budget

@@ -25,13 +25,24 @@ contributors AS (
     WHERE item.share_pct >= threshold('timeline.contributor_pct')
 ),
 longest AS (
-    SELECT
-        report_id,
-        device,
-        CASE WHEN cause IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE cause END AS bound,
-        arg_min(printf('%.1f us before %s', dur_ns / 1e3, next_name) || coalesce(' in ' || nvtx_range, '') || coalesce(', after ' || sync_name, ''), rank) AS text
-    FROM gpu_idle_gaps
+    SELECT track, timeline_bound(cause) AS bound, arg_max(op_id, (dur_ns, -start_ns)) AS op_id
+    FROM _gaps
     GROUP BY ALL
+),
+worded AS (
+    SELECT
+        t.report_id,
+        t.device,
+        l.bound,
+        concat(
+            printf('%.1f us before %s', g.dur_ns / 1e3, o.name),
+            ' in ' || o.nvtx_range,
+            ', after ' || g.sync_name
+        ) AS text
+    FROM longest AS l
+    JOIN _gaps AS g USING (track, op_id)
+    JOIN _gpus AS t USING (track)
+    JOIN launches AS o ON o.report_id = g.report_id AND o.op_id = g.op_id
 )
 SELECT
     c.report_id,
@@ -42,10 +53,10 @@ SELECT
     t.technique,
     t.difficulty,
     c.confidence,
-    l.text AS largest_gap
+    w.text AS largest_gap
 FROM contributors AS c
 JOIN _techniques AS t USING (bound)
-LEFT JOIN longest AS l USING (report_id, device, bound)
+LEFT JOIN worded AS w USING (report_id, device, bound)
 LEFT JOIN launch_summary AS s USING (report_id, device)
 WHERE c.bound != 'compute'
     -- What comes from graphs already is not helped by graphs.

@@ -13,7 +13,7 @@
 -- api_tid: thread that launched a GPU operation; NULL otherwise
 -- api_start_ns: start of that call, ns
 -- detail: of idle, the operation that ended it, its call and the innermost range of that
-CREATE VIEW timeline_slices AS
+CREATE VIEW _timeline_slices AS
 SELECT
     l.report_id,
     concat('GPU ', t.device) AS process,
@@ -31,9 +31,11 @@ SELECT
 FROM launches AS l
 JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid IS NOT DISTINCT FROM l.pid AND t.cuda_device IS NOT DISTINCT FROM l.device
 UNION ALL
-SELECT report_id, concat('GPU ', device), 'Idle, by cause', 'idle', cause, start_ns, dur_ns, true, NULL, NULL, NULL, NULL,
-    concat_ws(', ', next_name, api_name, nvtx_range)
-FROM gpu_idle_gaps
+SELECT g.report_id, concat('GPU ', t.device), 'Idle, by cause', 'idle', g.cause, g.start_ns, g.dur_ns, true, NULL, NULL, NULL, NULL,
+    concat_ws(', ', l.name, l.api_name, l.nvtx_range)
+FROM _gaps AS g
+JOIN _gpus AS t USING (track)
+JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
 UNION ALL
 SELECT report_id, concat('Process ', pid), concat('Thread ', tid, ' CUDA'), 'api', name, start_ns, end_ns - start_ns, true,
     pid, correlation_id, NULL, NULL, NULL
@@ -43,5 +45,4 @@ UNION ALL
 SELECT report_id, concat('Process ', pid), concat('Thread ', tid, ' NVTX', ' ' || domain),
     if(style = 'Mark', 'mark', 'range'), name, start_ns, coalesce(dur_ns, 0), style = 'PushPop', pid, NULL, NULL, NULL, NULL
 FROM nsys_nvtx_ranges
-WHERE dur_ns IS NOT NULL OR style = 'Mark'
-ORDER BY report_id, start_ns, dur_ns DESC;
+WHERE dur_ns IS NOT NULL OR style = 'Mark';

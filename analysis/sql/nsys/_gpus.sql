@@ -1,0 +1,4 @@
+-- The GPUs of each report that ran something.
+CREATE VIEW _gpus AS
+SELECT DISTINCT track, report_id, device
+FROM _tracks;

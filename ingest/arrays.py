@@ -1,0 +1,95 @@
+"""Small numpy helpers for columns: whole numbers, orders and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+#: End of an interval that was open when the capture ended, ns; half the largest integer, so that
+#: it can be doubled.
+STILL_OPEN = np.iinfo(np.int64).max // 2
+
+#: Groups up to which each is looked for by itself.
+_FEW = 64
+
+#: Code of a value that is not there.
+NONE = -1
+
+
+def ints(values: pa.Array | pa.ChunkedArray, missing: int = 0) -> Ints:
+    """Return whole numbers, with `missing` for NULL."""
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    filled = whole.cast(pa.int64()).fill_null(missing)
+    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+
+
+def nullable(values: npt.NDArray[Any], missing: int = NONE) -> pa.Array:
+    """Return an Arrow array with NULL where a value is `missing`."""
+    return pa.array(values, mask=values == missing)
+
+
+def time_order(start: Ints, *ties: npt.NDArray[Any]) -> Ints:
+    """Return the indices that sort by `start`, and by `ties` in turn where starts are equal.
+
+    Much faster than sorting by all keys where starts are mostly in order and seldom equal.
+    """
+    order = np.argsort(start, kind="stable")
+    ordered = start[order]
+    equal = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(equal) and ties:
+        places = np.union1d(equal, equal + 1)
+        rows = order[places]
+        keys = [key[rows] for key in reversed(ties)]
+        order[places] = rows[np.lexsort([*keys, start[rows]])]
+    return order
+
+
+def groups(codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, Ints]]:
+    """Yield each code (0 or more) that occurs, and the indices where, in order."""
+    present = np.flatnonzero(np.bincount(codes))
+    if len(present) <= _FEW:
+        # Comparing is quicker than sorting, and takes less memory.
+        for code in present:
+            yield int(code), np.flatnonzero(codes == code)
+        return
+    order = np.argsort(codes, kind="stable")
+    borders = np.flatnonzero(np.diff(codes[order])) + 1
+    for members in np.split(order, borders):
+        yield int(codes[members[0]]), members
+
+
+class Vocabulary:
+    """Numbers values as they come, so that a batch of text becomes a column of small integers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+
+    @property
+    def values(self) -> list[Any]:
+        """The values by their number."""
+        return list(self._numbers)
+
+    def codes(self, values: pa.Array) -> Codes:
+        """Return the number of each value, NONE for NULL."""
+        if values.null_count == len(values):
+            return np.full(len(values), NONE, np.int32)
+        encoded = values.dictionary_encode()
+        numbers = [
+            self._numbers.setdefault(value, len(self._numbers))
+            for value in encoded.dictionary.to_pylist()
+        ]
+        found = pa.array(numbers, pa.int32()).take(encoded.indices).fill_null(NONE)
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.int32)
+
+    def adopt(self, other: Vocabulary) -> Codes:
+        """Take in the values of another one; return our number of each of its, NONE for NONE."""
+        numbers = [self._numbers.setdefault(v, len(self._numbers)) for v in other._numbers]
+        # Indexed with NONE, the last one is found.
+        return np.array([*numbers, NONE], np.int32)

@@ -1,0 +1,140 @@
+"""NVTX ranges as columns, and how they nest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, groups, nullable
+
+#: Styles by code.
+STYLES = ("PushPop", "StartEnd", "Mark")
+PUSH_POP, START_END, MARK = range(3)
+
+
+@dataclass
+class Ranges:
+    """Ranges and marks in start order, outer before inner; the index is the range_id.
+
+    All arrays are of one length; codes are NONE (-1) where there is nothing.  `end` is STILL_OPEN
+    where the capture does not tell it.  `payloads` are as exported, by range_id.
+    """
+
+    start: Ints
+    end: Ints
+    style: npt.NDArray[np.int8]
+    thread: Codes
+    threads: list[tuple[int, int]]  # process and thread id by thread code
+    name: Codes
+    names: list[str | None]
+    domain: Codes
+    domains: list[str | None]  # None is the default domain
+    end_thread: Codes
+    category: Codes
+    categories: list[int]
+    payloads: dict[int, bytes | str] = field(default_factory=dict)
+    depth: Codes = field(init=False)
+    parent: Codes = field(init=False)
+    level: Codes = field(init=False)
+    enclosing: Codes = field(init=False)
+
+    def __post_init__(self) -> None:
+        nested = self.style == PUSH_POP
+        self.level, self.enclosing = nesting(self.start, self.end, self.thread, nested)
+        both = self.thread * np.int32(len(self.domains)) + self.domain
+        if _distinct(both[nested]) == _distinct(self.thread[nested]):
+            self.depth, self.parent = self.level, self.enclosing
+        else:
+            self.depth, self.parent = nesting(self.start, self.end, both, nested)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def titles(self, index: Codes) -> pa.DictionaryArray:
+        """Return `domain:name` of ranges, the domain empty for the default one; NULL for NONE."""
+        places, codes = np.unique(index, return_inverse=True)
+        known: dict[str, int] = {}
+        numbers = [
+            NONE if place == NONE else known.setdefault(self._title(place), len(known))
+            for place in places.tolist()
+        ]
+        return _texts(np.array(numbers, np.int32)[codes], list(known))
+
+    def _title(self, index: int) -> str:
+        domain, name = int(self.domain[index]), int(self.name[index])
+        return f"{self.domains[domain] or ''}:{(name != NONE and self.names[name]) or ''}"
+
+    def columns(self, rows: slice) -> dict[str, pa.Array]:
+        """Return the columns of nsys_nvtx_ranges that ranges have by themselves, of some rows."""
+        start, end = self.start[rows], self.end[rows]
+        unknown = end == STILL_OPEN
+        pids = pa.array([pid for pid, _ in self.threads], pa.int64())
+        tids = pa.array([tid for _, tid in self.threads], pa.int64())
+        thread, other = self.thread[rows], self.end_thread[rows]
+        elsewhere = np.where(other == thread, NONE, other)
+        return {
+            "pid": pids.take(pa.array(thread)),
+            "tid": tids.take(pa.array(thread)),
+            "end_tid": tids.take(nullable(elsewhere)),
+            "domain": _texts(self.domain[rows], self.domains),
+            "name": _texts(self.name[rows], self.names),
+            "style": _texts(self.style[rows].astype(np.int32), list(STYLES)),
+            "start_ns": pa.array(start),
+            "end_ns": pa.array(end, mask=unknown),
+            "dur_ns": pa.array(end - start, mask=unknown),
+            "category": pa.array(self.categories, pa.int64()).take(nullable(self.category[rows])),
+            "range_id": pa.array(np.arange(len(self))[rows]),
+            "depth": nullable(self.depth[rows]),
+            "parent": nullable(self.parent[rows]),
+            "level": nullable(self.level[rows]),
+            "enclosing": nullable(self.enclosing[rows]),
+        }
+
+
+def _distinct(codes: Codes) -> int:
+    return int(np.count_nonzero(np.bincount(codes)))
+
+
+def _texts(codes: Codes, values: list[str | None]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(nullable(codes), pa.array(values, pa.string()))
+
+
+def nesting(
+    start: Ints, end: Ints, group: npt.NDArray[np.integer], nested: npt.NDArray[np.bool_]
+) -> tuple[Codes, Codes]:
+    """Return depth and parent (index) of each range, NONE where `nested` is false or at depth 0.
+
+    Ranges must be ordered by start, and by falling end among equal starts.  Within one group
+    (process, thread, domain) push/pop ranges enclose one another or are apart, so the parent is
+    the latest earlier range at one depth less.  A range that ends where another starts does not
+    enclose it, but one without length encloses those that follow at the same instant.  All
+    times in ns; O(n log n).
+    """
+    depth = np.full(len(start), NONE, np.int32)
+    parent = np.full(len(start), NONE, np.int32)
+    index = np.flatnonzero(nested).astype(np.int32)
+    for _, own in groups(group[index]):
+        members = index[own]
+        del own
+        # Half nanoseconds: a range without length ends half a nanosecond after its start.
+        starts, ends = 2 * start[members], 2 * end[members]
+        ends += ends == starts
+        ends.sort()
+        level = np.arange(len(members), dtype=np.int32)
+        level -= np.searchsorted(ends, starts, side="right").astype(np.int32)
+        depth[members] = level
+        parent[members] = _parents(level, members)
+    return depth, parent
+
+
+def _parents(level: Codes, members: Codes) -> Codes:
+    parent = np.full(len(level), NONE, np.int32)
+    outer = np.flatnonzero(level == 0)
+    for depth in range(1, int(level.max(initial=0)) + 1):
+        children = np.flatnonzero(level == depth)
+        parent[children] = members[outer[np.searchsorted(outer, children) - 1]]
+        outer = children
+    return parent
