@@ -39,11 +39,15 @@ class StoredTable:
 
 @dataclass
 class Facts:
-    """What a reader learns about the capture; None where the input does not say."""
+    """What a reader learns about the capture; None where the input does not say.
+
+    `started_ns` is the zero of its times, in ns since 1970 (UTC).
+    """
 
     tool_version: str | None = None
     export_schema: str | None = None
     captured_at: str | None = None
+    started_ns: int | None = None
     host: str | None = None
     command: str | None = None
     gpu: str | None = None

@@ -87,3 +87,28 @@ CREATE MACRO beyond_ns(start_ns, end_ns, until) AS greatest(0, end_ns - greatest
 -- Category of timeline_bottleneck that a category of gpu_time_budget counts in.
 CREATE MACRO timeline_bound(category) AS
     CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;
+
+-- Operation that a kernel of NCCL (or one like it) performs; empty where its name does not tell.
+CREATE MACRO collective_operation(name) AS
+    regexp_extract(name, 'AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|SendRecv|Reduce|Scatter|Gather');
+
+-- Bandwidth by which nccl-tests compare operations and numbers of ranks: what each link carries, where `bytes` are
+-- those of one rank's call.  https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+CREATE MACRO collective_bus_bytes(operation, bytes, ranks) AS
+    CASE operation
+        WHEN 'AllReduce' THEN bytes * 2 * (ranks - 1) / nullif(ranks, 0)
+        WHEN 'AllGather' THEN bytes * (ranks - 1)
+        WHEN 'ReduceScatter' THEN bytes * (ranks - 1)
+        WHEN 'AllToAll' THEN bytes * (ranks - 1)
+        WHEN 'Broadcast' THEN bytes
+        WHEN 'Reduce' THEN bytes
+        WHEN 'SendRecv' THEN bytes
+    END;
+
+-- Name whose numbers sort as numbers: rank2 before rank10.
+CREATE MACRO natural_order(name) AS array_to_string(
+    list_transform(
+        regexp_extract_all(name, '[0-9]+|[^0-9]+'),
+        lambda part: CASE WHEN regexp_matches(part, '^[0-9]') THEN lpad(part, 20, '0') ELSE part END
+    ), ''
+);

@@ -72,9 +72,11 @@ def write_environment(builder: ReportBuilder, export: Export) -> None:
     builder.facts.export_schema = schema
     builder.facts.host = dict(system).get("Hostname")
     builder.facts.command = _command(capture)
-    start = export.read("TARGET_INFO_SESSION_START_TIME", ["utcTime"])["utcTime"].to_pylist()
-    if start and start[0]:
-        builder.facts.captured_at = f"{start[0]}Z"
+    session = export.read("TARGET_INFO_SESSION_START_TIME", ["utcTime", "utcEpochNs"]).to_pylist()
+    if session:
+        start = session[0]["utcTime"]
+        builder.facts.captured_at = f"{start}Z" if start else None
+        builder.facts.started_ns = session[0]["utcEpochNs"]
 
 
 def _pairs(export: Export, table: str) -> list[tuple[str, str | None]]:

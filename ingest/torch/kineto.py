@@ -242,18 +242,24 @@ def _facts(builder: ReportBuilder, document: dict[str, Any], zero: int) -> None:
     facts.tool_version = f"torch.profiler, schema {document.get('schemaVersion', 'unknown')}"
     base = document.get("baseTimeNanoseconds")
     if isinstance(base, int):
+        facts.started_ns = base + zero
         stamp = datetime.fromtimestamp((base + zero) // 10**9, UTC)
         facts.captured_at = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+    job = document.get("distributedInfo") or {}
+    names = {"RANK": "rank", "WORLD_SIZE": "world_size"}
+    known = {name: str(job[key]) for name, key in names.items() if key in job}
+    variables = {"source": ["variable"] * len(known), "name": [*known], "value": [*known.values()]}
+    builder.write("nsys_environment", variables, len(known))
     gpus = document.get("deviceProperties") or []
     if gpus:
         facts.gpu, facts.sm_count = gpus[0].get("name"), gpus[0].get("numSms")
-    names = {
+    columns_of = {
         "gpu": "id", "device": "id", "name": "name", "sm_count": "numSms",
         "memory_bytes": "totalGlobalMem", "registers_per_sm": "regsPerMultiprocessor",
         "smem_per_sm": "sharedMemPerMultiprocessor",
     }  # fmt: skip
     columns: dict[str, list[Any]] = {
-        ours: [gpu.get(theirs) for gpu in gpus] for ours, theirs in names.items()
+        ours: [gpu.get(theirs) for gpu in gpus] for ours, theirs in columns_of.items()
     }
     columns["cc"] = [f"{gpu.get('computeMajor')}.{gpu.get('computeMinor')}" for gpu in gpus]
     builder.write("nsys_gpus", columns, len(gpus))

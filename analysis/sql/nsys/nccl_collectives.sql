@@ -4,6 +4,7 @@
 -- report_id: report
 -- device: GPU number of the machine
 -- operation: kernel function
+-- collective: what it performs: AllReduce, AllGather, ...
 -- count: executions
 -- total_ns: sum of durations, ns
 -- share_pct: of all communicating kernels' time, %
@@ -12,28 +13,35 @@
 -- min_ns: shortest, ns
 -- p95_ns: 95th percentile, ns
 -- max_ns: longest, ns
+-- bytes: bytes of this rank's calls; NULL where the export has no payloads (nsys export --include-blobs=true)
+-- algorithm_bytes_per_s: these over the sum of durations, waiting included, byte/s
+-- bus_bytes_per_s: bus bandwidth as in nccl-tests, likewise; paired_collectives has it without waiting, byte/s
 CREATE VIEW nccl_collectives AS
 WITH sums AS (
     SELECT
-        t.report_id,
-        t.device,
-        l.name AS operation,
+        report_id,
+        device,
+        kernel_name AS operation,
+        any_value(operation) AS collective,
         count(*) AS count,
-        sum(l.end_ns - l.start_ns)::BIGINT AS total_ns,
-        avg(l.end_ns - l.start_ns) AS avg_ns,
-        median(l.end_ns - l.start_ns) AS med_ns,
-        min(l.end_ns - l.start_ns) AS min_ns,
-        quantile_cont(l.end_ns - l.start_ns, 0.95) AS p95_ns,
-        max(l.end_ns - l.start_ns) AS max_ns
-    FROM launches AS l
-    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
-    WHERE l.kind = 'kernel' AND is_communication(l.name)
-    GROUP BY t.report_id, t.device, l.name
+        sum(dur_ns)::BIGINT AS total_ns,
+        avg(dur_ns) AS avg_ns,
+        median(dur_ns) AS med_ns,
+        min(dur_ns) AS min_ns,
+        quantile_cont(dur_ns, 0.95) AS p95_ns,
+        max(dur_ns) AS max_ns,
+        sum(bytes)::BIGINT AS bytes,
+        sum(dur_ns) FILTER (WHERE bytes IS NOT NULL) AS told_ns,
+        sum(collective_bus_bytes(operation, bytes, ranks)) AS bus_bytes,
+        sum(dur_ns) FILTER (WHERE collective_bus_bytes(operation, bytes, ranks) IS NOT NULL) AS bus_ns
+    FROM _collectives
+    GROUP BY report_id, device, kernel_name
 )
 SELECT
     report_id,
     device,
     operation,
+    collective,
     count,
     total_ns,
     100.0 * total_ns / nullif(sum(total_ns) OVER (PARTITION BY report_id, device), 0) AS share_pct,
@@ -41,6 +49,9 @@ SELECT
     med_ns,
     min_ns,
     p95_ns,
-    max_ns
+    max_ns,
+    bytes,
+    bytes / nullif(told_ns / 1e9, 0) AS algorithm_bytes_per_s,
+    bus_bytes / nullif(bus_ns / 1e9, 0) AS bus_bytes_per_s
 FROM sums
 ORDER BY report_id, device, total_ns DESC, operation;

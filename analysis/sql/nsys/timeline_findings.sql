@@ -58,7 +58,9 @@ FROM contributors AS c
 JOIN _techniques AS t USING (bound)
 LEFT JOIN worded AS w USING (report_id, device, bound)
 LEFT JOIN launch_summary AS s USING (report_id, device)
+LEFT JOIN rank_skew AS k USING (report_id, device)
 WHERE c.bound != 'compute'
     -- What comes from graphs already is not helped by graphs.
     AND (t.technique != 'cuda_graphs' OR s.graphs_save_pct >= threshold('timeline.contributor_pct'))
+    AND (t.technique != 'balance_ranks' OR k.waiting_pct >= threshold('timeline.contributor_pct'))
 ORDER BY c.report_id, c.device, rank;

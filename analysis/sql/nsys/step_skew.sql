@@ -1,0 +1,35 @@
+-- How far the ranks of a job are apart in each step: a step takes as long as its slowest rank.
+--
+-- job: as in job_ranks
+-- step: name of the range
+-- step_index: counts the steps of a rank from 1
+-- ranks: ranks that have the step
+-- mean_ns: mean length over the ranks, ns
+-- slowest_ns: longest, ns
+-- slowest_rank: its rank
+-- skew_ns: longest less shortest, ns
+-- busiest_rank: rank with most time outside of communication and waiting for it, which the others wait for
+-- busy_skew_ns: its time less the least of the ranks, ns
+CREATE VIEW step_skew AS
+WITH steps AS (
+    SELECT report_id, device, step, step_index, any_value(step_ns) AS step_ns,
+        any_value(step_ns) - sum(time_ns) FILTER (WHERE category IN ('communication', 'edge')) AS busy_ns
+    FROM step_budget
+    GROUP BY report_id, device, step, step_index
+)
+SELECT
+    r.job,
+    s.step,
+    s.step_index,
+    count(*) AS ranks,
+    avg(s.step_ns) AS mean_ns,
+    max(s.step_ns) AS slowest_ns,
+    arg_max(r.rank, s.step_ns) AS slowest_rank,
+    max(s.step_ns) - min(s.step_ns) AS skew_ns,
+    arg_max(r.rank, s.busy_ns) AS busiest_rank,
+    (max(s.busy_ns) - min(s.busy_ns))::BIGINT AS busy_skew_ns
+FROM steps AS s
+JOIN _job_ranks AS r USING (report_id, device)
+GROUP BY r.job, s.step, s.step_index
+HAVING count(*) > 1
+ORDER BY r.job, s.step_index, s.step;
