@@ -22,6 +22,7 @@ COMMANDS = {
     "specs": "Show vendor peaks of GPUs.",
     "occupancy": "Calculate occupancy, without a report.",
     "work": "State the work of kernels in a report.",
+    "budget": "Say where the GPU's time went, also in a part of it.",
     "rules": "Run the expert rules of nsys analyze.",
     "export": "Write a timeline for another viewer.",
     "doctor": "Check profilers, driver, permissions and disk.",

@@ -99,7 +99,7 @@ NAMES = {1: "gemm", 2: "ncclDevKernel_AllReduce", 3: "[CUDA memcpy Host-to-Devic
 
 
 @st.composite
-def _timelines(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
+def timelines(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
     """Operations of one GPU with their calls, synchronising calls, and profiler overhead."""
     times = st.integers(0, 60)
     launches = []
@@ -137,18 +137,19 @@ def _timelines(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
 def _by_the_nanosecond(timeline: dict[str, list[dict[str, Any]]]) -> Counter[str]:
     """Look at each nanosecond by itself."""
     ops = timeline["launches"]
-    counts: Counter[str] = Counter()
     begin, end = min(op["start_ns"] for op in ops), max(op["end_ns"] for op in ops)
-    for now in range(begin, end):
-        running = {_class(op) for op in ops if op["start_ns"] <= now < op["end_ns"]}
-        if running:
-            counts[("compute", "communication", "transfer")[min(running) - 1]] += 1
-            continue
-        if any(o["start_ns"] <= now < o["end_ns"] for o in timeline["nsys_overhead"]):
-            counts["profiler_overhead"] += 1
-            continue
-        counts[_cause(timeline, now)] += 1
-    return counts
+    return Counter(category_at(timeline, now) for now in range(begin, end))
+
+
+def category_at(timeline: dict[str, list[dict[str, Any]]], now: int) -> str:
+    """Return the category of one nanosecond between the first and the last operation."""
+    ops = timeline["launches"]
+    running = {_class(op) for op in ops if op["start_ns"] <= now < op["end_ns"]}
+    if running:
+        return ("compute", "communication", "transfer")[min(running) - 1]
+    if any(o["start_ns"] <= now < o["end_ns"] for o in timeline["nsys_overhead"]):
+        return "profiler_overhead"
+    return _cause(timeline, now)
 
 
 def _class(op: dict[str, Any]) -> int:
@@ -181,12 +182,12 @@ LAUNCH_GAP = 10
 
 
 @settings(max_examples=60, deadline=None)
-@given(_timelines(), st.randoms(use_true_random=False))
+@given(timelines(), st.randoms(use_true_random=False))
 def test_budget_against_counting_each_nanosecond(
     timeline: dict[str, list[dict[str, Any]]], shuffle: random.Random
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analysis.views.thresholds", _thresholds)
+        patch.setattr("analysis.views.thresholds", short_gaps)
         answers = []
         for _ in range(2):
             db = Tiny()
@@ -201,7 +202,7 @@ def test_budget_against_counting_each_nanosecond(
 
 
 @settings(max_examples=30)
-@given(_timelines(), _timelines())
+@given(timelines(), timelines())
 def test_two_reports_of_two_ranks_and_one_report_of_both_agree(
     first: dict[str, list[dict[str, Any]]], second: dict[str, list[dict[str, Any]]]
 ) -> None:
@@ -218,7 +219,7 @@ def test_two_reports_of_two_ranks_and_one_report_of_both_agree(
     assert combined == db.con.execute(f"{sql} WHERE report_id <> 'r' ORDER BY ALL").fetchall()
 
 
-def _thresholds() -> dict[str, float]:
+def short_gaps() -> dict[str, float]:
     return _defaults() | {"timeline.launch_gap_ns": LAUNCH_GAP}
 
 

@@ -1,0 +1,11 @@
+-- Windows of each GPU from $start_ns to $end_ns; NULL stands for its first operation or the end of its last.
+INSERT INTO _chosen_windows
+SELECT
+    track,
+    (-row_number() OVER (ORDER BY track))::INTEGER,
+    CASE WHEN $start_ns IS NULL AND $end_ns IS NULL THEN 'whole' ELSE 'chosen time' END,
+    coalesce($start_ns, min(start_ns)),
+    coalesce($end_ns, max(end_ns))
+FROM _ops
+GROUP BY track
+HAVING coalesce($start_ns, min(start_ns)) < coalesce($end_ns, max(end_ns));

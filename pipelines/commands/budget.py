@@ -1,0 +1,103 @@
+"""perfpipe budget."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from perfpipe.errors import InputError, did_you_mean
+from pipelines.options import json_document, json_option, store_option, the_store
+
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+
+class Time(click.ParamType[int]):
+    """A time with a unit, returned in ns."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read `1.5s`, `200ms`, `3us` or `17ns`; a bare number is seconds."""
+        match = re.fullmatch(r"(-?\d+)(?:\.(\d+))?\s*(ns|us|ms|s)?", str(value).strip())
+        if match is None:
+            self.fail(f"'{value}' is no time such as 1.5s, 200ms, 3us or 17ns", param, ctx)
+        whole, fraction, unit = match[1], match[2] or "", _UNITS[match[3] or "s"]
+        digits: int = int(whole + fraction) * unit
+        return digits // int(10 ** len(fraction))
+
+
+@click.command("budget")
+@click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
+@click.option("--from", "start", type=Time(), help="Begin here: 1.5s, 200ms, ... of the report.")
+@click.option("--to", "end", type=Time(), help="End here.")
+@click.option("--nvtx", metavar="RANGE", help="What NVTX ranges of this name launched.")
+@click.option(
+    "--most", type=click.IntRange(1), default=20, show_default=True, help="Ranges at most."
+)
+@json_option()
+@store_option
+def budget_command(
+    names: tuple[str, ...],
+    start: int | None,
+    end: int | None,
+    nvtx: str | None,
+    most: int,
+    as_json: bool,
+    store_path: str | None,
+) -> None:
+    """Say where the GPU's time went: whole, between two times, or within NVTX ranges.
+
+    Every nanosecond of the window stands in one category.  Times count from the report's zero, as
+    in nsys.  A range (NAME or DOMAIN:NAME) is looked at on the GPU: from the first operation that
+    its process launched while it was open to the end of the last.
+
+    \b
+    perfpipe budget
+    perfpipe budget --from 1.2s --to 1300ms
+    perfpipe budget --nvtx backward
+    """
+    from analysis.windows import VIEWS_USED, choose_ranges, choose_time, range_names
+    from perfpipe.query import connect
+    from pipelines.reporting import select
+
+    if nvtx is not None and (start is not None or end is not None):
+        raise click.UsageError("choose by time or by --nvtx, not by both")
+    if start is not None and end is not None and start >= end:
+        raise InputError("--from must lie before --to")
+    store = the_store(store_path, must_exist=True)
+    reports, _ = select(store, names)
+    with connect(store, reports, VIEWS_USED) as con:
+        if nvtx is None:
+            choose_time(con, start, end)
+        else:
+            known = range_names(con)
+            plain = nvtx if nvtx in known else nvtx.partition(":")[2]
+            if plain not in known:
+                raise InputError(f"no NVTX range '{nvtx}'{did_you_mean(nvtx, known)}")
+            choose_ranges(con, nvtx, most)
+            if known[plain] > most:
+                click.echo(f"the first {most} of {known[plain]:,} ranges (--most)", err=True)
+        result = con.execute(
+            "SELECT source_name, b.* FROM window_budget AS b JOIN reports USING (report_id) "
+            "ORDER BY window_index, time_ns DESC, category"
+        )
+        columns = [column[0] for column in result.description]
+        rows = [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+    if as_json:
+        click.echo(json_document(windows=rows))
+        return
+    if not rows:
+        raise InputError("no GPU operation in what was chosen")
+    last = None
+    for row in rows:
+        if row["window_index"] != last:
+            last = row["window_index"]
+            click.echo(
+                f"{row['source_name']} GPU {row['device']}: {row['window_name']}, "
+                f"{row['window_start_ns'] / 1e6:.3f} to {row['window_end_ns'] / 1e6:.3f} ms"
+            )
+        if row["time_ns"]:
+            spent = f"{row['time_ns'] / 1e3:>14,.3f} us{row['share_pct']:>7.1f} %"
+            click.echo(f"  {row['category']:<18}{spent}")

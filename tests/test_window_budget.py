@@ -1,0 +1,110 @@
+"""Budgets of chosen windows: against each nanosecond, and through the command."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, Tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_time_budget import category_at, short_gaps, timelines
+
+from analysis.views import install
+from analysis.windows import VIEWS_USED, choose_ranges, choose_time
+
+Timeline = dict[str, list[dict[str, Any]]]
+
+
+def _expected(timeline: Timeline, begin: int, end: int) -> Counter[str]:
+    inside = [
+        (max(op["start_ns"], begin), min(op["end_ns"], end))
+        for op in timeline["launches"]
+        if op["start_ns"] < end and (op["end_ns"] > begin or op["start_ns"] == begin)
+    ]
+    first, last = (
+        min(s for s, _ in inside) if inside else end,
+        max((e for _, e in inside), default=0),
+    )
+    return Counter(
+        category_at(timeline, now) if first <= now < last else "edge" for now in range(begin, end)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(timelines(), st.integers(-10, 70), st.integers(1, 40))
+def test_a_chosen_time_against_each_nanosecond(timeline: Timeline, begin: int, length: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analysis.views.thresholds", short_gaps)
+        db = Tiny()
+        for table, rows in timeline.items():
+            db.add(table, *rows)
+        install(db.con, VIEWS_USED)
+    choose_time(db.con, begin, begin + length)
+    found = db.con.execute("SELECT category, time_ns FROM window_budget WHERE time_ns > 0")
+    assert dict(found.fetchall()) == dict(_expected(timeline, begin, begin + length))
+
+
+def test_a_range_is_what_its_process_launched_while_it_was_open() -> None:
+    db = Tiny()
+    launch = {"kind": "kernel", "name": "k", "pid": 1, "device": 0}
+    # Launched by the range's thread, by another one (autograd), and after it.
+    for tid, call, start in ((1, 12, 100), (2, 15, 130), (1, 30, 160)):
+        db.add(
+            "launches",
+            {**launch, "tid": tid, "start_ns": start, "end_ns": start + 10,
+             "api_start_ns": call, "api_end_ns": call + 1},
+        )  # fmt: skip
+    db.add(
+        "nsys_nvtx_ranges",
+        {"pid": 1, "tid": 1, "range_id": 0, "name": "backward", "start_ns": 10, "end_ns": 20},
+        {"pid": 1, "tid": 1, "range_id": 1, "name": "empty", "start_ns": 21, "end_ns": 22},
+    )
+    install(db.con, VIEWS_USED)
+    choose_ranges(db.con, ":backward", 5)
+    choose_ranges(db.con, "empty", 5)
+    assert db.con.execute(
+        "SELECT window_name, window_start_ns, window_end_ns, category, time_ns FROM window_budget "
+        "WHERE time_ns > 0"
+    ).fetchall() == [
+        ("backward", 100, 140, "compute", 20),
+        ("backward", 100, 140, "queued", 20),
+    ]
+
+
+def test_the_command(cli: Cli, expand: Callable[[str], Path]) -> None:
+    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+    assert cli("budget", "--json") == 0
+    whole = json.loads(cli.out)["windows"]
+    assert {row["window_name"] for row in whole} == {"whole"}
+    assert cli("query", "FROM gpu_time_budget", "--format", "json") == 0
+    budget = json.loads(cli.out)["rows"]
+    assert {row["category"]: row["time_ns"] for row in whole} == {
+        row["category"]: row["time_ns"] for row in budget
+    }
+    assert cli("budget", "--nvtx", "backward", "--most", "3") == 0
+    assert cli.out.count(": backward, ") == 3
+    assert "first 3 of 8" in cli.err
+    assert cli("budget", "--from", "20ms", "--to", "0.0255s") == 0
+    assert "chosen time, 20.000 to 25.500 ms" in cli.out
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--nvtx", "backwrd"], "did you mean 'backward'?"),
+        (["--from", "2s", "--to", "1s"], "--from must lie before --to"),
+        (["--from", "soon"], "'soon' is no time such as"),
+        (["--from", "1s", "--nvtx", "backward"], "by time or by --nvtx"),
+    ],
+)
+def test_what_cannot_be_chosen(
+    cli: Cli, expand: Callable[[str], Path], options: list[str], sentence: str
+) -> None:
+    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+    assert cli("budget", *options) == 2
+    assert sentence in cli.err
