@@ -105,8 +105,10 @@ def test_a_range_holds_a_run_of_calls_and_their_span_on_the_gpu(
         assert list(range(first or 0, (first or 0) + count)) == held
         assert start == min((calls[i][2] for i in held), default=None)
         assert end == max((calls[i][3] for i in held), default=None)
-    # Only push/pop ranges are children.
-    assert sum(columns["children"].to_pylist()) == int((ranges.enclosing != NONE).sum())
+    children = columns["children"].to_pylist()
+    for index, count in enumerate(children):
+        inside = [i for i, outer in enumerate(ranges.enclosing) if outer == index]
+        assert count == sum(rows[1][i] > 0 for i in inside)
 
 
 def test_autograd_launches_in_the_range_that_the_main_thread_is_in() -> None:

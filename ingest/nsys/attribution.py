@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ingest.arrays import NONE, Codes, Ints, nullable
 from ingest.nsys.launches import Calls
-from ingest.nsys.ranges import MARK, PUSH_POP, START_END, Ranges
+from ingest.nsys.ranges import Ranges
 
 _NO_START = np.iinfo(np.int64).max
 
@@ -52,13 +52,12 @@ def attribute(calls: Calls, ranges: Ranges) -> Attribution:
         rows = slice(thread.first, thread.first + len(thread.start))
         code = number.get((pid, tid))
         if code is not None:
-            innermost[rows] = _push_pop_around(ranges, code, thread.start, thread.end)
-            _start_end_around(ranges, code, thread, innermost)
+            innermost[rows] = _around(ranges, code, thread.start, thread.end)
         main = number.get((pid, pid))
         if main is not None and tid != pid:
             alone = rows.start + np.flatnonzero(innermost[rows] == NONE)
             begun = calls.start[alone]
-            innermost[alone] = _push_pop_around(ranges, main, begun, begun)
+            innermost[alone] = _around(ranges, main, begun, begun)
             borrowed[alone] = innermost[alone] != NONE
     return Attribution(innermost, borrowed)
 
@@ -84,44 +83,43 @@ class Projection:
     """What ranges launched: runs of calls, and their span on the GPU."""
 
     def __init__(self, calls: Calls, ranges: Ranges) -> None:
-        self._ranges = ranges
-        self._threads = _threads(calls)
         # One more than there are calls: a run may end behind the last.
         self._start = np.append(calls.gpu_start, _NO_START)
         self._end = np.append(calls.gpu_end, 0)
-        self._before = np.append(0, np.cumsum(calls.gpu_start != _NO_START))
-        inside = ranges.enclosing[ranges.enclosing != NONE]
+        self._before = np.append(0, np.cumsum(calls.gpu_start != _NO_START)).astype(np.int32)
+        self._first = np.zeros(len(ranges), np.int32)
+        self._count = np.where(ranges.on_one_thread, np.int32(0), np.int32(NONE))
+        number = {thread: code for code, thread in enumerate(ranges.threads)}
+        for key, thread in _threads(calls).items():
+            if (code := number.get(key)) is not None:
+                own = np.flatnonzero((ranges.thread == code) & ranges.on_one_thread)
+                runs = _runs(thread, ranges.start[own], ranges.end[own])
+                self._first[own], self._count[own] = runs
+        launching = (self._gpu_calls(slice(None)) > 0) & (ranges.enclosing != NONE)
+        inside = ranges.enclosing[launching]
         self._children = np.bincount(inside, minlength=len(ranges)).astype(np.int32)
 
     def columns(self, rows: slice) -> dict[str, pa.Array]:
         """Return the columns of nsys_nvtx_ranges on launched work, of some rows."""
-        ranges = self._ranges
-        first = np.zeros(len(ranges.start[rows]), np.int64)
-        count = np.full(len(first), NONE, np.int64)
-        on_one = ranges.style[rows] != MARK
-        other = ranges.end_thread[rows]
-        on_one &= (other == NONE) | (other == ranges.thread[rows])
-        count[on_one] = 0
-        for code in np.unique(ranges.thread[rows][on_one]):
-            thread = self._threads.get(ranges.threads[code])
-            if thread is not None:
-                own = np.flatnonzero(on_one & (ranges.thread[rows] == code))
-                start, end = ranges.start[rows][own], ranges.end[rows][own]
-                first[own], count[own] = _runs(thread, start, end)
-        last = first + np.maximum(count, 0)
-        span_start, span_end = self._spans(first, last)
-        gpu_calls = np.where(count > 0, self._before[last] - self._before[first], 0)
+        first, count = self._first[rows], self._count[rows]
+        start, end = self._spans(first, first + np.maximum(count, 0))
+        gpu_calls = self._gpu_calls(rows)
         unknown, idle = count == NONE, gpu_calls == 0
         return {
             "children": pa.array(self._children[rows]),
             "first_call": pa.array(first, mask=count <= 0),
             "calls": pa.array(count, mask=unknown),
             "gpu_calls": pa.array(gpu_calls, mask=unknown),
-            "gpu_start_ns": pa.array(span_start, mask=idle),
-            "gpu_end_ns": pa.array(span_end, mask=idle),
+            "gpu_start_ns": pa.array(start, mask=idle),
+            "gpu_end_ns": pa.array(end, mask=idle),
         }
 
-    def _spans(self, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    def _gpu_calls(self, rows: slice) -> Codes:
+        first = self._first[rows]
+        last = first + np.maximum(self._count[rows], 0)
+        return self._before[last] - self._before[first]
+
+    def _spans(self, first: Codes, last: Codes) -> tuple[Ints, Ints]:
         """Return the earliest start and the latest end of each run; anything for empty ones."""
         start, end = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
         some = np.flatnonzero(last > first)
@@ -151,28 +149,19 @@ def _runs(thread: _Thread, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return first + thread.first, np.maximum(0, last - first)
 
 
-def _push_pop_around(ranges: Ranges, code: int, start: Ints, end: Ints) -> Codes:
-    """Return the innermost push/pop range of a thread around each interval, NONE without one.
+def _around(ranges: Ranges, code: int, start: Ints, end: Ints) -> Codes:
+    """Return the innermost range of a thread around each interval, NONE without one.
 
     The range that started last before an interval holds it, or one that encloses that does.
     """
-    own = np.flatnonzero((ranges.thread == code) & (ranges.style == PUSH_POP)).astype(np.int32)
+    own = np.flatnonzero((ranges.thread == code) & ranges.on_one_thread).astype(np.int32)
+    if not len(own):
+        return np.full(len(start), NONE, np.int32)
     at = np.searchsorted(ranges.start[own], start, side="right") - 1
-    found = np.where(at >= 0, own[at], NONE) if len(own) else np.full(len(start), NONE, np.int32)
+    found = np.where(at >= 0, own[at], np.int32(NONE))
     todo = np.flatnonzero(found != NONE)
     while len(todo):
         todo = todo[ranges.end[found[todo]] < end[todo]]
         found[todo] = ranges.enclosing[found[todo]]
         todo = todo[found[todo] != NONE]
-    return found.astype(np.int32)
-
-
-def _start_end_around(ranges: Ranges, code: int, thread: _Thread, innermost: Codes) -> None:
-    """Give calls without a push/pop range the start/end range around them that began last."""
-    same = (ranges.end_thread == NONE) | (ranges.end_thread == code)
-    own = np.flatnonzero((ranges.thread == code) & (ranges.style == START_END) & same)
-    free = innermost == NONE
-    first, count = _runs(thread, ranges.start[own], ranges.end[own])
-    for index, at, calls in zip(own.tolist(), first.tolist(), count.tolist(), strict=True):
-        run = slice(at, at + calls)
-        innermost[run][free[run]] = index
+    return found

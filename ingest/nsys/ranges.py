@@ -20,7 +20,8 @@ class Ranges:
     """Ranges and marks in start order, outer before inner; the index is the range_id.
 
     All arrays are of one length; codes are NONE (-1) where there is nothing.  `end` is STILL_OPEN
-    where the capture does not tell it.  `payloads` are as exported, by range_id.
+    where the capture does not tell it.  `on_one_thread` marks ranges that one thread began and
+    ended; marks are none.  `payloads` are as exported, by range_id.
     """
 
     start: Ints
@@ -36,19 +37,39 @@ class Ranges:
     category: Codes
     categories: list[int]
     payloads: dict[int, bytes | str] = field(default_factory=dict)
+    on_one_thread: npt.NDArray[np.bool_] = field(init=False)
     depth: Codes = field(init=False)
     parent: Codes = field(init=False)
     level: Codes = field(init=False)
     enclosing: Codes = field(init=False)
 
     def __post_init__(self) -> None:
+        other = self.end_thread
+        self.on_one_thread = (self.style != MARK) & ((other == NONE) | (other == self.thread))
         nested = self.style == PUSH_POP
         self.level, self.enclosing = nesting(self.start, self.end, self.thread, nested)
         both = self.thread * np.int32(len(self.domains)) + self.domain
         if _distinct(both[nested]) == _distinct(self.thread[nested]):
-            self.depth, self.parent = self.level, self.enclosing
+            self.depth, self.parent = self.level.copy(), self.enclosing.copy()
         else:
             self.depth, self.parent = nesting(self.start, self.end, both, nested)
+        self._place_start_end_ranges()
+
+    def _place_start_end_ranges(self) -> None:
+        """Find level and enclosing range anew on threads with start/end ranges.
+
+        These may overlap others without being nested: the innermost is the latest that holds all.
+        """
+        for thread in np.unique(self.thread[self.on_one_thread & (self.style == START_END)]):
+            own = np.flatnonzero(self.on_one_thread & (self.thread == thread))
+            opened: list[int] = []
+            for index in own.tolist():
+                start, end = self.start[index], self.end[index]
+                opened = [i for i in opened if self.end[i] > start]
+                around = next((i for i in reversed(opened) if self.end[i] >= end), NONE)
+                self.enclosing[index] = around
+                self.level[index] = 0 if around == NONE else self.level[around] + 1
+                opened.append(index)
 
     def __len__(self) -> int:
         return len(self.start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +62,7 @@ def _write(
     parts = [slice(i, min(i + ROW_GROUP, rows)) for i in range(0, rows, ROW_GROUP)]
     with builder.table(table) as writer, ThreadPoolExecutor(1) as pool:
         made = [pool.submit(columns, part) for part in parts[:1]]
-        for part, following in zip(parts, [*parts[1:], None], strict=True):
+        for part, following in zip_longest(parts, parts[1:]):
             ready = made.pop().result()
             if following is not None:
                 made.append(pool.submit(columns, following))

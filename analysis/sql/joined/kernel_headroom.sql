@@ -16,6 +16,7 @@
 -- ncu_launches: launches of it in the ncu reports
 -- compute_sol_pct: compute SOL, mean over those launches weighted by duration, %
 -- memory_sol_pct: memory SOL, likewise, %
+-- bound: what kernel_bottleneck says of the longest of them
 -- max_sol_pct: larger of the two for each launch, likewise, %
 -- headroom_pct: share of all kernel time of the report that could be saved at most, %
 -- headroom_ns: the same in ns
@@ -41,8 +42,10 @@ profiled AS (
         count(*) AS ncu_launches,
         sum(s.compute_sol_pct * s.duration_ns) / nullif(sum(s.duration_ns) FILTER (WHERE s.compute_sol_pct IS NOT NULL), 0) AS compute_sol_pct,
         sum(s.memory_sol_pct * s.duration_ns) / nullif(sum(s.duration_ns) FILTER (WHERE s.memory_sol_pct IS NOT NULL), 0) AS memory_sol_pct,
+        arg_max(b.bound, s.duration_ns) AS bound,
         sum(s.max_sol_pct * s.duration_ns) / nullif(sum(s.duration_ns) FILTER (WHERE s.max_sol_pct IS NOT NULL), 0) AS max_sol_pct
     FROM kernel_sol AS s
+    JOIN kernel_bottleneck AS b ON b.report_id = s.report_id AND b.launch_id = s.launch_id
     JOIN _report_pairs AS pair ON pair.ncu_report_id = s.report_id
     GROUP BY pair.report_id, kernel_key(s.kernel_demangled), s.grid, s.block
 ),
@@ -70,6 +73,7 @@ SELECT
     ncu_launches,
     compute_sol_pct,
     memory_sol_pct,
+    bound,
     max_sol_pct,
     time_pct * headroom AS headroom_pct,
     round(total_time_ns * headroom)::BIGINT AS headroom_ns

@@ -22,7 +22,7 @@
 -- qmed_ns: its median, ns
 -- qmin_ns: shortest, ns
 -- qmax_ns: longest, ns
--- qstddev_ns: sample standard deviation, ns
+-- qstddev_ns: sample standard deviation, ns; 0 for one and for none, as nsys prints
 -- kavg_ns: mean kernel time, ns
 -- kmed_ns: its median, ns
 -- kmin_ns: shortest, ns
@@ -67,7 +67,7 @@ SELECT
     round_tenth(median(q)) AS qmed_ns,
     min(q) AS qmin_ns,
     max(q) AS qmax_ns,
-    CASE WHEN count(q) > 0 THEN nsys_stddev(q) END AS qstddev_ns,
+    nsys_stddev(q) AS qstddev_ns,
     round_tenth(avg(k)) AS kavg_ns,
     round_tenth(median(k)) AS kmed_ns,
     min(k) AS kmin_ns,

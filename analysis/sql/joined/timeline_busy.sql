@@ -1,0 +1,19 @@
+-- What bounds the kernels of a timeline, by their ncu reports: share of kernel time by class of kernel_bottleneck.  The rest
+-- of "compute" in timeline_bottleneck: busy is compute-bound, memory-bound or neither.
+--
+-- report_id: nsys report
+-- bound: class, or unmatched for kernels that ncu did not profile
+-- time_ns: sum of kernel durations, ns
+-- time_pct: share of all kernel time of the report, %
+-- kernels: distinct kernels (name, grid, block)
+CREATE VIEW timeline_busy AS
+SELECT
+    report_id,
+    coalesce(bound, 'unmatched') AS bound,
+    sum(total_time_ns)::BIGINT AS time_ns,
+    sum(time_pct) AS time_pct,
+    count(*) AS kernels
+FROM kernel_headroom
+WHERE report_id IN (SELECT report_id FROM _report_pairs)
+GROUP BY report_id, coalesce(bound, 'unmatched')
+ORDER BY report_id, time_ns DESC, bound;

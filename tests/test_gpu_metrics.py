@@ -1,0 +1,129 @@
+"""Sampled GPU metrics: weighted by time, and what they say of busy GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from conftest import Tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfpipe.query import connect
+from perfpipe.store import Store
+
+SM, TENSOR = "SMs Active [Throughput %]", "Tensor Active [Throughput %]"
+ISSUE = "SM Issue [Throughput %]"
+READ, WRITE = "DRAM Read Bandwidth [Throughput %]", "DRAM Write Bandwidth [Throughput %]"
+
+
+def _busy(*spans: tuple[int, int]) -> Tiny:
+    db = Tiny()
+    for start, end in spans:
+        db.add(
+            "launches",
+            {"kind": "kernel", "name": "k", "pid": 1, "device": 0, "start_ns": start, "end_ns": end},
+        )  # fmt: skip
+    return db
+
+
+def _sample(db: Tiny, at: int, **values: float) -> None:
+    names = {"sm": SM, "tensor": TENSOR, "issue": ISSUE, "read": READ, "write": WRITE}
+    for key, value in values.items():
+        row = {"gpu": 0, "device": 0, "timestamp_ns": at, "metric": names[key], "value": value}
+        db.add("nsys_gpu_metrics", row)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=5),
+    st.lists(st.integers(-10, 90), min_size=2, max_size=8, unique=True),
+    st.randoms(use_true_random=False),
+)
+def test_means_against_each_nanosecond(
+    ops: list[tuple[int, int]], stamps: list[int], random: Any
+) -> None:
+    spans = [(start, start + length) for start, length in ops]
+    stamps = sorted(stamps)
+    values = [random.randint(0, 100) for _ in stamps]
+    db = _busy(*spans)
+    for at, value in zip(stamps, values, strict=True):
+        _sample(db, at, sm=value)
+    found = {
+        scope: rest
+        for scope, *rest in db.rows(
+            "SELECT scope, time_ns, sampled_ns, sm_active_pct, tensor_active_pct FROM gpu_metrics_sum"
+        )
+    }
+    busy = {t for start, end in spans for t in range(start, end)}
+    whole = set(range(min(busy), max(busy) + 1))
+    for scope, window in (("whole", whole), ("compute", busy)):
+        # A value holds from the sample before up to its own.
+        known = [
+            value
+            for t in window
+            for (start, end), value in zip(pairwise(stamps), values[1:], strict=True)
+            if start <= t < end
+        ]
+        mean = sum(known) / len(known) if known else None
+        assert found[scope] == [len(window), len(known), pytest.approx(mean), None]
+
+
+def test_windows_without_a_sample_are_unknown() -> None:
+    db = _busy((0, 10))
+    _sample(db, 100, sm=50)
+    _sample(db, 200, sm=50)
+    assert db.rows("SELECT scope, sampled_ns, sm_active_pct FROM gpu_metrics_sum") == [
+        ("compute", 0, None),
+        ("whole", 0, None),
+    ]
+
+
+def test_without_samples_there_is_nothing() -> None:
+    assert _busy((0, 10)).rows("SELECT * FROM gpu_metrics_sum") == []
+
+
+@pytest.mark.parametrize(
+    ("values", "bound"),
+    [
+        ({"issue": 20, "tensor": 10, "read": 50, "write": 30}, "memory"),
+        ({"issue": 20, "tensor": 85, "read": 30, "write": 10}, "compute"),
+        ({"issue": 70, "tensor": 0, "read": 30, "write": 10}, "compute"),
+        ({"issue": 20, "tensor": 30, "read": 10, "write": 10}, "neither"),
+        # Half of what it takes is not collected: no verdict.
+        ({"issue": 20, "tensor": 30}, None),
+    ],
+)
+def test_metrics_decide_what_busy_means(values: dict[str, float], bound: str | None) -> None:
+    db = _busy((0, 100))
+    _sample(db, 0, **values)
+    _sample(db, 100, **values)
+    assert db.rows("SELECT bound, busy_bound FROM timeline_bottleneck") == [("compute", bound)]
+
+
+def test_of_a_real_capture(captures: Store, ingested: Callable[[str], str]) -> None:
+    report = ingested("nsys/gpumetrics.sqlite")
+    with connect(captures, [report], "gpu_metrics_sum timeline_bottleneck nsys_gpu_metrics") as con:
+        scopes = con.execute(
+            "SELECT scope, count(*), bool_and(sampled_ns = time_ns) FROM gpu_metrics_sum GROUP BY scope"
+        ).fetchall()
+        (mean,) = con.execute(
+            "SELECT sum(sm_active_pct * time_ns) / sum(time_ns) FROM gpu_metrics_sum "
+            "WHERE scope = 'step'"
+        ).fetchall()[0]
+        whole, bandwidth = con.execute(
+            "SELECT sm_active_pct, dram_bytes_per_s FROM gpu_metrics_sum WHERE scope = 'whole'"
+        ).fetchall()[0]
+        # Samples are 50 us apart here: their plain mean within the window comes close.
+        (plain,) = con.execute(
+            f"SELECT avg(value) FROM nsys_gpu_metrics WHERE metric = '{SM}' AND timestamp_ns "
+            "BETWEEN (SELECT min(start_ns) FROM launches) AND (SELECT max(end_ns) FROM launches)"
+        ).fetchall()[0]
+        verdict = con.execute("SELECT bound, busy_bound FROM timeline_bottleneck").fetchall()
+    assert {scope: (n, covered) for scope, n, covered in scopes}["step"] == (10, True)
+    assert mean == pytest.approx(whole)
+    assert whole == pytest.approx(plain, rel=0.01)
+    assert 0 < bandwidth < 4.8e12
+    assert verdict == [("compute", "neither")]
