@@ -23,15 +23,22 @@ ARCHITECTURE_DOC = "What an SM holds, by compute capability."
 
 
 def install_peaks(con: DuckDBPyConnection) -> None:
-    """Create gpu_peaks and gpu_architectures."""
+    """Create gpu_peaks, gpu_architectures and the private table of links."""
     columns = ", ".join(f"{name} {kind}" for name, (kind, _) in PEAKS_COLUMNS.items())
     con.execute(f"CREATE TABLE gpu_peaks ({columns})")
+    con.execute(
+        "CREATE TABLE _gpu_links (report_id VARCHAR, dram_bytes_per_s DOUBLE, "
+        "pcie_bytes_per_s DOUBLE, nvlink_bytes_per_s DOUBLE)"
+    )
     rows = []
     for report_id, gpu, sm_count in con.execute(
         "SELECT report_id, gpu, sm_count FROM reports WHERE gpu IS NOT NULL ORDER BY report_id"
     ).fetchall():
         spec = find_spec(gpu, sm_count)
         if spec:
+            links = (spec.bandwidth_gbs, spec.pcie_gbs, spec.nvlink_gbs)
+            rates = [None if rate is None else rate * 1e9 for rate in links]
+            con.execute("INSERT INTO _gpu_links VALUES (?, ?, ?, ?)", [report_id, *rates])
             rows += [
                 (report_id, spec.name, dtype, peak * 1e12, spec.bandwidth_gbs * 1e9, spec.source)
                 for dtype, peak in spec.dense.items()

@@ -21,18 +21,27 @@ _CLAIMS = {
     "communication": "communicates while nothing computes",
 }
 
+#: What sampled GPU metrics say of busy time.
+_BUSY = {
+    "compute": ", bound by compute",
+    "memory": ", bound by memory",
+    "neither": ", bound by neither compute nor memory",
+}
+
 
 def timeline_verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | None:
     """Return one sentence on what bounds the GPUs' time; None without a timeline."""
     rows = con.execute(
-        "SELECT bound, share_pct, contributors FROM timeline_bottleneck "
-        f"WHERE report_id IN {in_list(reports)} ORDER BY report_id, device"
+        "SELECT bound, share_pct, contributors, busy_bound FROM timeline_bottleneck "
+        f"WHERE report_id IN {in_list(reports)} AND bound IS NOT NULL ORDER BY report_id, device"
     ).fetchall()
     if not rows:
         return None
     if len(rows) == 1:
-        bound, share, contributors = rows[0]
-        busy = "is spent computing" if bound == "compute" else f"goes to {words(bound)}"
+        bound, share, contributors, busy_bound = rows[0]
+        busy = f"goes to {words(bound)}"
+        if bound == "compute":
+            busy = f"is spent computing{_BUSY.get(busy_bound, '')}"
         more = f" ({contributors})" if contributors and ", " in contributors else ""
         return f"{share:.0f} % of the GPU's time {busy}{more}"
     counts: dict[str, int] = {}

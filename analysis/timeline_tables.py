@@ -149,6 +149,7 @@ TIMELINE_TABLES = (
             ("total_ns", "Time", "ns", ""),
             ("bytes", "Bytes", "bytes", ""),
             ("bytes_per_s", "Bandwidth", "bandwidth", ""),
+            ("link_pct", "Of the link", "pct", "%"),
             ("covered_pct", "Behind kernels", "pct", "%"),
         ),
         "total_ns DESC, operation, src_kind, dst_kind",

@@ -12,7 +12,10 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """One GPU model: clock in MHz, bandwidth in GB/s, peaks in TFLOP/s (int8: TOP/s)."""
+    """One GPU model: clock in MHz, bandwidths in GB/s, peaks in TFLOP/s (int8: TOP/s).
+
+    Bandwidths of links are those of one direction.
+    """
 
     key: str
     name: str
@@ -25,6 +28,8 @@ class GpuSpec:
     dense: Mapping[str, float]
     source: str
     sparse: Mapping[str, float] = field(default_factory=dict)
+    pcie_gbs: float | None = None
+    nvlink_gbs: float | None = None
 
 
 @dataclass(frozen=True)

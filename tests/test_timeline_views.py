@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import Cli, Tiny
 
 from analysis.knowledge import techniques
@@ -147,3 +148,39 @@ def test_a_capture_without_gpu_work_has_no_budget() -> None:
     for view in ("gpu_time_budget", "gpu_idle_gaps", "timeline_bottleneck", "timeline_findings"):
         assert Tiny().rows(f"SELECT * FROM {view}") == []
     assert db.rows("SELECT * FROM launch_summary") == []
+
+
+def test_copies_against_their_links(captures: Store, ingested: Callable[[str], str]) -> None:
+    """256 MiB copies between host and an H200, pinned and pageable."""
+    with connect(captures, [ingested("nsys/memcpy.sqlite")], "memory_op_summary") as con:
+        rows = con.execute(
+            "SELECT operation, src_kind, dst_kind, link, link_bytes_per_s, link_pct "
+            "FROM memory_op_summary WHERE bytes > 1e6"
+        ).fetchall()
+    found = {(o, s, d): (link, peak, share) for o, s, d, link, peak, share in rows}
+    up, down = "[CUDA memcpy Host-to-Device]", "[CUDA memcpy Device-to-Host]"
+    assert {rest[:2] for rest in found.values()} == {("PCIe", 64e9)}
+    assert 80 < found[up, "Pinned", "Device"][2] < 95
+    assert found[up, "Pageable", "Device"][2] < 20
+    assert found[down, "Device", "Pageable"][2] < 20
+
+
+@pytest.mark.parametrize(
+    ("gpu", "operation", "expected"),
+    [
+        ("NVIDIA H200", "[CUDA memcpy Device-to-Device]", ("DRAM", 2.4e12)),
+        ("NVIDIA H200", "[CUDA memcpy Peer-to-Peer]", ("NVLink", 450e9)),
+        ("NVIDIA L4", "[CUDA memcpy Peer-to-Peer]", ("NVLink", None)),
+        ("NVIDIA H200", "[CUDA memset]", (None, None)),
+        ("A GPU that nobody knows", "[CUDA memcpy Host-to-Device]", (None, None)),
+    ],
+)
+def test_links_of_operations(gpu: str, operation: str, expected: tuple[str, float]) -> None:
+    db = Tiny()
+    db.con.execute("UPDATE reports SET gpu = ?, sm_count = NULL", [gpu])
+    row = {"pid": 1, "device": 0, "start_ns": 0, "end_ns": 10}
+    db.add("launches", {**row, "kind": "memcpy", "name": operation})
+    db.add("nsys_memory_ops", {**row, "operation": operation, "dur_ns": 10, "bytes": 100})
+    assert db.rows("SELECT link, link_bytes_per_s, bytes_per_s FROM memory_op_summary") == [
+        (*expected, 1e10)
+    ]

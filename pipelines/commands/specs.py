@@ -40,6 +40,9 @@ def specs_command(gpu: str | None, as_json: bool) -> None:
 def _print_one(spec: GpuSpec) -> None:
     click.echo(f"{spec.name}: compute capability {spec.cc}, {spec.sms} SMs, {spec.clock_mhz} MHz")
     click.echo(f"memory: {'/'.join(map(str, spec.memory_gb))} GB, {spec.bandwidth_gbs:,} GB/s")
+    for link, bandwidth in (("PCIe", spec.pcie_gbs), ("NVLink", spec.nvlink_gbs)):
+        if bandwidth is not None:
+            click.echo(f"{link}: {bandwidth:,} GB/s in each direction")
     for dtype, peak in spec.dense.items():
         unit = "TOP/s" if dtype == "int8" else "TFLOP/s"
         sparse = spec.sparse.get(dtype)

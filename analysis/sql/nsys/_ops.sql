@@ -16,7 +16,8 @@ WITH classed AS (
         l.pid,
         l.tid,
         l.api_start_ns,
-        l.api_end_ns
+        -- A call without a recorded end lasted at least until what it launched began.
+        CASE WHEN l.api_start_ns IS NOT NULL THEN coalesce(l.api_end_ns, greatest(l.api_start_ns, l.start_ns)) END AS api_end_ns
     FROM launches AS l
     JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid IS NOT DISTINCT FROM l.pid AND t.cuda_device IS NOT DISTINCT FROM l.device
     WHERE l.start_ns <= l.end_ns
