@@ -227,7 +227,7 @@ def _name_macros() -> str:
     """Return the macros that tell names on a timeline apart, from timeline.toml."""
     text = resources.files("analysis").joinpath("timeline.toml").read_text(encoding="utf-8")
     patterns = tomllib.loads(text)
-    options = {"communication": "i", "synchronising": "", "step": "i"}
+    options = {"communication": "i", "synchronising": "", "step": "i", "loading": ""}
     return "".join(
         f"CREATE MACRO is_{name}(name) AS "
         f"regexp_matches(name, {quote(patterns[name])}, {quote(option)});"

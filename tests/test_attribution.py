@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
+import pytest
 from conftest import Tiny
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +15,8 @@ from ingest.arrays import NONE
 from ingest.nsys.attribution import Projection, attribute
 from ingest.nsys.launches import Calls
 from ingest.nsys.ranges import PUSH_POP, START_END, Ranges
+from perfpipe.query import connect
+from perfpipe.store import Store
 
 
 @st.composite
@@ -198,3 +203,16 @@ def test_ranges_projected_onto_the_gpu() -> None:
         "SELECT range, total_proj_time_ns, total_range_time_ns, total_gpu_ops, avg_range_lvl, "
         "avg_num_child FROM nvtx_gpu_proj_sum"
     ) == [(":a", 45, 25, 2, 0.0, 1.0), (":b", 30, 7, 1, 1.0, 0.0)]
+
+
+def test_the_share_that_is_attributed_is_stated(
+    captures: Store, ingested: Callable[[str], str]
+) -> None:
+    """Autograd launches the backward pass of eager PyTorch, which is about two thirds of it."""
+    with connect(captures, [ingested("nsys/eager_small.sqlite")], "nvtx_attribution") as con:
+        ((total, own, main, without, *shares),) = con.execute(
+            "SELECT * EXCLUDE (report_id, pid) FROM nvtx_attribution"
+        ).fetchall()
+    assert (total, without) == (own + main, 0)
+    assert 0.4 < main / total < 0.8
+    assert sum(shares) == pytest.approx(100)

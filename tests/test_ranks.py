@@ -256,3 +256,19 @@ def test_a_steady_straggler_and_one_that_moves() -> None:
                 start, end = late if last in (str(rank), ".") else early
                 ranks[rank].append((1000 * n + start, 1000 * n + end))
         assert _job(ranks, [0, 0]).rows("SELECT DISTINCT straggler FROM rank_skew") == [(expected,)]
+
+
+def test_what_the_first_step_loads_is_called_out(captures: Store, stragglers: list[str]) -> None:
+    rows = _ask(
+        captures,
+        stragglers,
+        "SELECT s.first_ns, s.p50_ns, s.first_loading_ns, sum(c.dur_ns) FROM step_summary AS s "
+        "JOIN nsys_nvtx_ranges AS r ON r.report_id = s.report_id AND r.name = 'step 100' "
+        "JOIN nsys_api_calls AS c ON c.report_id = r.report_id AND starts_with(c.name, 'cuLibrary') "
+        "AND c.start_ns BETWEEN r.start_ns AND r.end_ns GROUP BY ALL",
+    )
+    assert len(rows) == 2
+    for first, median_ns, loading, plain in rows:
+        assert loading == plain
+        # Most of what the first step takes beyond the others is loading.
+        assert 0.5 * (first - median_ns) < loading < first
