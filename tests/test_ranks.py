@@ -264,7 +264,8 @@ def test_what_the_first_step_loads_is_called_out(captures: Store, stragglers: li
         stragglers,
         "SELECT s.first_ns, s.p50_ns, s.first_loading_ns, sum(c.dur_ns) FROM step_summary AS s "
         "JOIN nsys_nvtx_ranges AS r ON r.report_id = s.report_id AND r.name = 'step 100' "
-        "JOIN nsys_api_calls AS c ON c.report_id = r.report_id AND starts_with(c.name, 'cuLibrary') "
+        "JOIN nsys_api_calls AS c ON c.report_id = r.report_id "
+        "AND regexp_matches(c.name, '^cu(da)?(Library|Module)(Load|Get)') "
         "AND c.start_ns BETWEEN r.start_ns AND r.end_ns GROUP BY ALL",
     )
     assert len(rows) == 2
