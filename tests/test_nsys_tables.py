@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.nsys import export
+from ingest.nsys import sqlite_export
 from ingest.report import Outcome, ingest
 from perfpipe.manifest import Manifest
 from perfpipe.query import connect
@@ -256,7 +256,7 @@ def test_a_bad_cell_costs_that_cell_only(edited: Callable[..., Path], store: Sto
 def test_a_bad_cell_behind_the_first_batch(
     edited: Callable[..., Path], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "_BATCH", 4)
+    monkeypatch.setattr(sqlite_export, "BATCH", 4)
     path = edited(
         "memcpy",
         "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET gridX = 'abc' "

@@ -6,14 +6,18 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from ingest.builder import ReportBuilder
+from ingest.inputs import Input
 from ingest.nsys.convert import start_writing
-from ingest.nsys.export import Export, open_export
+from ingest.nsys.directory_export import DirectoryExport
+from ingest.nsys.export import Export
 from ingest.nsys.launches import join_launches
 from ingest.nsys.metadata import write_environment, write_gpu_metrics, write_gpus
 from ingest.nsys.nvtx import ranges_of, start_reading, why_no_ranges
 from ingest.nsys.payloads import write_payloads
 from ingest.nsys.resolve import Resolver
+from ingest.nsys.sqlite_export import SqliteExport
 from ingest.nsys.timeline import RANGES, write_timeline
+from perfpipe.errors import InputError
 
 #: Tables read at a time; more would only add memory.
 _THREADS = 2
@@ -24,7 +28,7 @@ def read_nsys(builder: ReportBuilder) -> None:
 
     Raises InputError when it is no whole export.
     """
-    export = open_export(builder.source)
+    export = _open(builder.source)
     write_environment(builder, export)
     resolver = Resolver(export)
     devices = write_gpus(builder, export)
@@ -42,6 +46,20 @@ def read_nsys(builder: ReportBuilder) -> None:
     write_payloads(builder, export, ranges)
     write_timeline(builder, launches, ranges)
     _check(builder, export)
+
+
+def _open(source: Input) -> Export:
+    """Open an SQLite, parquetdir or arrowdir export.
+
+    Raises InputError when the file is cut short or is no nsys export.
+    """
+    if source.format == "nsys-sqlite":
+        export: Export = SqliteExport(source.path, source.content)
+    else:
+        export = DirectoryExport(source.path, source.content)
+    if "StringIds" not in export.tables():
+        raise InputError(f"{source.path}: not an nsys export (it has no table StringIds)")
+    return export
 
 
 def _check(builder: ReportBuilder, export: Export) -> None:

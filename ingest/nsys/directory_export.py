@@ -1,0 +1,99 @@
+"""Exports to a directory of Parquet or Arrow files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest.nsys.export import BATCH, Export, Part
+from perfpipe.errors import InputError
+
+
+class DirectoryExport(Export):
+    """An export to a directory with one Parquet or Arrow file a table."""
+
+    def __init__(self, path: Path, content: Path) -> None:
+        super().__init__(path)
+        self._files = {
+            file.stem: file
+            for file in sorted(content.iterdir())
+            if file.suffix in (".parquet", ".arrow", ".arrows")
+        }
+        self._columns: dict[str, frozenset[str]] = {}
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(self._files)
+
+    def has_rows(self, table: str) -> bool:
+        first = sorted(self.columns(table))[:1]
+        return bool(first) and any(batch.num_rows for batch in self.scan(table, first))
+
+    def columns(self, table: str) -> frozenset[str]:
+        if table not in self._files:
+            return frozenset()
+        if table not in self._columns:
+            self._columns[table] = frozenset(self._guarded(table, _schema_of).names)
+        return self._columns[table]
+
+    def scan(
+        self,
+        table: str,
+        columns: Sequence[str],
+        order: Sequence[str] = (),
+        part: Part | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        if order:
+            wanted = list(dict.fromkeys([*columns, *order]))
+            whole = self._guarded(table, lambda file: pa.Table.from_batches(_batches(file, wanted)))
+            keys = [(c, "ascending") for c in order]
+            yield from whole.sort_by(keys).select(list(columns)).to_batches(BATCH)
+            return
+        batches = _batches(self._files[table], columns)
+        while True:
+            batch = self._guarded(table, lambda _: next(batches, None))
+            if batch is None:
+                return
+            yield batch
+
+    def _guarded(self, table: str, read: Any) -> Any:
+        file = self._files[table]
+        try:
+            return read(file)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{self.path}: {file.name} is damaged or cut short ({error})"
+            ) from error
+
+
+def _schema_of(file: Path) -> pa.Schema:
+    if file.suffix == ".parquet":
+        return pq.read_schema(file)
+    with pa.memory_map(str(file)) as source:
+        return _open_arrow(source).schema
+
+
+def _batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if file.suffix == ".parquet":
+        yield from pq.ParquetFile(file).iter_batches(BATCH, columns=list(columns))
+        return
+    with pa.memory_map(str(file)) as source:
+        reader = _open_arrow(source)
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            for index in range(reader.num_record_batches):
+                yield reader.get_batch(index).select(list(columns))
+        else:
+            for batch in reader:
+                yield batch.select(list(columns))
+
+
+def _open_arrow(source: Any) -> Any:
+    """Open Arrow's file format or, where nsys wrote that, its stream format."""
+    try:
+        return pa.ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_stream(source)

@@ -1,0 +1,193 @@
+"""Exports to SQLite, read through ADBC."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+
+from ingest.nsys.export import BATCH, Export, Part
+from perfpipe.errors import InputError
+
+#: Rows from which a table is worth scanning in two parts.
+_LONG = 500_000
+
+
+class SqliteExport(Export):
+    """An export to SQLite."""
+
+    def __init__(self, path: Path, content: Path) -> None:
+        super().__init__(path)
+        self._uri = f"{content.resolve().as_uri()}?mode=ro&immutable=1"
+        _check_whole(path, content)
+        self._types: dict[str, dict[str, str]] = {}
+        self._filled: set[str] = set()
+        try:
+            with closing(sqlite3.connect(self._uri, uri=True)) as con:
+                con.text_factory = lambda raw: raw.decode("utf-8", "replace")
+                names = con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+                for (name,) in names.fetchall():
+                    info = con.execute(f"PRAGMA table_info({_name(name)})")
+                    self._types[name] = {column: kind for _, column, kind, *_ in info}
+                    if con.execute(f"SELECT 1 FROM {_name(name)} LIMIT 1").fetchone():
+                        self._filled.add(name)
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: damaged SQLite file ({error})") from error
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(self._types)
+
+    def has_rows(self, table: str) -> bool:
+        return table in self._filled
+
+    def columns(self, table: str) -> frozenset[str]:
+        return frozenset(self._types.get(table, ()))
+
+    def parts(self, table: str) -> list[Part | None]:
+        with closing(sqlite3.connect(self._uri, uri=True)) as con:
+            sql = f"SELECT min(rowid), max(rowid) FROM {_name(table)}"
+            try:
+                first, last = con.execute(sql).fetchone()
+            except sqlite3.DatabaseError:
+                return [None]
+        if first is None or last - first < _LONG:
+            return [None]
+        middle = (first + last) // 2
+        return [(first, middle), (middle + 1, last)]
+
+    def scan(
+        self,
+        table: str,
+        columns: Sequence[str],
+        order: Sequence[str] = (),
+        part: Part | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        done = 0
+        try:
+            for batch in self._scan(table, columns, order, part, checked=False):
+                done += batch.num_rows
+                yield batch
+        except _Mismatch as error:
+            self.notes.append(f"{table} holds values of another type than its columns ({error})")
+        except (_AdbcError, pa.ArrowException) as error:
+            raise InputError(f"{self.path}: table {table} is damaged ({error})") from error
+        else:
+            return
+        for batch in self._scan(table, columns, order, part, checked=True):
+            skipped = min(done, batch.num_rows)
+            done -= skipped
+            if skipped < batch.num_rows:
+                yield batch.slice(skipped)
+
+    def _scan(
+        self,
+        table: str,
+        columns: Sequence[str],
+        order: Sequence[str],
+        part: Part | None,
+        *,
+        checked: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream a table behind a seed row.
+
+        ADBC takes a column's type from its first values, which are often NULL; the seed row has
+        one value of each declared type and is dropped again.  With `checked`, values that
+        contradict their column are read as NULL.
+        """
+        import adbc_driver_sqlite.dbapi as adbc
+
+        typed = [(c, _kind(self._types[table][c])) for c in columns]
+        seed = ", ".join(f"{_SEEDS[kind]} AS {_name(c)}" for c, kind in typed)
+        values = ", ".join(_checked(c, kind) if checked else _value(c) for c, kind in typed)
+        sql = f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {values} FROM {_name(table)}"
+        if part:
+            sql += f" WHERE rowid BETWEEN {part[0]} AND {part[1]}"
+        if order:
+            sql += f" ORDER BY _row, {', '.join(_name(c) for c in order)}"
+        with adbc.connect(self._uri) as con, con.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH)})
+            cursor.execute(sql)
+            first = True
+            for batch in _mismatches(cursor.fetch_record_batch()):
+                rows = batch.slice(1) if first else batch
+                first = False
+                for column, kind in typed:
+                    if batch.schema.field(column).type != _TYPES[kind]:
+                        raise _Mismatch(f"{column} is not {kind}")
+                if rows.num_rows:
+                    yield rows.select(list(columns))
+
+
+_TYPES = {"int": pa.int64(), "float": pa.float64(), "text": pa.string()}
+_SEEDS = {"int": "0", "float": "0.0", "text": "''"}
+_STORAGE = {"int": "'integer'", "float": "'real', 'integer'", "text": "'text'"}
+
+
+def _kind(declared: str) -> str:
+    declared = declared.upper()
+    if "INT" in declared:
+        return "int"
+    return "float" if any(word in declared for word in ("REAL", "FLOA", "DOUB")) else "text"
+
+
+def _value(column: str) -> str:
+    # Declared as text, but blobs: ADBC takes a column for one or the other.
+    return f"hex({_name(column)})" if column == "binaryData" else _name(column)
+
+
+def _checked(column: str, kind: str) -> str:
+    if column == "binaryData":
+        return _value(column)
+    name = _name(column)
+    return f"CASE WHEN typeof({name}) IN ({_STORAGE[kind]}) THEN {name} END"
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+class _Mismatch(Exception):
+    """A value contradicts the declared type of its column."""
+
+
+def _mismatches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Name the error by which ADBC refuses a value behind the first batch."""
+    try:
+        yield from batches
+    except (pa.ArrowException, OSError, _AdbcError) as error:
+        if "mismatch" not in str(error):
+            raise
+        raise _Mismatch(str(error).split("\n")[0]) from error
+
+
+def _adbc_error() -> type[Exception]:
+    import adbc_driver_manager
+
+    return adbc_driver_manager.Error
+
+
+_AdbcError = _adbc_error()
+
+
+def _check_whole(path: Path, content: Path) -> None:
+    """Refuse a file that is shorter than its header states, or that is still being written."""
+    with content.open("rb") as file:
+        header = file.read(100)
+    if len(header) < 100:
+        raise InputError(f"{path}: the SQLite file is cut short")
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    pages = int.from_bytes(header[28:32], "big")
+    valid = header[24:28] == header[92:96]
+    if valid and pages and page * pages > content.stat().st_size:
+        raise InputError(
+            f"{path}: the SQLite file is cut short "
+            f"({content.stat().st_size:,} of {page * pages:,} bytes)"
+        )
+    for suffix in ("-journal", "-wal"):
+        beside = content.with_name(content.name + suffix)
+        if beside.is_file() and beside.stat().st_size:
+            raise InputError(f"{path}: still being written ({beside.name} lies beside it)")
