@@ -100,7 +100,7 @@ TIMELINE_TABLES = (
             ("dur_ns", "Length", "ns", ""),
             ("cause", "Cause", "text", ""),
             ("next_name", "Before", "text", ""),
-            ("nvtx_range", "NVTX", "text", ""),
+            ("coalesce(nvtx_path, nvtx_range) AS nvtx", "NVTX", "text", ""),
             ("sync_name", "Waited in", "text", ""),
             ("os_call", "OS call", "text", ""),
         ),

@@ -301,7 +301,7 @@ def test_idle_gaps_say_what_the_host_did() -> None:
     db.add(
         "launches",
         _op(0, 10, name="a"),
-        _called(500_000, 500_010, 499_000, 499_500, name="b", nvtx_range=":load"),
+        _called(500_000, 500_010, 499_000, 499_500, name="b", nvtx_range=":load", range_id=1),
     )
     db.add("launches", _called(500_100, 500_200, 500_020, 500_030, name="c"))
     db.add(
@@ -316,12 +316,17 @@ def test_idle_gaps_say_what_the_host_did() -> None:
         {"pid": 1, "tid": 2, "name": "cudaDeviceSynchronize", "start_ns": 5, "end_ns": 400_000},
     )
     db.add("nsys_osrt", {"pid": 1, "tid": 1, "name": "read", "start_ns": 100, "end_ns": 400_000})
+    db.add(
+        "nsys_nvtx_ranges",
+        {"range_id": 0, "name": "step 1"},
+        {"range_id": 1, "name": "load", "enclosing": 0},
+    )
     assert db.rows(
         "SELECT rank, dur_ns, cause, before_ns, launch_api_ns, queued_ns, next_name, sync_name, "
-        "nvtx_range, os_call FROM gpu_idle_gaps"
+        "nvtx_range, nvtx_path, os_call FROM gpu_idle_gaps"
     ) == [
-        (1, 499_990, "host", 498_990, 500, 500, "b", None, ":load", "read"),
-        (2, 90, "queued", 10, 10, 70, "c", "cudaStreamSynchronize", None, None),
+        (1, 499_990, "host", 498_990, 500, 500, "b", None, ":load", "step 1 > load", "read"),
+        (2, 90, "queued", 10, 10, 70, "c", "cudaStreamSynchronize", None, None, None),
     ]
 
 
