@@ -17,6 +17,9 @@ from ingest.arrays import NONE, Codes, Ints, nullable
 from ingest.nsys.launches import Calls
 from ingest.nsys.ranges import Ranges
 
+#: Ranges looked at in one go, to bound memory.
+_AT_A_TIME = 1_000_000
+
 _NO_START = np.iinfo(np.int64).max
 
 
@@ -93,9 +96,13 @@ class Projection:
         for key, thread in _threads(calls).items():
             if (code := number.get(key)) is not None:
                 own = np.flatnonzero((ranges.thread == code) & ranges.on_one_thread)
-                runs = _runs(thread, ranges.start[own], ranges.end[own])
-                self._first[own], self._count[own] = runs
-        launching = (self._gpu_calls(slice(None)) > 0) & (ranges.enclosing != NONE)
+                for part in np.array_split(own, len(own) // _AT_A_TIME + 1):
+                    runs = _runs(thread, ranges.start[part], ranges.end[part])
+                    self._first[part], self._count[part] = runs
+        launching = ranges.enclosing != NONE
+        for first in range(0, len(ranges), _AT_A_TIME):
+            rows = slice(first, first + _AT_A_TIME)
+            launching[rows] &= self._gpu_calls(rows) > 0
         inside = ranges.enclosing[launching]
         self._children = np.bincount(inside, minlength=len(ranges)).astype(np.int32)
 

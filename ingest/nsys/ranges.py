@@ -50,7 +50,7 @@ class Ranges:
         self.level, self.enclosing = nesting(self.start, self.end, self.thread, nested)
         both = self.thread * np.int32(len(self.domains)) + self.domain
         if _distinct(both[nested]) == _distinct(self.thread[nested]):
-            self.depth, self.parent = self.level.copy(), self.enclosing.copy()
+            self.depth, self.parent = self.level, self.enclosing
         else:
             self.depth, self.parent = nesting(self.start, self.end, both, nested)
         self._place_start_end_ranges()
@@ -60,7 +60,11 @@ class Ranges:
 
         These may overlap others without being nested: the innermost is the latest that holds all.
         """
-        for thread in np.unique(self.thread[self.on_one_thread & (self.style == START_END)]):
+        threads = np.unique(self.thread[self.on_one_thread & (self.style == START_END)])
+        if len(threads):
+            # They may be the same arrays as depth and parent, which stay.
+            self.level, self.enclosing = self.level.copy(), self.enclosing.copy()
+        for thread in threads:
             own = np.flatnonzero(self.on_one_thread & (self.thread == thread))
             opened: list[int] = []
             for index in own.tolist():

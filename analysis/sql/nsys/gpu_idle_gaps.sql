@@ -15,12 +15,12 @@
 -- api_name: call that launched it
 -- sync_name: synchronising call of that thread that lay in the gap; NULL without one
 -- nvtx_range: innermost NVTX range of the launching call
--- nvtx_path: that range and those around it, outermost first, of gaps longer than a launch gap
+-- nvtx_path: that range and up to two around it, outer ones first, of gaps longer than a launch gap
 -- os_call: last operating-system call of that thread that reached into the gap, where it is longer than a launch gap; NULL where not traced
 -- pid: process
 -- tid: launching thread
 CREATE VIEW gpu_idle_gaps AS
-WITH RECURSIVE long_gaps AS (
+WITH long_gaps AS (
     SELECT *
     FROM _gaps
     WHERE dur_ns > threshold('timeline.launch_gap_ns')
@@ -36,24 +36,31 @@ os_calls AS (
     ASOF JOIN os AS o ON o.report_id = g.report_id AND o.pid = g.pid AND o.tid = g.tid AND o.start_ns <= g.end_ns
     WHERE o.end_ns > g.start_ns
 ),
-outwards AS (
-    SELECT l.report_id, l.range_id AS innermost, l.range_id, 0 AS distance
+-- Ranges outwards, a look at the table each: recursion and joins would read or sort all ranges for every level.
+innermost AS MATERIALIZED (
+    SELECT DISTINCT l.report_id, l.range_id
     FROM long_gaps AS g
     JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
     WHERE l.range_id IS NOT NULL
-    -- Once for each range, however many gaps end in it.
-    GROUP BY l.report_id, l.range_id
-    UNION ALL
-    SELECT o.report_id, o.innermost, r.enclosing, o.distance + 1
-    FROM outwards AS o
-    JOIN nsys_nvtx_ranges AS r USING (report_id, range_id)
-    WHERE r.enclosing IS NOT NULL
 ),
-paths AS (
-    SELECT o.report_id, o.innermost AS range_id, string_agg(r.name, ' > ' ORDER BY o.distance DESC) AS path
-    FROM outwards AS o
-    JOIN nsys_nvtx_ranges AS r USING (report_id, range_id)
-    GROUP BY o.report_id, o.innermost
+first AS MATERIALIZED (
+    SELECT report_id, range_id, enclosing, name FROM nsys_nvtx_ranges WHERE range_id IN (SELECT range_id FROM innermost)
+),
+second AS MATERIALIZED (
+    SELECT report_id, range_id, enclosing, name FROM nsys_nvtx_ranges WHERE range_id IN (SELECT enclosing FROM first)
+),
+third AS MATERIALIZED (
+    SELECT report_id, range_id, enclosing, name FROM nsys_nvtx_ranges WHERE range_id IN (SELECT enclosing FROM second)
+),
+outwards AS (
+    SELECT
+        i.report_id,
+        i.range_id,
+        concat_ws(' > ', CASE WHEN c.enclosing IS NOT NULL THEN '...' END, c.name, b.name, a.name) AS path
+    FROM innermost AS i
+    JOIN first AS a ON a.report_id = i.report_id AND a.range_id = i.range_id
+    LEFT JOIN second AS b ON b.report_id = i.report_id AND b.range_id = a.enclosing
+    LEFT JOIN third AS c ON c.report_id = i.report_id AND c.range_id = b.enclosing
 )
 SELECT
     g.report_id,
@@ -79,5 +86,5 @@ FROM _gaps AS g
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
 LEFT JOIN os_calls AS o ON o.track = g.track AND o.op_id = g.op_id
-LEFT JOIN paths AS p ON p.report_id = l.report_id AND p.range_id = l.range_id AND g.dur_ns > threshold('timeline.launch_gap_ns')
+LEFT JOIN outwards AS p ON p.report_id = l.report_id AND p.range_id = l.range_id AND g.dur_ns > threshold('timeline.launch_gap_ns')
 ORDER BY g.track, rank;
