@@ -190,3 +190,34 @@ def test_a_trace_without_a_gpu_says_what_to_do(tmp_path: Path) -> None:
             ("aten::mm", 2000)
         ]
     assert any("ProfilerActivity.CUDA" in warning for warning in made.warnings)
+
+
+def test_traces_of_two_ranks_are_a_job(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    reports = []
+    for rank, (start, dur) in enumerate(((100, 50), (140, 12))):
+        kernel = {
+            "ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)",
+            "pid": rank, "tid": 7, "ts": start, "dur": dur,
+            "args": {"device": rank, "stream": 7, "correlation": 1},
+        }  # fmt: skip
+        call = {
+            "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9,
+            "ts": 10, "dur": 1, "args": {"correlation": 1},
+        }  # fmt: skip
+        document = {
+            "traceEvents": [kernel, call],
+            "baseTimeNanoseconds": 10**18,
+            # In the other order than the files.
+            "distributedInfo": {"backend": "nccl", "rank": 1 - rank, "world_size": 2},
+        }
+        reports.append(ingest(_write(tmp_path / f"t{rank}.json", document), store).report_id)
+    with connect(store, reports, "job_ranks paired_collectives") as con:
+        ranks = con.execute("SELECT rank, report_id, rank_source FROM job_ranks").fetchall()
+        pairs = con.execute(
+            "SELECT transfer_ns, waiting_ns, last_rank, last_start_ns - first_start_ns, together "
+            "FROM paired_collectives"
+        ).fetchall()
+    assert ranks == [(0, reports[1], "RANK"), (1, reports[0], "RANK")]
+    # The ends are 2 us apart, which the clocks are corrected by.
+    assert pairs == [(12_000, 38_000, 0, 38_000, True)]

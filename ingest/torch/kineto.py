@@ -245,7 +245,8 @@ def _facts(builder: ReportBuilder, document: dict[str, Any], zero: int) -> None:
         facts.started_ns = base + zero
         stamp = datetime.fromtimestamp((base + zero) // 10**9, UTC)
         facts.captured_at = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
-    job = document.get("distributedInfo") or {}
+    stated = document.get("distributedInfo")
+    job = stated if isinstance(stated, dict) else {}
     names = {"RANK": "rank", "WORLD_SIZE": "world_size"}
     known = {name: str(job[key]) for name, key in names.items() if key in job}
     variables = {"source": ["variable"] * len(known), "name": [*known], "value": [*known.values()]}

@@ -1,5 +1,5 @@
 -- Sampled GPU metrics weighted by time: of each GPU as a whole, while it computed, in each step, and in what each NVTX
--- range launched.  Sample with `nsys profile --gpu-metrics-devices=all`.
+-- range launched on its own thread.  Sample with `nsys profile --gpu-metrics-devices=all`.
 --
 -- report_id: report
 -- device: GPU number of the machine
