@@ -36,7 +36,7 @@ from analysis.catalogue import (
 from analysis.knowledge import install_knowledge
 from analysis.peaks import ARCHITECTURE_DOC, PEAKS_COLUMNS, PEAKS_DOC, install_peaks
 from perfpipe.errors import InputError, did_you_mean, os_error_sentence
-from perfpipe.query import comment, quote
+from perfpipe.query import STEP_RANGE_VARIABLE, comment, quote
 from perfpipe.specs import Architecture
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
     time that it is named.
     """
     con.execute(threshold_macro())
-    con.execute(_name_macros())
+    _install_name_macros(con)
     con.execute(_sql_root().joinpath("macros.sql").read_text(encoding="utf-8"))
     install_catalogue(con)
     install_peaks(con)
@@ -223,16 +223,27 @@ def threshold_macro() -> str:
     return f"CREATE MACRO threshold(name) AS CASE name {cases} END"
 
 
-def _name_macros() -> str:
-    """Return the macros that tell names on a timeline apart, from timeline.toml."""
+def _install_name_macros(con: DuckDBPyConnection) -> None:
+    """Create the macros that tell names on a timeline apart, from timeline.toml.
+
+    PERFPIPE_STEP_RANGE says what a step is called instead; InputError where it is no expression.
+    """
+    import duckdb
+
     text = resources.files("analysis").joinpath("timeline.toml").read_text(encoding="utf-8")
     patterns = tomllib.loads(text)
+    if own := os.environ.get(STEP_RANGE_VARIABLE):
+        try:
+            con.execute("SELECT regexp_matches('', ?)", [own])
+        except duckdb.Error as error:
+            raise InputError(f"{own}: no regular expression of ranges ({error})") from error
+        patterns["step"] = own
     options = {"communication": "i", "synchronising": "", "step": "i", "loading": ""}
-    return "".join(
-        f"CREATE MACRO is_{name}(name) AS "
-        f"regexp_matches(name, {quote(patterns[name])}, {quote(option)});"
-        for name, option in options.items()
-    )
+    for name, option in options.items():
+        con.execute(
+            f"CREATE MACRO is_{name}(name) AS "
+            f"regexp_matches(name, {quote(patterns[name])}, {quote(option)})"
+        )
 
 
 def _metrics_view() -> View:

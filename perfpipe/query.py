@@ -29,6 +29,9 @@ NO_EXTENSIONS = {"autoinstall_known_extensions": "false", "autoload_known_extens
 #: Bounds what a query may take of memory, such as 2GB; beyond it DuckDB spills to its directory.
 MEMORY_VARIABLE = "PERFPIPE_MEMORY"
 
+#: Regular expression of NVTX ranges that are steps, in upper or lower case, instead of ours.
+STEP_RANGE_VARIABLE = "PERFPIPE_STEP_RANGE"
+
 #: Tables that are made from manifests and run records: name -> (column, type, meaning).
 CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "reports": (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from perfpipe.query import STEP_RANGE_VARIABLE
 from perfpipe.store import STORE_VARIABLE, Store
 
 store_option: Callable[[Any], Any] = click.option(
@@ -33,3 +35,31 @@ def json_option(help_text: str = "Print one JSON document.") -> Callable[[Any], 
 def json_document(**content: Any) -> str:
     """Return the JSON document that a command prints; what JSON has no type for becomes text."""
     return json.dumps({"schema_version": 1, **content}, indent=1, default=str, ensure_ascii=False)
+
+
+def step_range_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --step-range, which holds for as long as the command runs."""
+    return click.option(
+        "--step-range",
+        metavar="REGEX",
+        envvar=STEP_RANGE_VARIABLE,
+        show_envvar=True,
+        expose_value=False,
+        callback=_set_step_range,
+        help="NVTX ranges that are steps (default: 'step 3', 'iter_3', 'ProfilerStep#3', ...).",
+    )(command)
+
+
+def _set_step_range(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    before = os.environ.get(STEP_RANGE_VARIABLE)
+    if value is None or value == before:
+        return
+    os.environ[STEP_RANGE_VARIABLE] = value
+
+    def restore() -> None:
+        if before is None:
+            del os.environ[STEP_RANGE_VARIABLE]
+        else:
+            os.environ[STEP_RANGE_VARIABLE] = before
+
+    ctx.call_on_close(restore)

@@ -12,7 +12,7 @@ import click
 
 from perfpipe.errors import InputError
 from perfpipe.files import replacing
-from pipelines.options import json_document, store_option, the_store
+from pipelines.options import json_document, step_range_option, store_option, the_store
 
 FORMATS = ("table", "csv", "json", "parquet")
 
@@ -38,6 +38,7 @@ FORMATS = ("table", "csv", "json", "parquet")
     show_default=True,
     help="Rows shown as a table; other formats give all.",
 )
+@step_range_option
 @store_option
 def query_command(
     sql: str | None,

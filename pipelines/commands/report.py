@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pipelines.options import store_option, the_store
+from pipelines.options import step_range_option, store_option, the_store
 
 
 def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
@@ -26,6 +26,7 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
 @_output("html", "report.html", "Write one self-contained HTML page.")
 @_output("md", "report.md", "Write Markdown that fits a pull request.")
 @_output("json", "-", "Write the report's data.")
+@step_range_option
 @store_option
 def report_command(
     names: tuple[str, ...],

@@ -1,0 +1,38 @@
+"""Steps by a name of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+STEPS = "SELECT DISTINCT step FROM step_budget"
+
+
+def _steps(cli: Cli, *options: str) -> set[str]:
+    assert cli("query", STEPS, "--format", "json", *options) == 0, cli.err
+    return {row["step"] for row in json.loads(cli.out)["rows"]}
+
+
+def test_an_expression_names_the_steps(
+    cli: Cli, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+    assert _steps(cli) == {f"step {n}" for n in range(8)}
+    assert _steps(cli, "--step-range", "^FORW") == {"forward"}
+    assert "PERFPIPE_STEP_RANGE" not in os.environ, "it holds for one command"
+    monkeypatch.setenv("PERFPIPE_STEP_RANGE", "step [0-3]$")
+    assert _steps(cli) == {f"step {n}" for n in range(4)}
+    assert cli("report", "--step-range", "backward", "--md", "-") == 0
+    assert "| 8 |" in cli.out.split("### Steps")[1].split("###")[0]
+
+
+def test_what_is_no_expression_is_refused(cli: Cli, expand: Callable[[str], Path]) -> None:
+    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+    assert cli("query", STEPS, "--step-range", "step (") == 2
+    assert "step (: no regular expression" in cli.err
+    assert len(cli.err.strip().splitlines()) == 1
