@@ -5,7 +5,8 @@ WITH sums AS (
     SELECT
         report_id,
         kind,
-        name,
+        -- Joined once for each range, not for each instance.
+        CASE WHEN kind IN ('PushPop', 'StartEnd') THEN nsys_range_name(domain, name) ELSE name END AS name,
         sum(dur_ns)::BIGINT AS total_time_ns,
         count(*) AS instances,
         round_tenth(avg(dur_ns)) AS avg_ns,
@@ -14,7 +15,7 @@ WITH sums AS (
         max(dur_ns) AS max_ns,
         nsys_stddev(dur_ns) AS stddev_ns
     FROM _durations
-    GROUP BY report_id, kind, name
+    GROUP BY report_id, kind, domain, _durations.name
 )
 SELECT
     *,

@@ -23,5 +23,5 @@ SELECT
     stddev_ns,
     name AS range
 FROM _duration_stats
-WHERE kind = 'nvtx PushPop'
+WHERE kind = 'PushPop'
 ORDER BY report_id, total_time_ns DESC, name;

@@ -22,8 +22,8 @@ SELECT
     min_ns,
     max_ns,
     stddev_ns,
-    replace(kind, 'nvtx ', '') AS style,
+    kind AS style,
     name AS range
 FROM _duration_stats
-WHERE starts_with(kind, 'nvtx ')
+WHERE kind IN ('PushPop', 'StartEnd')
 ORDER BY report_id, total_time_ns DESC, style, name;
