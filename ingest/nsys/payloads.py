@@ -88,7 +88,10 @@ def _rows(export: Export, table: str, columns: list[str]) -> Iterator[tuple[Any,
 
 def _decoded(content: bytes | str, schemas: Schemas) -> Iterator[tuple[str, float, str]]:
     """Yield field, number and text; a payload that is cut short or unknown gives nothing."""
-    raw = bytes.fromhex(content) if isinstance(content, str) else content
+    try:
+        raw = bytes.fromhex(content) if isinstance(content, str) else content
+    except ValueError:
+        return
     if len(raw) < _HEADER.size:
         return
     domain, schema, size, offset = _HEADER.unpack_from(raw)
