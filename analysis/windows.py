@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Views that a connection must have for the functions here.
-VIEWS_USED = "window_budget _tracks _ops"
+VIEWS_USED = "window_budget _tracks _spans"
 
 
 def choose_time(con: DuckDBPyConnection, start_ns: int | None, end_ns: int | None) -> None:

@@ -4,8 +4,7 @@ SELECT
     track,
     (-row_number() OVER (ORDER BY track))::INTEGER,
     CASE WHEN $start_ns IS NULL AND $end_ns IS NULL THEN 'whole' ELSE 'chosen time' END,
-    coalesce($start_ns, min(start_ns)),
-    coalesce($end_ns, max(end_ns))
-FROM _ops
-GROUP BY track
-HAVING coalesce($start_ns, min(start_ns)) < coalesce($end_ns, max(end_ns));
+    coalesce($start_ns, start_ns),
+    coalesce($end_ns, end_ns)
+FROM _spans
+WHERE coalesce($start_ns, start_ns) < coalesce($end_ns, end_ns);

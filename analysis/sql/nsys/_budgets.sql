@@ -2,9 +2,8 @@
 -- Computed once.
 CREATE VIEW _budgets AS
 WITH windows AS (
-    SELECT track, 0 AS window_id, NULL::VARCHAR AS name, min(start_ns) AS window_start_ns, max(end_ns) AS window_end_ns
-    FROM _ops
-    GROUP BY track
+    SELECT track, 0 AS window_id, NULL::VARCHAR AS name, start_ns AS window_start_ns, end_ns AS window_end_ns
+    FROM _spans
     UNION ALL
     SELECT track, window_id, name, start_ns, end_ns
     FROM _step_windows

@@ -7,22 +7,15 @@ WITH payloads AS (
         report_id,
         range_id,
         max(text) FILTER (field = 'NCCL communicator ID') AS communicator,
-        max(value) FILTER (field = 'Message size [bytes]') AS bytes
+        max(value) FILTER (field = 'Message size [bytes]') AS bytes,
+        max(value) FILTER (field = 'No. of ranks') AS ranks
     FROM nsys_nvtx_payloads
     GROUP BY report_id, range_id
 ),
 sizes AS (
     -- Said when a communicator is made.
     SELECT report_id, communicator, max(ranks) AS ranks
-    FROM (
-        SELECT
-            report_id,
-            range_id,
-            max(text) FILTER (field = 'NCCL communicator ID') AS communicator,
-            max(value) FILTER (field = 'No. of ranks') AS ranks
-        FROM nsys_nvtx_payloads
-        GROUP BY report_id, range_id
-    )
+    FROM payloads
     GROUP BY report_id, communicator
 ),
 nccl AS (

@@ -14,11 +14,6 @@ firsts AS (
     JOIN launches AS l USING (report_id, call_id)
     JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
     GROUP BY t.track, s.range_id
-),
-ends AS (
-    SELECT track, max(end_ns) AS end_ns
-    FROM _ops
-    GROUP BY track
 )
 SELECT
     f.track,
@@ -27,5 +22,5 @@ SELECT
     f.start_ns,
     coalesce(lead(f.start_ns) OVER w, e.end_ns) AS end_ns
 FROM firsts AS f
-JOIN ends AS e USING (track)
+JOIN _spans AS e USING (track)
 WINDOW w AS (PARTITION BY f.track ORDER BY f.start_ns, f.range_id);

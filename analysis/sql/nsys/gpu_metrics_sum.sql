@@ -16,9 +16,8 @@
 -- dram_bytes_per_s: both, byte/s; NULL where the peak of the GPU is unknown
 CREATE VIEW gpu_metrics_sum AS
 WITH windows AS (
-    SELECT track, 'whole' AS scope, NULL::VARCHAR AS name, NULL::BIGINT AS step_index, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-    FROM _ops
-    GROUP BY track
+    SELECT track, 'whole' AS scope, NULL::VARCHAR AS name, NULL::BIGINT AS step_index, start_ns, end_ns
+    FROM _spans
     UNION ALL
     SELECT track, 'compute', NULL, NULL, greatest(start_ns, compute_until), end_ns
     FROM _ops

@@ -49,27 +49,21 @@ held AS (
         AND t.domain IS NOT DISTINCT FROM r.domain AND t.name IS NOT DISTINCT FROM r.name
     WHERE r.calls > 0
 ),
-sums AS (
+occurrences AS (
     -- A range counts at the first launch of a kernel within it.
-    SELECT
-        h.title,
-        k.kernel,
-        count(*) FILTER (coalesce(k.same_before < h.first_call, true)) AS nvtx_inst,
-        count(*) AS kern_inst,
-        sum(dur_ns)::BIGINT AS total_time_ns,
-        round_tenth(avg(dur_ns)) AS avg_ns,
-        round_tenth(median(dur_ns)) AS med_ns,
-        min(dur_ns) AS min_ns,
-        max(dur_ns) AS max_ns,
-        nsys_stddev(dur_ns) AS stddev_ns
+    SELECT h.title, k.kernel, k.dur_ns, coalesce(k.same_before < h.first_call, true) AS first_in_range
     FROM held AS h
     JOIN kernels AS k USING (report_id, call_id)
-    GROUP BY h.title, k.kernel
     UNION ALL
+    SELECT NULL, kernel, dur_ns, false
+    FROM kernels
+    WHERE alone
+),
+sums AS (
     SELECT
-        NULL,
+        title,
         kernel,
-        0,
+        count(*) FILTER (first_in_range) AS nvtx_inst,
         count(*) AS kern_inst,
         sum(dur_ns)::BIGINT AS total_time_ns,
         round_tenth(avg(dur_ns)) AS avg_ns,
@@ -77,9 +71,8 @@ sums AS (
         min(dur_ns) AS min_ns,
         max(dur_ns) AS max_ns,
         nsys_stddev(dur_ns) AS stddev_ns
-    FROM kernels
-    WHERE alone
-    GROUP BY kernel
+    FROM occurrences
+    GROUP BY title, kernel
 )
 SELECT
     k.report_id,

@@ -32,11 +32,6 @@ sums AS (
         count(last_rank) AS known
     FROM waits
     GROUP BY job, rank, report_id, track, device
-),
-windows AS (
-    SELECT track, max(end_ns) - min(start_ns) AS window_ns
-    FROM _ops
-    GROUP BY track
 )
 SELECT
     s.job,
@@ -46,7 +41,7 @@ SELECT
     s.collectives,
     s.transfer_ns,
     s.waiting_ns,
-    100.0 * s.waiting_ns / nullif(w.window_ns, 0) AS waiting_pct,
+    100.0 * s.waiting_ns / nullif(w.end_ns - w.start_ns, 0) AS waiting_pct,
     s.last,
     100.0 * s.last / nullif(s.known, 0) AS last_pct,
     CASE
@@ -55,5 +50,5 @@ SELECT
         ELSE 'moves'
     END AS straggler
 FROM sums AS s
-JOIN windows AS w USING (track)
+JOIN _spans AS w USING (track)
 ORDER BY s.job, s.rank;

@@ -9,10 +9,8 @@
 -- device: GPU number of the machine
 CREATE VIEW rule_gpu_time_util AS
 WITH bounds AS (
-    SELECT track, min(start_ns) AS first_ns, max(end_ns) AS last_ns,
-        ceil((max(end_ns) - min(start_ns)) / threshold('analyze.chunks'))::BIGINT AS chunk_ns
-    FROM _ops
-    GROUP BY track
+    SELECT track, start_ns AS first_ns, end_ns AS last_ns, ceil((end_ns - start_ns) / threshold('analyze.chunks'))::BIGINT AS chunk_ns
+    FROM _spans
 ),
 chunks AS (
     SELECT track, i AS chunk, first_ns + i * chunk_ns AS start_ns, least(first_ns + (i + 1) * chunk_ns, last_ns) AS end_ns
