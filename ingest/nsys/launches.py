@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, ints, time_order
@@ -92,6 +93,7 @@ def columns(launches: Launches, rows: slice) -> dict[str, pa.Array]:
     call = pa.array(launches.call[rows], mask=launches.call[rows] == NONE)
     kinds = pa.DictionaryArray.from_arrays(pa.array(launches.kind[rows]), pa.array(_KINDS))
     count = len(call)
+    end = pa.array(calls.end).take(call)
     return {
         "kind": kinds,
         **{name: values.slice(rows.start, count) for name, values in launches.numbers.items()},
@@ -101,8 +103,8 @@ def columns(launches: Launches, rows: slice) -> dict[str, pa.Array]:
         "api_name": calls.name.take(call),
         "api_recorded_name": calls.recorded_name.take(call),
         "api_start_ns": pa.array(calls.start).take(call),
-        "api_end_ns": pa.array(calls.end, mask=calls.end == STILL_OPEN).take(call),
-        "op_id": pa.array(np.arange(len(launches))[rows]),
+        "api_end_ns": pc.if_else(pc.equal(end, STILL_OPEN), pa.scalar(None, pa.int64()), end),
+        "op_id": pa.array(np.arange(rows.start, rows.start + count)),
         "call_id": call,
     }
 

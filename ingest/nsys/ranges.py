@@ -111,7 +111,7 @@ class Ranges:
             "end_ns": pa.array(end, mask=unknown),
             "dur_ns": pa.array(end - start, mask=unknown),
             "category": pa.array(self.categories, pa.int64()).take(nullable(self.category[rows])),
-            "range_id": pa.array(np.arange(len(self))[rows]),
+            "range_id": pa.array(np.arange(rows.start, rows.start + len(start))),
             "depth": nullable(self.depth[rows]),
             "parent": nullable(self.parent[rows]),
             "level": nullable(self.level[rows]),
