@@ -20,7 +20,12 @@
 -- pid: process
 -- tid: launching thread
 CREATE VIEW gpu_idle_gaps AS
-WITH long_gaps AS (
+WITH ranked AS (
+    -- Before names are joined: a window sorts all columns of its rows.
+    SELECT *, row_number() OVER (PARTITION BY track ORDER BY dur_ns DESC, start_ns) AS rank
+    FROM _gaps
+),
+long_gaps AS (
     SELECT *
     FROM _gaps
     WHERE dur_ns > threshold('timeline.launch_gap_ns')
@@ -65,7 +70,7 @@ outwards AS (
 SELECT
     g.report_id,
     t.device,
-    row_number() OVER (PARTITION BY g.track ORDER BY g.dur_ns DESC, g.start_ns) AS rank,
+    g.rank,
     g.start_ns,
     g.end_ns,
     g.dur_ns,
@@ -82,9 +87,9 @@ SELECT
     o.name AS os_call,
     g.pid,
     g.tid
-FROM _gaps AS g
+FROM ranked AS g
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
 LEFT JOIN os_calls AS o ON o.track = g.track AND o.op_id = g.op_id
 LEFT JOIN outwards AS p ON p.report_id = l.report_id AND p.range_id = l.range_id AND g.dur_ns > threshold('timeline.launch_gap_ns')
-ORDER BY g.track, rank;
+ORDER BY g.track, g.rank;
