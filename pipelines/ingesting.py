@@ -16,7 +16,7 @@ from pathlib import Path
 from ingest.report import Outcome, ingest, present
 from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.store import Store
-from pipelines.collectors import export_nsys_rep
+from pipelines.collectors.nsys import export_nsys_rep
 
 #: How long a reader that is told to end may take to clean up, s.
 _PATIENCE_S = 5

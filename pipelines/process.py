@@ -6,12 +6,23 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from perfpipe.errors import TaskFailed, ToolMissing
+from perfpipe.errors import TaskFailed, ToolMissing, os_error_sentence
+
+#: Output that is kept of one stream, bytes; a program that prints for ever fills no disk.
+KEPT_OUTPUT = 16 << 20
+
+#: A line longer than this is handed on in pieces, characters.
+_LONGEST_LINE = 1 << 20
+
+#: How long to wait for output of a program that has ended, s: what it started may hold it open.
+_DRAIN_S = 5
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,31 @@ class Finished:
     def complaint(self) -> str:
         """Return the last lines that it printed, as one line."""
         lines = [line.strip() for line in (self.stderr or self.stdout).splitlines()]
-        return " | ".join([line for line in lines if line][-3:])
+        return " | ".join([line[:500] for line in lines if line][-3:])
+
+
+class _Reader(threading.Thread):
+    """Reads one stream to its end, keeps the beginning, and hands every line on."""
+
+    def __init__(self, stream: IO[str], on_line: Callable[[str], None] | None) -> None:
+        super().__init__(daemon=True)
+        self._stream, self._on_line = stream, on_line
+        self._kept: list[str] = []
+        self._left = KEPT_OUTPUT
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(ValueError, OSError):  # closed while reading
+            while line := self._stream.readline(_LONGEST_LINE):
+                if self._left > 0:
+                    self._kept.append(line[: self._left])
+                    self._left -= len(line)
+                if self._on_line is not None:
+                    self._on_line(line)
+
+    def text(self) -> str:
+        cut = f"\n[cut after {KEPT_OUTPUT >> 20} MiB]\n" if self._left <= 0 else ""
+        return "".join(self._kept) + cut
 
 
 def run(
@@ -42,12 +77,14 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
     log: Path | None = None,
+    on_line: Callable[[str], None] | None = None,
 ) -> Finished:
     """Run a program to its end and return what it printed.
 
     It gets a session of its own, so that at the limit all that it started is ended with it.
-    With `log`, the output is also kept in LOG.out and LOG.err.  Raises ToolMissing when the
-    program is not there, TaskFailed when it may not be started.
+    `on_line` sees every line of stdout as it comes, in another thread.  With `log`, the output is
+    also kept in LOG.out and LOG.err.  Raises ToolMissing when the program is not there,
+    TaskFailed when it may not be started or its output cannot be kept.
     """
     started = time.monotonic()
     words = [str(word) for word in argv]
@@ -60,29 +97,45 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            encoding="utf-8",
             errors="replace",
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise ToolMissing(f"{words[0]}: no such program") from error
-    except OSError as error:
-        raise TaskFailed(f"{words[0]}: cannot be started ({error.strerror})") from error
+        missing = f"{cwd}: no such directory" if cwd and not cwd.is_dir() else None
+        raise ToolMissing(missing or f"{words[0]}: no such program") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TaskFailed(f"{words[0]}: cannot be started ({reason})") from error
+    assert process.stdout and process.stderr  # noqa: S101
+    readers = (_Reader(process.stdout, on_line), _Reader(process.stderr, None))
     timed_out = False
     try:
-        stdout, stderr = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-        _end(process)
-        stdout, stderr = process.communicate()
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            _end(process)
+            process.wait()
+        for reader in readers:
+            reader.join(_DRAIN_S)
     except BaseException:
         _end(process)
-        process.communicate()
+        process.wait()
         raise
+    stdout, stderr = (reader.text() for reader in readers)
     finished = Finished(process.returncode, stdout, stderr, time.monotonic() - started, timed_out)
     if log is not None:
-        log.with_suffix(".out").write_text(stdout, encoding="utf-8")
-        log.with_suffix(".err").write_text(stderr, encoding="utf-8")
+        _keep(log, finished)
     return finished
+
+
+def _keep(log: Path, finished: Finished) -> None:
+    try:
+        log.with_suffix(".out").write_text(finished.stdout, encoding="utf-8")
+        log.with_suffix(".err").write_text(finished.stderr, encoding="utf-8")
+    except OSError as error:
+        raise TaskFailed(os_error_sentence(error, "cannot keep the output in")) from error
 
 
 def _end(process: subprocess.Popen[str]) -> None:

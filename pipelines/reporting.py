@@ -66,15 +66,24 @@ def make_report(store: Store, names: Sequence[str]) -> Report:
 
 
 def output(
-    report: Report, *, html: str | None = None, md: str | None = None, as_json: str | None = None
+    report: Report,
+    *,
+    html: str | None = None,
+    md: str | None = None,
+    as_json: str | None = None,
+    quiet: bool = False,
 ) -> None:
-    """Write each asked-for form of a report and print its path; the path `-` is stdout."""
+    """Write each asked-for form of a report and print its path; the path `-` is stdout.
+
+    With `quiet` no path is printed: stdout is somebody else's.
+    """
     for target, render in ((html, render_html), (md, render_markdown), (as_json, to_json)):
         if target == "-":
             click.echo(render(report), nl=False)
         elif target is not None:
             write_text(Path(target), render(report))
-            click.echo(target)
+            if not quiet:
+                click.echo(target)
 
 
 def to_json(report: Report) -> str:

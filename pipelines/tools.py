@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from perfpipe.errors import PerfpipeError, ToolMissing
-from pipelines.process import run
+from pipelines.launcher import Launcher
+from pipelines.process import Finished, run
 
 #: Where installers put the tools beside PATH; newest directories are tried first.
 _PLACES = {
@@ -28,15 +30,19 @@ _PLACES = {
         "/usr/local/cuda*/bin/ncu",
     ),
 }
+
+#: The oldest profilers whose options and exports are known here.
+OLDEST = {"nsys": "2023.1", "ncu": "2022.1"}
+
 _VERSION = re.compile(r"\b(\d{4}\.\d+(?:\.\d+)*)")
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A profiler: its path, and its version as it prints it."""
+    """A profiler: its path on the side where it runs, and its version as it prints it."""
 
     name: str
-    path: Path
+    path: str
     version: str
 
 
@@ -48,45 +54,74 @@ def find_tool(name: str) -> Tool | None:
             answer = run([path, "--version"], timeout=60)
         except PerfpipeError:
             continue
-        match = _VERSION.search(answer.stdout)
-        if answer.ok and match:
-            return Tool(name, path, match[1])
+        if tool := _tool(name, path, answer):
+            return tool
     return None
 
 
-def need_tool(name: str) -> Tool:
-    """Return a tool; ToolMissing tells what to install when it is not there."""
-    tool = find_tool(name)
+def find_tool_by(launcher: Launcher, name: str) -> Tool | None:
+    """Return nsys or ncu of the side where a launcher runs programs."""
+    if launcher.here:
+        return find_tool(name)
+    # $CUDA_HOME is the other side's to expand.
+    path = launcher.which([name, *_PLACES[name]])
+    return _tool(name, path, launcher.run([path, "--version"], timeout=60)) if path else None
+
+
+def need_tool(name: str, launcher: Launcher | None = None) -> Tool:
+    """Return a tool that can be used; ToolMissing tells what to install or to update."""
+    tool = find_tool_by(launcher, name) if launcher else find_tool(name)
+    product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
     if tool is None:
-        product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
+        where = " there" if launcher and not launcher.here else ""
         raise ToolMissing(
-            f"{name} was not found on PATH, in CUDA_HOME or under /opt/nvidia; "
+            f"{name} was not found{where} on PATH, in CUDA_HOME or under /opt/nvidia; "
             f"install {product}, or see 'perfpipe doctor'"
+        )
+    if _numbers(tool.version) < _numbers(OLDEST[name]):
+        raise ToolMissing(
+            f"{name} {tool.version} is too old: {product} {OLDEST[name]} or newer is needed"
         )
     return tool
 
 
-def _candidates(name: str) -> list[Path]:
-    found = [Path(p)] if (p := shutil.which(name)) else []
+def _tool(name: str, path: str, answer: Finished) -> Tool | None:
+    match = _VERSION.search(answer.stdout)
+    return Tool(name, path, match[1]) if answer.ok and match else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _candidates(name: str) -> list[str]:
+    found = [path] if (path := shutil.which(name)) else []
     for pattern in _PLACES[name]:
         place = os.path.expandvars(pattern)
         if place.startswith("/"):
-            found += sorted(Path("/").glob(place.lstrip("/")), reverse=True)
+            found += sorted(map(str, Path("/").glob(place.lstrip("/"))), reverse=True)
     return list(dict.fromkeys(found))
 
 
 @cache
 def gpus() -> tuple[str, ...]:
-    """Return the names of the GPUs that the driver shows; empty without a driver."""
+    """Return the names of the GPUs that the driver here shows; empty without a driver."""
+    return _gpus(run)
+
+
+def gpus_by(launcher: Launcher) -> tuple[str, ...]:
+    """Return the names of the GPUs of the side where a launcher runs programs."""
+    return gpus() if launcher.here else _gpus(launcher.run)
+
+
+def _gpus(run_there: Callable[..., Finished]) -> tuple[str, ...]:
     try:
-        answer = run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], timeout=60)
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        answer = run_there(query, timeout=60)
     except PerfpipeError:
         return ()
-    return (
-        tuple(line.strip() for line in answer.stdout.splitlines() if line.strip())
-        if answer.ok
-        else ()
-    )
+    lines = [line.strip() for line in answer.stdout.splitlines()]
+    return tuple(line for line in lines if line) if answer.ok else ()
 
 
 #: What a profiler prints, and what to do about it.
@@ -97,9 +132,30 @@ _KNOWN_FAULTS = (
         "NVreg_RestrictProfilingToAdminUsers=0 (https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
     ),
     ("No kernels were profiled", "no kernel was launched, or none passed the kernel filter"),
-    ("libdw.so.1", "nsys cannot import its own data without libdw; install the package libdw1"),
+    (
+        "libdw.so.1",
+        "nsys cannot import its own data without libdw; install the packages libdw1 and libelf1",
+    ),
+    (
+        "libelf.so.1",
+        "nsys cannot import its own data without libelf; install the packages libdw1 and libelf1",
+    ),
     ("driver version is insufficient", "the NVIDIA driver is too old for this CUDA version"),
+    ("driver is older than", "the NVIDIA driver is too old for this profiler"),
+    ("cuda driver is not compatible", "the NVIDIA driver is too old for this profiler"),
+    (
+        "Profiling is not supported on this device",
+        "this GPU cannot be profiled by this version of ncu, or is shared (vGPU, MIG)",
+    ),
+    (
+        "resource is unavailable",
+        "another profiler or DCGM holds the GPU's counters; end it, or pause dcgm "
+        "(dcgmi profiling --pause)",
+    ),
+    ("CUDA error: out of memory", "the GPU's memory is full"),
+    ("CUDA out of memory", "the GPU's memory is full"),
     ("No space left on device", "the disk is full"),
+    ("Disk quota exceeded", "the disk quota is used up"),
 )
 
 

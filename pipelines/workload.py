@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
-import os
-import re
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perfpipe.errors import InputError, did_you_mean
-from pipelines.expression import evaluate
 from pipelines.strict_yaml import line_of, load
 
 Scalar = int | float | str
 Params = dict[str, Scalar]
 
-#: Bytes of an element, by type name.
-DTYPE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
-
-#: Names the interpreter that {python} stands for.
-PYTHON_VARIABLE = "PERFPIPE_PYTHON"
-
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+#: Settings of a workload that --set changes beside its parameters.
+_SETTINGS = ("warmup", "repeats", "launches", "timeout")
 
 
 class _Model(BaseModel):
@@ -57,10 +44,21 @@ class CollectNsys(_Model):
 
     trace: list[str] = Field(["cuda", "nvtx"], description="as nsys --trace")
     cuda_graph_trace: Literal["graph", "node"] = Field("node", description="as nsys")
-    capture_range: Literal["none", "cudaProfilerApi"] = Field(
+    capture_range: Literal["none", "cudaProfilerApi", "nvtx"] = Field(
         "none",
-        description="what of the program is recorded: all, or between cudaProfilerStart/Stop",
+        description="what is recorded: all, between cudaProfilerStart/Stop, or one NVTX range",
     )
+    nvtx: str | None = Field(None, description="the range, as nsys --nvtx-capture")
+    gpu_metrics: bool = Field(False, description="sample metrics of all GPUs")
+    cuda_memory_usage: bool = Field(False, description="as nsys")
+    duration: float | None = Field(None, gt=0, description="seconds to record")
+    options: list[str] = Field([], description="further options of nsys profile, as they are")
+
+    @model_validator(mode="after")
+    def _range_is_named(self) -> CollectNsys:
+        if (self.capture_range == "nvtx") != (self.nvtx is not None):
+            raise ValueError("capture_range: nvtx and nvtx: NAME go together")
+        return self
 
 
 class CollectNcu(_Model):
@@ -68,11 +66,35 @@ class CollectNcu(_Model):
 
     set: str = Field("basic", description="as ncu --set")
     sections: list[str] = Field([], description="further sections, as ncu --section")
+    metrics: list[str] = Field([], description="further metrics, as ncu --metrics")
     kernels: str | None = Field(None, description="regular expression of kernel names to profile")
+    nvtx: str | None = Field(None, description="range to profile, as ncu --nvtx-include")
     launch_count: int | None = Field(None, ge=1, description="launches to profile")
     launch_skip: int = Field(0, ge=0, description="launches to skip before the first")
     clock_control: Literal["base", "none"] = Field("base", description="as ncu")
+    cache_control: Literal["all", "none"] = Field("all", description="as ncu")
+    replay_mode: Literal["kernel", "application", "range", "app-range"] = Field(
+        "kernel", description="as ncu"
+    )
+    graph_profiling: Literal["graph", "node"] = Field("node", description="as ncu")
+    import_source: bool = Field(False, description="keep source files in the report")
     capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as for nsys")
+    options: list[str] = Field([], description="further options of ncu, as they are")
+
+
+class CollectTorch(_Model):
+    """What torch.profiler records; for Python programs that use PyTorch."""
+
+    record_shapes: bool = Field(False, description="as torch.profiler")
+    profile_memory: bool = Field(False, description="as torch.profiler")
+    with_stack: bool = Field(False, description="as torch.profiler")
+    capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as for nsys")
+
+
+class CollectNvml(_Model):
+    """Clocks, power and temperature while the program runs without a profiler."""
+
+    interval_ms: float = Field(50, ge=5, description="time between samples, ms")
 
 
 class Collect(_Model):
@@ -80,6 +102,54 @@ class Collect(_Model):
 
     nsys: CollectNsys | None = None
     ncu: CollectNcu | None = None
+    torch: CollectTorch | None = None
+    nvml: CollectNvml | None = CollectNvml()
+
+
+class Execution(_Model):
+    """Where programs run: here, through ssh, or through srun."""
+
+    kind: Literal["local", "ssh", "srun"] = Field(
+        "local",
+        description="ssh brings reports back over the wrapper; srun shares this file system",
+    )
+    wrapper: list[str] = Field(
+        [], description="words before every command, such as [ssh, gpu1] or [srun, --gpus=1]"
+    )
+    directory: str | None = Field(
+        None, description="where the program's files lie on the other side; default: as here"
+    )
+    python: str | None = Field(None, description="what {python} stands for there")
+
+    @model_validator(mode="after")
+    def _has_a_wrapper(self) -> Execution:
+        if self.kind != "local" and not self.wrapper:
+            raise ValueError(f"kind: {self.kind} needs a wrapper, such as [{self.kind}, ...]")
+        return self
+
+
+class Tune(_Model):
+    """A search for the quickest parameters, in generations."""
+
+    parameters: dict[str, list[Scalar]] = Field(
+        min_length=1, description="values of each parameter, in an order where neighbours are alike"
+    )
+    generations: int = Field(3, ge=1, description="rounds; each starts from the best so far")
+    population: int = Field(8, ge=1, description="configurations a round")
+    keep: int = Field(3, ge=1, description="the best that a round varies")
+    seed: int = Field(0, description="of the random choices")
+    default: Params = Field({}, description="configuration that gains are stated against")
+    candidates: str | None = Field(
+        None,
+        description="JSON lines file of configurations to try instead, an object of parameters "
+        "a line, with a 'generation' where it has one",
+    )
+
+    @model_validator(mode="after")
+    def _default_is_complete(self) -> Tune:
+        if self.default and self.default.keys() != self.parameters.keys():
+            raise ValueError("default must have every parameter of parameters, and no other")
+        return self
 
 
 class Workload(_Model):
@@ -87,41 +157,26 @@ class Workload(_Model):
 
     version: Literal[1] = Field(description="version of this format")
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="name of the workload")
+    description: str = Field("", description="what the workload asks, a sentence")
     command: list[str] = Field(min_length=1, description="program and arguments; never a shell")
-    sizes: list[Params] = Field([], description="parameter sets whose values belong together")
+    sizes: list[Params | int] = Field(
+        [], description="parameter sets whose values belong together; a number alone is {size}"
+    )
     matrix: dict[str, list[Scalar]] = Field({}, description="parameters to combine freely")
     exclude: list[Params] = Field([], description="combinations to leave out")
+    include: list[Params] = Field([], description="further combinations")
+    tune: Tune | None = Field(None, description="search for the quickest parameters")
     env: dict[str, str] = Field({}, description="environment variables of the program")
+    cwd: str | None = Field(None, description="directory to run in; default: that of the file")
     work: Work = Field(Work(), description="work of one iteration")
     validate_: Validation = Field(Validation(), alias="validate", description="tolerances")
     warmup: int = Field(10, ge=0, description="iterations before timing, as {warmup}")
     repeats: int = Field(5, ge=1, description="timed iterations, as {repeats}")
+    launches: int = Field(1, ge=1, description="processes to time, one after another")
     timeout: float = Field(600, gt=0, description="seconds that one launch may take")
     collect: Collect = Field(Collect(), description="profilers")
+    execution: Execution = Field(Execution(), description="where programs run")
     recording: str | None = Field(None, description="directory to replay where there is no GPU")
-
-
-@dataclass(frozen=True)
-class Task:
-    """One configuration: `flops` and `bytes` of an iteration; None where the file gives none."""
-
-    index: int
-    params: Mapping[str, Scalar]
-    command: tuple[str, ...]
-    flops: float | None
-    bytes: float | None
-    dtype: str | None
-
-    @property
-    def label(self) -> str:
-        """The parameters as text: m=512 n=512."""
-        return " ".join(f"{k}={v}" for k, v in self.params.items()) or "-"
-
-    @property
-    def key(self) -> str:
-        """A hash of what the task does, for resuming."""
-        content = json.dumps([list(self.command), dict(self.params)], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = None) -> Workload:
@@ -143,67 +198,18 @@ def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = Non
         raise InputError("\n".join(faults)) from error
 
 
-def tasks(workload: Workload, path: Path) -> list[Task]:
-    """Return the configurations of a workload: every size with every matrix combination."""
-    names = list(workload.matrix)
-    combinations = [
-        dict(zip(names, values, strict=True))
-        for values in itertools.product(*workload.matrix.values())
-    ]
-    found: list[Task] = []
-    for size, combination in itertools.product(workload.sizes or [{}], combinations):
-        params = {**size, **combination}
-        if not any(rule.items() <= params.items() for rule in workload.exclude):
-            found.append(_task(len(found), params, workload, path))
-    if not found:
-        raise InputError(f"{path}: no configuration is left (see matrix, sizes and exclude)")
-    return found
-
-
-def _task(index: int, params: Params, workload: Workload, path: Path) -> Task:
-    known: dict[str, Scalar] = {
-        **params,
-        "warmup": workload.warmup,
-        "repeats": workload.repeats,
-        "atol": workload.validate_.atol,
-        "rtol": workload.validate_.rtol,
-    }
-    dtype = _substitute(workload.work.dtype, known, path) if workload.work.dtype else None
-    numbers = dict(known)
-    if dtype in DTYPE_BYTES:
-        numbers["dtype_bytes"] = DTYPE_BYTES[dtype]
-    values: dict[str, float | None] = {}
-    for name in ("flops", "bytes"):
-        expression = getattr(workload.work, name)
-        try:
-            values[name] = None if expression is None else evaluate(str(expression), numbers)
-        except ValueError as error:
-            raise InputError(f"{path}: work.{name}: {error}") from error
-    known["python"] = os.environ.get(PYTHON_VARIABLE) or sys.executable
-    command = tuple(_substitute(word, known, path) for word in workload.command)
-    return Task(index, params, command, values["flops"], values["bytes"], dtype)
-
-
-def _substitute(text: str, known: Mapping[str, Scalar], path: Path) -> str:
-    def replace(match: re.Match[str]) -> str:
-        if match[1] not in known:
-            raise InputError(
-                f"{path}: unknown parameter {match[0]} (known: {', '.join(sorted(known))})"
-                + did_you_mean(match[1], known)
-            )
-        return str(known[match[1]])
-
-    return _PLACEHOLDER.sub(replace, text)
-
-
 def _override(value: dict[str, Any], overrides: Mapping[str, list[Scalar]]) -> dict[str, Any]:
     """Set matrix parameters, and take them out of `sizes`, whose values they replace."""
-    matrix = {**(value.get("matrix") or {}), **overrides}
-    sizes = [
-        {k: v for k, v in size.items() if k not in overrides} for size in value.get("sizes") or []
-    ]
-    unique = [size for i, size in enumerate(sizes) if size and size not in sizes[:i]]
-    return {**value, "matrix": matrix, "sizes": unique}
+    settings = {name: values[0] for name, values in overrides.items() if name in _SETTINGS}
+    free = {name: values for name, values in overrides.items() if name not in _SETTINGS}
+    matrix = {**(value.get("matrix") or {}), **free}
+    sizes = []
+    for size in value.get("sizes") or []:
+        named = size if isinstance(size, dict) else {"size": size}
+        left = {name: number for name, number in named.items() if name not in free}
+        if left and left not in sizes:
+            sizes.append(left)
+    return {**value, **settings, "matrix": matrix, "sizes": sizes}
 
 
 def _explain(fault: Any) -> str:

@@ -12,7 +12,8 @@ from conftest import ROOT, Cli
 from perfpipe.store import Store
 from perfpipe.verify import verify
 from pipelines import tools
-from pipelines.workload import load_workload, tasks
+from pipelines.tasks import tasks
+from pipelines.workload import load_workload
 
 GEMM = ROOT / "workloads" / "gemm.yaml"
 Expand = Callable[[str], Path]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from perfpipe.errors import InputError
 from pipelines.expression import evaluate
 from pipelines.strict_yaml import load
-from pipelines.workload import load_workload, tasks
+from pipelines.tasks import tasks
+from pipelines.workload import load_workload
 
 GOOD = 'version: 1\nname: w\ncommand: [prog, "{m}"]\nmatrix: {m: [1, 2]}\n'
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from perfpipe.errors import InputError
 from pipelines.console import progress, say
-from pipelines.options import store_option, the_store
-from pipelines.runner import COLLECTORS, Plan, choose_collector, execute, raise_for_status
-from pipelines.workload import Scalar, load_workload, tasks
+from pipelines.launcher import Launcher
+from pipelines.options import json_document, json_option, store_option, the_store
+from pipelines.runner import (
+    COLLECTORS,
+    Plan,
+    choose_collector,
+    execute,
+    planned_tasks,
+    raise_for_status,
+)
+from pipelines.tasks import Task, directory_of
+from pipelines.workload import Scalar, load_workload
 
 
 @click.command("run")
@@ -28,9 +38,27 @@ from pipelines.workload import Scalar, load_workload, tasks
     "settings",
     multiple=True,
     metavar="NAME=VALUE[,VALUE]",
-    help="Set a parameter of the workload, instead of its values in the file.",
+    help="Set a parameter (or warmup, repeats, launches, timeout) instead of its values in the "
+    "file.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="NAME=PATTERN[,PATTERN]",
+    help="Only configurations whose parameter matches (* and ? as in file names).",
 )
 @click.option("--dry-run", is_flag=True, help="Print each configuration and command, run nothing.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the newest run of this workload: only what it lacks, or what has changed "
+    "since, is launched.",
+)
+@click.option(
+    "--rerun-failed", is_flag=True, help="Like --resume, and launch again what failed there."
+)
+@json_option("Print the run record, or the plan of --dry-run, as one JSON document.")
 @click.option(
     "--html", metavar="FILE", default="report.html", show_default=True, help="HTML report to write."
 )
@@ -42,7 +70,11 @@ def run_command(
     workload: Path,
     collector: str,
     settings: tuple[str, ...],
+    filters: tuple[str, ...],
     dry_run: bool,
+    resume: bool,
+    rerun_failed: bool,
+    as_json: bool,
     html: str,
     md: str,
     store_path: str | None,
@@ -51,37 +83,59 @@ def run_command(
 
     Each configuration is launched plain (it checks its result and is timed), under nsys and under
     ncu, one after another, so that no measurement disturbs another.  Without a GPU a recorded
-    capture is replayed, and every page says so.
+    capture is replayed, and every page says so.  A workload with `tune` is searched for its
+    quickest parameters, generation by generation.
 
     \b
     perfpipe run workloads/gemm.yaml
     perfpipe run workloads/gemm.yaml --set m=4096 --set dtype=fp16,bf16 --collector ncu
+    perfpipe run workloads/gemm.yaml --filter dtype=fp16 --dry-run
+    perfpipe run workloads/fused_matmul_tuning.yaml --resume
     """
     loaded = load_workload(workload, _settings(settings))
-    kind, reason = choose_collector(collector)
-    plan = Plan(loaded, workload, tasks(loaded, workload), kind)
+    chosen = {name: values.split(",") for name, values in _pairs("--filter", filters)}
+    planned = planned_tasks(loaded, workload, chosen)
     if dry_run:
-        for task in plan.tasks:
-            click.echo(f"[{task.index}] {task.label}\n    {json.dumps(list(task.command))}")
+        _show(planned, as_json)
         return
-    say(f"{loaded.name}: {len(plan.tasks)} configurations; {reason}")
+    launcher = Launcher(loaded.execution, directory_of(loaded, workload))
+    kind, reason = choose_collector(collector, launcher)
+    plan = Plan(loaded, workload, planned, kind, resume or rerun_failed, rerun_failed)
+    say(f"{loaded.name}: {plan.launches} configurations; {reason}")
     store = the_store(store_path)
-    with progress(loaded.name, len(plan.tasks)) as steps:
+    with progress(loaded.name, plan.launches) as steps:
         record = execute(plan, store, steps)
     from pipelines.reporting import make_report, output
 
-    output(make_report(store, [record["run_id"]]), html=html, md=md)
+    if as_json:
+        click.echo(json_document(run=record))
+    output(make_report(store, [record["run_id"]]), html=html, md=md, quiet=as_json)
     raise_for_status(record)
 
 
-def _settings(settings: tuple[str, ...]) -> dict[str, list[Scalar]]:
-    found: dict[str, list[Scalar]] = {}
+def _show(planned: list[Task], as_json: bool) -> None:
+    if as_json:
+        names = ("index", "label", "params", "command", "key", "flops", "bytes", "dtype")
+        shown = [{name: getattr(task, name) for name in names} for task in planned]
+        click.echo(json_document(tasks=shown))
+        return
+    for task in planned:
+        click.echo(f"[{task.index}] {task.label}\n    {shlex.join(task.command)}")
+
+
+def _pairs(option: str, settings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for setting in settings:
         name, equals, values = setting.partition("=")
         if not equals or not name or not values:
-            raise InputError(f"--set {setting}: expected NAME=VALUE or NAME=VALUE,VALUE")
-        found[name] = [_scalar(value) for value in values.split(",")]
-    return found
+            raise InputError(f"{option} {setting}: expected NAME=VALUE or NAME=VALUE,VALUE")
+        yield name, values
+
+
+def _settings(settings: tuple[str, ...]) -> dict[str, list[Scalar]]:
+    return {
+        name: [_scalar(value) for value in values.split(",")]
+        for name, values in _pairs("--set", settings)
+    }
 
 
 def _scalar(text: str) -> Scalar:

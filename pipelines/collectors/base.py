@@ -1,0 +1,83 @@
+"""What every collector is given, and how it launches and judges a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfpipe.errors import TaskFailed
+from pipelines.launcher import Launcher
+from pipelines.process import Finished
+from pipelines.tasks import Task
+from pipelines.tools import explain
+from pipelines.workload import Workload
+
+#: Tells a program which collector launched it: plain, nsys, ncu or torch.
+COLLECTOR_VARIABLE = "PERFPIPE_COLLECTOR"
+
+#: Receives what a tool says of its progress.
+Say = Callable[[str], None]
+
+
+class ProgramFailed(TaskFailed):
+    """A task that failed; `kind` is wrong_result, out_of_resources, timeout, crash or profiler."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Context:
+    """A task to collect: `into` keeps what its launches print and record."""
+
+    workload: Workload
+    task: Task
+    launcher: Launcher
+    into: Path
+    say: Say
+
+    def launch(
+        self,
+        collector: str,
+        before: Sequence[str | Path] = (),
+        *,
+        log: str | None = None,
+        env: dict[str, str] | None = None,
+        command: Sequence[str | Path] | None = None,
+        on_line: Say | None = None,
+    ) -> Finished:
+        """Launch the task's command behind the words of a profiler."""
+        return self.launcher.run(
+            [*before, *(command or self.task.command)],
+            env={**self.workload.env, COLLECTOR_VARIABLE: collector, **(env or {})},
+            timeout=self.workload.timeout,
+            log=self.into / (log or collector),
+            on_line=on_line,
+        )
+
+    def product(self, finished: Finished, what: str, path: Path) -> Path:
+        """Return the report that a launch wrote; ProgramFailed says why there is none."""
+        check(finished, what, self.workload.timeout)
+        if not self.launcher.fetch(path):
+            reason = explain(finished.stdout + finished.stderr) or finished.complaint()
+            raise ProgramFailed(
+                "profiler", f"{what} left no {path.name}: {reason or 'it printed nothing'}"
+            )
+        return path
+
+
+def check(finished: Finished, what: str, timeout: float | None, kind: str = "profiler") -> None:
+    """Raise ProgramFailed where a launch failed, with what its output means."""
+    if finished.timed_out:
+        raise ProgramFailed("timeout", f"{what} took longer than {timeout:g} s and was ended")
+    if finished.ok:
+        return
+    advice = explain(finished.stdout + finished.stderr)
+    reason = advice or finished.complaint() or "it printed nothing"
+    if finished.returncode < 0:
+        ended = f"was ended by signal {-finished.returncode}"
+    else:
+        ended = f"ended with exit code {finished.returncode}"
+    raise ProgramFailed(kind, f"{what} {ended}: {reason}")

@@ -1,0 +1,74 @@
+"""Traces a task with Nsight Systems and exports what it recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfpipe.errors import TaskFailed
+from pipelines.collectors.base import Context, check
+from pipelines.launcher import Launcher
+from pipelines.tools import need_tool
+from pipelines.workload import CollectNsys, Execution
+
+
+def collect_nsys(context: Context, options: CollectNsys) -> Path:
+    """Launch under nsys and return the exported SQLite file; the .nsys-rep lies beside it."""
+    launcher = context.launcher
+    nsys = need_tool("nsys", launcher)
+    report, database = context.into / "nsys.nsys-rep", context.into / "nsys.sqlite"
+    words = [nsys.path, "profile", *profile_options(options), f"--output={launcher.output(report)}"]
+    # Names of ranges that a program does not register can be captured as well.
+    env = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if options.nvtx else None
+    finished = context.launch("nsys", words, env=env)
+    context.product(finished, "nsys", report)
+    context.say("nsys export")
+    exported = launcher.run(
+        [nsys.path, *export_options(launcher.output(database)), launcher.output(report)],
+        log=context.into / "nsys-export",
+    )
+    return context.product(exported, "nsys export", database)
+
+
+def profile_options(options: CollectNsys) -> list[str]:
+    """Return the options of `nsys profile`."""
+    words = [
+        f"--trace={','.join(options.trace)}",
+        f"--cuda-graph-trace={options.cuda_graph_trace}",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "--force-overwrite=true",
+    ]
+    if options.capture_range != "none":
+        words += [f"--capture-range={options.capture_range}", "--capture-range-end=stop"]
+    if options.nvtx:
+        words.append(f"--nvtx-capture={options.nvtx}")
+    if options.gpu_metrics:
+        words.append("--gpu-metrics-devices=all")
+    if options.cuda_memory_usage:
+        words.append("--cuda-memory-usage=true")
+    if options.duration:
+        words.append(f"--duration={options.duration:g}")
+    return [*words, *options.options]
+
+
+def export_options(database: str | Path) -> list[str]:
+    """Return the options of `nsys export`; NVTX payloads hold what NCCL says of its collectives."""
+    return [
+        "export",
+        "--type=sqlite",
+        "--lazy=false",
+        "--include-blobs=true",
+        "--force-overwrite=true",
+        f"--output={database}",
+    ]
+
+
+def export_nsys_rep(report: Path, database: Path) -> Path:
+    """Export an .nsys-rep here; ToolMissing without nsys, TaskFailed when it fails."""
+    nsys = need_tool("nsys")
+    launcher = Launcher(Execution(), Path.cwd())
+    exported = launcher.run([nsys.path, *export_options(database), report])
+    check(exported, "nsys export", None)
+    if not database.is_file():
+        raise TaskFailed(f"nsys export left no {database.name}: {exported.complaint()}")
+    return database

@@ -1,0 +1,127 @@
+"""Samples clocks, power, temperature and throttle reasons of the GPUs, through NVML."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipelines.workload import CollectNvml
+
+#: Reasons for lower clocks: (bit, name), as nvmlClocksEventReasons; idle and settings are none.
+REASONS = (
+    (0x4, "power cap"),
+    (0x8, "hardware slowdown"),
+    (0x10, "sync boost"),
+    (0x20, "software thermal slowdown"),
+    (0x40, "hardware thermal slowdown"),
+    (0x80, "power brake"),
+)
+
+_QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "gpu_pct")
+
+
+class GpuState:
+    """Samples of the GPUs' state, a mapping each; empty where there was nothing to ask."""
+
+    def __init__(self) -> None:
+        self.samples: list[dict[str, Any]] = []
+        self.reason: str | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return least, median and largest of each quantity by GPU, and what held clocks down.
+
+        Only samples count in which the GPU worked, where there are any.
+        """
+        if not self.samples:
+            return {"missing": self.reason or "no sample was taken"}
+        found: dict[str, Any] = {"samples": len(self.samples), "gpus": []}
+        for gpu in sorted({sample["gpu"] for sample in self.samples}):
+            own = [sample for sample in self.samples if sample["gpu"] == gpu]
+            busy = [sample for sample in own if sample.get("gpu_pct")] or own
+            entry: dict[str, Any] = {"gpu": gpu, "busy_samples": len(busy)}
+            for name in _QUANTITIES:
+                values = [s[name] for s in busy if s.get(name) is not None]
+                if values:
+                    middle = statistics.median(values)
+                    entry[name] = {"min": min(values), "median": middle, "max": max(values)}
+            bits = 0
+            for sample in own:
+                bits |= sample.get("reasons") or 0
+            entry["throttled_by"] = [name for bit, name in REASONS if bits & bit]
+            found["gpus"].append(entry)
+        return found
+
+
+@contextlib.contextmanager
+def sampling(options: CollectNvml | None, into: Path) -> Iterator[GpuState]:
+    """Sample in a thread of its own for as long as the block runs; samples go to nvml.jsonl."""
+    state = GpuState()
+    handles = _handles(state) if options is not None else []
+    if options is None or not handles:
+        state.reason = state.reason or "not asked for, or the program runs elsewhere"
+        yield state
+        return
+    ended = threading.Event()
+    interval = options.interval_ms / 1e3
+    thread = threading.Thread(target=_sample, args=(handles, state, ended, interval), daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        ended.set()
+        thread.join()
+        lines = "".join(json.dumps(sample) + "\n" for sample in state.samples)
+        # A full disk is for the result that matters to report.
+        with contextlib.suppress(OSError):
+            (into / "nvml.jsonl").write_text(lines, encoding="utf-8")
+
+
+def _handles(state: GpuState) -> list[Any]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+    except pynvml.NVMLError as error:
+        state.reason = f"NVML does not answer ({error})"
+        return []
+
+
+def _sample(handles: list[Any], state: GpuState, ended: threading.Event, interval: float) -> None:
+    started = time.monotonic()
+    while True:
+        for index, handle in enumerate(handles):
+            at_ms = round((time.monotonic() - started) * 1e3, 1)
+            state.samples.append({"ms": at_ms, "gpu": index, **_read(handle)})
+        if ended.wait(interval):
+            return
+
+
+def _read(handle: Any) -> dict[str, Any]:
+    """Return what this GPU tells; what it does not support is None."""
+    import pynvml
+
+    def ask(name: str, *arguments: Any) -> Any:
+        function = getattr(pynvml, name, None)
+        try:
+            return function(handle, *arguments) if function else None
+        except pynvml.NVMLError:
+            return None
+
+    power = ask("nvmlDeviceGetPowerUsage")
+    use = ask("nvmlDeviceGetUtilizationRates")
+    return {
+        "sm_mhz": ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
+        "memory_mhz": ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
+        "power_w": None if power is None else power / 1e3,
+        "temperature_c": ask("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+        "gpu_pct": None if use is None else use.gpu,
+        "reasons": ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+    }

@@ -1,0 +1,32 @@
+"""Traces a Python program with torch.profiler."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from perfpipe.errors import InputError
+from pipelines.collectors.base import Context
+from pipelines.workload import CollectTorch
+
+#: Runs as a program of its own, in the interpreter of the workload, where perfpipe may be absent.
+_RUNNER = Path(__file__).with_name("torch_runner.py")
+
+
+def collect_torch(context: Context, options: CollectTorch) -> Path:
+    """Launch under torch.profiler and return the trace; InputError for what is no Python."""
+    interpreter, *rest = context.task.command
+    if not rest or "python" not in Path(interpreter).name or rest[0].startswith("-"):
+        raise InputError(
+            "the collector torch needs a command of a Python interpreter and a file, such as "
+            '["{python}", program.py, ...]'
+        )
+    launcher = context.launcher
+    trace = context.into / "torch.json"
+    settings = json.dumps(options.model_dump())
+    # On another machine the file is not there; its text can be.
+    text = _RUNNER.read_text(encoding="utf-8")
+    runner = ["-c", text] if launcher.remote else [str(_RUNNER)]
+    command = [interpreter, *runner, launcher.output(trace), settings, *rest]
+    finished = context.launch("torch", command=command)
+    return context.product(finished, "torch.profiler", trace)

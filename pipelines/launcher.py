@@ -1,0 +1,135 @@
+"""Launches programs where a workload says: here, behind a wrapper, or on another machine."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from perfpipe.errors import TaskFailed, os_error_sentence
+from perfpipe.files import replacing
+from pipelines.process import Finished, run
+from pipelines.workload import Execution
+
+#: How long to wait for the other side to make, send or remove files, s.
+_PATIENCE_S = 600
+
+
+class Launcher:
+    """Runs commands by an Execution; `cwd` is the program's directory on this machine.
+
+    Over ssh the files that a command writes lie in a directory of their own on the other side
+    until `fetch` brings them; leaving the context removes it.
+    """
+
+    def __init__(self, execution: Execution, cwd: Path) -> None:
+        self.execution, self.cwd = execution, cwd
+        self._scratch: str | None = None
+
+    @property
+    def remote(self) -> bool:
+        """Whether files that a command writes lie on another machine."""
+        return self.execution.kind == "ssh"
+
+    @property
+    def here(self) -> bool:
+        """Whether the program runs on this machine."""
+        return self.execution.kind == "local"
+
+    def run(
+        self,
+        words: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        log: Path | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Finished:
+        """Run a command in the program's directory; see `process.run`."""
+        command = [str(word) for word in words]
+        if not self.here:
+            settings = [f"{name}={value}" for name, value in (env or {}).items()]
+            command = ["env", *settings, *command] if settings else command
+        directory = self.execution.directory
+        if self.remote:
+            # ssh joins its words with blanks and hands them to a shell there.
+            line = shlex.join(command)
+            command = [f"cd {shlex.quote(directory or str(self.cwd))} && exec {line}"]
+        return run(
+            [*self.execution.wrapper, *command],
+            cwd=Path(directory) if directory and not self.remote else self.cwd,
+            env=env if self.here else None,
+            timeout=timeout,
+            log=log,
+            on_line=on_line,
+        )
+
+    def output(self, path: Path) -> str:
+        """Return where a command shall write what is to lie at `path` here."""
+        if not self.remote:
+            return str(path)
+        return f"{self._remote_directory()}/{path.name}"
+
+    def fetch(self, path: Path) -> bool:
+        """Bring what a command wrote for `path`; False where it wrote nothing."""
+        if not self.remote:
+            return path.is_file()
+        there = shlex.quote(self.output(path))
+        if not run([*self.execution.wrapper, f"test -f {there}"], timeout=_PATIENCE_S).ok:
+            return False
+        try:
+            with replacing(path) as temporary, temporary.open("wb") as target:
+                done = subprocess.run(
+                    [*self.execution.wrapper, f"cat {there}"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=target,
+                    stderr=subprocess.PIPE,
+                    timeout=_PATIENCE_S,
+                    check=False,
+                )
+                if done.returncode:
+                    complaint = done.stderr.decode(errors="replace").strip()
+                    raise TaskFailed(f"{path.name} could not be brought here: {complaint}")
+        except subprocess.TimeoutExpired as error:
+            raise TaskFailed(f"{path.name} took longer than {_PATIENCE_S} s to bring") from error
+        except OSError as error:
+            raise TaskFailed(os_error_sentence(error, "cannot keep the report")) from error
+        return True
+
+    def which(self, candidates: Sequence[str]) -> str | None:
+        """Return the first program of the other side that is on PATH or matches a path pattern."""
+        words = " ".join(
+            f'"$(command -v {shlex.quote(name)})"' if "/" not in name else name
+            for name in candidates
+        )
+        script = f'for p in {words}; do [ -x "$p" ] && echo "$p" && exit 0; done; exit 1'
+        command = [script] if self.remote else ["sh", "-c", script]
+        answer = run([*self.execution.wrapper, *command], timeout=_PATIENCE_S)
+        return answer.stdout.strip() or None if answer.ok else None
+
+    def _remote_directory(self) -> str:
+        if self._scratch is None:
+            template = "mktemp -d ${TMPDIR:-/tmp}/perfpipe-XXXXXXXX"
+            answer = run([*self.execution.wrapper, template], timeout=_PATIENCE_S)
+            lines = answer.stdout.split()
+            if not answer.ok or not lines:
+                wrapper = shlex.join(self.execution.wrapper)
+                raise TaskFailed(f"{wrapper} does not answer: {answer.complaint()}")
+            self._scratch = lines[-1]
+        return self._scratch
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._scratch is not None:
+            remove = f"rm -rf -- {shlex.quote(self._scratch)}"
+            run([*self.execution.wrapper, remove], timeout=_PATIENCE_S)
+            self._scratch = None

@@ -1,0 +1,56 @@
+"""The JSON lines by which a program talks to perfpipe, each with the key "perfpipe".
+
+{"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}      before anything is timed
+{"perfpipe": "time", "ms": [0.5, 0.4]}                          an entry a sample, ms
+{"perfpipe": "kernel", "registers": 128, "spills": 0}           what the compiler made of it
+{"perfpipe": "out_of_resources", "reason": "..."}               the hardware has no room for it
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+_KEY = "perfpipe"
+
+
+@dataclass
+class Said:
+    """What a program said: times in ms, its validation, what it is compiled to."""
+
+    times_ms: list[float] = field(default_factory=list)
+    method: str | None = None
+    validation: dict[str, Any] | None = None
+    kernel: dict[str, Any] | None = None
+    out_of_resources: str | None = None
+
+    def hear(self, line: str) -> None:
+        """Take in a line; what is no message, or a faulty one, is the program's own affair."""
+        if not line.startswith("{"):
+            return
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(message, dict):
+            return
+        content = {key: value for key, value in message.items() if key != _KEY}
+        match message.get(_KEY):
+            case "validation" if self.validation is None or self.validation.get("ok"):
+                # Several ranks say it each: a wrong one counts.
+                self.validation = content
+            case "time" if isinstance(times := content.get("ms"), list):
+                self.times_ms += [float(ms) for ms in times if _is_time(ms)]
+                self.method = str(content["method"]) if "method" in content else self.method
+            case "kernel":
+                self.kernel = content
+            case "out_of_resources":
+                self.out_of_resources = str(content.get("reason", ""))
+
+
+def _is_time(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value) and value >= 0

@@ -1,0 +1,177 @@
+"""Configurations of a workload: its parameters in every combination, each with its command."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfpipe.errors import InputError, did_you_mean
+from pipelines.expression import evaluate
+from pipelines.workload import Params, Scalar, Workload
+
+#: Bytes of an element, by type name.
+DTYPE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+
+#: Names the interpreter that {python} stands for.
+PYTHON_VARIABLE = "PERFPIPE_PYTHON"
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One configuration: `flops` and `bytes` of an iteration; None where the file gives none.
+
+    `key` is a hash of all that its outcome depends on: command, parameters, environment, what is
+    collected, and the program's files.  `generation` counts the rounds of a search from 0.
+    """
+
+    index: int
+    params: Mapping[str, Scalar]
+    command: tuple[str, ...]
+    flops: float | None
+    bytes: float | None
+    dtype: str | None
+    key: str
+    generation: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The parameters as text: m=512 n=512."""
+        return " ".join(f"{k}={v}" for k, v in self.params.items()) or "-"
+
+
+def directory_of(workload: Workload, path: Path) -> Path:
+    """Return the directory that programs run in."""
+    return path.resolve().parent / (workload.cwd or ".")
+
+
+def tasks(
+    workload: Workload, path: Path, filters: Mapping[str, list[str]] | None = None
+) -> list[Task]:
+    """Return the configurations of a workload: every size with every matrix combination.
+
+    `filters` maps a parameter to patterns (fnmatch), one of which its value must match.  Raises
+    InputError where nothing is left or a filter names no parameter.
+    """
+    found = combinations(workload)
+    _check_filters(found, filters or {}, path)
+    made = [
+        task_of(index, params, workload, path)
+        for index, params in enumerate(p for p in found if _passes(p, filters or {}))
+    ]
+    if not made:
+        raise InputError(f"{path}: no configuration is left (see matrix, sizes, exclude, --filter)")
+    return made
+
+
+def combinations(workload: Workload) -> list[Params]:
+    """Return the parameters of every configuration, without those of a search."""
+    names = list(workload.matrix)
+    products = [
+        dict(zip(names, values, strict=True))
+        for values in itertools.product(*workload.matrix.values())
+    ]
+    sizes = [{"size": size} if isinstance(size, int) else size for size in workload.sizes]
+    whole = [{**size, **free} for size, free in itertools.product(sizes or [{}], products)]
+    whole += [dict(more) for more in workload.include]
+    return [
+        params
+        for params in whole
+        if not any(rule.items() <= params.items() for rule in workload.exclude)
+    ]
+
+
+def _check_filters(found: Iterable[Params], filters: Mapping[str, list[str]], path: Path) -> None:
+    known = {name for params in found for name in params}
+    for name in filters:
+        if name not in known:
+            raise InputError(
+                f"{path}: --filter {name}: no such parameter{did_you_mean(name, known)}"
+            )
+
+
+def _passes(params: Params, filters: Mapping[str, list[str]]) -> bool:
+    return all(
+        any(fnmatch.fnmatchcase(str(params.get(name)), pattern) for pattern in patterns)
+        for name, patterns in filters.items()
+    )
+
+
+def task_of(
+    index: int, params: Params, workload: Workload, path: Path, generation: int | None = None
+) -> Task:
+    """Return the task of some parameters; InputError where a name or a formula is wrong."""
+    known: dict[str, Scalar] = {
+        **params,
+        "warmup": workload.warmup,
+        "repeats": workload.repeats,
+        "atol": workload.validate_.atol,
+        "rtol": workload.validate_.rtol,
+    }
+    dtype = _substitute(workload.work.dtype, known, path) if workload.work.dtype else None
+    numbers = dict(known)
+    if dtype in DTYPE_BYTES:
+        numbers["dtype_bytes"] = DTYPE_BYTES[dtype]
+    values: dict[str, float | None] = {}
+    for name in ("flops", "bytes"):
+        expression = getattr(workload.work, name)
+        try:
+            values[name] = None if expression is None else evaluate(str(expression), numbers)
+        except ValueError as error:
+            raise InputError(f"{path}: work.{name}: {error}") from error
+    known["python"] = workload.execution.python or os.environ.get(PYTHON_VARIABLE) or sys.executable
+    substituted = (_substitute(word, known, path) for word in workload.command)
+    command = tuple(word for word in substituted if word)
+    key = _key(command, params, workload, directory_of(workload, path))
+    return Task(index, params, command, values["flops"], values["bytes"], dtype, key, generation)
+
+
+def _substitute(text: str, known: Mapping[str, Scalar], path: Path) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match[1] not in known:
+            raise InputError(
+                f"{path}: unknown parameter {match[0]} (known: {', '.join(sorted(known))})"
+                + did_you_mean(match[1], known)
+            )
+        return str(known[match[1]])
+
+    return _PLACEHOLDER.sub(replace, text)
+
+
+def _key(command: tuple[str, ...], params: Params, workload: Workload, cwd: Path) -> str:
+    content = {
+        "command": list(command),
+        "params": dict(params),
+        "files": _files(command, cwd),
+        **workload.model_dump(include={"env", "collect", "execution", "launches"}, mode="json"),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _files(command: tuple[str, ...], cwd: Path) -> dict[str, str]:
+    """Return digests of the files that a command names, and of the Python modules beside them."""
+    named = [cwd / word for word in command[1:] if word[:1] not in ("-", "/")]
+    files = {path for path in named if path.is_file()}
+    files |= {
+        beside for path in files if path.suffix == ".py" for beside in path.parent.glob("*.py")
+    }
+    return {path.name: _digest(path, path.stat().st_mtime_ns) for path in sorted(files)}
+
+
+_DIGESTS: dict[tuple[Path, int], str] = {}
+
+
+def _digest(path: Path, modified: int) -> str:
+    key = (path, modified)
+    if key not in _DIGESTS:
+        _DIGESTS[key] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return _DIGESTS[key]

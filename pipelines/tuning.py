@@ -1,0 +1,160 @@
+"""Proposes configurations of a search, generation by generation: at random, then near the best."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perfpipe.errors import InputError, did_you_mean, os_error_sentence
+from pipelines.tasks import combinations
+from pipelines.workload import Params, Scalar, Tune, Workload
+
+#: How often another neighbour is drawn before a random configuration takes its place.
+_TRIES = 50
+
+
+class Search:
+    """A search over the parameters of `tune`, beside the one configuration of sizes and matrix.
+
+    The same results lead to the same proposals.  Raises InputError where the workload gives
+    several configurations to search in, or the file of candidates cannot be used.
+    """
+
+    def __init__(self, workload: Workload, path: Path) -> None:
+        if workload.tune is None:
+            raise ValueError("the workload has no tune")
+        self.tune: Tune = workload.tune
+        fixed = combinations(workload)
+        if len(fixed) != 1:
+            raise InputError(
+                f"{path}: tune searches in one configuration, but sizes and matrix give "
+                f"{len(fixed)}; choose one with --set"
+            )
+        self._fixed = fixed[0]
+        if clash := self._fixed.keys() & self.tune.parameters.keys():
+            raise InputError(f"{path}: {', '.join(sorted(clash))}: in matrix and in tune")
+        self._space = math.prod(len(values) for values in self.tune.parameters.values())
+        self._listed = (
+            _candidates(path.parent / self.tune.candidates, self.tune)
+            if self.tune.candidates
+            else None
+        )
+
+    @property
+    def generations(self) -> int:
+        """How many generations there are."""
+        return len(self._listed) if self._listed is not None else self.tune.generations
+
+    def next_generation(self, results: Sequence[dict[str, Any]]) -> list[Params]:
+        """Return the parameters to try next, none of them tried before.
+
+        `results` are all earlier ones, in the form of run.json.  Fewer come when the space of
+        parameters is used up.
+        """
+        done = {result["generation"] for result in results}
+        generation = len(done)
+        if self._listed is not None:
+            return [{**self._fixed, **params} for params in self._listed[generation]]
+        rng = random.Random(f"{self.tune.seed}-{generation}")  # noqa: S311
+        tried = {self._searched(result["params"]) for result in results}
+        best = [dict(self._searched(r["params"])) for r in _quickest(results)[: self.tune.keep]]
+        found: list[Params] = []
+        if not results and self.tune.default:
+            self._accept(dict(self.tune.default), tried, found)
+        while len(found) < self.tune.population and len(tried) < self._space:
+            near = rng.choice(best) if best else None
+            for _ in range(_TRIES if near else 0):
+                if self._accept(self._neighbour(near or {}, rng), tried, found):
+                    break
+            else:
+                self._accept(self._random(rng), tried, found)
+        return [{**self._fixed, **params} for params in found]
+
+    def worth_profiling(self, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the result of the quickest configuration, and that of the default."""
+        best = _quickest(results)[:1]
+        default = tuple(self.tune.default.items())
+        others = [
+            result
+            for result in results
+            if result["status"] == "done"
+            and result not in best
+            and dict(self._searched(result["params"])) == dict(default)
+        ]
+        return best + others
+
+    def _searched(self, params: Params) -> tuple[tuple[str, Scalar], ...]:
+        return tuple((name, params[name]) for name in self.tune.parameters)
+
+    def _accept(
+        self, params: Params, tried: set[tuple[tuple[str, Scalar], ...]], found: list[Params]
+    ) -> bool:
+        key = self._searched(params)
+        if key in tried:
+            return False
+        tried.add(key)
+        found.append(params)
+        return True
+
+    def _random(self, rng: random.Random) -> Params:
+        return {name: rng.choice(values) for name, values in self.tune.parameters.items()}
+
+    def _neighbour(self, params: Params, rng: random.Random) -> Params:
+        """Return a configuration one step away in one parameter, or in two."""
+        near = dict(params)
+        movable = [name for name, values in self.tune.parameters.items() if len(values) > 1]
+        for name in rng.sample(movable, min(len(movable), rng.choice((1, 1, 2)))):
+            values = self.tune.parameters[name]
+            at = values.index(near[name])
+            near[name] = values[rng.choice([i for i in (at - 1, at + 1) if 0 <= i < len(values)])]
+        return near
+
+
+def _quickest(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    timed = [r for r in results if r["status"] == "done" and r["times_ms"]]
+    return sorted(timed, key=lambda r: (statistics.median(r["times_ms"]), r["index"]))
+
+
+def _candidates(path: Path, tune: Tune) -> list[list[Params]]:
+    """Return listed configurations by generation; InputError with the line of a faulty one."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = os_error_sentence(error, "cannot read") if isinstance(error, OSError) else error
+        raise InputError(f"candidates: {reason}") from error
+    by_generation: dict[int, list[Params]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{where}: not a JSON object ({error})") from error
+        if not isinstance(value, dict):
+            raise InputError(f"{where}: not a JSON object")
+        generation = value.pop("generation", 0)
+        params = value.get("params", value)
+        if not isinstance(generation, int) or not isinstance(params, dict):
+            raise InputError(f"{where}: expected parameters, and a whole number as generation")
+        _check(params, tune, where)
+        by_generation.setdefault(generation, []).append(params)
+    if not by_generation:
+        raise InputError(f"{path}: no candidates")
+    return [by_generation[generation] for generation in sorted(by_generation)]
+
+
+def _check(params: dict[str, Any], tune: Tune, where: str) -> None:
+    for name, value in params.items():
+        if name not in tune.parameters:
+            hint = did_you_mean(name, tune.parameters)
+            raise InputError(f"{where}: no parameter '{name}' in tune{hint}")
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise InputError(f"{where}: {name} must be a number or a text")
+    if missing := tune.parameters.keys() - params.keys():
+        raise InputError(f"{where}: {', '.join(sorted(missing))} missing")

@@ -1,0 +1,253 @@
+"""What the workload programs share: options, checking, timing, ranges, and lines for perfpipe.
+
+A program checks its result against a reference before anything is timed, and ends with exit code 3
+where it is wrong.  It prints JSON lines that perfpipe reads, each with the key "perfpipe":
+
+{"perfpipe": "validation", "ok": true, "max_abs_error": 0.01, ...}
+{"perfpipe": "kernel", "registers": 128, "spills": 0, "shared_bytes": 98304}    (Triton kernels)
+{"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}                 (a sample each, in ms)
+
+Under a profiler ($PERFPIPE_COLLECTOR names it) nothing is timed: iterations run once each between
+cudaProfilerStart and cudaProfilerStop, in NVTX ranges "iteration N".
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+DTYPES = {
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "tf32": torch.float32,
+    "fp32": torch.float32,
+    "fp64": torch.float64,
+}
+
+#: Exit codes: a wrong result, and a configuration that the hardware has no room for.
+WRONG_RESULT = 3
+OUT_OF_RESOURCES = 4
+
+#: A sample lasts at least this long, ms: events resolve 0.5 us, and work between them takes time.
+SAMPLE_MS = 0.2
+
+#: Iterations of one sample at most, so that their launches fit into the queue of a stream.
+LARGEST_BATCH = 200
+
+#: Written to between iterations that shall find nothing in the L2 cache, bytes.
+FLUSH_BYTES = 256 << 20
+
+_CYCLES_PER_MS = 2_000_000
+
+Step = Callable[[], object]
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options that all programs have."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--warmup", type=int, default=10, help="iterations before timing (10)")
+    made.add_argument("--iterations", type=int, default=20, help="timed samples (20)")
+    made.add_argument("--atol", type=float, default=1e-2, help="absolute tolerance (0.01)")
+    made.add_argument("--rtol", type=float, default=1e-2, help="relative tolerance (0.01)")
+    made.add_argument("--seed", type=int, default=0, help="seed of the inputs (0)")
+    made.add_argument(
+        "--cold", action="store_true", help="empty the L2 cache before every iteration"
+    )
+    return made
+
+
+def device(options: argparse.Namespace) -> torch.device:
+    """Return the device of this process, and seed the inputs."""
+    torch.manual_seed(options.seed)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def emit(kind: str, **values: Any) -> None:
+    """Print a line for perfpipe."""
+    # One write, so that lines of several ranks do not mix.
+    sys.stdout.write(json.dumps({"perfpipe": kind, **values}) + "\n")
+    sys.stdout.flush()
+
+
+def check(
+    found: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float, **more: Any
+) -> bool:
+    """Say whether |found - expected| <= atol + rtol |expected| everywhere, and print the errors.
+
+    `rel_l2_error` is the Euclidean norm of the difference over that of what was expected.
+    """
+    found, expected = found.detach().double(), expected.detach().double().to(found.device)
+    difference = (found - expected).abs()
+    ok = found.shape == expected.shape and bool(
+        (difference <= atol + rtol * expected.abs()).all()
+    )  # NaN is never within
+    norm = float(expected.norm())
+    emit(
+        "validation",
+        ok=ok,
+        max_abs_error=_finite(difference.max()),
+        rel_l2_error=_finite(difference.norm() / norm) if norm else None,
+        atol=atol,
+        rtol=rtol,
+        **more,
+    )
+    return ok
+
+
+def _finite(value: torch.Tensor) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def measure(options: argparse.Namespace, step: Step, *, queued: bool = True) -> int:
+    """Warm up, then time `step`, or run it for the profiler; returns the exit code.
+
+    With `queued` the GPU is held busy while the host launches, so that the time is that of the
+    GPU's work alone; a step that waits for the GPU itself cannot be queued.
+    """
+    flush = _flusher() if options.cold and torch.cuda.is_available() else None
+    for _ in range(max(1, options.warmup)):
+        step()
+    collector = os.environ.get("PERFPIPE_COLLECTOR", "")
+    if collector not in ("", "plain"):
+        _for_profiler(step, 1 if collector == "ncu" else options.iterations, flush)
+        return 0
+    if not torch.cuda.is_available():
+        method, times = "wall clock", [_wall_ms(step) for _ in range(options.iterations)]
+    elif queued:
+        method, times = "queued", _queued_ms(step, options.iterations, flush)
+    else:
+        method, times = "events", _events_ms(step, options.iterations)
+    if os.environ.get("RANK", "0") == "0":
+        emit("time", ms=times, method=method, cold=flush is not None)
+        print(f"median {statistics.median(times):.4f} ms of {len(times)} ({method})")
+    return 0
+
+
+def _for_profiler(step: Step, iterations: int, flush: Step | None) -> None:
+    with profiled():
+        for index in range(iterations):
+            if flush is not None:
+                flush()
+            with nvtx(f"iteration {index}"):
+                step()
+
+
+@contextlib.contextmanager
+def profiled() -> Iterator[None]:
+    """Mark what a profiler that was started with --capture-range=cudaProfilerApi records."""
+    if not torch.cuda.is_available():
+        yield
+        return
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    yield
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+@contextlib.contextmanager
+def nvtx(name: str) -> Iterator[None]:
+    """Mark an NVTX range; nothing without a GPU."""
+    if not torch.cuda.is_available():
+        yield
+        return
+    with torch.cuda.nvtx.range(name):
+        yield
+
+
+def _flusher() -> Step:
+    buffer = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    return lambda: buffer.zero_()
+
+
+def _wall_ms(step: Step) -> float:
+    start = time.perf_counter_ns()
+    step()
+    return (time.perf_counter_ns() - start) / 1e6
+
+
+def _events_ms(step: Step, samples: int) -> list[float]:
+    """Return the time from event to event of each iteration, launching included, ms."""
+    events = [_events() for _ in range(samples)]
+    torch.cuda.synchronize()
+    for start, end in events:
+        start.record()
+        step()
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in events]
+
+
+def _queued_ms(step: Step, samples: int, flush: Step | None) -> list[float]:
+    """Return the GPU's time of an iteration for each sample, ms.
+
+    A kernel that spins holds the stream until a sample's launches are queued; short iterations
+    are repeated within a sample, so that events and gaps between kernels hardly count.
+    """
+    torch.cuda.synchronize()
+    started = time.perf_counter_ns()
+    for _ in range(5):
+        step()
+    host_ms = (time.perf_counter_ns() - started) / 5e6
+    torch.cuda.synchronize()
+    gpu_ms = max(1e-4, min(_events_ms(step, 5)))
+    batch = 1 if flush else min(LARGEST_BATCH, math.ceil(SAMPLE_MS / gpu_ms))
+    hold = int((0.1 + 2 * host_ms * batch) * _CYCLES_PER_MS)
+    times = []
+    for _ in range(samples):
+        start, end = _events()
+        if flush is not None:
+            flush()
+        torch.cuda._sleep(hold)
+        start.record()
+        for _ in range(batch):
+            step()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / batch)
+    return times
+
+
+def _events() -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+
+def compiled(handle: Any) -> None:
+    """Print what a launched Triton kernel uses; the interpreter has nothing to tell."""
+    if handle is None or not hasattr(handle, "n_regs"):
+        return
+    emit(
+        "kernel",
+        name=handle.metadata.name,
+        registers=handle.n_regs,
+        spills=handle.n_spills,
+        shared_bytes=handle.metadata.shared,
+        warps=handle.metadata.num_warps,
+        stages=handle.metadata.num_stages,
+    )
+
+
+def guarded(main: Callable[[], int]) -> int:
+    """Run a program; a configuration without room ends it with OUT_OF_RESOURCES and a line."""
+    try:
+        return main()
+    except torch.cuda.OutOfMemoryError as error:
+        reason = str(error).splitlines()[0]
+    except Exception as error:
+        if type(error).__name__ not in ("OutOfResources", "PTXASError"):
+            raise
+        reason = str(error).splitlines()[0]
+    emit("out_of_resources", reason=reason)
+    print(reason, file=sys.stderr)
+    return OUT_OF_RESOURCES
