@@ -19,9 +19,11 @@ from analysis.report_facts import (
     title_of,
     warnings_of,
 )
-from analysis.runs import size_table, task_table
+from analysis.runs import agreement_table, size_table, task_table
 from analysis.timeline import timeline_findings, timeline_recommendations, timeline_verdict
 from analysis.timeline_tables import TIMELINE_TABLES, TimelineTable
+from analysis.tuning import history_of_run, story
+from analysis.tuning_tables import tuning_tables
 from analysis.views import views
 from perfpipe.viewmodel import Column, Report, Source, Table
 
@@ -83,8 +85,8 @@ _SUMMARIES = (
 VIEWS_USED = " ".join(
     (
         views_used((KERNELS, *TABLES)),
-        "kernel_findings kernel_bottleneck kernel_headroom run_efficiency kernel_gaps",
-        "timeline_bottleneck timeline_findings",
+        "kernel_findings kernel_bottleneck kernel_headroom kernel_gaps run_efficiency",
+        "run_agreement timeline_bottleneck timeline_findings",
         *(table.view for table in TIMELINE_TABLES),
         *(view for view, *_ in _SUMMARIES),
     )
@@ -109,6 +111,12 @@ def build_report(
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
         made.append(size_table(con, run["run_id"]))
+        made.append(agreement_table(con, run["run_id"]))
+        history = history_of_run(run)
+        if history.trials:
+            source = Source("run.json", (run["run_id"],))
+            made = [*tuning_tables(history, source), *made]
+            verdicts = [" ".join(story(history)).rstrip("."), *verdicts]
     if timeline:
         made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
     if kinds.get("ncu") and timeline:

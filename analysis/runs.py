@@ -25,6 +25,10 @@ _COLUMNS = (
     Column("mfu_pct", "MFU", "pct", "% of dense peak", "rate / vendor's dense peak of that type"),
     Column("gbs", "Least traffic", "number", "GB/s", "bytes of the workload file / median time"),
     Column("max_abs_error", "Largest error", "number", "", "against the program's reference"),
+    Column("method", "Timed by", "text", "", "queued: the GPU's time alone", core=False),
+    Column("sm_mhz", "SM clock", "number", "MHz", "median while it was timed", core=False),
+    Column("power_w", "Power", "number", "W", "median while it was timed", core=False),
+    Column("throttled", "Held down by", "text", "", "what lowered clocks meanwhile", core=False),
 )
 
 
@@ -52,6 +56,8 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
                 100 * rate / peak if rate and peak else None,
                 task["bytes"] / median / 1e6 if median and task["bytes"] else None,
                 (task["validation"] or {}).get("max_abs_error"),
+                task.get("timing_method"),
+                *_gpu_state(task),
             )
         )
     peak_of = f"; peaks of {spec.name} from {spec.source}" if spec else ""
@@ -63,6 +69,46 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
         tuple(rows),
         len(rows),
         Source("run.json", (run["run_id"],)),
+    )
+
+
+def _gpu_state(task: dict[str, Any]) -> tuple[float | None, float | None, str | None]:
+    state: dict[str, Any] = next(iter((task.get("gpu_state") or {}).get("gpus", [])), {})
+    return (
+        state.get("sm_mhz", {}).get("median"),
+        state.get("power_w", {}).get("median"),
+        ", ".join(state.get("throttled_by", [])) or None,
+    )
+
+
+_AGREEMENT: tuple[tuple[str, str, Kind, str], ...] = (
+    ("label", "Configuration", "text", ""),
+    ("timed_ms", "Timed", "ms", "ms"),
+    ("traced_ms", "nsys", "ms", "ms"),
+    ("traced_span_ms", "nsys, span", "ms", "ms"),
+    ("profiled_ms", "ncu", "ms", "ms"),
+    ("traced_pct", "nsys against timed", "number", "%"),
+    ("profiled_pct", "ncu against timed", "number", "%"),
+    ("explanation", "Why", "text", ""),
+)
+
+
+def agreement_table(con: DuckDBPyConnection, run_id: str) -> Table:
+    """Return what timing, nsys and ncu say of the configurations of a run."""
+    view = views()["run_agreement"]
+    names = ", ".join(name for name, *_ in _AGREEMENT)
+    rows = con.execute(
+        f"SELECT {names} FROM run_agreement WHERE run_id = {quote(run_id)} "
+        "AND timed_ms IS NOT NULL AND (traced_ms IS NOT NULL OR profiled_ms IS NOT NULL) "
+        "ORDER BY task_index"
+    ).fetchall()
+    return Table(
+        "Timing, nsys and ncu of an iteration",
+        view.doc,
+        tuple(Column(n, title, kind, unit, view.columns[n]) for n, title, kind, unit in _AGREEMENT),
+        tuple(rows),
+        len(rows),
+        Source("run_agreement", (run_id,)),
     )
 
 

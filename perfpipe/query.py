@@ -73,6 +73,15 @@ CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("bytes", "DOUBLE", "bytes that an iteration must move, by the workload file"),
         ("dtype", "VARCHAR", "type whose peak counts"),
         ("reports", "VARCHAR[]", "reports of this configuration"),
+        ("failure", "VARCHAR", "kind: wrong_result, out_of_resources, timeout, crash or profiler"),
+        ("generation", "BIGINT", "round of a search, counted from 0; NULL elsewhere"),
+        ("timing_method", "VARCHAR", "how it was timed: queued, events or wall clock"),
+        ("times_ms", "DOUBLE[]", "samples of all launches in order, ms"),
+        ("registers", "BIGINT", "of its Triton kernel, per thread, as compiled"),
+        ("spills", "BIGINT", "registers of it that are kept in memory"),
+        ("sm_mhz", "DOUBLE", "median clock of the SMs while it was timed, MHz; of the first GPU"),
+        ("power_w", "DOUBLE", "median power while it was timed, W; of the first GPU"),
+        ("throttled_by", "VARCHAR[]", "what held clocks down while it was timed"),
     ),
     "launch_work": (
         ("report_id", "VARCHAR", "report"),
@@ -247,6 +256,8 @@ def _run_row(run: dict[str, Any]) -> tuple[Any, ...]:
 
 def _task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
     times = task["times_ms"]
+    kernel = task.get("kernel") or {}
+    state: dict[str, Any] = next(iter((task.get("gpu_state") or {}).get("gpus", [])), {})
     return (
         run["run_id"],
         task["index"],
@@ -259,6 +270,15 @@ def _task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
         task["bytes"],
         task["dtype"],
         task["reports"],
+        task.get("failure"),
+        task.get("generation"),
+        task.get("timing_method"),
+        times,
+        kernel.get("registers"),
+        kernel.get("spills"),
+        state.get("sm_mhz", {}).get("median"),
+        state.get("power_w", {}).get("median"),
+        state.get("throttled_by"),
     )
 
 

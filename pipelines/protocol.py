@@ -3,6 +3,7 @@
 {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}      before anything is timed
 {"perfpipe": "time", "ms": [0.5, 0.4]}                          an entry a sample, ms
 {"perfpipe": "kernel", "registers": 128, "spills": 0}           what the compiler made of it
+{"perfpipe": "about", "torch": "2.11.0"}                        versions of what it uses
 {"perfpipe": "out_of_resources", "reason": "..."}               the hardware has no room for it
 """
 
@@ -24,6 +25,7 @@ class Said:
     method: str | None = None
     validation: dict[str, Any] | None = None
     kernel: dict[str, Any] | None = None
+    software: dict[str, str] | None = None
     out_of_resources: str | None = None
 
     def hear(self, line: str) -> None:
@@ -46,6 +48,8 @@ class Said:
                 self.method = str(content["method"]) if "method" in content else self.method
             case "kernel":
                 self.kernel = content
+            case "about":
+                self.software = {k: str(v) for k, v in content.items() if v is not None}
             case "out_of_resources":
                 self.out_of_resources = str(content.get("reason", ""))
 

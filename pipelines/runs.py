@@ -27,6 +27,7 @@ EMPTY_RESULT: dict[str, Any] = {
     "seconds": [],
     "validation": None,
     "kernel": None,
+    "software": None,
     "gpu_state": None,
     "reports": [],
     "files": [],

@@ -116,6 +116,35 @@ def roofline_figure(table: Table) -> str | None:
     return _svg(draw)
 
 
+def tuning_figure(table: Table) -> str | None:
+    """Return the times of a search in the order of trial, with the best so far as a line."""
+    names = ("index", "generation", "time_ms", "label")
+    points = sorted(_points(table, names, names[:3]))
+    if not points:
+        return None
+
+    def draw(axes: Any) -> dict[str, str]:
+        axes.set(xlabel="configuration, in the order of trial", ylabel="time (ms)", yscale="log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        shades = list(_CLASSES.values())
+        titles: dict[str, str] = {}
+        so_far: list[float] = []
+        for number, (index, generation, time, label) in enumerate(points):
+            colour, mark = shades[generation % len(shades)]
+            marks = axes.scatter([index], [time], s=34, c=colour, marker=mark, alpha=0.8)
+            marks.set_gid(f"trial-{number}")
+            titles[f"trial-{number}"] = f"{label}: {time:.4g} ms"
+            so_far.append(min([time, *so_far[-1:]]))
+        axes.step([p[0] for p in points], so_far, where="post", color=_GREY, linewidth=1)
+        for generation in sorted({point[1] for point in points}):
+            colour, mark = shades[generation % len(shades)]
+            axes.scatter([], [], c=colour, marker=mark, label=f"generation {generation}")
+        return titles
+
+    return _svg(draw)
+
+
 def _svg(draw: Callable[[Any], dict[str, str]]) -> str:
     """Return the SVG of one pair of axes; `draw` gives each mark's hover text by its id."""
     from matplotlib import rc_context

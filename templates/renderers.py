@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from perfpipe.viewmodel import Column, Report, Table, Value
-from templates.figures import roofline_figure, sol_figure
+from templates.figures import roofline_figure, sol_figure, tuning_figure
 from templates.formats import format_value, header, is_number, shorten
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 #: Figures of a report: the view whose table is drawn, how, and what it shows.
 _FIGURES = {
     "kernel_sol": (sol_figure, "Compute against memory speed of light of each profiled kernel"),
+    "tuning_history": (tuning_figure, "Time of each configuration of the search"),
     "kernel_roofline": (roofline_figure, "Rate against arithmetic intensity at each memory level"),
 }
 
@@ -46,7 +48,6 @@ def render_markdown(report: Report) -> str:
 def print_terminal(report: Report, console: Console) -> None:
     """Print the verdict and the head of each table."""
     from rich.markup import escape
-    from rich.table import Table as Grid
 
     console.print(f"[bold]{escape(report.title)}[/bold]")
     if report.notice:
@@ -54,7 +55,19 @@ def print_terminal(report: Report, console: Console) -> None:
     console.print(f"[bold]{escape(report.verdict)}[/bold]")
     for name, value in report.summary:
         console.print(f"  {escape(name)}: {escape(value)}", highlight=False)
-    for table in report.tables:
+    print_tables(report.tables, console)
+    for finding in report.findings[:5]:
+        console.print(f"- {escape(finding.claim)}: {escape(finding.evidence)}", highlight=False)
+    for warning in report.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
+
+
+def print_tables(tables: Iterable[Table], console: Console) -> None:
+    """Print the head of each table."""
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    for table in tables:
         grid = Grid(title=escape(table.title), title_justify="left", caption=_cut(table, _FEW))
         for column in table.columns:
             if column.core:
@@ -64,10 +77,6 @@ def print_terminal(report: Report, console: Console) -> None:
             cells = (pair for pair in zip(row, table.columns, strict=True) if pair[1].core)
             grid.add_row(*(escape(shorten(format_value(v, c.kind), _LONGEST)) for v, c in cells))
         console.print(grid)
-    for finding in report.findings[:5]:
-        console.print(f"- {escape(finding.claim)}: {escape(finding.evidence)}", highlight=False)
-    for warning in report.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
 
 
 def _hover(row: tuple[Value, ...], table: Table, column: Column) -> Value:

@@ -81,7 +81,13 @@ def _train(options: argparse.Namespace, where: torch.device) -> int:
     found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     if not check(found, mean, options.atol * float(mean.abs().max()), options.rtol, rank=rank):
         return WRONG_RESULT
-    return measure(options, step, queued=False)
+    return measure(options, step, queued=False, together=_barrier)
+
+
+def _barrier() -> None:
+    dist.barrier()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def _options() -> argparse.Namespace:

@@ -5,6 +5,7 @@ where it is wrong.  It prints JSON lines that perfpipe reads, each with the key 
 
 {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01, ...}
 {"perfpipe": "kernel", "registers": 128, "spills": 0, "shared_bytes": 98304}    (Triton kernels)
+{"perfpipe": "about", "torch": "2.11.0"}
 {"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}                 (a sample each, in ms)
 
 Under a profiler ($PERFPIPE_COLLECTOR names it) nothing is timed: iterations run once each between
@@ -109,18 +110,30 @@ def _finite(value: torch.Tensor) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def measure(options: argparse.Namespace, step: Step, *, queued: bool = True) -> int:
+def measure(
+    options: argparse.Namespace,
+    step: Step,
+    *,
+    queued: bool = True,
+    together: Step | None = None,
+) -> int:
     """Warm up, then time `step`, or run it for the profiler; returns the exit code.
+
+    `together` waits for the other ranks, so that none starts or stops a profiler too early.
 
     With `queued` the GPU is held busy while the host launches, so that the time is that of the
     GPU's work alone; a step that waits for the GPU itself cannot be queued.
     """
+    if os.environ.get("RANK", "0") == "0":
+        emit("about", torch=torch.__version__, cuda=torch.version.cuda, triton=_triton_version())
     flush = _flusher() if options.cold and torch.cuda.is_available() else None
     for _ in range(max(1, options.warmup)):
         step()
     collector = os.environ.get("PERFPIPE_COLLECTOR", "")
     if collector not in ("", "plain"):
-        _for_profiler(step, 1 if collector == "ncu" else options.iterations, flush)
+        together = together or _alone
+        together()
+        _for_profiler(step, 1 if collector == "ncu" else options.iterations, flush, together)
         return 0
     if not torch.cuda.is_available():
         method, times = "wall clock", [_wall_ms(step) for _ in range(options.iterations)]
@@ -134,8 +147,17 @@ def measure(options: argparse.Namespace, step: Step, *, queued: bool = True) -> 
     return 0
 
 
-def _for_profiler(step: Step, iterations: int, flush: Step | None) -> None:
-    with profiled():
+def _triton_version() -> str | None:
+    triton = sys.modules.get("triton")
+    return getattr(triton, "__version__", None)
+
+
+def _alone() -> None:
+    """Wait for nobody."""
+
+
+def _for_profiler(step: Step, iterations: int, flush: Step | None, together: Step) -> None:
+    with profiled(together):
         for index in range(iterations):
             if flush is not None:
                 flush()
@@ -144,7 +166,7 @@ def _for_profiler(step: Step, iterations: int, flush: Step | None) -> None:
 
 
 @contextlib.contextmanager
-def profiled() -> Iterator[None]:
+def profiled(together: Step) -> Iterator[None]:
     """Mark what a profiler that was started with --capture-range=cudaProfilerApi records."""
     if not torch.cuda.is_available():
         yield
@@ -153,6 +175,7 @@ def profiled() -> Iterator[None]:
     torch.cuda.profiler.start()
     yield
     torch.cuda.synchronize()
+    together()
     torch.cuda.profiler.stop()
 
 

@@ -26,20 +26,20 @@ ALLOWED_VARIABLES = frozenset(
     "OMP_NUM_THREADS PYTORCH_CUDA_ALLOC_CONF".split()
 )
 
-_SYSTEM_FACTS = frozenset(
+SYSTEM_FACTS = frozenset(
     "Hostname NvDriverVersion CudaDriverVersion OsDescription KernelVersion "
     "SoftwareReleaseVersion CpuDescription CpuCores CpuArchitecture HardwarePlatform "
     "LinuxParanoidLevel".split()
 )
-_CAPTURE_FACTS = re.compile(
+CAPTURE_FACTS = re.compile(
     r"CAPTURE_EVENT_TYPE|RATE_HZ|RUN_DURATION_MS|START_DELAY_MS|INCLUDE_CHILDREN|TRACE_ALL_TASKS"
     r"|COLLECT_\w+|PROCESS_\d+:(COMMAND|ARGUMENT_\d+|COLLECT_\w+|CUDA_\w+|CUDA_\w+:\w+)"
 )
-_EXPORT_FACTS = frozenset(
+EXPORT_FACTS = frozenset(
     "EXPORT_PRODUCT_NAME EXPORT_PRODUCT_VERSION EXPORT_SCHEMA_VERSION "
     "EXPORT_PLATFORM EXPORT_ARCH EXPORT_PARAM_TIMES_TO_EXPORT".split()
 )
-_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 Fact = tuple[str, str, str | None]
 
@@ -52,9 +52,9 @@ def write_environment(builder: ReportBuilder, export: Export) -> None:
     system = _pairs(export, "TARGET_INFO_SYSTEM_ENV")
     capture = _pairs(export, "META_DATA_CAPTURE")
     exported = _pairs(export, "META_DATA_EXPORT")
-    facts: set[Fact] = {("system", n, v) for n, v in system if n in _SYSTEM_FACTS}
-    facts |= {("capture", n, v) for n, v in capture if _CAPTURE_FACTS.fullmatch(n)}
-    facts |= {("export", n, v) for n, v in exported if n in _EXPORT_FACTS}
+    facts: set[Fact] = {("system", n, v) for n, v in system if n in SYSTEM_FACTS}
+    facts |= {("capture", n, v) for n, v in capture if CAPTURE_FACTS.fullmatch(n)}
+    facts |= {("export", n, v) for n, v in exported if n in EXPORT_FACTS}
     facts |= {f for n, v in [*capture, *system] for f in _allowed_variables(n, v)}
     rows = sorted(facts, key=lambda fact: (fact[0], fact[1], fact[2] or ""))
     columns = dict(zip(("source", "name", "value"), zip(*rows, strict=True), strict=False))
@@ -91,7 +91,7 @@ def _allowed_variables(name: str, value: str | None) -> list[Fact]:
     """Return the allowed variables in a row: its own name, or NAME=VALUE lines in its value."""
     if "ENV" not in name.upper() or not value:
         return []
-    found = (_VARIABLE.match(line) for line in re.split(r"[\n\0;]", value))
+    found = (VARIABLE.match(line) for line in re.split(r"[\n\0;]", value))
     return [("variable", m[1], m[2].strip('"')) for m in found if m and m[1] in ALLOWED_VARIABLES]
 
 

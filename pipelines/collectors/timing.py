@@ -36,6 +36,7 @@ def time_task(context: Context, nvml: CollectNvml | None) -> dict[str, Any]:
         "seconds": seconds,
         "validation": first.validation,
         "kernel": first.kernel,
+        "software": first.software,
         "gpu_state": state.summary(),
     }
 

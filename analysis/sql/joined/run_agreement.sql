@@ -1,0 +1,130 @@
+-- Whether timing, nsys and ncu agree on a configuration: the time without a profiler, beside the GPU's work of an iteration on
+-- the timeline and in the profiled kernels.  An iteration is an NVTX range that is a step.
+--
+-- run_id: run
+-- task_index: configuration, counted from 0
+-- label: its parameters
+-- timed_ms: median time of an iteration without a profiler, ms
+-- timing_method: how it was timed: queued is the GPU's time alone, events includes launching
+-- traced_ms: sum of the GPU operations that an iteration launched on the timeline, median, ms
+-- traced_span_ms: from the first of them to the end of the last, median, ms
+-- traced_operations: GPU operations of an iteration, median
+-- profiled_ms: sum of the profiled kernels, ms; NULL unless ncu profiled as many as an iteration has
+-- traced_pct: traced over timed, less 100 %
+-- profiled_pct: profiled over timed, less 100 %
+-- agrees: whether traced and timed, or its span and timed, differ by no more than the threshold; NULL where one is missing
+-- explanation: why they differ
+CREATE VIEW run_agreement AS
+WITH iterations AS (
+    SELECT report_id, pid, start_ns, end_ns, row_number() OVER () AS iteration
+    FROM nsys_nvtx_ranges
+    WHERE is_step(name) AND end_ns IS NOT NULL
+),
+launched AS (
+    -- By when it was launched: autograd launches from another thread than the range is on.
+    SELECT l.report_id, i.iteration, l.kind, l.start_ns, l.end_ns
+    FROM launches AS l
+    ASOF JOIN iterations AS i ON i.report_id = l.report_id AND i.pid = l.pid AND i.start_ns <= l.api_start_ns
+    WHERE l.api_start_ns < i.end_ns
+),
+sums AS (
+    SELECT
+        report_id,
+        iteration,
+        sum(end_ns - start_ns) AS work_ns,
+        max(end_ns) - min(start_ns) AS span_ns,
+        count(*) AS operations,
+        count(*) FILTER (kind = 'kernel') AS kernels
+    FROM launched
+    GROUP BY report_id, iteration
+),
+traced AS (
+    SELECT
+        report_id,
+        median(work_ns) / 1e6 AS traced_ms,
+        median(span_ns) / 1e6 AS traced_span_ms,
+        median(operations)::BIGINT AS traced_operations,
+        median(kernels)::BIGINT AS kernels
+    FROM sums
+    GROUP BY report_id
+),
+profiled AS (
+    SELECT report_id, sum(duration_ns) / 1e6 AS profiled_ms, count(*) AS kernels
+    FROM ncu_launches
+    GROUP BY report_id
+),
+sources AS (
+    SELECT run_id, task_index, unnest(reports) AS report_id
+    FROM run_tasks
+),
+found AS (
+    SELECT
+        s.run_id,
+        s.task_index,
+        any_value(t.traced_ms) AS traced_ms,
+        any_value(t.traced_span_ms) AS traced_span_ms,
+        any_value(t.traced_operations) AS traced_operations,
+        any_value(t.kernels) AS traced_kernels,
+        any_value(p.profiled_ms) AS profiled_ms,
+        any_value(p.kernels) AS profiled_kernels
+    FROM sources AS s
+    LEFT JOIN traced AS t USING (report_id)
+    LEFT JOIN profiled AS p USING (report_id)
+    GROUP BY s.run_id, s.task_index
+),
+compared AS (
+    SELECT
+        r.run_id,
+        r.task_index,
+        r.label,
+        r.median_ms AS timed_ms,
+        r.timing_method,
+        f.traced_ms,
+        f.traced_span_ms,
+        f.traced_operations,
+        CASE WHEN f.profiled_kernels = coalesce(f.traced_kernels, f.profiled_kernels) THEN f.profiled_ms END AS profiled_ms,
+        f.profiled_ms IS NOT NULL AND f.profiled_kernels != f.traced_kernels AS profiled_in_part
+    FROM run_tasks AS r
+    JOIN found AS f USING (run_id, task_index)
+),
+shares AS (
+    SELECT
+        *,
+        100 * (traced_ms / nullif(timed_ms, 0) - 1) AS traced_pct,
+        100 * (traced_span_ms / nullif(timed_ms, 0) - 1) AS span_pct,
+        100 * (profiled_ms / nullif(timed_ms, 0) - 1) AS profiled_pct
+    FROM compared
+)
+SELECT
+    run_id,
+    task_index,
+    label,
+    timed_ms,
+    timing_method,
+    traced_ms,
+    traced_span_ms,
+    traced_operations,
+    profiled_ms,
+    traced_pct,
+    profiled_pct,
+    least(abs(traced_pct), abs(span_pct)) <= threshold('agreement.differ_pct') AS agrees,
+    concat_ws(
+        '; ',
+        CASE
+            WHEN traced_pct < -threshold('agreement.differ_pct') AND timed_ms - traced_ms <= traced_operations * threshold('agreement.gap_us') / 1e3
+                THEN 'between short kernels the GPU waits about a microsecond each, which the time includes'
+            WHEN traced_pct < -threshold('agreement.differ_pct') AND timing_method = 'queued'
+                THEN 'the time includes what lies between the operations of an iteration'
+            WHEN traced_pct < -threshold('agreement.differ_pct')
+                THEN 'the time includes the host: launching, waiting, copies'
+            WHEN traced_pct > threshold('agreement.differ_pct')
+                THEN 'operations that run beside each other, or a GPU whose clocks were lower under nsys'
+        END,
+        CASE
+            WHEN profiled_in_part THEN 'ncu profiled only some kernels of an iteration'
+            WHEN profiled_pct > threshold('agreement.differ_pct') THEN 'ncu empties the caches before each kernel, and lets clocks fall between kernels'
+            WHEN profiled_pct < -threshold('agreement.differ_pct') THEN 'ncu measures kernels alone, without what lies between them'
+        END
+    ) AS explanation
+FROM shares
+ORDER BY run_id, task_index;

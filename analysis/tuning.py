@@ -1,0 +1,346 @@
+"""What a search for the quickest parameters found: by generation, what the best share, trade-offs.
+
+A history comes from a run, or from a JSON lines file made by anything: an object a line with
+`params` (or the parameters themselves), `generation`, `time_ms` or `times_ms`, `status` and
+`failure`, `registers`, `spills`, `shared_bytes`.  What a line lacks is None.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfpipe.errors import InputError, os_error_sentence
+
+Scalar = int | float | str
+
+#: A generation that gains less than this over the best before it has converged, %.
+CONVERGED_PCT = 1.0
+
+#: Share of the configurations that worked which count as the best ones, and how many at least.
+BEST_SHARE, FEWEST_BEST = 0.2, 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration: `time_ms` is the median; None where it failed, with `failure` its kind."""
+
+    index: int
+    generation: int
+    params: dict[str, Scalar]
+    time_ms: float | None
+    failure: str | None = None
+    error: str | None = None
+    registers: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    spread_pct: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The parameters as text."""
+        return " ".join(f"{name}={value}" for name, value in self.params.items())
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A round of a search; times in ms, None where nothing worked."""
+
+    number: int
+    tried: int
+    worked: int
+    failures: str
+    best_ms: float | None
+    median_ms: float | None
+    worst_ms: float | None
+    best_so_far_ms: float | None
+    gain_pct: float | None
+
+
+@dataclass(frozen=True)
+class Trait:
+    """A value of a parameter: how many of the best have it, and of all that worked."""
+
+    parameter: str
+    value: str
+    best: int
+    of_best: int
+    all: int
+    of_all: int
+
+    @property
+    def best_pct(self) -> float:
+        """Share among the best, %."""
+        return 100 * self.best / self.of_best
+
+    @property
+    def all_pct(self) -> float:
+        """Share among all that worked, %."""
+        return 100 * self.all / self.of_all
+
+
+@dataclass(frozen=True)
+class History:
+    """A search; `default` is the configuration that gains are stated against, if it was tried."""
+
+    trials: tuple[Trial, ...]
+    default: Trial | None
+
+    @property
+    def worked(self) -> list[Trial]:
+        """What was timed, the quickest first."""
+        timed = [trial for trial in self.trials if trial.time_ms is not None]
+        return sorted(timed, key=lambda trial: (trial.time_ms, trial.index))
+
+    @property
+    def best(self) -> Trial | None:
+        """The quickest; None where nothing worked."""
+        return self.worked[0] if self.worked else None
+
+    def gain_over_default_pct(self) -> float | None:
+        """Return by how much the best is quicker than the default: 100 (default / best - 1)."""
+        if self.best is None or self.default is None or not self.default.time_ms:
+            return None
+        return 100 * (self.default.time_ms / (self.best.time_ms or 1) - 1)
+
+
+def history_of_run(run: dict[str, Any]) -> History:
+    """Return the history of a run whose tasks have generations.
+
+    Parameters that are the same everywhere are no part of the search and are left out.
+    """
+    tasks = [task for task in run["tasks"] if task.get("generation") is not None]
+    lines = [
+        {**task, **(task.get("kernel") or {}), "status": task["status"]}
+        for task in sorted(tasks, key=lambda task: task["index"])
+    ]
+    return _history(lines)
+
+
+def read_history(path: Path) -> History:
+    """Read a JSON lines file; InputError with the line of what is no trial."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text") from error
+    except OSError as error:
+        raise InputError(os_error_sentence(error, "cannot read")) from error
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+            if not isinstance(value, dict):
+                raise ValueError("no JSON object")
+            lines.append(value)
+            _trial(value, 0)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InputError(f"{path}:{number}: not a trial ({error})") from error
+    if not lines:
+        raise InputError(f"{path}: holds no trial")
+    return _history(lines)
+
+
+_KNOWN = {
+    "generation",
+    "time_ms",
+    "times_ms",
+    "status",
+    "failure",
+    "error",
+    "registers",
+    "spills",
+    "shared_bytes",
+    "default",
+    "index",
+}
+
+
+def _history(lines: Sequence[dict[str, Any]]) -> History:
+    trials = [_trial(line, index) for index, line in enumerate(lines)]
+    values: dict[str, set[str]] = {}
+    for trial in trials:
+        for name, value in trial.params.items():
+            values.setdefault(name, set()).add(str(value))
+    searched = {name for name, found in values.items() if len(found) > 1}
+    if searched:
+        trials = [
+            Trial(**{**vars(t), "params": {k: v for k, v in t.params.items() if k in searched}})
+            for t in trials
+        ]
+    marked = [t for t, line in zip(trials, lines, strict=True) if line.get("default") is True]
+    # A search begins with the default, where it has one.
+    default = next(iter(marked or trials), None)
+    return History(tuple(trials), default)
+
+
+def _trial(line: dict[str, Any], index: int) -> Trial:
+    params = line.get("params")
+    if params is None:
+        params = {k: v for k, v in line.items() if k not in _KNOWN}
+    if not isinstance(params, dict) or not params:
+        raise ValueError("no parameters")
+    generation = line.get("generation", 0)
+    if isinstance(generation, bool) or not isinstance(generation, int):
+        raise ValueError("generation is no whole number")
+    samples = line.get("times_ms") or []
+    if not samples and line.get("time_ms") is not None:
+        samples = [line["time_ms"]]
+    samples = [float(sample) for sample in samples]
+    failed = line.get("status", "done") not in ("done", "ok") or not samples
+    time = None if failed else statistics.median(samples)
+    spread = 100 * (max(samples) - min(samples)) / time if time and len(samples) > 1 else None
+    failure = (line.get("failure") or "failed") if failed else None
+    numbers = {k: _whole(line.get(k)) for k in ("registers", "spills", "shared_bytes")}
+    error = line.get("error")
+    return Trial(
+        index,
+        generation,
+        params,
+        time,
+        failure,
+        None if error is None else str(error),
+        spread_pct=spread,
+        **numbers,
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def generations(history: History) -> list[Generation]:
+    """Return the rounds in order; gains are over the best of all rounds before, in %."""
+    made = []
+    so_far: float | None = None
+    for number in sorted({trial.generation for trial in history.trials}):
+        tried = [trial for trial in history.trials if trial.generation == number]
+        times = [trial.time_ms for trial in tried if trial.time_ms is not None]
+        failures = Counter(trial.failure for trial in tried if trial.failure)
+        best = min(times, default=None)
+        gain = 100 * (so_far / best - 1) if best and so_far else None
+        so_far = min((time for time in (so_far, best) if time is not None), default=None)
+        made.append(
+            Generation(
+                number,
+                len(tried),
+                len(times),
+                ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in sorted(failures.items())),
+                best,
+                statistics.median(times) if times else None,
+                max(times, default=None),
+                so_far,
+                None if gain is None else max(0.0, gain),
+            )
+        )
+    return made
+
+
+def convergence(rounds: Sequence[Generation]) -> int | None:
+    """Return the generation after which none gains CONVERGED_PCT any more.
+
+    None where the last one still gains, and for a single one.
+    """
+    gaining = [r.number for r in rounds if r.gain_pct is None or r.gain_pct >= CONVERGED_PCT]
+    if not rounds or not gaining or gaining[-1] == rounds[-1].number:
+        return None
+    return gaining[-1]
+
+
+def best_of(history: History) -> list[Trial]:
+    """Return the best configurations: BEST_SHARE of what worked, FEWEST_BEST at least."""
+    worked = history.worked
+    return worked[: max(FEWEST_BEST, round(BEST_SHARE * len(worked)))]
+
+
+def traits(history: History) -> list[Trait]:
+    """Return each value of a parameter that the best hold, the most telling first.
+
+    Telling is what is much more frequent among the best than among all that worked.
+    """
+    best, worked = best_of(history), history.worked
+    found = []
+    names = dict.fromkeys(name for trial in worked for name in trial.params)
+    for name in names:
+        in_best = Counter(str(trial.params.get(name)) for trial in best)
+        in_all = Counter(str(trial.params.get(name)) for trial in worked)
+        found += [
+            Trait(name, value, count, len(best), in_all[value], len(worked))
+            for value, count in in_best.items()
+        ]
+    return sorted(found, key=lambda t: (t.all_pct - t.best_pct, t.parameter, t.value))
+
+
+def shared_by_best(history: History) -> list[Trait]:
+    """Return the values that all of the best share and not all that worked have."""
+    return [t for t in traits(history) if t.best == t.of_best and t.all < t.of_all]
+
+
+def pareto(trials: Iterable[Trial]) -> list[Trial]:
+    """Return what no other beats in both time and registers, the quickest first.
+
+    Of equals in both the first tried stays.  Trials without registers or time are left out.
+    """
+    known = [t for t in trials if t.time_ms is not None and t.registers is not None]
+    front: list[Trial] = []
+    for trial in sorted(known, key=lambda t: (t.time_ms, t.registers, t.index)):
+        if not front or (trial.registers or 0) < (front[-1].registers or 0):
+            front.append(trial)
+    return front
+
+
+def story(history: History) -> list[str]:
+    """Return sentences that tell the search, the outcome first."""
+    rounds, best = generations(history), history.best
+    failed = Counter(trial.failure for trial in history.trials if trial.failure)
+    kinds = ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in sorted(failed.items()))
+    total = f"{len(history.trials)} configurations in {len(rounds)} generations"
+    if best is None:
+        return [f"None of {total} worked: {kinds}."]
+    said = [f"The quickest of {total} takes {best.time_ms:.4g} ms: {best.label}."]
+    gain = history.gain_over_default_pct()
+    if gain is not None and history.default is not None:
+        said.append(
+            f"It is {gain:.1f} % quicker than the default ({history.default.time_ms:.4g} ms)."
+            if history.default is not best
+            else "It is the default: the search found nothing quicker."
+        )
+    point = convergence(rounds)
+    said.append(
+        f"The search converged in generation {point}: later ones gained less than "
+        f"{CONVERGED_PCT:g} %."
+        if point is not None
+        else "The last generation still gained: more of them may find more."
+        if len(rounds) > 1
+        else "One generation cannot tell whether the search has converged."
+    )
+    if common := shared_by_best(history):
+        words = ", ".join(f"{t.parameter}={t.value}" for t in common)
+        said.append(f"The {common[0].of_best} best all have {words}.")
+    if kinds:
+        said.append(f"Rejected: {kinds}.")
+    return said + _about_registers(history)
+
+
+def _about_registers(history: History) -> list[str]:
+    best = [trial for trial in best_of(history) if trial.registers is not None]
+    rest = [trial for trial in history.worked if trial.spills is not None]
+    said = []
+    if best:
+        used = [trial.registers or 0 for trial in best]
+        said.append(f"The best use {min(used)} to {max(used)} registers a thread.")
+    spilling = [trial for trial in rest if trial.spills]
+    if spilling and history.best and history.best.time_ms:
+        slow = statistics.median(t.time_ms or 0 for t in spilling) / history.best.time_ms
+        none = " and none of the best is among them" if not any(t.spills for t in best) else ""
+        said.append(
+            f"{len(spilling)} configurations spill registers to memory: they take "
+            f"{slow:.1f} times as long as the best (median){none}."
+        )
+    return said

@@ -1,0 +1,85 @@
+"""What a report must not tell to strangers: paths, host and user names, environment variables.
+
+One place for the rules, for texts of any length and for bytes whose length must stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+#: An absolute path with at least one directory.
+_PATH = re.compile(r"(?<![\w/.])/(?:[\w.+@~-]+/)+[\w.+-]*")
+_PATH_BYTES = re.compile(rb"(?<![\w/.])/(?:[\w.+@~-]{1,120}/)+[\w.+-]+")
+
+#: A setting of a variable that tells who and where; its value ends with the text.
+_VARIABLE = re.compile(
+    r"\b(?:USER|LOGNAME|HOME|HOSTNAME|PWD|OLDPWD|PATH|LD_LIBRARY_PATH|PYTHONPATH|MAIL|SSH_\w+|"
+    r"XDG_\w+|\w*TOKEN\w*|\w*SECRET\w*|\w*PASSWORD\w*|\w*KEY)=[^\n\0;]*"
+)
+_HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
+_NAMING = re.compile(r"\b(?:USER|LOGNAME|HOSTNAME)=\"?([\w.-]+)")
+
+#: Names that tell nothing, and would take words out of other texts.
+_COMMON = {"root", "user", "host", "localhost", "local", "cli", "nvidia", "python", "ubuntu"}
+
+#: A shorter name is found in too many words.
+_SHORTEST_NAME = 3
+
+
+def names_in(texts: Iterable[str | None], *more: str | None) -> frozenset[str]:
+    """Return user and host names that texts give away, beside those that are known."""
+    found = {name for name in more if name}
+    for text in texts:
+        found |= set(_HOME.findall(text or "")) | set(_NAMING.findall(text or ""))
+    short = {name.split(".")[0] for name in found}
+    return frozenset(
+        name
+        for name in found | short
+        if len(name) >= _SHORTEST_NAME and name.lower() not in _COMMON
+    )
+
+
+def mask(text: str, names: frozenset[str]) -> str:
+    """Return a text without directories of paths, telling variables and names.
+
+    >>> mask("/home/ada/run/train.py on gpu-17", frozenset({"ada", "gpu-17"}))
+    'train.py on xxxxxx'
+    """
+    text = _VARIABLE.sub("", text)
+    text = _PATH.sub(lambda match: match[0].rsplit("/", 1)[1], text)
+    for name in sorted(names, key=len, reverse=True):
+        text = text.replace(name, "x" * len(name))
+    return text
+
+
+def mask_value(value: Any, names: frozenset[str]) -> Any:
+    """Return JSON data with every text masked."""
+    if isinstance(value, str):
+        return mask(value, names)
+    if isinstance(value, list):
+        return [mask_value(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: mask_value(item, names) for key, item in value.items()}
+    return value
+
+
+def mask_bytes(content: bytes, names: frozenset[str]) -> bytes:
+    """Return bytes of the same length: directories of paths become `./`, names x."""
+
+    def shorten(match: re.Match[bytes]) -> bytes:
+        name = match[0].rsplit(b"/", 1)[1]
+        room = len(match[0]) - len(name)
+        return (b"./" * room)[: room - room % 2] + b"/" * (room % 2) + name
+
+    content = _PATH_BYTES.sub(shorten, content)
+    content = _VARIABLE_BYTES.sub(lambda match: b" " * len(match[0]), content)
+    for name in sorted(names, key=len, reverse=True):
+        content = content.replace(name.encode(), b"x" * len(name.encode()))
+    return content
+
+
+_VARIABLE_BYTES = re.compile(
+    rb"\b(?:USER|LOGNAME|HOME|HOSTNAME|PWD|OLDPWD|PATH|LD_LIBRARY_PATH|PYTHONPATH)=[!-:<-~]{1,4096}"
+)

@@ -1,0 +1,56 @@
+"""perfpipe record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perfpipe.errors import InputError
+from perfpipe.units import format_bytes
+from pipelines.options import store_option, the_store
+
+#: What a recording may weigh, MB.
+_LIMIT_MB = 3.0
+
+
+@click.command("record")
+@click.argument("run", required=False)
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Directory to make, such as workloads/recordings/NAME.",
+)
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=_LIMIT_MB,
+    show_default=True,
+    help="What it may weigh, MB.",
+)
+@click.option("--force", is_flag=True, help="Replace a recording that is there.")
+@store_option
+def record_command(
+    run: str | None, target: Path, limit: float, force: bool, store_path: str | None
+) -> None:
+    """Turn a run (default: the newest) into a recording that replays without a GPU.
+
+    Reports are scrubbed (no environment variables, user names, host names or absolute paths),
+    checked to give the same rows, and compressed.  Name the directory as `recording` in the
+    workload file.
+
+    \b
+    perfpipe run workloads/gemm.yaml
+    perfpipe record --to workloads/recordings/gemm-h200
+    """
+    from pipelines.recorder import record_run
+    from pipelines.reporting import select
+
+    store = the_store(store_path, must_exist=True)
+    _, chosen = select(store, [run] if run else [])
+    if chosen is None:
+        raise InputError("there is no run to record; 'perfpipe run' makes one")
+    size = record_run(store, chosen, target, limit=int(limit * 1e6), force=force)
+    click.echo(f"{target}: {len(chosen['tasks'])} configurations, {format_bytes(size)}")

@@ -1,0 +1,73 @@
+"""perfpipe tuning."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from perfpipe.errors import InputError
+from pipelines.options import json_document, json_option, store_option, the_store
+
+
+@click.command("tuning")
+@click.argument("history", required=False)
+@json_option()
+@store_option
+def tuning_command(history: str | None, as_json: bool, store_path: str | None) -> None:
+    """Tell the story of a search: HISTORY is a run (default: the newest), or a JSON lines file.
+
+    A file may come from any optimiser, a line a configuration: its parameters (under "params", or
+    as they are), and "generation", "time_ms" (or "times_ms"), "status" (done or failed), "failure",
+    "registers", "spills", "shared_bytes" where they are known.
+
+    \b
+    perfpipe run workloads/fused_matmul_tuning.yaml
+    perfpipe tuning
+    perfpipe tuning trials.jsonl
+    """
+    from analysis.tuning import (
+        convergence,
+        generations,
+        history_of_run,
+        pareto,
+        read_history,
+        shared_by_best,
+        story,
+    )
+    from analysis.tuning_tables import tuning_tables
+    from perfpipe.viewmodel import Source
+    from pipelines.reporting import select
+
+    if history is not None and (Path(history).is_file() or history.endswith(".jsonl")):
+        found, name = read_history(Path(history)), history
+    else:
+        _, run = select(the_store(store_path, must_exist=True), [history] if history else [])
+        if run is None:
+            raise InputError("name a run or a JSON lines file")
+        found, name = history_of_run(run), str(run["run_id"])
+        if not found.trials:
+            raise InputError(f"{name} was no search: its workload has no tune")
+    rounds = generations(found)
+    if as_json:
+        click.echo(
+            json_document(
+                story=story(found),
+                generations=[asdict(r) for r in rounds],
+                converged_in=convergence(rounds),
+                best=found.best and asdict(found.best),
+                gain_over_default_pct=found.gain_over_default_pct(),
+                shared_by_best=[asdict(trait) for trait in shared_by_best(found)],
+                pareto=[asdict(trial) for trial in pareto(found.trials)],
+                trials=[asdict(trial) for trial in found.trials],
+            )
+        )
+        return
+    from rich.console import Console
+
+    from templates.renderers import print_tables
+
+    for sentence in story(found):
+        click.echo(sentence)
+    print_tables(tuning_tables(found, Source("history", (name,))), Console())

@@ -1,0 +1,136 @@
+"""Makes a recording of a run: its results and its scrubbed, compressed reports."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ingest.report import ingest
+from ingest.scrub import ENDINGS, scrub_file
+from perfpipe.errors import InputError, StoreError, TaskFailed, os_error_sentence
+from perfpipe.query import connect
+from perfpipe.store import Store
+from perfpipe.units import format_bytes
+from pipelines.recording import KEPT, load_recording
+
+#: Tables that a scrubbed report may have fewer rows of.
+_FEWER = frozenset({"nsys_environment", "nsys_diagnostics", "nsys_processes", "nsys_threads"})
+
+_HEADER = """\
+# Recorded by `perfpipe record` from a run of {workload_file} on {gpu}.
+# Machine and user names, paths and environment variables were removed.
+"""
+
+
+def record_run(store: Store, run: dict[str, Any], target: Path, *, limit: int, force: bool) -> int:
+    """Write a recording of a run that was measured here; returns its size in bytes.
+
+    Raises InputError for a run that was replayed or whose reports are gone, TaskFailed where the
+    recording would be larger than `limit` bytes or would not replay as it ran.
+    """
+    if run["collector"] == "replay":
+        raise InputError(f"{run['run_id']} was replayed itself; record a run that was measured")
+    if target.exists() and not force:
+        raise InputError(f"{target} is there already; --force replaces it")
+    with _replacing(target) as directory:
+        tasks = [_task(store, task, directory) for task in run["tasks"]]
+        document = {
+            "version": 1,
+            "workload": run["workload"],
+            **_origin(store, run),
+            "tasks": tasks,
+        }
+        text = _HEADER.format(workload_file=run["workload_file"], gpu=document["gpu"])
+        text += yaml.safe_dump(document, sort_keys=False, width=100, default_flow_style=None)
+        (directory / "recording.yaml").write_text(text, encoding="utf-8")
+        load_recording(directory)
+        sizes = {path: path.stat().st_size for path in directory.iterdir()}
+        if sum(sizes.values()) > limit:
+            largest = max(sizes, key=lambda path: sizes[path])
+            raise TaskFailed(
+                f"the recording would be {format_bytes(sum(sizes.values()))}, of which "
+                f"{largest.name} is {format_bytes(sizes[largest])}; record fewer launches "
+                "(launch_count, repeats) or allow more with --limit"
+            )
+        return sum(sizes.values())
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Give a directory beside `target`; it takes its place when the block ends well."""
+    temporary = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        if target.exists():
+            shutil.rmtree(target)
+        temporary.rename(target)
+    except OSError as error:
+        raise StoreError(os_error_sentence(error, "cannot write the recording")) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _task(store: Store, task: dict[str, Any], directory: Path) -> dict[str, Any]:
+    entry = {"params": task["params"]}
+    entry |= {name: task[name] for name in KEPT if task.get(name) not in (None, [], "done")}
+    files = [_file(store, task, name, directory) for name in task["files"]]
+    return entry | ({"files": files} if files else {})
+
+
+def _file(store: Store, task: dict[str, Any], name: str, directory: Path) -> str:
+    """Scrub, check and compress one report; returns the name of its file."""
+    source = store.runs_dir / name
+    if not source.is_file():
+        raise InputError(f"{source}: the report of {task['label']} is gone; run it again")
+    ending = next((end for end in ENDINGS.values() if name.endswith(end)), source.suffix)
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(map(str, task["params"].values()))).strip("-")
+    packed = directory / f"{task['index']:02d}-{words}{ending}.xz"
+    with tempfile.TemporaryDirectory(prefix="perfpipe-") as scratch:
+        plain = Path(scratch) / f"scrubbed{ending}"
+        scrub_file(source, plain)
+        _check(store, source, plain, Store(Path(scratch) / "store"))
+        packed.write_bytes(lzma.compress(plain.read_bytes(), preset=9))
+    return packed.name
+
+
+def _check(store: Store, source: Path, scrubbed: Path, scratch: Store) -> None:
+    """Raise TaskFailed where the scrubbed report gives other rows than the one it came from."""
+    before = store.manifest(ingest(source, store).report_id)
+    after = scratch.manifest(ingest(scrubbed, scratch).report_id)
+    for table in (before.tables.keys() | after.tables.keys()) - _FEWER:
+        counts = [m.tables[table].rows if table in m.tables else 0 for m in (before, after)]
+        if counts[0] != counts[1]:
+            raise TaskFailed(
+                f"{source}: scrubbing changed {table} from {counts[0]} to {counts[1]} rows; "
+                "nothing was written"
+            )
+
+
+def _origin(store: Store, run: dict[str, Any]) -> dict[str, Any]:
+    """Return the GPU, the time and the versions of the tools of a run."""
+    with connect(store, run["reports"], "reports nsys_environment") as con:
+        gpus = con.execute("SELECT gpu FROM reports WHERE gpu IS NOT NULL LIMIT 1").fetchall()
+        versions = con.execute(
+            "SELECT kind, max(tool_version) FROM reports WHERE kind != 'torch' GROUP BY kind "
+            "ORDER BY kind"
+        ).fetchall()
+        drivers = con.execute(
+            "SELECT max(value) FROM nsys_environment WHERE name = 'NvDriverVersion'"
+        ).fetchall()
+    tools = {kind: version for kind, version in versions if version}
+    if drivers[0][0]:
+        tools["driver"] = drivers[0][0]
+    for task in run["tasks"]:
+        tools |= task.get("software") or {}
+    gpu = gpus[0][0] if gpus else "a machine without a GPU"
+    return {"gpu": gpu, "captured_at": run["started_at"], "tools": tools}
