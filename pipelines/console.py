@@ -17,6 +17,9 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """Say something between steps."""
 
+    def detail(self, text: str) -> None:
+        """Say what is going on within a step; only where the display can take it back."""
+
 
 class _Lines:
     def __init__(self, total: int) -> None:
@@ -30,10 +33,13 @@ class _Lines:
     def note(self, text: str) -> None:
         say(text)
 
+    def detail(self, text: str) -> None: ...
+
 
 class _Quiet:
     def step(self, text: str) -> None: ...
     def note(self, text: str) -> None: ...
+    def detail(self, text: str) -> None: ...
 
 
 def say(text: str) -> None:
@@ -53,14 +59,21 @@ def progress(title: str, total: int, *, quiet: bool = False) -> Iterator[Progres
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+        )
         with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
             task = bar.add_task(title, total=total)
 
             class _Bar:
                 def step(self, text: str) -> None:
                     bar.console.print(text, markup=False, highlight=False)
-                    bar.advance(task)
+                    bar.update(task, advance=1, description=title)
+
+                def detail(self, text: str) -> None:
+                    bar.update(task, description=text)
 
                 def note(self, text: str) -> None:
                     bar.console.print(text, markup=False, highlight=False)

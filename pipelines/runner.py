@@ -122,7 +122,7 @@ def execute(plan: Plan, store: Store, progress: Progress) -> dict[str, Any]:
                     progress.step(_line(task, kept, "kept"))
                     continue
                 directory = run.task_directory(task)
-                context = Context(plan.workload, task, launcher, directory, progress.note)
+                context = Context(plan.workload, task, launcher, directory, progress.detail)
                 result = measure(plan, context, store)
                 run.add(result, directory)
                 progress.step(_line(task, result, "measured"))
@@ -205,7 +205,7 @@ def _profile_search(
         where = (result["index"], result["params"], plan.workload, plan.path, result["generation"])
         task = task_of(*where)
         directory = run.task_directory(task)
-        context = Context(plan.workload, task, launcher, directory, progress.note)
+        context = Context(plan.workload, task, launcher, directory, progress.detail)
         run.add(profile(plan, context, store, result), directory)
 
 

@@ -203,13 +203,18 @@ def _override(value: dict[str, Any], overrides: Mapping[str, list[Scalar]]) -> d
     settings = {name: values[0] for name, values in overrides.items() if name in _SETTINGS}
     free = {name: values for name, values in overrides.items() if name not in _SETTINGS}
     matrix = {**(value.get("matrix") or {}), **free}
+    include = [
+        params
+        for params in value.get("include") or []
+        if all(params[name] in free[name] for name in params.keys() & free.keys())
+    ]
     sizes = []
     for size in value.get("sizes") or []:
         named = size if isinstance(size, dict) else {"size": size}
         left = {name: number for name, number in named.items() if name not in free}
         if left and left not in sizes:
             sizes.append(left)
-    return {**value, **settings, "matrix": matrix, "sizes": sizes}
+    return {**value, **settings, "matrix": matrix, "sizes": sizes, "include": include}
 
 
 def _explain(fault: Any) -> str:

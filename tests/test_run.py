@@ -173,7 +173,7 @@ def test_measuring_runs_the_program_and_both_profilers(
     assert task["times_ms"] == [3.0, 1.0, 2.0]
     assert task["validation"]["ok"]
     assert len(task["reports"]) == 2
-    kept = {p.name for p in (tmp_path / "store/runs" / run["run_id"] / "tasks/000").iterdir()}
+    kept = {p.name for p in (tmp_path / "store/runs" / run["run_id"] / "tasks").rglob("*")}
     assert {"plain.out", "nsys.sqlite", "ncu.ncu-rep", "nsys.err", "ncu.out"} <= kept
     assert cli("query", "SELECT median_ms, status FROM run_tasks", "--format", "csv") == 0
     assert cli.out.splitlines()[1] == "2.0,done"

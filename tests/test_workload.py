@@ -25,19 +25,19 @@ def _write(tmp_path: Path, text: str) -> Path:
 def test_the_shipped_workload() -> None:
     path = ROOT / "workloads" / "gemm.yaml"
     found = tasks(load_workload(path), path)
-    assert len(found) == 6
-    assert found[-1].params == {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}
-    assert found[-1].flops == 2 * 8192**3
-    assert found[-1].bytes == 3 * 8192**2 * 2
-    assert len({task.key for task in found}) == 6
+    assert len(found) == 13
+    assert found[-1].params == {"size": 8192, "dtype": "fp8"}
+    assert found[-2].params == {"size": 16384, "dtype": "bf16"}
+    assert found[-2].flops == 2 * 16384**3
+    assert found[-2].bytes == 3 * 16384**2 * 2
+    assert len({task.key for task in found}) == 13
 
 
 def test_parameters_can_be_set(tmp_path: Path) -> None:
     path = ROOT / "workloads" / "gemm.yaml"
-    workload = load_workload(path, {"m": [64], "n": [64], "k": [64], "dtype": ["fp16"]})
-    assert [task.params for task in tasks(workload, path)] == [
-        {"m": 64, "n": 64, "k": 64, "dtype": "fp16"}
-    ]
+    workload = load_workload(path, {"size": [64], "dtype": ["fp16"], "repeats": [3]})
+    assert [task.params for task in tasks(workload, path)] == [{"size": 64, "dtype": "fp16"}]
+    assert workload.repeats == 3
 
 
 def test_excluded_combinations(tmp_path: Path) -> None:
