@@ -11,6 +11,7 @@ from typing import Any
 
 #: An absolute path with at least one directory.
 _PATH = re.compile(r"(?<![\w/.])/(?:[\w.+@~-]+/)+[\w.+-]*")
+_ANY_PATH_BYTES = re.compile(rb"/(?=[\w.+@~-]{1,120}/)")
 _PATH_BYTES = re.compile(rb"(?<![\w/.])/(?:[\w.+@~-]{1,120}/)+[\w.+-]+")
 
 #: A setting of a variable that tells who and where; its value ends with the text.
@@ -19,7 +20,11 @@ _VARIABLE = re.compile(
     r"XDG_\w+|\w*TOKEN\w*|\w*SECRET\w*|\w*PASSWORD\w*|\w*KEY)=[^\n\0;]*"
 )
 _HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
+_ADDRESS = re.compile(r"127\.[\d.]+|::1")
 _NAMING = re.compile(r"\b(?:USER|LOGNAME|HOSTNAME)=\"?([\w.-]+)")
+_VARIABLE_BYTES = re.compile(
+    rb"\b(?:USER|LOGNAME|HOME|HOSTNAME|PWD|OLDPWD|PATH|LD_LIBRARY_PATH|PYTHONPATH)=[!-:<-~]{1,4096}"
+)
 
 #: Names that tell nothing, and would take words out of other texts.
 _COMMON = {"root", "user", "host", "localhost", "local", "cli", "nvidia", "python", "ubuntu"}
@@ -33,6 +38,7 @@ def names_in(texts: Iterable[str | None], *more: str | None) -> frozenset[str]:
     found = {name for name in more if name}
     for text in texts:
         found |= set(_HOME.findall(text or "")) | set(_NAMING.findall(text or ""))
+    found = {name for name in found if not _ADDRESS.fullmatch(name)}
     short = {name.split(".")[0] for name in found}
     return frozenset(
         name
@@ -65,6 +71,16 @@ def mask_value(value: Any, names: frozenset[str]) -> Any:
     return value
 
 
+def telling_bytes(content: bytes, names: frozenset[str]) -> set[int]:
+    """Return places where `mask_bytes` may change something, and some where it does not."""
+    # What stands before a text may look like one of its letters.
+    places = {match.start() for match in _ANY_PATH_BYTES.finditer(content)}
+    places |= {match.start() for match in _VARIABLE_BYTES.finditer(content)}
+    for name in names:
+        places |= {match.start() for match in re.finditer(re.escape(name.encode()), content)}
+    return places
+
+
 def mask_bytes(content: bytes, names: frozenset[str]) -> bytes:
     """Return bytes of the same length: directories of paths become `./`, names x."""
 
@@ -78,8 +94,3 @@ def mask_bytes(content: bytes, names: frozenset[str]) -> bytes:
     for name in sorted(names, key=len, reverse=True):
         content = content.replace(name.encode(), b"x" * len(name.encode()))
     return content
-
-
-_VARIABLE_BYTES = re.compile(
-    rb"\b(?:USER|LOGNAME|HOME|HOSTNAME|PWD|OLDPWD|PATH|LD_LIBRARY_PATH|PYTHONPATH)=[!-:<-~]{1,4096}"
-)

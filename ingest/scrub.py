@@ -24,18 +24,19 @@ from perfpipe.tablewriter import TableWriter
 ENDINGS = {"ncu-rep": ".ncu-rep", "nsys-sqlite": ".sqlite", "torch-kineto": ".json"}
 
 
-def scrub_file(source: Path, target: Path) -> list[str]:
+def scrub_file(source: Path, target: Path, *known: str) -> list[str]:
     """Write a scrubbed copy of a report file, decompressed; returns what was left out.
 
-    Raises InputError for a format of which perfpipe cannot make one.
+    `known` are names to remove beside those that the report itself gives away.  Raises InputError
+    for a format of which perfpipe cannot make one.
     """
     with opened(identify(source)) as found:
         if found.format == "nsys-sqlite":
-            return scrub_sqlite(found.content, target)
+            return scrub_sqlite(found.content, target, *known)
         if found.format == "ncu-rep":
-            scrub_ncu_rep(found.content, target)
+            scrub_ncu_rep(found.content, target, *known)
         elif found.format == "torch-kineto":
-            _scrub_kineto(found.content, target)
+            _scrub_kineto(found.content, target, *known)
         else:
             raise InputError(
                 f"{source}: {found.format} cannot be scrubbed; {', '.join(ENDINGS)} and stores can"
@@ -43,11 +44,11 @@ def scrub_file(source: Path, target: Path) -> list[str]:
     return []
 
 
-def _scrub_kineto(source: Path, target: Path) -> None:
+def _scrub_kineto(source: Path, target: Path, *known: str) -> None:
     trace = json.loads(source.read_text(encoding="utf-8"))
     if isinstance(trace, dict):
         trace.pop("traceName", None)
-    names = names_in([json.dumps(trace.get("distributedInfo", ""))])
+    names = names_in([json.dumps(trace)], *known)
     target.write_text(json.dumps(mask_value(trace, names)), encoding="utf-8")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import lzma
 import re
 import shutil
+import socket
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -97,7 +99,7 @@ def _file(store: Store, task: dict[str, Any], name: str, directory: Path) -> str
     packed = directory / f"{task['index']:02d}-{words}{ending}.xz"
     with tempfile.TemporaryDirectory(prefix="perfpipe-") as scratch:
         plain = Path(scratch) / f"scrubbed{ending}"
-        scrub_file(source, plain)
+        scrub_file(source, plain, socket.gethostname(), getpass.getuser())
         _check(store, source, plain, Store(Path(scratch) / "store"))
         packed.write_bytes(lzma.compress(plain.read_bytes(), preset=9))
     return packed.name

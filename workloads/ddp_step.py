@@ -79,7 +79,9 @@ def _train(options: argparse.Namespace, where: torch.device) -> int:
     mean /= dist.get_world_size()
     gradients(parallel)
     found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-    if not check(found, mean, options.atol * float(mean.abs().max()), options.rtol, rank=rank):
+    if not check(
+        found, lambda: mean, options.atol * float(mean.abs().max()), options.rtol, rank=rank
+    ):
         return WRONG_RESULT
     return measure(options, step, queued=False, together=_barrier)
 

@@ -49,7 +49,7 @@ def main() -> int:
 
     if options.backend == "triton":
         compiled(launch())
-    if not check(step(), x.double() + y.double(), options.atol, options.rtol):
+    if not check(step(), lambda: x.double() + y.double(), options.atol, options.rtol):
         return WRONG_RESULT
     return measure(options, step)
 

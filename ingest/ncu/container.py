@@ -8,18 +8,18 @@ does not tell the process; both are read here from the block headers alone.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from ingest.ncu.wire import VARINT, fields_at, varint
 from perfpipe.errors import InputError
 
 _LARGEST_HEADER = 1 << 30
 
 # Field numbers of BlockHeader.
-_RESULTS, _SESSION, _PAYLOAD_SIZE, _PROCESS = 2, 3, 5, 6
+_RESULTS, _SESSION, PAYLOAD_SIZE, _PROCESS = 2, 3, 5, 6
 
 
 @dataclass
@@ -43,7 +43,7 @@ def read_container(path: Path) -> Container:
         while file.tell() < size:
             header = _fields(_length_prefixed(file, path))
             _add_block(container, header)
-            end = file.tell() + _number(header.get(_PAYLOAD_SIZE))
+            end = file.tell() + _number(header.get(PAYLOAD_SIZE))
             if end > size:
                 raise InputError(
                     f"{path}: the report is cut short (a block ends {end - size:,} bytes "
@@ -83,42 +83,12 @@ def _fields(message: bytes) -> dict[int, list[int | bytes]]:
     """Decode one level of a protobuf message: field number -> values."""
     found: dict[int, list[int | bytes]] = {}
     try:
-        for number, value in _wire(message):
+        for number, kind, start, end in fields_at(message, 0, len(message)):
+            value = varint(message, start)[0] if kind == VARINT else message[start:end]
             found.setdefault(number, []).append(value)
     except (IndexError, ValueError):
         return {}
     return found
-
-
-def _wire(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, kind = key >> 3, key & 7
-        if kind == 0:
-            value, at = _varint(message, at)
-            yield number, value
-            continue
-        if kind == 2:
-            length, at = _varint(message, at)
-        elif kind in (1, 5):
-            length = 8 if kind == 1 else 4
-        else:
-            raise ValueError(f"wire type {kind}")
-        if at + length > len(message):
-            raise IndexError
-        yield number, message[at : at + length]
-        at += length
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
 
 
 def _number(values: list[int | bytes] | None) -> int:

@@ -40,7 +40,7 @@ _STRING_COLUMNS = frozenset(
 _BATCH = 10_000
 
 
-def scrub_sqlite(source: Path, target: Path) -> list[str]:
+def scrub_sqlite(source: Path, target: Path, *known: str) -> list[str]:
     """Write a scrubbed copy of an export to `target`; returns the tables that were left out.
 
     Raises InputError where `source` is no database, or a name that it gives away would remain.
@@ -51,7 +51,7 @@ def scrub_sqlite(source: Path, target: Path) -> list[str]:
             closing(sqlite3.connect(uri, uri=True)) as old,
             closing(sqlite3.connect(target)) as new,
         ):
-            left_out, names = _copy(old, new)
+            left_out, names = _copy(old, new, known)
             new.commit()
             new.execute("VACUUM")
     except sqlite3.Error as error:
@@ -63,7 +63,9 @@ def scrub_sqlite(source: Path, target: Path) -> list[str]:
     return left_out
 
 
-def _copy(old: sqlite3.Connection, new: sqlite3.Connection) -> tuple[list[str], frozenset[str]]:
+def _copy(
+    old: sqlite3.Connection, new: sqlite3.Connection, known: tuple[str, ...]
+) -> tuple[list[str], frozenset[str]]:
     schema: dict[str, str] = dict(
         old.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL")
     )
@@ -72,7 +74,7 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection) -> tuple[list[str], 
         raise InputError("not an nsys export: it has no table StringIds")
     texts = [value for table in _TELLING for value in _texts(old, schema, table)]
     hosts = [v for n, v in _pairs(old, schema, "TARGET_INFO_SYSTEM_ENV") if n == "Hostname"]
-    names = names_in(texts, *hosts)
+    names = names_in(texts, *hosts, *known)
     used: set[int] = set()
     for table, sql in kept.items():
         new.execute(sql)
