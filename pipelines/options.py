@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
 
+from perfpipe.errors import InputError
 from perfpipe.query import STEP_RANGE_VARIABLE
 from perfpipe.store import STORE_VARIABLE, Store
 
@@ -35,6 +36,25 @@ def json_option(help_text: str = "Print one JSON document.") -> Callable[[Any], 
 def json_document(**content: Any) -> str:
     """Return the JSON document that a command prints; what JSON has no type for becomes text."""
     return json.dumps({"schema_version": 1, **content}, indent=1, default=str, ensure_ascii=False)
+
+
+def pairs(option: str, settings: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield name and values of NAME=VALUE[,VALUE]; InputError where one is no such thing."""
+    for setting in settings:
+        name, equals, values = setting.partition("=")
+        if not equals or not name or not values:
+            raise InputError(f"{option} {setting}: expected NAME=VALUE or NAME=VALUE,VALUE")
+        yield name, values.split(",")
+
+
+filter_option: Callable[[Any], Any] = click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="NAME=PATTERN[,PATTERN]",
+    callback=lambda _, __, values: dict(pairs("--filter", values)),
+    help="Only configurations whose parameter matches (* and ? as in file names).",
+)
 
 
 def step_range_option(command: Callable[..., Any]) -> Callable[..., Any]:

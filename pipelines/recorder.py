@@ -9,7 +9,7 @@ import shutil
 import socket
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from perfpipe.query import connect
 from perfpipe.store import Store
 from perfpipe.units import format_bytes
 from pipelines.recording import KEPT, load_recording
+from pipelines.tasks import passes
 
 #: Tables that a scrubbed report may have fewer rows of.
 _FEWER = frozenset({"nsys_environment", "nsys_diagnostics", "nsys_processes", "nsys_threads"})
@@ -33,8 +34,18 @@ _HEADER = """\
 """
 
 
-def record_run(store: Store, run: dict[str, Any], target: Path, *, limit: int, force: bool) -> int:
+def record_run(
+    store: Store,
+    run: dict[str, Any],
+    target: Path,
+    *,
+    filters: Mapping[str, list[str]],
+    limit: int,
+    force: bool,
+) -> int:
     """Write a recording of a run that was measured here; returns its size in bytes.
+
+    `filters` chooses tasks by their parameters, as those of `perfpipe run`.
 
     Raises InputError for a run that was replayed or whose reports are gone, TaskFailed where the
     recording would be larger than `limit` bytes or would not replay as it ran.
@@ -44,7 +55,10 @@ def record_run(store: Store, run: dict[str, Any], target: Path, *, limit: int, f
     if target.exists() and not force:
         raise InputError(f"{target} is there already; --force replaces it")
     with _replacing(target) as directory:
-        tasks = [_task(store, task, directory) for task in run["tasks"]]
+        chosen = [task for task in run["tasks"] if passes(task["params"], filters)]
+        if not chosen:
+            raise InputError(f"{run['run_id']}: no configuration matches --filter")
+        tasks = [_task(store, task, directory) for task in chosen]
         document = {
             "version": 1,
             "workload": run["workload"],
@@ -85,6 +99,8 @@ def _replacing(target: Path) -> Iterator[Path]:
 def _task(store: Store, task: dict[str, Any], directory: Path) -> dict[str, Any]:
     entry = {"params": task["params"]}
     entry |= {name: task[name] for name in KEPT if task.get(name) not in (None, [], "done")}
+    if len(task["launches_ms"]) < 2:
+        entry.pop("launches_ms", None)
     files = [_file(store, task, name, directory) for name in task["files"]]
     return entry | ({"files": files} if files else {})
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perfpipe.errors import InputError
 from pipelines.strict_yaml import line_of, load
@@ -72,6 +72,12 @@ class Recording(BaseModel):
         for task in planned:
             found = by_params.get(_frozen(dict(task.params)))
             yield task, found.model_dump() if found else None
+
+    @model_validator(mode="after")
+    def _fill(self) -> Recording:
+        for task in self.tasks:
+            task.launches_ms = task.launches_ms or ([task.times_ms] if task.times_ms else [])
+        return self
 
 
 def _frozen(params: Params) -> tuple[tuple[str, Scalar], ...]:

@@ -65,8 +65,10 @@ class Plan:
     def launches(self) -> int:
         """How many tasks will run at most."""
         tune = self.workload.tune
-        if tune is None or self.collector == "replay":
+        if tune is None:
             return len(self.tasks)
+        if self.collector == "replay":
+            return len(load_recording(self.recording).tasks)
         return tune.generations * tune.population
 
 

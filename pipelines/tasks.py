@@ -66,7 +66,7 @@ def tasks(
     _check_filters(found, filters or {}, path)
     made = [
         task_of(index, params, workload, path)
-        for index, params in enumerate(p for p in found if _passes(p, filters or {}))
+        for index, params in enumerate(p for p in found if passes(p, filters or {}))
     ]
     if not made:
         raise InputError(f"{path}: no configuration is left (see matrix, sizes, exclude, --filter)")
@@ -99,7 +99,8 @@ def _check_filters(found: Iterable[Params], filters: Mapping[str, list[str]], pa
             )
 
 
-def _passes(params: Params, filters: Mapping[str, list[str]]) -> bool:
+def passes(params: Mapping[str, Scalar], filters: Mapping[str, list[str]]) -> bool:
+    """Say whether each named parameter matches one of its patterns."""
     return all(
         any(fnmatch.fnmatchcase(str(params.get(name)), pattern) for pattern in patterns)
         for name, patterns in filters.items()

@@ -8,7 +8,7 @@ import click
 
 from perfpipe.errors import InputError
 from perfpipe.units import format_bytes
-from pipelines.options import store_option, the_store
+from pipelines.options import filter_option, store_option, the_store
 
 #: What a recording may weigh, MB.
 _LIMIT_MB = 3.0
@@ -30,10 +30,16 @@ _LIMIT_MB = 3.0
     show_default=True,
     help="What it may weigh, MB.",
 )
+@filter_option
 @click.option("--force", is_flag=True, help="Replace a recording that is there.")
 @store_option
 def record_command(
-    run: str | None, target: Path, limit: float, force: bool, store_path: str | None
+    run: str | None,
+    target: Path,
+    limit: float,
+    filters: dict[str, list[str]],
+    force: bool,
+    store_path: str | None,
 ) -> None:
     """Turn a run (default: the newest) into a recording that replays without a GPU.
 
@@ -52,5 +58,5 @@ def record_command(
     _, chosen = select(store, [run] if run else [])
     if chosen is None:
         raise InputError("there is no run to record; 'perfpipe run' makes one")
-    size = record_run(store, chosen, target, limit=int(limit * 1e6), force=force)
-    click.echo(f"{target}: {len(chosen['tasks'])} configurations, {format_bytes(size)}")
+    size = record_run(store, chosen, target, filters=filters, limit=int(limit * 1e6), force=force)
+    click.echo(f"{target}: {format_bytes(size)}")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from perfpipe.errors import InputError
 from pipelines.console import progress, say
 from pipelines.launcher import Launcher
-from pipelines.options import json_document, json_option, store_option, the_store
+from pipelines.options import (
+    filter_option,
+    json_document,
+    json_option,
+    pairs,
+    store_option,
+    the_store,
+)
 from pipelines.runner import (
     COLLECTORS,
     Plan,
@@ -41,13 +46,7 @@ from pipelines.workload import Scalar, load_workload
     help="Set a parameter (or warmup, repeats, launches, timeout) instead of its values in the "
     "file.",
 )
-@click.option(
-    "--filter",
-    "filters",
-    multiple=True,
-    metavar="NAME=PATTERN[,PATTERN]",
-    help="Only configurations whose parameter matches (* and ? as in file names).",
-)
+@filter_option
 @click.option("--dry-run", is_flag=True, help="Print each configuration and command, run nothing.")
 @click.option(
     "--resume",
@@ -70,7 +69,7 @@ def run_command(
     workload: Path,
     collector: str,
     settings: tuple[str, ...],
-    filters: tuple[str, ...],
+    filters: dict[str, list[str]],
     dry_run: bool,
     resume: bool,
     rerun_failed: bool,
@@ -93,8 +92,7 @@ def run_command(
     perfpipe run workloads/fused_matmul_tuning.yaml --resume
     """
     loaded = load_workload(workload, _settings(settings))
-    chosen = {name: values.split(",") for name, values in _pairs("--filter", filters)}
-    planned = planned_tasks(loaded, workload, chosen)
+    planned = planned_tasks(loaded, workload, filters)
     if dry_run:
         _show(planned, as_json)
         return
@@ -123,19 +121,8 @@ def _show(planned: list[Task], as_json: bool) -> None:
         click.echo(f"[{task.index}] {task.label}\n    {shlex.join(task.command)}")
 
 
-def _pairs(option: str, settings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for setting in settings:
-        name, equals, values = setting.partition("=")
-        if not equals or not name or not values:
-            raise InputError(f"{option} {setting}: expected NAME=VALUE or NAME=VALUE,VALUE")
-        yield name, values
-
-
 def _settings(settings: tuple[str, ...]) -> dict[str, list[Scalar]]:
-    return {
-        name: [_scalar(value) for value in values.split(",")]
-        for name, values in _pairs("--set", settings)
-    }
+    return {name: [_scalar(value) for value in values] for name, values in pairs("--set", settings)}
 
 
 def _scalar(text: str) -> Scalar:
