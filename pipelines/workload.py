@@ -202,7 +202,10 @@ def _override(value: dict[str, Any], overrides: Mapping[str, list[Scalar]]) -> d
     """Set matrix parameters, and take them out of `sizes`, whose values they replace."""
     settings = {name: values[0] for name, values in overrides.items() if name in _SETTINGS}
     free = {name: values for name, values in overrides.items() if name not in _SETTINGS}
-    matrix = {**(value.get("matrix") or {}), **free}
+    stated = value.get("matrix") or {}
+    # Those of `sizes` stay before those of `matrix`, as without --set.
+    moved = {name: values for name, values in free.items() if name not in stated}
+    matrix = {**moved, **stated, **free}
     include = [
         params
         for params in value.get("include") or []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import lzma
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ingest.report import ingest
 from perfpipe.model import tables
 from perfpipe.query import CATALOGUE
 from perfpipe.store import Store
+from pipelines import tools
 from pipelines.cli import run_cli
 
 # Tests say what is right; how long things take is measured in benchmarks/.
@@ -94,6 +96,25 @@ def edited(expand: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]
         return path
 
     return edit
+
+
+@pytest.fixture
+def profilers(
+    tmp_path: Path, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A directory with programs called nsys and ncu, first on PATH: see standin.py."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "capture.ncu-rep").symlink_to(expand("ncu/visible.ncu-rep"))
+    (folder / "timeline.sqlite").symlink_to(expand("nsys/memcpy.sqlite"))
+    script = f"#!{sys.executable}\n" + (Path(__file__).parent / "standin.py").read_text()
+    for name in ("nsys", "ncu"):
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    tools.find_tool.cache_clear()
+    yield folder
+    tools.find_tool.cache_clear()
 
 
 @pytest.fixture

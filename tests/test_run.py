@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import json
-import stat
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,11 @@ def test_replay_says_so_everywhere(cli: Cli, tmp_path: Path) -> None:
     assert [fault for _, fault in verify(store) if fault] == []
     run = store.runs()[0]
     assert run["status"] == "done"
-    assert len(run["reports"]) == 12
+    assert len(run["reports"]) == 16
     assert (
         cli("query", "SELECT recorded, count(*) n FROM reports GROUP BY 1", "--format", "csv") == 0
     )
-    assert cli.out.splitlines() == ["recorded,n", "True,12"]
+    assert cli.out.splitlines() == ["recorded,n", "True,16"]
     assert cli("report") == 0
     assert notice in cli.out.replace("\n", " ")
 
@@ -41,7 +40,7 @@ def test_replay_says_so_everywhere(cli: Cli, tmp_path: Path) -> None:
 def test_auto_replays_without_a_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     tools.gpus.cache_clear()
-    assert cli("run", GEMM, "--set", "m=512", "--set", "n=512", "--set", "k=512") == 0
+    assert cli("run", GEMM, "--set", "size=512") == 0
     assert "no GPU here: replaying a recorded capture, nothing is measured" in cli.err
     tools.gpus.cache_clear()
 
@@ -76,7 +75,7 @@ def test_the_recording_holds_every_configuration_of_the_file() -> None:
 
 
 def test_a_configuration_that_was_not_recorded_fails(cli: Cli) -> None:
-    assert cli("run", GEMM, "--collector", "replay", "--set", "m=512,7") == 1
+    assert cli("run", GEMM, "--collector", "replay", "--set", "size=512,7") == 1
     assert "not in the recording" in cli.err
 
 
@@ -84,7 +83,7 @@ def test_a_configuration_that_was_not_recorded_fails(cli: Cli) -> None:
     ("damage", "sentence"),
     [
         (lambda d: (d / "recording.yaml").unlink(), "no recording here"),
-        (lambda d: (d / "512-fp16.sqlite.xz").unlink(), "512-fp16.sqlite.xz is missing"),
+        (lambda d: (d / "00-512-fp16.sqlite.xz").unlink(), "00-512-fp16.sqlite.xz is missing"),
         (lambda d: (d / "recording.yaml").write_text("version: 1\n"), "recording.yaml:1: "),
     ],
 )
@@ -110,21 +109,6 @@ if kind == "broken":
 print(json.dumps({"perfpipe": "time", "ms": [3.0, 1.0, 2.0]}))
 """
 
-PROFILER = """#!/bin/sh
-# Stands for a profiler: copies a real capture to where the options say.
-for word in "$@"; do
-  case "$word" in
-    --version) echo "Version 2025.3.1.0"; exit 0 ;;
-    --export=*) cp CAPTURE "${word#--export=}"; exit 0 ;;
-    --output=*) target="${word#--output=}" ;;
-  esac
-done
-case "$1" in
-  profile) echo done > "$target" ;;
-  export) cp TIMELINE "$target" ;;
-esac
-"""
-
 
 @pytest.fixture
 def workload(tmp_path: Path) -> Callable[[str], Path]:
@@ -145,23 +129,6 @@ def workload(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
-
-
-@pytest.fixture
-def profilers(tmp_path: Path, expand: Expand, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Programs called nsys and ncu that give real captures, so that the launching is tested."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script = PROFILER.replace("CAPTURE", str(expand("ncu/visible.ncu-rep")))
-    script = script.replace("TIMELINE", str(expand("nsys/memcpy.sqlite")))
-    for name in ("nsys", "ncu"):
-        path = folder / name
-        path.write_text(script)
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    tools.find_tool.cache_clear()
-    yield folder
-    tools.find_tool.cache_clear()
 
 
 def test_measuring_runs_the_program_and_both_profilers(
@@ -215,18 +182,19 @@ def test_failures_are_data_and_the_rest_goes_on(
 def test_known_profiler_messages_are_explained(
     workload: Callable[[str], Path], profilers: Path, cli: Cli
 ) -> None:
-    (profilers / "ncu").write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && echo 2025.3.1 && exit 0\n'
-        "echo '==ERROR== ERR_NVGPUCTRPERM'; exit 1\n"
-    )
-    assert cli("run", workload("[good]"), "--collector", "ncu") == 1
-    assert "only administrators" in cli.err
-    (profilers / "ncu").write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && echo 2025.3.1 && exit 0\n'
-        "echo '==WARNING== No kernels were profiled.'\n"
-    )
-    assert cli("run", workload("[good]"), "--collector", "ncu") == 1
-    assert "left no ncu.ncu-rep: no kernel was launched" in cli.err
+    for fault, sentence in (
+        ("permission", "only administrators"),
+        ("nothing", "left no ncu.ncu-rep: no kernel was launched"),
+        ("driver", "the NVIDIA driver is too old"),
+        ("full", "the disk is full"),
+        ("truncated", "cut short"),
+    ):
+        (profilers / "FAULT").write_text(fault)
+        assert cli("run", workload("[good]"), "--collector", "ncu") == 1
+        assert sentence in cli.err
+    (profilers / "FAULT").write_text("libdw")
+    assert cli("run", workload("[good]"), "--collector", "nsys") == 1
+    assert "install the packages libdw1 and libelf1" in cli.err
 
 
 def test_measuring_without_a_profiler_names_it(
@@ -252,12 +220,11 @@ def test_a_missing_workload_file(cli: Cli) -> None:
 
 
 def test_settings_need_a_value(cli: Cli) -> None:
-    assert cli("run", GEMM, "--set", "m") == 2
+    assert cli("run", GEMM, "--set", "size") == 2
     assert "NAME=VALUE" in cli.err
 
 
 def test_run_records_are_json_with_a_version(cli: Cli, tmp_path: Path) -> None:
-    assert cli("run", GEMM, "--collector", "replay", "--set", "m=512", "--set", "n=512",
-               "--set", "k=512") == 0  # fmt: skip
+    assert cli("run", GEMM, "--collector", "replay", "--set", "size=512") == 0
     path = next((tmp_path / "store" / "runs").glob("*/run.json"))
     assert json.loads(path.read_text())["schema_version"] == 1

@@ -15,40 +15,7 @@
 -- agrees: whether traced and timed, or its span and timed, differ by no more than the threshold; NULL where one is missing
 -- explanation: why they differ
 CREATE VIEW run_agreement AS
-WITH iterations AS (
-    SELECT report_id, pid, start_ns, end_ns, row_number() OVER () AS iteration
-    FROM nsys_nvtx_ranges
-    WHERE is_step(name) AND end_ns IS NOT NULL
-),
-launched AS (
-    -- By when it was launched: autograd launches from another thread than the range is on.
-    SELECT l.report_id, i.iteration, l.kind, l.start_ns, l.end_ns
-    FROM launches AS l
-    ASOF JOIN iterations AS i ON i.report_id = l.report_id AND i.pid = l.pid AND i.start_ns <= l.api_start_ns
-    WHERE l.api_start_ns < i.end_ns
-),
-sums AS (
-    SELECT
-        report_id,
-        iteration,
-        sum(end_ns - start_ns) AS work_ns,
-        max(end_ns) - min(start_ns) AS span_ns,
-        count(*) AS operations,
-        count(*) FILTER (kind = 'kernel') AS kernels
-    FROM launched
-    GROUP BY report_id, iteration
-),
-traced AS (
-    SELECT
-        report_id,
-        median(work_ns) / 1e6 AS traced_ms,
-        median(span_ns) / 1e6 AS traced_span_ms,
-        median(operations)::BIGINT AS traced_operations,
-        median(kernels)::BIGINT AS kernels
-    FROM sums
-    GROUP BY report_id
-),
-profiled AS (
+WITH profiled AS (
     SELECT report_id, sum(duration_ns) / 1e6 AS profiled_ms, count(*) AS kernels
     FROM ncu_launches
     GROUP BY report_id
@@ -68,7 +35,7 @@ found AS (
         any_value(p.profiled_ms) AS profiled_ms,
         any_value(p.kernels) AS profiled_kernels
     FROM sources AS s
-    LEFT JOIN traced AS t USING (report_id)
+    LEFT JOIN _iteration_work AS t USING (report_id)
     LEFT JOIN profiled AS p USING (report_id)
     GROUP BY s.run_id, s.task_index
 ),
@@ -79,6 +46,7 @@ compared AS (
         r.label,
         r.median_ms AS timed_ms,
         r.timing_method,
+        r.throttled_by,
         f.traced_ms,
         f.traced_span_ms,
         f.traced_operations,
@@ -123,6 +91,8 @@ SELECT
         CASE
             WHEN profiled_in_part THEN 'ncu profiled only some kernels of an iteration'
             WHEN profiled_pct > threshold('agreement.differ_pct') THEN 'ncu empties the caches before each kernel, and lets clocks fall between kernels'
+            WHEN profiled_pct < -threshold('agreement.differ_pct') AND list_contains(throttled_by, 'power cap')
+                THEN 'under steady load the power cap lowers the clocks; ncu lets the GPU rest between kernels'
             WHEN profiled_pct < -threshold('agreement.differ_pct') THEN 'ncu measures kernels alone, without what lies between them'
         END
     ) AS explanation

@@ -1,0 +1,155 @@
+"""Interrupted runs go on where they ended: stand-in profilers, real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from perfpipe.store import Store
+
+PROGRAM = """
+import json, os, pathlib, sys, time
+kind = sys.argv[1]
+with open("launched", "a") as file:
+    file.write(f"{kind} {os.environ['PERFPIPE_COLLECTOR']}\\n")
+if pathlib.Path("slow").exists() and kind == pathlib.Path("slow").read_text():
+    time.sleep(60)
+if pathlib.Path("broken").exists() and kind == pathlib.Path("broken").read_text():
+    sys.exit("broken")
+print(json.dumps({"perfpipe": "time", "ms": [1.0]}))
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, profilers: Path) -> Path:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    path = tmp_path / "w.yaml"
+    path.write_text(textwrap.dedent("""
+        version: 1
+        name: w
+        command: ["{python}", program.py, "{kind}"]
+        matrix: {kind: [a, b, c]}
+        collect: {nsys: {}, ncu: {}}
+        """))  # fmt: skip
+    return path
+
+
+def launched(sweep: Path) -> list[str]:
+    log = sweep.parent / "launched"
+    lines = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return [line.split()[0] for line in lines if line.endswith("plain")]
+
+
+def _interrupted(sweep: Path, number: signal.Signals) -> int:
+    """Start a run, send a signal while the second task sleeps, and return the exit code."""
+    (sweep.parent / "slow").write_text("b")
+    words = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()",
+             "run", str(sweep), "--collector", "all", "--store", "store"]  # fmt: skip
+    process = subprocess.Popen(words, cwd=sweep.parent, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while "b plain" not in _text(sweep.parent / "launched"):
+        assert time.monotonic() < until and process.poll() is None, process.stderr
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    process.communicate(timeout=60)
+    (sweep.parent / "slow").unlink()
+    return process.returncode
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "status"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -9, "running")],
+)
+def test_an_interrupted_sweep_runs_only_what_is_missing(
+    number: signal.Signals, code: int, status: str, sweep: Path, cli: Cli
+) -> None:
+    store = Store(sweep.parent / "store")
+    assert _interrupted(sweep, number) == code
+    assert launched(sweep) == ["a", "b"]
+    (before,) = store.runs()
+    assert before["status"] == status
+    (kept,) = [task for task in before["tasks"] if task["status"] == "done"]
+    assert cli("run", sweep, "--collector", "all", "--resume", "--store", store.root) == 0, cli.err
+    assert f"going on with {before['run_id']}" in cli.err
+    assert launched(sweep) == ["b", "c"]
+    (after,) = store.runs()
+    assert after["status"] == "done"
+    assert [task["params"]["kind"] for task in after["tasks"]] == ["a", "b", "c"]
+    assert after["tasks"][0] == kept
+    assert len(after["reports"]) == 2
+    assert cli("run", sweep, "--collector", "all", "--resume", "--store", store.root) == 0
+    assert launched(sweep) == []
+
+
+def test_what_has_changed_is_launched_again(sweep: Path, cli: Cli) -> None:
+    assert cli("run", sweep, "--collector", "timing") == 0
+    launched(sweep)
+    (sweep.parent / "beside.py").write_text("")
+    assert cli("run", sweep, "--collector", "timing", "--resume") == 0
+    assert launched(sweep) == ["a", "b", "c"], "a module beside the program has changed"
+    sweep.write_text(sweep.read_text() + "env: {A: b}\n")
+    assert cli("run", sweep, "--collector", "timing", "--resume", "--filter", "kind=a") == 0
+    assert launched(sweep) == ["a"]
+    sweep.write_text(sweep.read_text().replace("[a, b, c]", "[a, d]"))
+    assert cli("run", sweep, "--collector", "timing", "--resume") == 0
+    assert launched(sweep) == ["d"], "only the new value"
+
+
+def test_failed_tasks_stay_until_they_are_asked_for(sweep: Path, cli: Cli) -> None:
+    (sweep.parent / "broken").write_text("b")
+    assert cli("run", sweep, "--collector", "timing") == 1
+    assert launched(sweep) == ["a", "b", "c"]
+    (sweep.parent / "broken").unlink()
+    assert cli("run", sweep, "--collector", "timing", "--resume") == 1
+    assert launched(sweep) == []
+    assert cli("run", sweep, "--collector", "timing", "--rerun-failed") == 0
+    assert launched(sweep) == ["b"]
+
+
+def test_half_a_result_does_not_count(sweep: Path, cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", sweep, "--collector", "timing") == 0
+    launched(sweep)
+    results = sorted((tmp_path / "store" / "runs").glob("*/tasks/*/result.json"))
+    assert len(results) == 3
+    assert json.loads(results[0].read_text())["schema_version"] == 1
+    results[0].write_text(results[0].read_text()[:40])
+    results[1].write_text('{"schema_version": 99}')
+    assert cli("run", sweep, "--collector", "timing", "--resume") == 0
+    assert launched(sweep) == ["a", "b"]
+
+
+def test_the_first_run_has_nothing_to_resume(sweep: Path, cli: Cli) -> None:
+    assert cli("run", sweep, "--collector", "timing", "--resume") == 0
+    assert "no run of w to resume" in cli.err
+    assert launched(sweep) == ["a", "b", "c"]
+
+
+def test_filters_choose_configurations(sweep: Path, cli: Cli) -> None:
+    assert cli("run", sweep, "--filter", "kind=[ab]", "--dry-run") == 0
+    assert cli.out.count("program.py") == 2
+    assert cli("run", sweep, "--filter", "kind=c,a", "--dry-run", "--json") == 0
+    assert [task["label"] for task in json.loads(cli.out)["tasks"]] == ["kind=a", "kind=c"]
+    assert cli("run", sweep, "--filter", "kid=a", "--dry-run") == 2
+    assert "no such parameter; did you mean 'kind'?" in cli.err
+    assert cli("run", sweep, "--filter", "kind=z", "--dry-run") == 2
+    assert "no configuration is left" in cli.err
+    assert cli("run", sweep, "--filter", "kind", "--dry-run") == 2
+
+
+def test_the_record_is_one_json_document(sweep: Path, cli: Cli) -> None:
+    assert cli("run", sweep, "--collector", "timing", "--json") == 0
+    assert [t["status"] for t in json.loads(cli.out)["run"]["tasks"]] == ["done"] * 3

@@ -1,0 +1,143 @@
+"""The workload programs themselves, on the CPU: Triton kernels run in its interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT
+
+FOLDER = ROOT / "workloads"
+TILES = ["--block-m", "32", "--block-n", "32", "--block-k", "32"]
+SMALL = ["--batch", "2", "--length", "16", "--width", "32", "--heads", "2", "--layers", "1",
+         "--vocabulary", "64"]  # fmt: skip
+ATTENTION = ["--batch", "1", "--heads", "2", "--length", "100", "--dim", "16", "--block-m", "32",
+             "--block-n", "32"]  # fmt: skip
+
+
+def run(program: str, *options: str, **env: str) -> tuple[int, list[dict[str, Any]], str]:
+    words = [sys.executable, program, "--warmup", "1", "--iterations", "3", *options]
+    return finished(words, **env)
+
+
+def finished(words: list[str], **env: str) -> tuple[int, list[dict[str, Any]], str]:
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", **env}
+    done = subprocess.run(
+        words, cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=240
+    )
+    messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return done.returncode, messages, done.stderr
+
+
+def said(messages: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [message for message in messages if message["perfpipe"] == kind]
+
+
+GOOD = [
+    *[
+        ("gemm.py", "--m", "96", "--n", "80", "--k", "64", "--dtype", dtype)
+        for dtype in ("fp16", "bf16", "tf32", "fp32", "fp64", "fp8")
+    ],
+    ("gemm.py", "--m", "96", "--n", "80", "--k", "64", "--backend", "triton"),
+    ("batched_gemm.py", "--batch", "5", "--m", "33", "--n", "40", "--k", "20"),
+    ("batched_gemm.py", "--batch", "5", "--m", "33", "--n", "40", "--k", "20", "--mode", "loop"),
+    ("fused_matmul.py", "--m", "100", "--n", "90", "--k", "70", *TILES),
+    ("fused_matmul.py", "--m", "100", "--n", "90", "--k", "70", *TILES, "--group-m", "1"),
+    ("fused_matmul.py", "--m", "100", "--n", "90", "--k", "70", *TILES, "--mode", "unfused"),
+    ("vector_add.py", "--n", "5000"),
+    ("vector_add.py", "--n", "5000", "--backend", "torch"),
+    *[("softmax.py", "--m", "20", "--n", "100", "--backend", b) for b in ("triton", "unfused")],
+    ("layernorm.py", "--m", "20", "--n", "100"),
+    *[("reduction.py", "--n", "20000", "--mode", mode) for mode in ("two_pass", "atomic", "torch")],
+    *[
+        ("gather.py", "--table", "100", "--rows", "50", "--width", "24", "--order", order)
+        for order in ("sequential", "random", "strided")
+    ],
+    ("attention.py", *ATTENTION),
+    ("attention.py", *ATTENTION, "--causal"),
+    ("attention.py", *ATTENTION, "--causal", "--backend", "unfused"),
+    *[
+        ("transformer_step.py", *SMALL, "--mode", mode)
+        for mode in ("eager", "graph", "sync", "copies")
+    ],
+]
+
+
+@pytest.mark.parametrize("words", GOOD, ids=lambda words: " ".join(words))
+def test_the_result_is_right_and_timed(words: tuple[str, ...]) -> None:
+    code, messages, errors = run(*words)
+    assert code == 0, errors
+    (validation,) = said(messages, "validation")
+    assert validation["ok"] is True
+    assert validation["rel_l2_error"] < 0.01
+    (timing,) = said(messages, "time")
+    assert len(timing["ms"]) == 3
+    assert all(ms > 0 for ms in timing["ms"])
+    assert messages.index(validation) < messages.index(timing)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fused_matmul.py", "--m", "64", "--n", "64", "--k", "128", *TILES, "--skip-tail"),
+        ("fused_matmul.py", "--m", "64", "--n", "64", "--k", "4096", *TILES, "--sum", "fp16",
+         "--atol", "0.002"),
+        ("gemm.py", "--m", "64", "--n", "64", "--k", "512", "--atol", "0", "--rtol", "0"),
+    ],
+    ids=["skips work", "sums in half precision", "no tolerance"],
+)  # fmt: skip
+def test_a_wrong_result_is_told_and_not_timed(words: tuple[str, ...]) -> None:
+    code, messages, _ = run(*words)
+    assert code == 3
+    (validation,) = said(messages, "validation")
+    assert validation["ok"] is False
+    assert validation["max_abs_error"] > 0
+    assert not said(messages, "time")
+
+
+def test_under_a_profiler_nothing_is_timed_or_checked_again() -> None:
+    code, messages, errors = run("vector_add.py", "--n", "5000", PERFPIPE_COLLECTOR="nsys")
+    assert code == 0, errors
+    assert not said(messages, "time")
+    assert not said(messages, "validation")
+
+
+def test_a_type_that_the_interpreter_lacks_is_refused() -> None:
+    code, _, errors = run("gemm.py", "--m", "32", "--n", "32", "--k", "32", "--dtype", "bf16",
+                          "--backend", "triton")  # fmt: skip
+    assert code == 1
+    assert "does not multiply bf16" in errors
+
+
+def test_data_parallel_training_over_two_processes() -> None:
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+             "ddp_step.py", *SMALL, "--dtype", "fp32", "--warmup", "1", "--iterations", "2"]  # fmt: skip
+    code, messages, errors = finished(words)
+    assert code == 0, errors
+    assert {message["rank"] for message in said(messages, "validation")} == {0, 1}
+    assert all(message["ok"] for message in said(messages, "validation"))
+    (timing,) = said(messages, "time")
+    assert len(timing["ms"]) == 2
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_workload_gives_its_program_known_options(path: Any) -> None:
+    """Each command is parsed by the program itself, up to the help that --help prints."""
+    from pipelines.runner import planned_tasks
+    from pipelines.workload import load_workload
+
+    task = planned_tasks(load_workload(path), path)[0]
+    program = next(word for word in task.command if word.endswith(".py"))
+    options = [word for word in task.command if word.startswith("--")]
+    done = subprocess.run(
+        [sys.executable, program, "--help"], cwd=FOLDER, capture_output=True, text=True
+    )
+    launcher = {"--standalone", "--nproc-per-node"}
+    assert done.returncode == 0, done.stderr
+    assert not {o for o in options if o not in done.stdout} - launcher
+    assert yaml.safe_load(path.read_text())["description"]
