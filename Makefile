@@ -4,13 +4,21 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint bench docs clean
+# What tests start beside Python: an ssh server.
+SYSTEM_PACKAGES := openssh-server openssh-client
+
+.PHONY: demo test system lint bench docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
 
-test: $(VENV)/.installed-dev lint
+test: $(VENV)/.installed-dev system lint
 	$(BIN)/python -m pytest -n 2
+
+# Installed where this runs as root and has apt; elsewhere the tests that need them are skipped.
+system:
+	@dpkg -s $(SYSTEM_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(SYSTEM_PACKAGES); } >/dev/null
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

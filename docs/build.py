@@ -83,16 +83,41 @@ def _cell(text: str) -> str:
 
 
 _HOW = """\
-A workload file says what to launch and what to collect; `workloads/gemm.yaml` is an example.
+A workload file says what to launch and what to collect; `workloads/gemm.yaml` is an example, and
+`perfpipe schema workload` prints the JSON Schema for editors.
 
 - `{name}` in `command` is replaced by a parameter, by `warmup`, `repeats`, `atol` or `rtol`, or,
-  for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe).  Nothing
-  goes through a shell; the program runs in the directory of the file.
-- Every entry of `sizes` is combined with every combination of `matrix`; `exclude` leaves some out.
+  for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe).  A word
+  that becomes empty is left out.  Nothing goes through a shell; the program runs in the directory
+  of the file, or in `cwd`.
+- Every entry of `sizes` is combined with every combination of `matrix`; a number alone is the
+  parameter `size`.  `exclude` leaves some out, `include` adds some.
 - `work` is arithmetic (numbers, parameters, `dtype_bytes`, + - * / // **).
-- The program may print JSON lines: `{"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}`
-  before it times anything, and `{"perfpipe": "time", "ms": [0.5, 0.4]}`, an entry an iteration.
-  Where `ok` is false the configuration is neither timed nor profiled.
+- Each configuration is launched plain, then once for each collector; `$PERFPIPE_COLLECTOR` (plain,
+  nsys, ncu or torch) tells the program which.  `launches` repeats the plain launch as processes of
+  their own.
+- The program may print JSON lines, each with the key "perfpipe":
+
+  ```text
+  {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}     before it times anything
+  {"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}        an entry a sample
+  {"perfpipe": "kernel", "registers": 128, "spills": 0}             what it is compiled to
+  {"perfpipe": "out_of_resources", "reason": "shared memory"}       the hardware has no room
+  {"perfpipe": "about", "torch": "2.11.0"}                          versions
+  ```
+
+  Where `ok` is false the configuration is neither timed nor profiled, and shown as a failure.
+- `tune` searches the parameters that it lists, a generation after another: the first at random
+  (the `default` first), each later one a step away from the best so far; nothing is tried twice.
+  Wrong results, timeouts and configurations without room are data of the search.  The quickest and
+  the default are profiled in the end.  `candidates` names a JSON lines file to try instead, made
+  by any optimiser; `perfpipe tuning FILE.jsonl` tells the story of a history made elsewhere.
+- `execution` puts words before every command: `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}`
+  runs it on another machine, where its files must lie, and brings reports back; `kind: srun`
+  shares this file system.
+- A result is written as soon as a task ends.  `perfpipe run --resume` goes on with the newest run:
+  what it lacks, and what has changed since (command, environment, collectors, the program and the
+  Python files beside it), is launched.
 - YAML is read strictly: `true` and `false` are the only booleans, `1:30`, `off` and dates are text,
   unknown and repeated keys are errors.""".splitlines()
 

@@ -87,7 +87,7 @@ def run_command(
 
     \b
     perfpipe run workloads/gemm.yaml
-    perfpipe run workloads/gemm.yaml --set m=4096 --set dtype=fp16,bf16 --collector ncu
+    perfpipe run workloads/gemm.yaml --set size=4096 --set dtype=fp16,bf16 --collector ncu
     perfpipe run workloads/gemm.yaml --filter dtype=fp16 --dry-run
     perfpipe run workloads/fused_matmul_tuning.yaml --resume
     """

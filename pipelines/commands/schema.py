@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 
 import click
 
 from perfpipe.errors import InputError, did_you_mean
 from pipelines.options import json_document, json_option
+
+#: What pydantic writes schemas in.
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,16 @@ def relations() -> list[Relation]:
 @click.argument("table", required=False)
 @json_option()
 def schema_command(table: str | None, as_json: bool) -> None:
-    """List the tables and views of a store, or the columns of TABLE with their meaning and unit."""
+    """List the tables and views of a store, or the columns of TABLE with their meaning and unit.
+
+    `perfpipe schema workload` prints the JSON Schema of workload files, for editors:
+    # yaml-language-server: $schema=workload.schema.json
+    """
+    if table == "workload":
+        from pipelines.workload import Workload
+
+        click.echo(json.dumps({"$schema": _DIALECT, **Workload.model_json_schema()}, indent=1))
+        return
     known = {relation.name: relation for relation in relations()}
     if table is not None and table not in known:
         hint = did_you_mean(table, known)
