@@ -54,6 +54,9 @@ _STATS: Spec = (
     ("max_ns", "Max", "ns", ""),
     ("stddev_ns", "StdDev", "ns", ""),
 )
+#: Sentences of a search that stand in the verdict; the others are facts of the summary.
+_TOLD = 3
+
 #: What a report is called: the configuration that gave it, else its file.
 _LABELS = """
     SELECT
@@ -107,7 +110,7 @@ def build_report(
     found = timeline_findings(con, chosen) + kernel_findings(launches)
     verdicts = [timeline_verdict(con, chosen), verdict(launches)]
     advice = timeline_recommendations(con, chosen) + recommendations(con, chosen)
-    made = []
+    made, search = [], []
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
         made.append(size_table(con, run["run_id"]))
@@ -116,7 +119,9 @@ def build_report(
         if history.trials:
             source = Source("run.json", (run["run_id"],))
             made = [*tuning_tables(history, source), *made]
-            verdicts = [" ".join(story(history)).rstrip("."), *verdicts]
+            told = story(history)
+            verdicts = [" ".join(told[:_TOLD]).rstrip("."), *verdicts]
+            search = [("The search", " ".join(told[_TOLD:]))] if told[_TOLD:] else []
     if timeline:
         made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
     if kinds.get("ncu") and timeline:
@@ -129,7 +134,7 @@ def build_report(
         title=title_of(con, chosen, run),
         notice=notice_of(run),
         verdict=". ".join(text for text in verdicts if text) or _no_verdict(kinds),
-        summary=tuple(summary_of(con, chosen, kinds, run)),
+        summary=tuple(summary_of(con, chosen, kinds, run) + search),
         tables=tuple(table for table in made if table.rows),
         findings=tuple(found[:20]),
         findings_total=len(found),

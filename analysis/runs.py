@@ -87,8 +87,8 @@ _AGREEMENT: tuple[tuple[str, str, Kind, str], ...] = (
     ("traced_ms", "nsys", "ms", "ms"),
     ("traced_span_ms", "nsys, span", "ms", "ms"),
     ("profiled_ms", "ncu", "ms", "ms"),
-    ("traced_pct", "nsys against timed", "number", "%"),
-    ("profiled_pct", "ncu against timed", "number", "%"),
+    ("round(traced_pct, 1) AS traced_pct", "nsys against timed", "number", "%"),
+    ("round(profiled_pct, 1) AS profiled_pct", "ncu against timed", "number", "%"),
     ("explanation", "Why", "text", ""),
 )
 
@@ -105,7 +105,10 @@ def agreement_table(con: DuckDBPyConnection, run_id: str) -> Table:
     return Table(
         "Timing, nsys and ncu of an iteration",
         view.doc,
-        tuple(Column(n, title, kind, unit, view.columns[n]) for n, title, kind, unit in _AGREEMENT),
+        tuple(
+            Column(name := expression.split(" AS ")[-1], title, kind, unit, view.columns[name])
+            for expression, title, kind, unit in _AGREEMENT
+        ),
         tuple(rows),
         len(rows),
         Source("run_agreement", (run_id,)),

@@ -231,7 +231,7 @@ def generations(history: History) -> list[Generation]:
                 number,
                 len(tried),
                 len(times),
-                ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in sorted(failures.items())),
+                _kinds(failures),
                 best,
                 statistics.median(times) if times else None,
                 max(times, default=None),
@@ -299,7 +299,7 @@ def story(history: History) -> list[str]:
     """Return sentences that tell the search, the outcome first."""
     rounds, best = generations(history), history.best
     failed = Counter(trial.failure for trial in history.trials if trial.failure)
-    kinds = ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in sorted(failed.items()))
+    kinds = _kinds(failed)
     total = f"{len(history.trials)} configurations in {len(rounds)} generations"
     if best is None:
         return [f"None of {total} worked: {kinds}."]
@@ -328,6 +328,18 @@ def story(history: History) -> list[str]:
     return said + _about_registers(history)
 
 
+def _kinds(failures: Counter[str]) -> str:
+    """Return failures as text: 2 wrong results, 1 timeout."""
+    return ", ".join(
+        f"{count} {kind.replace('_', ' ')}{_plural(count, kind)}"
+        for kind, count in sorted(failures.items(), key=str)
+    )
+
+
+def _plural(count: int, word: str) -> str:
+    return "" if count == 1 or word.endswith("s") or word == "failed" else "s"
+
+
 def _about_registers(history: History) -> list[str]:
     best = [trial for trial in best_of(history) if trial.registers is not None]
     rest = [trial for trial in history.worked if trial.spills is not None]
@@ -339,8 +351,9 @@ def _about_registers(history: History) -> list[str]:
     if spilling and history.best and history.best.time_ms:
         slow = statistics.median(t.time_ms or 0 for t in spilling) / history.best.time_ms
         none = " and none of the best is among them" if not any(t.spills for t in best) else ""
+        count = f"{len(spilling)} configuration{_plural(len(spilling), '')}"
         said.append(
-            f"{len(spilling)} configurations spill registers to memory: they take "
-            f"{slow:.1f} times as long as the best (median){none}."
+            f"{count} with registers that spill to memory: {slow:.1f} times the time of the best "
+            f"(median){none}."
         )
     return said

@@ -31,11 +31,11 @@ def tuning_tables(history: History, source: Source) -> list[Table]:
     """Return the tables that tell a search; those that would be empty are left out."""
     made = [
         _generations(history, source),
+        _all(history, source),
         _trials("Tuning: the best configurations", history, best_of(history), source, _BEST_DOC),
         _traits(history, source),
         _trials("Tuning: time against registers", history, _front(history), source, _PARETO_DOC),
         _failures(history, source),
-        _all(history, source),
     ]
     return [table for table in made if table.rows]
 

@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
 #: Figures of a report: the view whose table is drawn, how, and what it shows.
 _FIGURES = {
-    "kernel_sol": (sol_figure, "Compute against memory speed of light of each profiled kernel"),
+    "kernel_sol": (
+        sol_figure,
+        "Compute against memory speed of light of each profiled kernel; area is duration",
+    ),
     "tuning_history": (tuning_figure, "Time of each configuration of the search"),
-    "kernel_roofline": (roofline_figure, "Rate against arithmetic intensity at each memory level"),
+    "kernel_roofline": (
+        roofline_figure,
+        "Rate against arithmetic intensity at each memory level; area is duration",
+    ),
 }
 
 #: Longest cell in Markdown and on a terminal; HTML shows the whole text on demand.

@@ -47,6 +47,10 @@ def _judge(said: Said) -> None:
     if said.validation is not None and not said.validation.get("ok"):
         raise ProgramFailed(
             "wrong_result",
-            f"wrong result (largest error {said.validation.get('max_abs_error')}); "
+            f"wrong result (largest error {_short(said.validation.get('max_abs_error'))}); "
             "not timed, not profiled",
         )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, (int, float)) else "unknown"

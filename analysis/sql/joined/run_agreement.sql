@@ -80,7 +80,7 @@ SELECT
         '; ',
         CASE
             WHEN traced_pct < -threshold('agreement.differ_pct') AND timed_ms - traced_ms <= traced_operations * threshold('agreement.gap_us') / 1e3
-                THEN 'between short kernels the GPU waits about a microsecond each, which the time includes'
+                THEN 'about 1 us between short kernels counts in the time'
             WHEN traced_pct < -threshold('agreement.differ_pct') AND timing_method = 'queued'
                 THEN 'the time includes what lies between the operations of an iteration'
             WHEN traced_pct < -threshold('agreement.differ_pct')
@@ -90,9 +90,9 @@ SELECT
         END,
         CASE
             WHEN profiled_in_part THEN 'ncu profiled only some kernels of an iteration'
-            WHEN profiled_pct > threshold('agreement.differ_pct') THEN 'ncu empties the caches before each kernel, and lets clocks fall between kernels'
+            WHEN profiled_pct > threshold('agreement.differ_pct') THEN 'ncu starts with cold caches and a resting GPU'
             WHEN profiled_pct < -threshold('agreement.differ_pct') AND list_contains(throttled_by, 'power cap')
-                THEN 'under steady load the power cap lowers the clocks; ncu lets the GPU rest between kernels'
+                THEN 'under steady load the power cap lowers the clocks, under ncu the GPU rests between kernels'
             WHEN profiled_pct < -threshold('agreement.differ_pct') THEN 'ncu measures kernels alone, without what lies between them'
         END
     ) AS explanation
