@@ -118,7 +118,7 @@ def execute(plan: Plan, store: Store, progress: Progress) -> dict[str, Any]:
         with run.going():
             for task in _tasks(plan, run):
                 kept = known.get(task.key)
-                if kept and (kept["status"] == "done" or not plan.rerun_failed):
+                if kept and _still_counts(kept, plan):
                     kept |= {"index": task.index, "generation": task.generation}
                     run.add(kept)
                     progress.step(_line(task, kept, "kept"))
@@ -131,6 +131,13 @@ def execute(plan: Plan, store: Store, progress: Progress) -> dict[str, Any]:
             if plan.workload.tune is not None:
                 _profile_search(plan, run, launcher, store, progress)
     return run.record
+
+
+def _still_counts(kept: dict[str, Any], plan: Plan) -> bool:
+    """Say whether a result of the run that is resumed spares a launch."""
+    if kept["status"] != "done":
+        return not plan.rerun_failed
+    return set(plan.profilers) <= set(kept["profilers"]) or plan.workload.tune is not None
 
 
 def _facts(plan: Plan) -> dict[str, Any]:
@@ -192,7 +199,8 @@ def profile(plan: Plan, context: Context, store: Store, result: dict[str, Any]) 
         except PerfpipeError as error:
             errors.append(error)
     root = store.runs_dir.resolve()
-    result = {**result, "reports": [], "files": [str(path.relative_to(root)) for path in files]}
+    result |= {"reports": [], "files": [str(path.relative_to(root)) for path in files]}
+    result["profilers"] = list(plan.profilers)
     errors += ingest_files(files, store, result)
     return result | _failed(errors[0]) if errors else result
 
@@ -206,7 +214,7 @@ def _profile_search(
             continue
         where = (result["index"], result["params"], plan.workload, plan.path, result["generation"])
         task = task_of(*where)
-        directory = run.task_directory(task)
+        directory = run.task_directory(task, fresh=False)
         context = Context(plan.workload, task, launcher, directory, progress.detail)
         run.add(profile(plan, context, store, result), directory)
 

@@ -29,6 +29,7 @@ EMPTY_RESULT: dict[str, Any] = {
     "kernel": None,
     "software": None,
     "gpu_state": None,
+    "profilers": [],
     "reports": [],
     "files": [],
 }
@@ -81,12 +82,13 @@ class Run:
                     found[str(result["key"])] = result
         return found
 
-    def task_directory(self, task: Task) -> Path:
-        """Return an empty directory for what a task prints and records."""
+    def task_directory(self, task: Task, *, fresh: bool = True) -> Path:
+        """Return a directory for what a task prints and records, empty if it is to be `fresh`."""
         directory = self.directory / "tasks" / f"{task.index:03d}-{task.key[:8]}"
         with storing(directory):
-            shutil.rmtree(directory, ignore_errors=True)
-            directory.mkdir(parents=True)
+            if fresh:
+                shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True, exist_ok=True)
         return directory
 
     def add(self, result: dict[str, Any], directory: Path | None = None) -> None:

@@ -120,6 +120,17 @@ def test_failed_tasks_stay_until_they_are_asked_for(sweep: Path, cli: Cli) -> No
     assert launched(sweep) == ["b"]
 
 
+def test_a_profiler_that_was_not_run_is_missing(sweep: Path, cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", sweep, "--collector", "timing") == 0
+    launched(sweep)
+    assert cli("run", sweep, "--collector", "ncu", "--resume") == 0
+    assert launched(sweep) == ["a", "b", "c"]
+    (run,) = Store(tmp_path / "store").runs()
+    assert all(len(task["reports"]) == 1 for task in run["tasks"])
+    assert cli("run", sweep, "--collector", "timing", "--resume") == 0
+    assert launched(sweep) == [], "more than is asked for does no harm"
+
+
 def test_half_a_result_does_not_count(sweep: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("run", sweep, "--collector", "timing") == 0
     launched(sweep)
