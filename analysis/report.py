@@ -20,6 +20,7 @@ from analysis.report_facts import (
     warnings_of,
 )
 from analysis.runs import agreement_table, size_table, task_table
+from analysis.sections import sections
 from analysis.timeline import timeline_findings, timeline_recommendations, timeline_verdict
 from analysis.timeline_tables import TIMELINE_TABLES, TimelineTable
 from analysis.tuning import history_of_run, story
@@ -44,6 +45,19 @@ _HEADROOM_COLUMNS: Spec = (
     ("max_sol_pct", "Max SOL", "pct", "%"),
     ("headroom_pct", "Headroom", "pct", "% of kernel time"),
 )
+_NVTX_COLUMNS: Spec = (
+    ("range", "Range", "text", ""),
+    ("label", "Configuration", "text", ""),
+    ("range_instances", "Instances", "int", ""),
+    ("total_proj_time_ns", "Span on the GPU", "ns", ""),
+    ("total_range_time_ns", "Time on the host", "ns", ""),
+    ("proj_avg_ns", "Mean", "ns", ""),
+    ("proj_med_ns", "Median", "ns", ""),
+    ("proj_min_ns", "Min", "ns", ""),
+    ("proj_max_ns", "Max", "ns", ""),
+    ("total_gpu_ops", "Launching calls", "int", ""),
+    ("avg_range_lvl", "Depth", "number", ""),
+)
 _STATS: Spec = (
     ("time_pct", "Time", "pct", "%"),
     ("total_time_ns", "Total", "ns", ""),
@@ -63,7 +77,8 @@ _LABELS = """
         r.report_id,
         coalesce(
             any_value(t.label ORDER BY t.run_id DESC, t.task_index), any_value(r.source_name)
-        ) AS label
+        ) AS label,
+        any_value(t.task_index ORDER BY t.run_id DESC, t.task_index) AS position
     FROM reports AS r
     LEFT JOIN run_tasks AS t ON list_contains(t.reports, r.report_id)
     GROUP BY r.report_id
@@ -91,6 +106,7 @@ VIEWS_USED = " ".join(
         "kernel_findings kernel_bottleneck kernel_headroom kernel_gaps run_efficiency",
         "run_agreement timeline_bottleneck timeline_findings",
         *(table.view for table in TIMELINE_TABLES),
+        "nvtx_gpu_proj_sum",
         *(view for view, *_ in _SUMMARIES),
     )
 )
@@ -117,8 +133,7 @@ def build_report(
         made.append(agreement_table(con, run["run_id"]))
         history = history_of_run(run)
         if history.trials:
-            source = Source("run.json", (run["run_id"],))
-            made = [*tuning_tables(history, source), *made]
+            made += tuning_tables(history, Source("tuning", (run["run_id"],)))
             told = story(history)
             verdicts = [" ".join(told[:_TOLD]).rstrip("."), *verdicts]
             search = [("The search", " ".join(told[_TOLD:]))] if told[_TOLD:] else []
@@ -130,12 +145,13 @@ def build_report(
         made += [_view_table(con, chosen, table) for table in (KERNELS, *TABLES)]
     if timeline:
         made += [_summary_table(con, chosen, *spec) for spec in _SUMMARIES]
+        made.append(_nvtx_table(con, chosen))
     return Report(
         title=title_of(con, chosen, run),
         notice=notice_of(run),
         verdict=". ".join(text for text in verdicts if text) or _no_verdict(kinds),
         summary=tuple(summary_of(con, chosen, kinds, run) + search),
-        tables=tuple(table for table in made if table.rows),
+        sections=sections(made),
         findings=tuple(found[:20]),
         findings_total=len(found),
         recommendations=tuple(replace(item, priority=n + 1) for n, item in enumerate(advice)),
@@ -226,6 +242,18 @@ def _summary_table(
         ORDER BY total_time_ns DESC, {name}, report_id
     """
     return _table(con, view, title, spec, sql, chosen)
+
+
+def _nvtx_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
+    names = ", ".join(name for name, *_ in _NVTX_COLUMNS)
+    sql = f"""
+        SELECT {names}
+        FROM nvtx_gpu_proj_sum JOIN ({_LABELS}) USING (report_id)
+        WHERE report_id IN {in_list(chosen)}
+        ORDER BY total_proj_time_ns DESC, range, report_id
+    """
+    title = "NVTX ranges on the GPU"
+    return _table(con, "nvtx_gpu_proj_sum", title, _NVTX_COLUMNS, sql, chosen)
 
 
 def _no_verdict(kinds: dict[str, int]) -> str:

@@ -30,7 +30,7 @@ class TimelineTable:
         return f"""
             SELECT {names} FROM {self.view} JOIN ({labels}) USING (report_id)
             WHERE report_id IN {chosen} AND {self.where}
-            ORDER BY report_id, device, {self.order}
+            ORDER BY position NULLS LAST, label, report_id, device, {self.order}
         """
 
 

@@ -94,7 +94,6 @@ def _trials(title: str, history: History, trials: list[Trial], source: Source, d
 
 
 def _all(history: History, source: Source) -> Table:
-    source = Source("tuning_history", source.reports)
     columns = (Column("index", "Tried as", "int", "", "order of trial, from 0"), *_TRIAL)
     rows = [(trial.index, *_row(history, trial)) for trial in history.worked]
     doc = "Everything that worked, the quickest first."

@@ -54,6 +54,16 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A part of a report; `missing` says what to collect where it has no tables."""
+
+    id: str
+    title: str
+    tables: tuple[Table, ...]
+    missing: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One finding: a claim, the numbers behind it, a bound on the gain, how sure it is."""
 
@@ -91,13 +101,18 @@ class Report:
     notice: str | None
     verdict: str
     summary: tuple[tuple[str, str], ...]
-    tables: tuple[Table, ...]
+    sections: tuple[Section, ...]
     findings: tuple[Finding, ...]
     findings_total: int
     recommendations: tuple[Recommendation, ...]
     warnings: tuple[str, ...]
     gaps: tuple[str, ...]
     provenance: tuple[tuple[str, str], ...]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of all sections, in order."""
+        return tuple(table for section in self.sections for table in section.tables)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON data."""

@@ -17,7 +17,7 @@ _CLASSES = {
     "launch": ("#5b9a32", "D"),
     "balanced": ("#c2417a", "P"),
 }
-_GREY = "#808890"
+GREY = "#808890"
 
 #: Marks drawn; the rest is in the table.
 _MOST = 200
@@ -29,7 +29,7 @@ def sol_figure(table: Table) -> str | None:
     `table` is the one of profiled kernels; None where it holds no classified launch.
     """
     names = ("kernel_name", "bound", "memory_sol_pct", "compute_sol_pct", "duration_ns")
-    points = _points(table, names, names[2:])
+    points = points_of(table, names, names[2:])
     if not points:
         return None
 
@@ -38,7 +38,7 @@ def sol_figure(table: Table) -> str | None:
         longest = max(float(duration) for *_, duration in points)
         titles = {}
         for number, (name, bound, memory, compute, duration) in enumerate(points):
-            colour, mark = _CLASSES.get(bound, (_GREY, "x"))
+            colour, mark = _CLASSES.get(bound, (GREY, "x"))
             size = 14 + 500 * duration / longest
             marks = axes.scatter([memory], [compute], s=size, c=colour, marker=mark, alpha=0.65)
             marks.set_gid(f"kernel-{number}")
@@ -51,7 +51,7 @@ def sol_figure(table: Table) -> str | None:
                 axes.scatter([], [], c=colour, marker=mark, label=bound)
         return titles
 
-    return _svg(draw)
+    return svg_of(draw)
 
 
 #: Memory levels of the roofline, and the dash of each.
@@ -69,7 +69,7 @@ def roofline_figure(table: Table) -> str | None:
         *("kernel_name", "precision", "level", "intensity", "flop_per_s"),
         *("peak_flop_per_s", "peak_bytes_per_s", "duration_ns"),
     )
-    known = [p for p in _points(table, (*names, "launch_id"), names[3:]) if min(p[3:7]) > 0]
+    known = [p for p in points_of(table, (*names, "launch_id"), names[3:]) if min(p[3:7]) > 0]
     # Of a kernel that computes in several precisions, the one nearest to its peak.
     nearest = {(p[0], p[8]): p[1] for p in sorted(known, key=lambda p: p[4] / p[5])}
     points = [p[:8] for p in known if nearest[p[0], p[8]] == p[1]]
@@ -90,9 +90,9 @@ def roofline_figure(table: Table) -> str | None:
             if bandwidth:
                 ends = [left, min(right, top / bandwidth)]
                 heights = [x * bandwidth for x in ends]
-                axes.plot(ends, heights, _LEVELS[level], color=_GREY, linewidth=1)
+                axes.plot(ends, heights, _LEVELS[level], color=GREY, linewidth=1)
         for precision, peak in sorted(peaks.items()):
-            axes.axhline(peak, color=_GREY, linewidth=0.8)
+            axes.axhline(peak, color=GREY, linewidth=0.8)
             axes.annotate(
                 f"{precision.replace('tensor_', 'tensor ')} {peak / 1e12:,.0f} TFLOP/s",
                 (right, peak), ha="right", va="bottom", fontsize=7,
@@ -113,13 +113,13 @@ def roofline_figure(table: Table) -> str | None:
                 axes.scatter([], [], c=colour, marker=mark, label=label)
         return titles
 
-    return _svg(draw)
+    return svg_of(draw)
 
 
 def tuning_figure(table: Table) -> str | None:
     """Return the times of a search in the order of trial, with the best so far as a line."""
     names = ("index", "generation", "time_ms", "label")
-    points = sorted(_points(table, names, names[:3]))
+    points = sorted(points_of(table, names, names[:3]))
     if not points:
         return None
 
@@ -136,17 +136,22 @@ def tuning_figure(table: Table) -> str | None:
             marks.set_gid(f"trial-{number}")
             titles[f"trial-{number}"] = f"{label}: {time:.4g} ms"
             so_far.append(min([time, *so_far[-1:]]))
-        axes.step([p[0] for p in points], so_far, where="post", color=_GREY, linewidth=1)
+        axes.step([p[0] for p in points], so_far, where="post", color=GREY, linewidth=1)
         for generation in sorted({point[1] for point in points}):
             colour, mark = shades[generation % len(shades)]
             axes.scatter([], [], c=colour, marker=mark, label=f"generation {generation}")
         return titles
 
-    return _svg(draw)
+    return svg_of(draw)
 
 
-def _svg(draw: Callable[[Any], dict[str, str]]) -> str:
-    """Return the SVG of one pair of axes; `draw` gives each mark's hover text by its id."""
+def svg_of(
+    draw: Callable[[Any], dict[str, str]], *, width: float = 6.4, height: float = 4.2
+) -> str:
+    """Return the SVG of one pair of axes; `draw` gives each mark's hover text by its id.
+
+    Width and height are in inches.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -154,26 +159,31 @@ def _svg(draw: Callable[[Any], dict[str, str]]) -> str:
         "svg.hashsalt": "perfpipe",
         "svg.fonttype": "none",
         "font.family": "sans-serif",
-        "text.color": _GREY,
-        "axes.edgecolor": _GREY,
-        "axes.labelcolor": _GREY,
-        "xtick.color": _GREY,
-        "ytick.color": _GREY,
+        "text.color": GREY,
+        "axes.edgecolor": GREY,
+        "axes.labelcolor": GREY,
+        "xtick.color": GREY,
+        "ytick.color": GREY,
     }
     with rc_context(style):
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.add_subplot()
-        axes.grid(color=_GREY, alpha=0.25, linewidth=0.6)
+        axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
         titles = draw(axes)
-        figure.legend(frameon=False, loc="outside upper left", ncols=5, labelcolor=_GREY)
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(frameon=False, loc="outside upper left", ncols=5, labelcolor=GREY)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return _with_titles(buffer.getvalue(), titles)
 
 
-def _points(table: Table, names: tuple[str, ...], needed: tuple[str, ...]) -> list[tuple[Any, ...]]:
+def points_of(
+    table: Table, names: tuple[str, ...], needed: tuple[str, ...]
+) -> list[tuple[Any, ...]]:
     """Return the named cells of the rows in which the needed ones are known."""
     at = {column.name: index for index, column in enumerate(table.columns)}
+    if not set(names) <= at.keys():
+        return []
     return [
         tuple(row[at[name]] for name in names)
         for row in table.rows
@@ -186,6 +196,9 @@ def _with_titles(svg: str, titles: dict[str, str]) -> str:
     from markupsafe import escape
 
     for gid, title in titles.items():
-        svg = svg.replace(f'<g id="{gid}">', f'<g id="{gid}"><title>{escape(title)}</title>', 1)
+        # What stands before the first colon or comma is the kernel, in the figures of kernels.
+        key = escape(re.split(r"[:,] ", title, maxsplit=1)[0])
+        marked = f'<g id="{gid}" data-key="{key}"><title>{escape(title)}</title>'
+        svg = svg.replace(f'<g id="{gid}">', marked, 1)
     svg = svg[svg.index("<svg") :]
     return re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", svg, count=1)

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from perfpipe.viewmodel import Column, Report, Table, Value
+from templates.bars import budget_figure, occupancy_figure, sizes_figure, stalls_figure
 from templates.figures import roofline_figure, sol_figure, tuning_figure
 from templates.formats import format_value, header, is_number, shorten
 
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 #: Figures of a report: the view whose table is drawn, how, and what it shows.
 _FIGURES = {
+    "gpu_time_budget": (budget_figure, "Where the time of each GPU went"),
+    "kernel_stalls": (stalls_figure, "Warp states of each profiled kernel, the largest three"),
+    "kernel_occupancy": (occupancy_figure, "Occupancy of each profiled kernel"),
+    "run_efficiency": (sizes_figure, "Rate by size"),
     "kernel_sol": (
         sol_figure,
         "Compute against memory speed of light of each profiled kernel; area is duration",
     ),
-    "tuning_history": (tuning_figure, "Time of each configuration of the search"),
+    "tuning": (tuning_figure, "Time of each configuration of the search"),
     "kernel_roofline": (
         roofline_figure,
         "Rate against arithmetic intensity at each memory level; area is duration",
@@ -37,13 +42,34 @@ _FEW = 10
 
 def render_html(report: Report) -> str:
     """Return one self-contained page: no request, readable without JavaScript."""
-    figures = {}
+    template = _environment().get_template("report.html.j2")
+    return template.render(
+        report=report,
+        css=_text("report.css"),
+        js=_text("report.js"),
+        figures=_figures(report),
+        glossary=_glossary(report),
+    )
+
+
+def _figures(report: Report) -> dict[str, tuple[str, str]]:
+    """Return SVG and caption by the title of the table that is drawn."""
+    found = {}
     for table in report.tables:
         draw = _FIGURES.get(table.source.view)
         if draw is not None and (svg := draw[0](table)):
-            figures[table.source.view] = (svg, draw[1])
-    template = _environment().get_template("report.html.j2")
-    return template.render(report=report, css=_css(), figures=figures)
+            found[table.title] = (svg, draw[1])
+    return found
+
+
+def _glossary(report: Report) -> list[tuple[str, str]]:
+    """Return the titles of columns with their meanings; of several meanings the first."""
+    terms: dict[str, str] = {}
+    for table in report.tables:
+        for column in table.columns:
+            if column.doc:
+                terms.setdefault(header(column), column.doc)
+    return sorted(terms.items(), key=lambda term: term[0].lower())
 
 
 def render_markdown(report: Report) -> str:
@@ -97,9 +123,24 @@ def _cut(table: Table, shown: int) -> str:
     return f"showing {shown} of {table.total_rows:,}" if table.total_rows > shown else ""
 
 
+def _marks(row: tuple[Value, ...], table: Table) -> dict[str, Value]:
+    """Return the attributes by which a script filters a row and lights it up with its mark."""
+    cells = {column.name: value for value, column in zip(row, table.columns, strict=True)}
+    return {
+        "data-bound": cells.get("bound"),
+        "data-more": cells.get("kernel_demangled"),
+        "data-key": cells.get("kernel_name"),
+    }
+
+
+def _raw(value: Value) -> str:
+    """Return a number as a script reads it."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 @cache
-def _css() -> str:
-    return resources.files("templates").joinpath("report.css").read_text(encoding="utf-8")
+def _text(name: str) -> str:
+    return resources.files("templates").joinpath(name).read_text(encoding="utf-8")
 
 
 def _escapes(name: str | None) -> bool:
@@ -122,6 +163,8 @@ def _environment() -> Environment:
         "value": format_value,
         "header": header,
         "hover": _hover,
+        "marks": _marks,
+        "raw": _raw,
         "markdown": markdown_text,
         "cell": lambda value, kind: markdown_text(shorten(format_value(value, kind), _LONGEST)),
     }
