@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-# What tests start beside Python: an ssh server.
-SYSTEM_PACKAGES := openssh-server openssh-client
+# What tests start beside Python: an ssh server, and a browser.
+SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver
 
 .PHONY: demo test system lint bench docs clean
 

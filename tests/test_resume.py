@@ -55,7 +55,14 @@ def _interrupted(sweep: Path, number: signal.Signals) -> int:
     (sweep.parent / "slow").write_text("b")
     words = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()",
              "run", str(sweep), "--collector", "all", "--store", "store"]  # fmt: skip
-    process = subprocess.Popen(words, cwd=sweep.parent, stderr=subprocess.PIPE, text=True)
+    # A test run in the background ignores interrupts, and would hand that down.
+    process = subprocess.Popen(
+        words,
+        cwd=sweep.parent,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     until = time.monotonic() + 60
     while "b plain" not in _text(sweep.parent / "launched"):
         assert time.monotonic() < until and process.poll() is None, process.stderr
