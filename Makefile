@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # What tests start beside Python: an ssh server, and a browser.
 SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver
 
-.PHONY: demo test system lint bench docs clean
+.PHONY: demo test system lint bench docs examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
@@ -30,9 +30,18 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_ingest.py
 	$(BIN)/python benchmarks/bench_kernels.py
 	$(BIN)/python benchmarks/bench_timeline.py
+	$(BIN)/python benchmarks/bench_report.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py
+
+# The reports that README shows, with a picture of one.
+examples: $(VENV)/.installed-dev system
+	for name in gemm transformer_step; do \
+	$(BIN)/perfpipe run workloads/$$name.yaml --collector replay --store build/examples \
+	--html docs/examples/$$name.html --md build/$$name.md || exit 1; done
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,1250 \
+	--screenshot=docs/examples/transformer_step.png file://$(CURDIR)/docs/examples/transformer_step.html
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -31,8 +31,11 @@ from perfpipe.viewmodel import Column, Report, Source, Table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Rows of a table in a report; the rest is said to be cut and can be queried.
-ROW_LIMIT = 500
+#: Rows of the tables of kernels, and of all others; the rest is said to be cut and can be queried.
+ROW_LIMIT, DETAIL_LIMIT = 500, 200
+
+#: Views whose tables list the kernels.
+_LISTS = ("kernel_sol", "kernel_headroom", "cuda_gpu_kern_sum")
 
 _HEADROOM_COLUMNS: Spec = (
     ("name", "Kernel", "text", ""),
@@ -76,7 +79,8 @@ _LABELS = """
     SELECT
         r.report_id,
         coalesce(
-            any_value(t.label ORDER BY t.run_id DESC, t.task_index), any_value(r.source_name)
+            any_value(t.short_label ORDER BY t.run_id DESC, t.task_index),
+            any_value(r.source_name)
         ) AS label,
         any_value(t.task_index ORDER BY t.run_id DESC, t.task_index) AS position
     FROM reports AS r
@@ -191,7 +195,7 @@ def _table(
         title,
         views()[view].doc,
         _columns(spec, view, *joined),
-        tuple(rows[:ROW_LIMIT]),
+        tuple(rows[: ROW_LIMIT if view in _LISTS else DETAIL_LIMIT]),
         len(rows),
         Source(view, tuple(chosen)),
     )

@@ -82,6 +82,7 @@ CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("sm_mhz", "DOUBLE", "median clock of the SMs while it was timed, MHz; of the first GPU"),
         ("power_w", "DOUBLE", "median power while it was timed, W; of the first GPU"),
         ("throttled_by", "VARCHAR[]", "what held clocks down while it was timed"),
+        ("short_label", "VARCHAR", "those of its parameters that differ within the run, as text"),
     ),
     "launch_work": (
         ("report_id", "VARCHAR", "report"),
@@ -279,7 +280,18 @@ def _task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
         state.get("sm_mhz", {}).get("median"),
         state.get("power_w", {}).get("median"),
         state.get("throttled_by"),
+        _short_label(run, task),
     )
+
+
+def _short_label(run: dict[str, Any], task: dict[str, Any]) -> str:
+    others = [other["params"] for other in run["tasks"]]
+    differing = [
+        f"{name}={value}"
+        for name, value in task["params"].items()
+        if any(params.get(name) != value for params in others)
+    ]
+    return " ".join(differing) or str(task["label"])
 
 
 def _fill(con: DuckDBPyConnection, name: str, rows: list[tuple[Any, ...]]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -15,7 +16,7 @@ from perfpipe.files import replacing
 from perfpipe.query import connect
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
-from templates.renderers import render_html, render_markdown
+from templates.renderers import figure_files, render_html, render_markdown
 
 
 def select(store: Store, names: Sequence[str]) -> tuple[list[str], dict[str, Any] | None]:
@@ -71,13 +72,21 @@ def output(
     html: str | None = None,
     md: str | None = None,
     as_json: str | None = None,
+    figures: Literal["svg", "png"] | None = None,
     quiet: bool = False,
 ) -> None:
     """Write each asked-for form of a report and print its path; the path `-` is stdout.
 
-    With `quiet` no path is printed: stdout is somebody else's.
+    `figures` are written into a directory beside the Markdown file, which shows them.  With
+    `quiet` no path is printed: stdout is somebody else's.
     """
-    for target, render in ((html, render_html), (md, render_markdown), (as_json, to_json)):
+    markdown: Callable[[Report], str] = render_markdown
+    if figures and md is not None:
+        folder = Path(f"{md.removesuffix('.md')}-figures")
+        for name, content in figure_files(report, figures).items():
+            write_bytes(folder / name, content)
+        markdown = partial(render_markdown, folder=folder.name, kind=figures)
+    for target, render in ((html, render_html), (md, markdown), (as_json, to_json)):
         if target == "-":
             click.echo(render(report), nl=False)
         elif target is not None:
@@ -93,9 +102,14 @@ def to_json(report: Report) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; StoreError where it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(content)
     except OSError as error:
         raise StoreError(os_error_sentence(error, "cannot write")) from error

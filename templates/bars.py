@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfpipe.viewmodel import Table
-from templates.figures import GREY, points_of, svg_of
+from templates.figures import GREY, Drawing, points_of
 from templates.formats import format_value, shorten
 
 #: Bars of a figure; the rest is in the table.
@@ -49,7 +49,7 @@ _REASONS = {
 }
 
 
-def budget_figure(table: Table) -> str | None:
+def budget_figure(table: Table) -> Drawing | None:
     """Return a stacked bar of the time budget for each GPU, in % of its window."""
     named = [column.name for column in table.columns]
     names = [name for name in ("label", "device") if name in named]
@@ -65,7 +65,7 @@ def budget_figure(table: Table) -> str | None:
     return _stacked(stacks, _CATEGORIES, "% of the window", 100)
 
 
-def stalls_figure(table: Table) -> str | None:
+def stalls_figure(table: Table) -> Drawing | None:
     """Return a stacked bar of warp states for each launch, in cycles per issued instruction."""
     rows = points_of(
         table, ("kernel_name", "launch_id", "reason", "cycles"), ("launch_id", "cycles")
@@ -83,7 +83,7 @@ def _stacked(
     colours: dict[str, str],
     unit: str,
     whole: float | None,
-) -> str | None:
+) -> Drawing | None:
     bars = list(stacks)[:_MOST]
     present = {part for bar in bars for part in stacks[bar]}
     order = [part for part in colours if part in present] + sorted(present - colours.keys())
@@ -110,10 +110,10 @@ def _stacked(
             axes.set_xlim(0, whole)
         return titles
 
-    return svg_of(draw, height=1.3 + 0.32 * len(bars), width=8.4)
+    return Drawing(draw, 8.4, 1.3 + 0.32 * len(bars))
 
 
-def occupancy_figure(table: Table) -> str | None:
+def occupancy_figure(table: Table) -> Drawing | None:
     """Return theoretical and achieved occupancy of each launch, with what limits it."""
     names = ("kernel_name", "launch_id", "limiters", "theoretical_occupancy_pct")
     rows = points_of(table, (*names, "achieved_occupancy_pct"), names[3:])[:_MOST]
@@ -140,10 +140,10 @@ def occupancy_figure(table: Table) -> str | None:
         axes.set_yticklabels(labels, fontsize=8)
         return titles
 
-    return svg_of(draw, height=1.3 + 0.32 * len(rows), width=8.4)
+    return Drawing(draw, 8.4, 1.3 + 0.32 * len(rows))
 
 
-def sizes_figure(table: Table) -> str | None:
+def sizes_figure(table: Table) -> Drawing | None:
     """Return the rate of a sweep by size: FLOP/s, or bytes where nothing is computed."""
     for name, unit, scale in (
         ("model_flop_per_s", "TFLOP/s", 1e12),
@@ -156,7 +156,7 @@ def sizes_figure(table: Table) -> str | None:
     return None
 
 
-def _rates(rows: list[tuple[Any, ...]], unit: str, scale: float) -> str | None:
+def _rates(rows: list[tuple[Any, ...]], unit: str, scale: float) -> Drawing | None:
     def draw(axes: Any) -> dict[str, str]:
         axes.set(xlabel="size", ylabel=unit, xscale="log", ylim=(0, None))
         axes.xaxis.set_major_formatter("{x:,.0f}")
@@ -173,4 +173,4 @@ def _rates(rows: list[tuple[Any, ...]], unit: str, scale: float) -> str | None:
         axes.set_ylim(0, 1.1 * max(row[1] for row in rows) / scale)
         return titles
 
-    return svg_of(draw)
+    return Drawing(draw)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from perfpipe.viewmodel import Table
 
@@ -23,7 +24,7 @@ GREY = "#808890"
 _MOST = 200
 
 
-def sol_figure(table: Table) -> str | None:
+def sol_figure(table: Table) -> Drawing | None:
     """Return compute against memory speed of light of the profiled kernels, area by duration.
 
     `table` is the one of profiled kernels; None where it holds no classified launch.
@@ -51,7 +52,7 @@ def sol_figure(table: Table) -> str | None:
                 axes.scatter([], [], c=colour, marker=mark, label=bound)
         return titles
 
-    return svg_of(draw)
+    return Drawing(draw)
 
 
 #: Memory levels of the roofline, and the dash of each.
@@ -59,7 +60,7 @@ _LEVELS = {"dram": "-", "l2": "--", "l1": ":"}
 _LEVEL_MARKS = {"dram": ("#d9730d", "s"), "l2": ("#8e5bd0", "^"), "l1": ("#5b9a32", "D")}
 
 
-def roofline_figure(table: Table) -> str | None:
+def roofline_figure(table: Table) -> Drawing | None:
     """Return the hierarchical roofline at the measured clock, area by duration.
 
     `table` is the one of rooflines: each kernel has a mark for each memory level.  None where
@@ -113,10 +114,10 @@ def roofline_figure(table: Table) -> str | None:
                 axes.scatter([], [], c=colour, marker=mark, label=label)
         return titles
 
-    return svg_of(draw)
+    return Drawing(draw)
 
 
-def tuning_figure(table: Table) -> str | None:
+def tuning_figure(table: Table) -> Drawing | None:
     """Return the times of a search in the order of trial, with the best so far as a line."""
     names = ("index", "generation", "time_ms", "label")
     points = sorted(points_of(table, names, names[:3]))
@@ -142,39 +143,53 @@ def tuning_figure(table: Table) -> str | None:
             axes.scatter([], [], c=colour, marker=mark, label=f"generation {generation}")
         return titles
 
-    return svg_of(draw)
+    return Drawing(draw)
 
 
-def svg_of(
-    draw: Callable[[Any], dict[str, str]], *, width: float = 6.4, height: float = 4.2
-) -> str:
-    """Return the SVG of one pair of axes; `draw` gives each mark's hover text by its id.
+@dataclass(frozen=True)
+class Drawing:
+    """One pair of axes, in inches; `draw` draws, and gives each mark's hover text by its id."""
 
-    Width and height are in inches.
-    """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    draw: Callable[[Any], dict[str, str]]
+    width: float = 6.4
+    height: float = 4.2
 
-    style: Any = {
-        "svg.hashsalt": "perfpipe",
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "text.color": GREY,
-        "axes.edgecolor": GREY,
-        "axes.labelcolor": GREY,
-        "xtick.color": GREY,
-        "ytick.color": GREY,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        axes = figure.add_subplot()
-        axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
-        titles = draw(axes)
-        if axes.get_legend_handles_labels()[0]:
-            figure.legend(frameon=False, loc="outside upper left", ncols=5, labelcolor=GREY)
+    def svg(self) -> str:
+        """Return SVG for a page: without a prologue, with a text on each mark."""
         buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return _with_titles(buffer.getvalue(), titles)
+        titles = self._save(buffer, "svg", transparent=True, metadata={"Date": None})
+        return _with_titles(buffer.getvalue(), titles)
+
+    def file(self, kind: Literal["svg", "png"]) -> bytes:
+        """Return the content of a file that stands for itself, on white."""
+        buffer = io.BytesIO()
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        self._save(buffer, kind, facecolor="white", dpi=144, metadata=metadata)
+        return buffer.getvalue()
+
+    def _save(self, buffer: Any, kind: str, **options: Any) -> dict[str, str]:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+
+        style: Any = {
+            "svg.hashsalt": "perfpipe",
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
+            "text.color": GREY,
+            "axes.edgecolor": GREY,
+            "axes.labelcolor": GREY,
+            "xtick.color": GREY,
+            "ytick.color": GREY,
+        }
+        with rc_context(style):
+            figure = Figure(figsize=(self.width, self.height), layout="constrained")
+            axes = figure.add_subplot()
+            axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
+            titles = self.draw(axes)
+            if axes.get_legend_handles_labels()[0]:
+                figure.legend(frameon=False, loc="outside upper left", ncols=5, labelcolor=GREY)
+            figure.savefig(buffer, format=kind, **options)
+        return titles
 
 
 def points_of(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from perfpipe.viewmodel import Column, Report, Table, Value
+from perfpipe.viewmodel import Column, Kind, Report, Table, Value
 from templates.bars import budget_figure, occupancy_figure, sizes_figure, stalls_figure
-from templates.figures import roofline_figure, sol_figure, tuning_figure
+from templates.figures import Drawing, roofline_figure, sol_figure, tuning_figure
 from templates.formats import format_value, header, is_number, shorten
 
 if TYPE_CHECKING:
@@ -54,12 +55,23 @@ def render_html(report: Report) -> str:
 
 def _figures(report: Report) -> dict[str, tuple[str, str]]:
     """Return SVG and caption by the title of the table that is drawn."""
-    found = {}
+    return {title: (drawing.svg(), caption) for title, drawing, caption in _drawings(report)}
+
+
+def _drawings(report: Report) -> Iterator[tuple[str, Drawing, str]]:
     for table in report.tables:
         draw = _FIGURES.get(table.source.view)
-        if draw is not None and (svg := draw[0](table)):
-            found[table.title] = (svg, draw[1])
-    return found
+        if draw is not None and (drawing := draw[0](table)):
+            yield table.title, drawing, draw[1]
+
+
+def figure_files(report: Report, kind: Literal["svg", "png"]) -> dict[str, bytes]:
+    """Return the figures of a report as files, by their names."""
+    return {_file_name(title, kind): drawing.file(kind) for title, drawing, _ in _drawings(report)}
+
+
+def _file_name(title: str, kind: str) -> str:
+    return f"{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')}.{kind}"
 
 
 def _glossary(report: Report) -> list[tuple[str, str]]:
@@ -72,9 +84,18 @@ def _glossary(report: Report) -> list[tuple[str, str]]:
     return sorted(terms.items(), key=lambda term: term[0].lower())
 
 
-def render_markdown(report: Report) -> str:
-    """Return Markdown that fits a pull request."""
-    return _environment().get_template("report.md.j2").render(report=report, few=_FEW)
+def render_markdown(
+    report: Report, folder: str | None = None, kind: Literal["svg", "png"] = "svg"
+) -> str:
+    """Return Markdown that fits a pull request; it shows the figure files in `folder`, if any."""
+    figures = {}
+    if folder is not None:
+        figures = {
+            title: (f"{folder}/{_file_name(title, kind)}", caption)
+            for title, _, caption in _drawings(report)
+        }
+    template = _environment().get_template("report.md.j2")
+    return template.render(report=report, few=_FEW, figures=figures)
 
 
 def print_terminal(report: Report, console: Console) -> None:
@@ -128,13 +149,14 @@ def _marks(row: tuple[Value, ...], table: Table) -> dict[str, Value]:
     cells = {column.name: value for value, column in zip(row, table.columns, strict=True)}
     return {
         "data-bound": cells.get("bound"),
-        "data-more": cells.get("kernel_demangled"),
         "data-key": cells.get("kernel_name"),
     }
 
 
-def _raw(value: Value) -> str:
-    """Return a number as a script reads it."""
+def _raw(value: Value, kind: Kind) -> str | None:
+    """Return a number as a script reads it; None where its text says as much."""
+    if value is None or kind in ("int", "pct", "number", "ms"):
+        return None
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -21,8 +21,10 @@
   const nav = document.querySelector("nav");
   if (nav) nav.append(theme);
 
-  const raw = (cell) => (cell.dataset.v !== undefined ? Number(cell.dataset.v) : null);
   const text = (cell) => cell.textContent.trim();
+  // A number with a unit stands in data-v; one without is its own text.
+  const plain = (cell) => cell.dataset.v ?? (cell.classList.contains("n") ? text(cell).replaceAll(",", "") : text(cell));
+  const raw = (cell) => (text(cell) === "-" ? null : Number(plain(cell)));
 
   function sort(table, index, button) {
     const head = button.closest("th");
@@ -47,7 +49,8 @@
     const words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const row of table.tBodies[0].rows) {
-      const content = (row.textContent + " " + (row.dataset.more || "")).toLowerCase();
+      const hovers = Array.from(row.querySelectorAll("td[title]"), (cell) => cell.title);
+      const content = [row.textContent, ...hovers].join(" ").toLowerCase();
       const fits = words.every((word) => content.includes(word)) &&
         (!state.bound || row.dataset.bound === state.bound);
       row.hidden = !fits;
@@ -60,7 +63,7 @@
 
   function csv(table) {
     const visible = (row) => Array.from(row.cells).filter((cell) => !cell.hidden);
-    const value = (cell) => quote(cell.dataset.v !== undefined ? cell.dataset.v : text(cell));
+    const value = (cell) => quote(plain(cell));
     const rows = [table.tHead.rows[0], ...table.tBodies[0].rows].filter((row) => !row.hidden);
     return rows.map((row) => visible(row).map(value).join(",")).join("\n") + "\n";
   }

@@ -99,7 +99,8 @@ def _box(driver: webdriver.Chrome, title: str) -> WebElement:
 
 def _values(box: WebElement, index: int) -> list[str | None]:
     rows = box.find_elements(By.CSS_SELECTOR, "tbody tr")
-    return [r.find_elements(By.TAG_NAME, "td")[index].get_attribute("data-v") for r in rows]
+    texts = [r.find_elements(By.TAG_NAME, "td")[index].text for r in rows]
+    return [None if text == "-" else text for text in texts]
 
 
 @pytest.mark.parametrize("name", [*WORKLOADS, "hostile"])

@@ -82,6 +82,45 @@ def test_the_figure_has_a_mark_and_a_text_for_each_kernel(
     assert not re.search(r'(src|href)="http:', page)
 
 
+def test_figures_stand_beside_markdown(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
+    for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG")):
+        assert cli("report", "--md", "pr.md", "--figures", kind) == 0
+        shown = re.findall(
+            r"!\[[^]]+\]\((pr-figures/[a-z0-9-]+\.\w+)\)", (tmp_path / "pr.md").read_text()
+        )
+        assert len(shown) >= 5
+        before = [(tmp_path / name).read_bytes() for name in shown]
+        assert all(content.startswith(start) for content in before)
+        assert cli("report", "--md", "pr.md", "--figures", kind) == 0
+        assert [(tmp_path / name).read_bytes() for name in shown] == before
+    assert cli("report", "--figures", "svg") == 2
+    assert cli("report", "--md", "-", "--figures", "svg") == 2
+    assert "needs --md FILE" in cli.err
+
+
+def test_sections_come_in_order_and_say_what_to_collect(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("ncu/block.ncu-rep")) == 0
+    assert cli("report", "--json") == 0
+    found = json.loads(cli.out)["sections"]
+    assert [section["id"] for section in found] == [
+        "budget", "kernels", "roofline", "stalls", "occupancy", "memory", "source", "launches",
+        "communication", "nvtx", "sizes", "tuning",
+    ]  # fmt: skip
+    for section in found:
+        assert bool(section["tables"]) != bool(section["missing"]), section["id"]
+    missing = {section["id"]: section["missing"] for section in found if section["missing"]}
+    assert "nsys profile" in missing["budget"]
+    assert cli("report", "--html", "-") == 0
+    assert f"Not collected: {missing['budget']}." in cli.out
+
+
+def test_a_page_is_small(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    assert cli("ingest", expand("ncu/block.ncu-rep")) == 0
+    assert cli("report", "--html") == 0
+    assert (tmp_path / "report.html").stat().st_size < 1.5e6
+
+
 def test_every_table_and_finding_names_its_source(cli: Cli, expand: Expand) -> None:
     assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
     reports = {line.split()[0] for line in cli.out.splitlines()}

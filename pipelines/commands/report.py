@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import click
 
+from perfpipe.errors import InputError
 from pipelines.options import step_range_option, store_option, the_store
 
 
@@ -26,6 +27,11 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
 @_output("html", "report.html", "Write one self-contained HTML page.")
 @_output("md", "report.md", "Write Markdown that fits a pull request.")
 @_output("json", "-", "Write the report's data.")
+@click.option(
+    "--figures",
+    type=click.Choice(["svg", "png"]),
+    help="With --md FILE: write the figures into FILE-figures/ and show them.",
+)
 @step_range_option
 @store_option
 def report_command(
@@ -33,6 +39,7 @@ def report_command(
     as_html: str | None,
     as_md: str | None,
     as_json: str | None,
+    figures: Literal["svg", "png"] | None,
     store_path: str | None,
 ) -> None:
     """Report on a run, or on ingested reports: what bounds it, how far from the limit, what to do.
@@ -44,13 +51,16 @@ def report_command(
     \b
     perfpipe report --html
     perfpipe report gemm-2026 --html gemm.html --md gemm.md
+    perfpipe report --md pr.md --figures png
     """
     from pipelines.reporting import make_report, output
     from templates.renderers import print_terminal
 
     store = the_store(store_path, must_exist=True)
     report = make_report(store, names)
-    output(report, html=as_html, md=as_md, as_json=as_json)
+    if figures and as_md in (None, "-"):
+        raise InputError("--figures needs --md FILE, beside which the figures are written")
+    output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)
     if as_html is None and as_md is None and as_json is None:
         from rich.console import Console
 
