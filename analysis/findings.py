@@ -194,10 +194,11 @@ def recommendations(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Rec
         LIMIT {_MOST}
         """
     ).fetchall()
-    return [_recommendation(number + 1, *row) for number, row in enumerate(rows)]
+    return [_recommendation(reports, number + 1, *row) for number, row in enumerate(rows)]
 
 
 def _recommendation(
+    reports: Sequence[str],
     number: int,
     key: str,
     difficulty: str,
@@ -226,4 +227,5 @@ def _recommendation(
         difficulty,
         item.link,
         item.detail,
+        Source("kernel_findings", tuple(reports)),
     )

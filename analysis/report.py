@@ -26,7 +26,7 @@ from analysis.timeline_tables import TIMELINE_TABLES, TimelineTable
 from analysis.tuning import history_of_run, story
 from analysis.tuning_tables import tuning_tables
 from analysis.views import views
-from perfpipe.viewmodel import Column, Report, Source, Table
+from perfpipe.viewmodel import Column, Fact, Report, Source, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -128,19 +128,28 @@ def build_report(
     timeline = kinds.get("nsys", 0) + kinds.get("torch", 0)
     launches = classified(con, chosen)
     found = timeline_findings(con, chosen) + kernel_findings(launches)
-    verdicts = [timeline_verdict(con, chosen), verdict(launches)]
+    statements = [
+        Fact("", text, Source(view, chosen))
+        for text, view in (
+            (timeline_verdict(con, chosen), "timeline_bottleneck"),
+            (verdict(launches), "kernel_bottleneck"),
+        )
+        if text
+    ]
     advice = timeline_recommendations(con, chosen) + recommendations(con, chosen)
-    made, search = [], []
+    made: list[Table] = []
+    search: list[Fact] = []
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
         made.append(size_table(con, run["run_id"]))
         made.append(agreement_table(con, run["run_id"]))
         history = history_of_run(run)
         if history.trials:
-            made += tuning_tables(history, Source("tuning", (run["run_id"],)))
+            source = Source("tuning", (run["run_id"],))
+            made += tuning_tables(history, source)
             told = story(history)
-            verdicts = [" ".join(told[:_TOLD]).rstrip("."), *verdicts]
-            search = [("The search", " ".join(told[_TOLD:]))] if told[_TOLD:] else []
+            statements = [*(Fact("", text, source) for text in told[:_TOLD]), *statements]
+            search = [Fact("The search", " ".join(told[_TOLD:]), source)] if told[_TOLD:] else []
     if timeline:
         made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
     if kinds.get("ncu") and timeline:
@@ -153,7 +162,7 @@ def build_report(
     return Report(
         title=title_of(con, chosen, run),
         notice=notice_of(run),
-        verdict=". ".join(text for text in verdicts if text) or _no_verdict(kinds),
+        statements=tuple(statements) or (Fact("", _no_verdict(kinds), Source("reports", chosen)),),
         summary=tuple(summary_of(con, chosen, kinds, run) + search),
         sections=sections(made),
         findings=tuple(found[:20]),

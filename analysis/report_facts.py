@@ -9,6 +9,7 @@ from analysis.views import thresholds
 from perfpipe.model import tables as stored_tables
 from perfpipe.query import quote
 from perfpipe.units import format_ns
+from perfpipe.viewmodel import Fact, Source
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -60,15 +61,23 @@ def summary_of(
     chosen: Sequence[str],
     kinds: dict[str, int],
     run: dict[str, Any] | None,
-) -> list[tuple[str, str]]:
-    """Return the facts of the first screen, as (name, text)."""
+) -> list[Fact]:
+    """Return the facts of the first screen."""
     ids = in_list(chosen)
     gpu, sms = device_of(con, chosen)
-    facts = [("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""))] if gpu else []
+    facts: list[Fact] = []
+
+    def add(name: str, text: str, view: str) -> None:
+        facts.append(Fact(name, text, Source(view, tuple(chosen))))
+
+    if gpu:
+        add("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""), "reports")
     if run is not None:
         done = sum(task["status"] == "done" for task in run["tasks"])
-        facts.append(("Configurations", f"{done} of {len(run['tasks'])} done"))
-    facts.append(("Reports", ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))))
+        text = f"{done} of {len(run['tasks'])} done"
+        facts.append(Fact("Configurations", text, Source("run.json", (run["run_id"],))))
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    add("Reports", counted, "reports")
     if kinds.get("ncu"):
         count, time, agree, judged = rows_of(
             con,
@@ -79,24 +88,21 @@ def summary_of(
             WHERE report_id IN {ids}
             """,
         )[0]
-        facts.append(("Profiled launches", f"{count:,}" + (f", {format_ns(time)}" if time else "")))
+        lasting = f", {format_ns(time)}" if time else ""
+        add("Profiled launches", f"{count:,}{lasting}", "ncu_launches")
         if judged:
-            facts.append(("Verdicts equal to NVIDIA's", f"{agree:,} of {judged:,}"))
+            add("Verdicts equal to NVIDIA's", f"{agree:,} of {judged:,}", "kernel_bottleneck")
     if kinds.get("nsys") or kinds.get("torch"):
         count, time = rows_of(
             con,
             f"SELECT count(*), sum(dur_ns) FROM nsys_kernels WHERE report_id IN {ids}",
         )[0]
-        facts.append(
-            (
-                "Kernels on the timeline",
-                f"{count:,}" + (f", {format_ns(time)} in sum" if time else ""),
-            )
-        )
+        lasting = f", {format_ns(time)} in sum" if time else ""
+        add("Kernels on the timeline", f"{count:,}{lasting}", "nsys_kernels")
     return facts
 
 
-def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
+def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
     """Return what the checks on the way in found, each once, the most frequent first."""
     sql = f"""
         SELECT warning, count(*), any_value(source_name ORDER BY source_name)
@@ -106,13 +112,14 @@ def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
         )
         GROUP BY warning ORDER BY 2 DESC, 1
     """
+    source = Source("reports", tuple(chosen))
     return [
-        f"{warning} ({name}{f' and {count - 1} more' if count > 1 else ''})"
+        Fact("", f"{warning} ({name}{f' and {count - 1} more' if count > 1 else ''})", source)
         for warning, count, name in rows_of(con, sql)
     ]
 
 
-def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
+def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
     """Return what was not collected, whole tables first; a gap of one format only is left out."""
     sql = f"""
         SELECT table_name, column_name, reason, count(*)
@@ -121,29 +128,35 @@ def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
         ORDER BY column_name != '', table_name, column_name, reason
     """
     known = stored_tables()
-    lines = []
+    source = Source("collection_gaps", tuple(chosen))
+    found = []
     for table, column, reason, count in rows_of(con, sql):
         what = (
             f"{table}.{column}"
             if column
             else f"{table} ({known[table].doc.split(',')[0].rstrip('.')})"
         )
-        lines.append(f"{what}: {reason}" + (f" ({count} reports)" if count > 1 else ""))
-    return lines
+        several = f" ({count} reports)" if count > 1 else ""
+        found.append(Fact(what, f"{reason}{several}", source))
+    return found
 
 
 def provenance_of(
     con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None
-) -> list[tuple[str, str]]:
-    """Return where everything came from, as (name, text)."""
+) -> list[Fact]:
+    """Return where everything came from."""
     facts = []
     if run is not None:
-        facts += [("Run", str(run["run_id"])), ("Collector", str(run["collector"]))]
+        of_run = Source("run.json", (run["run_id"],))
+        facts.append(Fact("Run", str(run["run_id"]), of_run))
+        facts.append(Fact("Collector", str(run["collector"]), of_run))
         recording = run.get("recording")
         if recording:
             tools = ", ".join(f"{name} {version}" for name, version in recording["tools"].items())
-            facts.append(("Recording", f"{recording['gpu']}, {recording['captured_at']}, {tools}"))
-    facts.append(("Rules", f"thresholds version {_thresholds_version()}"))
+            text = f"{recording['gpu']}, {recording['captured_at']}, {tools}"
+            facts.append(Fact("Recording", text, of_run))
+    rules = Source("thresholds.toml", ())
+    facts.append(Fact("Rules", f"thresholds version {_thresholds_version()}", rules))
     sql = f"""
         SELECT report_id, kind, format, source_name, tool_version, captured_at, command, sha256
         FROM reports WHERE report_id IN {in_list(chosen)} ORDER BY source_name, report_id
@@ -156,7 +169,8 @@ def provenance_of(
             command,
             f"sha256 {sha256[:16]}…",
         ]
-        facts.append((f"{name} ({report_id})", "; ".join(p for p in parts if p)))
+        source = Source("reports", (report_id,))
+        facts.append(Fact(f"{name} ({report_id})", "; ".join(p for p in parts if p), source))
     return facts
 
 

@@ -116,6 +116,7 @@ def timeline_recommendations(
                 difficulty,
                 item.link,
                 item.detail,
+                Source("timeline_findings", tuple(reports)),
             )
         )
     return made

@@ -25,6 +25,15 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A statement of a report; `name` is empty where the text speaks for itself."""
+
+    name: str
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True)
 class Column:
     """A column: `unit` stands in its header, `doc` is the glossary's text.
 
@@ -90,7 +99,8 @@ class Recommendation:
     gain: str
     difficulty: str
     link: str
-    detail: str = ""
+    detail: str
+    source: Source
 
 
 @dataclass(frozen=True)
@@ -99,15 +109,20 @@ class Report:
 
     title: str
     notice: str | None
-    verdict: str
-    summary: tuple[tuple[str, str], ...]
+    statements: tuple[Fact, ...]
+    summary: tuple[Fact, ...]
     sections: tuple[Section, ...]
     findings: tuple[Finding, ...]
     findings_total: int
     recommendations: tuple[Recommendation, ...]
-    warnings: tuple[str, ...]
-    gaps: tuple[str, ...]
-    provenance: tuple[tuple[str, str], ...]
+    warnings: tuple[Fact, ...]
+    gaps: tuple[Fact, ...]
+    provenance: tuple[Fact, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The statements as one text."""
+        return ". ".join(statement.text.rstrip(".") for statement in self.statements)
 
     @property
     def tables(self) -> tuple[Table, ...]:

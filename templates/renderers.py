@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
-from perfpipe.viewmodel import Column, Kind, Report, Table, Value
+from perfpipe.viewmodel import Column, Kind, Report, Source, Table, Value
 from templates.bars import budget_figure, occupancy_figure, sizes_figure, stalls_figure
 from templates.figures import Drawing, roofline_figure, sol_figure, tuning_figure
 from templates.formats import format_value, header, is_number, shorten
@@ -106,13 +106,13 @@ def print_terminal(report: Report, console: Console) -> None:
     if report.notice:
         console.print(f"[yellow]{escape(report.notice)}[/yellow]")
     console.print(f"[bold]{escape(report.verdict)}[/bold]")
-    for name, value in report.summary:
-        console.print(f"  {escape(name)}: {escape(value)}", highlight=False)
+    for fact in report.summary:
+        console.print(f"  {escape(fact.name)}: {escape(fact.text)}", highlight=False)
     print_tables(report.tables, console)
     for finding in report.findings[:5]:
         console.print(f"- {escape(finding.claim)}: {escape(finding.evidence)}", highlight=False)
     for warning in report.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
+        console.print(f"[yellow]warning:[/yellow] {escape(warning.text)}", highlight=False)
 
 
 def print_tables(tables: Iterable[Table], console: Console) -> None:
@@ -153,6 +153,13 @@ def _marks(row: tuple[Value, ...], table: Table) -> dict[str, Value]:
     }
 
 
+def _origin(source: Source) -> str:
+    """Return where something comes from, as a text to rest the pointer on."""
+    few = ", ".join(source.reports[:4])
+    more = f" and {len(source.reports) - 4} more" if len(source.reports) > 4 else ""
+    return f"Source: {source.view}{' of ' if few else ''}{few}{more}"
+
+
 def _raw(value: Value, kind: Kind) -> str | None:
     """Return a number as a script reads it; None where its text says as much."""
     if value is None or kind in ("int", "pct", "number", "ms"):
@@ -187,6 +194,8 @@ def _environment() -> Environment:
         "hover": _hover,
         "marks": _marks,
         "raw": _raw,
+        "origin": _origin,
+        "sentence": lambda text: text if text.endswith(".") else f"{text}.",
         "markdown": markdown_text,
         "cell": lambda value, kind: markdown_text(shorten(format_value(value, kind), _LONGEST)),
     }

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from conftest import ROOT, Cli
 
 from perfpipe.units import format_ns
 from templates.formats import format_value, shorten
@@ -130,6 +130,41 @@ def test_every_table_and_finding_names_its_source(cli: Cli, expand: Expand) -> N
         assert set(item["source"]["reports"]) <= reports
         assert item["source"]["view"]
     assert document["findings"]
+
+
+#: What is not measured: names, texts of ours, and what is known of the file by itself.
+UNMEASURED = {"schema_version", "title", "notice", "findings_total", "priority"}
+
+
+def _without_source(value: Any, path: str, sourced: bool) -> Iterator[str]:
+    """Yield where numbers stand, as such or in texts, under nothing that names its source."""
+    if isinstance(value, dict):
+        inside = sourced or bool((value.get("source") or {}).get("view"))
+        for key, below in value.items():
+            if key not in UNMEASURED:
+                yield from _without_source(below, f"{path}.{key}", inside or key == "source")
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _without_source(below, f"{path}[{index}]", sourced)
+    elif not sourced and (
+        (isinstance(value, (int, float)) and not isinstance(value, bool))
+        or (isinstance(value, str) and re.search(r"\d", value))
+    ):
+        yield path
+
+
+def test_every_number_has_a_source(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
+    assert cli("report", "--json") == 0
+    documents = [json.loads(cli.out)]
+    for name in ("gemm", "fused_matmul_tuning", "ddp_step"):
+        path = ROOT / "workloads" / f"{name}.yaml"
+        assert cli("run", path, "--collector", "replay") == 0
+        assert cli("report", "--json") == 0
+        documents.append(json.loads(cli.out))
+    for document in documents:
+        assert list(_without_source(document, "", False)) == []
+        assert document["statements"]
 
 
 def test_reports_are_the_same_byte_for_byte(cli: Cli, expand: Expand, tmp_path: Path) -> None:
