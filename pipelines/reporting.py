@@ -16,7 +16,13 @@ from perfpipe.files import replacing
 from perfpipe.query import connect
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
-from templates.renderers import figure_files, render_html, render_markdown
+from templates.renderers import (
+    Entry,
+    figure_files,
+    render_html,
+    render_index,
+    render_markdown,
+)
 
 
 def select(store: Store, names: Sequence[str]) -> tuple[list[str], dict[str, Any] | None]:
@@ -93,6 +99,31 @@ def output(
             write_text(Path(target), render(report))
             if not quiet:
                 click.echo(target)
+
+
+def write_index(store: Store, names: Sequence[str], folder: Path) -> Path:
+    """Write a page for each run (all, or those that are named) and an index that links to them.
+
+    Raises InputError where there is no run, or a name is not one.
+    """
+    runs = {run["run_id"]: run for run in store.runs()}
+    chosen = []
+    for name in names or runs:
+        _, run = select(store, [name])
+        if run is None:
+            raise InputError(f"{name} is no run: an index lists runs")
+        chosen.append(run)
+    if not chosen:
+        raise InputError(f"{store.root}: there is no run to list")
+    entries = []
+    for run in chosen:
+        report = make_report(store, [run["run_id"]])
+        file = f"{run['run_id']}.html"
+        write_text(folder / file, render_html(report))
+        facts = (run["run_id"], run["started_at"], run["status"], len(run["tasks"]))
+        entries.append(Entry(file, *facts, report))
+    write_text(folder / "index.html", render_index(entries))
+    return folder / "index.html"
 
 
 def to_json(report: Report) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Literal
@@ -51,6 +52,24 @@ def render_html(report: Report) -> str:
         figures=_figures(report),
         glossary=_glossary(report),
     )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in an index of runs: `file` is its page, relative to the index."""
+
+    file: str
+    run_id: str
+    started_at: str
+    status: str
+    tasks: int
+    report: Report
+
+
+def render_index(entries: Sequence[Entry]) -> str:
+    """Return a page that links to the reports of several runs."""
+    template = _environment().get_template("index.html.j2")
+    return template.render(entries=entries, css=_text("report.css"), js=_text("report.js"))
 
 
 def _figures(report: Report) -> dict[str, tuple[str, str]]:

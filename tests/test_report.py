@@ -132,6 +132,28 @@ def test_every_table_and_finding_names_its_source(cli: Cli, expand: Expand) -> N
     assert document["findings"]
 
 
+def test_an_index_links_to_a_page_for_each_run(cli: Cli, expand: Expand, tmp_path: Path) -> None:
+    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+    report = cli.out.split()[0]
+    assert cli("report", "--index", "pages") == 2
+    assert "there is no run to list" in cli.err
+    for name in ("vector_add", "ddp_step"):
+        path = ROOT / "workloads" / f"{name}.yaml"
+        assert cli("run", path, "--collector", "replay") == 0
+    assert cli("report", "--index", "pages") == 0
+    assert cli.out.strip() == "pages/index.html"
+    page = _page(tmp_path / "pages" / "index.html")
+    assert len(page.links) == 2
+    for link, name in zip(page.links, ("vector_add", "ddp_step"), strict=True):
+        assert link.startswith(name)
+        assert (tmp_path / "pages" / link).is_file()
+    assert "replayed" in page.text
+    assert cli("report", "vector", "--index", "one") == 0
+    assert len(_page(tmp_path / "one" / "index.html").links) == 1
+    assert cli("report", report, "--index", "two") == 2
+    assert "is no run: an index lists runs" in cli.err
+
+
 #: What is not measured: names, texts of ours, and what is known of the file by itself.
 UNMEASURED = {"schema_version", "title", "notice", "findings_total", "priority"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -32,6 +33,11 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
     type=click.Choice(["svg", "png"]),
     help="With --md FILE: write the figures into FILE-figures/ and show them.",
 )
+@click.option(
+    "--index",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write a page for each run (all, or those that are named) into DIRECTORY, and an index.",
+)
 @step_range_option
 @store_option
 def report_command(
@@ -40,6 +46,7 @@ def report_command(
     as_md: str | None,
     as_json: str | None,
     figures: Literal["svg", "png"] | None,
+    index: Path | None,
     store_path: str | None,
 ) -> None:
     """Report on a run, or on ingested reports: what bounds it, how far from the limit, what to do.
@@ -52,11 +59,15 @@ def report_command(
     perfpipe report --html
     perfpipe report gemm-2026 --html gemm.html --md gemm.md
     perfpipe report --md pr.md --figures png
+    perfpipe report --index reports/
     """
-    from pipelines.reporting import make_report, output
+    from pipelines.reporting import make_report, output, write_index
     from templates.renderers import print_terminal
 
     store = the_store(store_path, must_exist=True)
+    if index is not None:
+        click.echo(write_index(store, names, index))
+        return
     report = make_report(store, names)
     if figures and as_md in (None, "-"):
         raise InputError("--figures needs --md FILE, beside which the figures are written")
