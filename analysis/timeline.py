@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from analysis.findings import words
 from analysis.knowledge import techniques
 from analysis.report_facts import in_list
+from analysis.views import thresholds
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 if TYPE_CHECKING:
@@ -55,15 +56,29 @@ def _most(pair: tuple[str, int]) -> tuple[int, str]:
     return -pair[1], pair[0]
 
 
+#: How long each GPU waits in collectives, and who comes to them last.
+_WAITING = """
+    SELECT report_id, device, waiting_pct, last_rank, last_pct
+    FROM (SELECT job, report_id, device, waiting_pct FROM rank_skew)
+    JOIN (
+        SELECT job, arg_max(rank, last) AS last_rank, max(last_pct) AS last_pct
+        FROM rank_skew
+        GROUP BY job
+    ) USING (job)
+"""
+
+
 def timeline_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Finding]:
     """Return one finding for each contributor to the time of each GPU, the largest first."""
     rows = con.execute(
         f"""
         SELECT report_id, device, bound, any_value(share_pct) AS share, any_value(confidence),
             any_value(largest_gap), arg_min(technique, rank), any_value(source_name),
-            any_value(explanation)
+            any_value(explanation), any_value(waiting_pct), any_value(last_rank),
+            any_value(last_pct)
         FROM timeline_findings
         JOIN reports USING (report_id)
+        LEFT JOIN ({_WAITING}) USING (report_id, device)
         JOIN (SELECT report_id, device, explanation FROM timeline_bottleneck)
             USING (report_id, device)
         WHERE report_id IN {in_list(reports)}
@@ -72,13 +87,19 @@ def timeline_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[F
         """
     ).fetchall()
     found = []
-    for report_id, device, bound, share, confidence, gap, technique, name, explanation in rows:
+    for report_id, device, bound, share, confidence, gap, technique, name, more, *waits in rows:
+        waiting, last_rank, last_pct = waits if bound == "communication" else (None, None, None)
         evidence = [f"{words(bound)} is {share:.1f} % of the time between first and last operation"]
         evidence += [f"longest interval: {gap}"] if gap else []
-        evidence += [explanation] if explanation else []
+        evidence += [more] if more else []
+        claim = _CLAIMS.get(bound, f"spends time on {words(bound)}")
+        if waiting is not None and waiting >= thresholds()["timeline.contributor_pct"]:
+            claim = "waits for other ranks in collectives"
+            who = f"; rank {last_rank} comes last in {last_pct:.0f} % of them" if last_pct else ""
+            evidence.insert(1, f"{waiting:.1f} % is waiting{who}")
         found.append(
             Finding(
-                claim=f"GPU {device} {_CLAIMS.get(bound, f'spends time on {words(bound)}')}",
+                claim=f"GPU {device} {claim}",
                 evidence="; ".join(evidence),
                 bound_pct=share,
                 confidence=confidence,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -103,3 +104,8 @@ def test_the_recorded_ranks_are_two(cli: Cli) -> None:
     assert cli("query", sql, "--format", "csv") == 0
     rows = [line.split(",") for line in cli.out.splitlines()[1:]]
     assert [(ranks, int(paired) > 100) for _, ranks, paired in rows] == [("2", True), ("2", True)]
+    assert cli("report", "--json") == 0
+    claims = {(f["claim"], f["evidence"].split("; ")[1]) for f in json.loads(cli.out)["findings"]}
+    waiting = [evidence for claim, evidence in claims if "GPU 1 waits for other ranks" in claim]
+    assert len(waiting) == 2
+    assert all("is waiting" in evidence for evidence in waiting)
