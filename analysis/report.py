@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from analysis.findings import classified, kernel_findings, recommendations, verdict
+from analysis.history import history_of_run
 from analysis.kernel_tables import DETAIL, KERNELS, TABLES, KernelTable, Spec, views_used
 from analysis.report_facts import (
     device_of,
@@ -23,7 +24,7 @@ from analysis.runs import agreement_table, size_table, task_table
 from analysis.sections import sections
 from analysis.timeline import timeline_findings, timeline_recommendations, timeline_verdict
 from analysis.timeline_tables import TIMELINE_TABLES, TimelineTable
-from analysis.tuning import history_of_run, story
+from analysis.tuning import story
 from analysis.tuning_tables import tuning_tables
 from analysis.views import views
 from perfpipe.viewmodel import Column, Fact, Report, Source, Table

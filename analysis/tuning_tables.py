@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from analysis.history import History, Trial
 from analysis.tuning import (
-    History,
-    Trial,
     best_of,
     generations,
     pareto,

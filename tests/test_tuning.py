@@ -10,14 +10,12 @@ from conftest import ROOT, Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.history import History, Trial, read_history
 from analysis.tuning import (
-    History,
-    Trial,
     best_of,
     convergence,
     generations,
     pareto,
-    read_history,
     shared_by_best,
     story,
     traits,

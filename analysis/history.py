@@ -1,0 +1,171 @@
+"""Histories of searches for the quickest parameters: of a run, or made by anything else.
+
+A history comes from a run, or from a JSON lines file made by anything: an object a line with
+`params` (or the parameters themselves), `generation`, `time_ms` or `times_ms`, `status` and
+`failure`, `registers`, `spills`, `shared_bytes`.  What a line lacks is None.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfpipe.errors import InputError, os_error_sentence
+
+Scalar = int | float | str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration: `time_ms` is the median; None where it failed, with `failure` its kind."""
+
+    index: int
+    generation: int
+    params: dict[str, Scalar]
+    time_ms: float | None
+    failure: str | None = None
+    error: str | None = None
+    registers: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    spread_pct: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The parameters as text."""
+        return " ".join(f"{name}={value}" for name, value in self.params.items())
+
+
+@dataclass(frozen=True)
+class History:
+    """A search; `default` is the configuration that gains are stated against, if it was tried."""
+
+    trials: tuple[Trial, ...]
+    default: Trial | None
+
+    @property
+    def worked(self) -> list[Trial]:
+        """What was timed, the quickest first."""
+        timed = [trial for trial in self.trials if trial.time_ms is not None]
+        return sorted(timed, key=lambda trial: (trial.time_ms, trial.index))
+
+    @property
+    def best(self) -> Trial | None:
+        """The quickest; None where nothing worked."""
+        return self.worked[0] if self.worked else None
+
+    def gain_over_default_pct(self) -> float | None:
+        """Return by how much the best is quicker than the default: 100 (default / best - 1)."""
+        if self.best is None or self.default is None or not self.default.time_ms:
+            return None
+        return 100 * (self.default.time_ms / (self.best.time_ms or 1) - 1)
+
+
+def history_of_run(run: dict[str, Any]) -> History:
+    """Return the history of a run whose tasks have generations.
+
+    Parameters that are the same everywhere are no part of the search and are left out.
+    """
+    tasks = [task for task in run["tasks"] if task.get("generation") is not None]
+    lines = [
+        {**task, **(task.get("kernel") or {}), "status": task["status"]}
+        for task in sorted(tasks, key=lambda task: task["index"])
+    ]
+    return _history(lines)
+
+
+def read_history(path: Path) -> History:
+    """Read a JSON lines file; InputError with the line of what is no trial."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text") from error
+    except OSError as error:
+        raise InputError(os_error_sentence(error, "cannot read")) from error
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+            if not isinstance(value, dict):
+                raise ValueError("no JSON object")
+            lines.append(value)
+            _trial(value, 0)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InputError(f"{path}:{number}: not a trial ({error})") from error
+    if not lines:
+        raise InputError(f"{path}: holds no trial")
+    return _history(lines)
+
+
+_KNOWN = {
+    "generation",
+    "time_ms",
+    "times_ms",
+    "status",
+    "failure",
+    "error",
+    "registers",
+    "spills",
+    "shared_bytes",
+    "default",
+    "index",
+}
+
+
+def _history(lines: Sequence[dict[str, Any]]) -> History:
+    trials = [_trial(line, index) for index, line in enumerate(lines)]
+    values: dict[str, set[str]] = {}
+    for trial in trials:
+        for name, value in trial.params.items():
+            values.setdefault(name, set()).add(str(value))
+    searched = {name for name, found in values.items() if len(found) > 1}
+    if searched:
+        trials = [
+            Trial(**{**vars(t), "params": {k: v for k, v in t.params.items() if k in searched}})
+            for t in trials
+        ]
+    marked = [t for t, line in zip(trials, lines, strict=True) if line.get("default") is True]
+    # A search begins with the default, where it has one.
+    default = next(iter(marked or trials), None)
+    return History(tuple(trials), default)
+
+
+def _trial(line: dict[str, Any], index: int) -> Trial:
+    params = line.get("params")
+    if params is None:
+        params = {k: v for k, v in line.items() if k not in _KNOWN}
+    if not isinstance(params, dict) or not params:
+        raise ValueError("no parameters")
+    generation = line.get("generation", 0)
+    if isinstance(generation, bool) or not isinstance(generation, int):
+        raise ValueError("generation is no whole number")
+    samples = line.get("times_ms") or []
+    if not samples and line.get("time_ms") is not None:
+        samples = [line["time_ms"]]
+    samples = [float(sample) for sample in samples]
+    failed = line.get("status", "done") not in ("done", "ok") or not samples
+    time = None if failed else statistics.median(samples)
+    spread = 100 * (max(samples) - min(samples)) / time if time and len(samples) > 1 else None
+    failure = (line.get("failure") or "failed") if failed else None
+    numbers = {k: _whole(line.get(k)) for k in ("registers", "spills", "shared_bytes")}
+    error = line.get("error")
+    return Trial(
+        index,
+        generation,
+        params,
+        time,
+        failure,
+        None if error is None else str(error),
+        spread_pct=spread,
+        **numbers,
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
