@@ -195,6 +195,9 @@ def test_known_profiler_messages_are_explained(
     (profilers / "FAULT").write_text("libdw")
     assert cli("run", workload("[good]"), "--collector", "nsys") == 1
     assert "install the packages libdw1 and libelf1" in cli.err
+    (profilers / "FAULT").write_text("importer")
+    assert cli("run", workload("[good]"), "--collector", "nsys") == 1
+    assert "could not import its own data (it left a .qdstrm)" in cli.err
 
 
 def test_measuring_without_a_profiler_names_it(

@@ -5,10 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfpipe.errors import TaskFailed
-from pipelines.collectors.base import Context, check
+from pipelines.collectors.base import Context, ProgramFailed, check
 from pipelines.launcher import Launcher
 from pipelines.tools import need_tool
 from pipelines.workload import CollectNsys, Execution
+
+#: What it means that nsys leaves its raw data instead of a report.
+_NOT_IMPORTED = (
+    "nsys recorded, but could not import its own data (it left a .qdstrm): its importer lacks a "
+    "library; install the packages libdw1 and libelf1"
+)
 
 
 def collect_nsys(context: Context, options: CollectNsys) -> Path:
@@ -20,6 +26,8 @@ def collect_nsys(context: Context, options: CollectNsys) -> Path:
     # Names of ranges that a program does not register can be captured as well.
     env = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if options.nvtx else None
     finished = context.launch("nsys", words, env=env)
+    if not report.is_file() and report.with_suffix(".qdstrm").is_file():
+        raise ProgramFailed("profiler", _NOT_IMPORTED)
     context.product(finished, "nsys", report)
     context.say("nsys export")
     exported = launcher.run(
