@@ -200,13 +200,17 @@ def _table(
     chosen: Sequence[str],
     *joined: str,
 ) -> Table:
-    rows = rows_of(con, sql)
+    limit = ROW_LIMIT if view in _LISTS else DETAIL_LIMIT
+    rows = rows_of(con, f"{sql} LIMIT {limit + 1}")
+    total = len(rows)
+    if total > limit:
+        ((total,),) = rows_of(con, f"SELECT count(*) FROM ({sql})")
     return Table(
         title,
         views()[view].doc,
         _columns(spec, view, *joined),
-        tuple(rows[: ROW_LIMIT if view in _LISTS else DETAIL_LIMIT]),
-        len(rows),
+        tuple(rows[:limit]),
+        total,
         Source(view, tuple(chosen)),
     )
 
