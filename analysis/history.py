@@ -7,14 +7,14 @@ A history comes from a run, or from a JSON lines file made by anything: an objec
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfpipe.errors import InputError, os_error_sentence
+from perfpipe.errors import InputError
+from perfpipe.jsonfile import json_lines
 
 Scalar = int | float | str
 
@@ -80,24 +80,13 @@ def history_of_run(run: dict[str, Any]) -> History:
 
 def read_history(path: Path) -> History:
     """Read a JSON lines file; InputError with the line of what is no trial."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text") from error
-    except OSError as error:
-        raise InputError(os_error_sentence(error, "cannot read")) from error
     lines = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
+    for where, value in json_lines(path, "trial"):
         try:
-            value = json.loads(line)
-            if not isinstance(value, dict):
-                raise ValueError("no JSON object")
-            lines.append(value)
             _trial(value, 0)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise InputError(f"{path}:{number}: not a trial ({error})") from error
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{where}: not a trial ({error})") from error
+        lines.append(value)
     if not lines:
         raise InputError(f"{path}: holds no trial")
     return _history(lines)

@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from analysis.views import views
-from perfpipe.query import quote
+from perfpipe.query import gpu_state_of, quote
 from perfpipe.specs import find_spec
 from perfpipe.viewmodel import Column, Kind, Source, Table
 
@@ -41,6 +41,7 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
     spec = find_spec(name, sms) if name else None
     rows = []
     for task in run["tasks"]:
+        sm_mhz, power_w, throttled_by = gpu_state_of(task)
         times = task["times_ms"]
         median = statistics.median(times) if times else None
         rate = task["flops"] / median / 1e9 if median and task["flops"] else None
@@ -57,7 +58,9 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
                 task["bytes"] / median / 1e6 if median and task["bytes"] else None,
                 (task["validation"] or {}).get("max_abs_error"),
                 task.get("timing_method"),
-                *_gpu_state(task),
+                sm_mhz,
+                power_w,
+                ", ".join(throttled_by or []) or None,
             )
         )
     peak_of = f"; peaks of {spec.name} from {spec.source}" if spec else ""
@@ -69,15 +72,6 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
         tuple(rows),
         len(rows),
         Source("run.json", (run["run_id"],)),
-    )
-
-
-def _gpu_state(task: dict[str, Any]) -> tuple[float | None, float | None, str | None]:
-    state: dict[str, Any] = next(iter((task.get("gpu_state") or {}).get("gpus", [])), {})
-    return (
-        state.get("sm_mhz", {}).get("median"),
-        state.get("power_w", {}).get("median"),
-        ", ".join(state.get("throttled_by", [])) or None,
     )
 
 

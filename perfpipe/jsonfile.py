@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perfpipe.errors import StoreError, os_error_sentence
+from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 
 
@@ -18,6 +19,30 @@ def write_json(path: Path, value: Any) -> None:
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def json_lines(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each object of a JSON lines file with its place, FILE:LINE; blank lines do not count.
+
+    Raises InputError where the file cannot be read, or a line is not a `what`.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text") from error
+    except OSError as error:
+        raise InputError(os_error_sentence(error, "cannot read")) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number}: not a {what} ({error})") from error
+        if not isinstance(value, dict):
+            kind = type(value).__name__
+            raise InputError(f"{path}:{number}: not a {what} ({kind} instead of an object)")
+        yield f"{path}:{number}", value
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:

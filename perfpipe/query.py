@@ -258,7 +258,6 @@ def _run_row(run: dict[str, Any]) -> tuple[Any, ...]:
 def _task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
     times = task["times_ms"]
     kernel = task.get("kernel") or {}
-    state: dict[str, Any] = next(iter((task.get("gpu_state") or {}).get("gpus", [])), {})
     return (
         run["run_id"],
         task["index"],
@@ -277,10 +276,20 @@ def _task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
         times,
         kernel.get("registers"),
         kernel.get("spills"),
+        *gpu_state_of(task),
+        _short_label(run, task),
+    )
+
+
+def gpu_state_of(
+    task: dict[str, Any],
+) -> tuple[float | None, float | None, list[str] | None]:
+    """Return SM clock (MHz) and power (W), medians of the first GPU, and what held clocks down."""
+    state: dict[str, Any] = next(iter((task.get("gpu_state") or {}).get("gpus", [])), {})
+    return (
         state.get("sm_mhz", {}).get("median"),
         state.get("power_w", {}).get("median"),
         state.get("throttled_by"),
-        _short_label(run, task),
     )
 
 

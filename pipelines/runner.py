@@ -23,7 +23,7 @@ from pipelines.runs import EMPTY_RESULT, Run, counts_as_failed, result_of
 from pipelines.tasks import Task, directory_of, task_of, tasks
 from pipelines.tools import find_tool_by, gpus_by, need_tool
 from pipelines.tuning import Search
-from pipelines.workload import Workload
+from pipelines.workload import Execution, Workload
 
 COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
 
@@ -87,7 +87,7 @@ def choose_collector(asked: str, launcher: Launcher | None = None) -> tuple[str,
     """Return the collector for `asked`, and a sentence that says why."""
     if asked != "auto":
         return asked, f"collector {asked}, as asked"
-    launcher = launcher or Launcher(Workload.model_fields["execution"].default, Path.cwd())
+    launcher = launcher or Launcher(Execution(), Path.cwd())
     found = gpus_by(launcher)
     if not found:
         return "replay", "no GPU here: replaying a recorded capture, nothing is measured"

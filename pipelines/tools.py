@@ -61,8 +61,12 @@ def find_tool(name: str) -> Tool | None:
 
 def find_tool_by(launcher: Launcher, name: str) -> Tool | None:
     """Return nsys or ncu of the side where a launcher runs programs."""
-    if launcher.here:
-        return find_tool(name)
+    return find_tool(name) if launcher.here else _find_tool_there(launcher, name)
+
+
+@cache
+def _find_tool_there(launcher: Launcher, name: str) -> Tool | None:
+    """Ask the other side once for each launcher, not once for each task."""
     # $CUDA_HOME is the other side's to expand.
     path = launcher.which([name, *_PLACES[name]])
     return _tool(name, path, launcher.run([path, "--version"], timeout=60)) if path else None

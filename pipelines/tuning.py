@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import statistics
@@ -10,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perfpipe.errors import InputError, did_you_mean, os_error_sentence
+from perfpipe.errors import InputError, did_you_mean
+from perfpipe.jsonfile import json_lines
 from pipelines.tasks import combinations
 from pipelines.workload import Params, Scalar, Tune, Workload
 
@@ -78,13 +78,12 @@ class Search:
     def worth_profiling(self, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the result of the quickest configuration, and that of the default."""
         best = _quickest(results)[:1]
-        default = tuple(self.tune.default.items())
         others = [
             result
             for result in results
             if result["status"] == "done"
             and result not in best
-            and dict(self._searched(result["params"])) == dict(default)
+            and dict(self._searched(result["params"])) == self.tune.default
         ]
         return best + others
 
@@ -122,22 +121,8 @@ def _quickest(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _candidates(path: Path, tune: Tune) -> list[list[Params]]:
     """Return listed configurations by generation; InputError with the line of a faulty one."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = os_error_sentence(error, "cannot read") if isinstance(error, OSError) else error
-        raise InputError(f"candidates: {reason}") from error
     by_generation: dict[int, list[Params]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{where}: not a JSON object ({error})") from error
-        if not isinstance(value, dict):
-            raise InputError(f"{where}: not a JSON object")
+    for where, value in json_lines(path, "JSON object"):
         generation = value.pop("generation", 0)
         params = value.get("params", value)
         if not isinstance(generation, int) or not isinstance(params, dict):
