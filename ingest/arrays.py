@@ -26,7 +26,9 @@ NONE = -1
 def ints(values: pa.Array | pa.ChunkedArray, missing: int = 0) -> Ints:
     """Return whole numbers, with `missing` for NULL."""
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    filled = whole.cast(pa.int64()).fill_null(missing)
+    filled = whole.cast(pa.int64())
+    if filled.null_count:
+        filled = filled.fill_null(missing)
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
 
 

@@ -61,6 +61,18 @@ def test_sqlite_parquetdir_and_arrowdir_give_identical_tables(
         assert other == first
 
 
+def test_ranges_read_in_parts_are_those_read_at_once(
+    expand: Expand, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = expand("nsys/ddp_comm_rank0.sqlite")
+    whole = ingest(path, store)
+    monkeypatch.setattr(sqlite_export, "_LONG", 1)
+    parts = Store(tmp_path / "in parts")
+    assert ingest(path, parts).rows == whole.rows
+    # Domains, payloads and names that only later parts know are among them.
+    assert _all_tables(parts, whole.report_id) == _all_tables(store, whole.report_id)
+
+
 def test_counts_are_those_of_the_export(expand: Expand, store: Store) -> None:
     report = ingest(expand("nsys/eager_small.sqlite"), store).report_id
     counts = {name: table.rows for name, table in store.manifest(report).tables.items()}

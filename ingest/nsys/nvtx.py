@@ -94,7 +94,8 @@ class _Reader:
             if name in vocabularies:
                 ours, theirs = vocabularies[name]
                 number = ours.adopt(theirs)
-                parts[:] = [number[part] for part in parts]
+                if (number[:-1] != np.arange(len(number) - 1)).any():
+                    parts[:] = [number[part] for part in parts]
             self._parts.setdefault(name, []).extend(parts)
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -123,12 +124,12 @@ def _read(export: Export, part: Part | None) -> _Reader:
 
 def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None:
     """Return the ranges and marks that were read, None where there are none."""
-    readers = [part.result() for part in parts]
-    if not any(map(len, readers)):
+    reader = _Reader()
+    while parts:
+        # Each as soon as it is read, while later ones still are; then it is forgotten.
+        reader.extend(parts.pop(0).result())
+    if not len(reader):
         return None
-    reader = readers[0]
-    for later in readers[1:]:
-        reader.extend(later)
     column = {name: reader.column(name) for name in _GATHERED}
     # Outer ranges come first; those that were open when the capture ended are outermost.
     order = time_order(column["start"], -column["end"], column["thread"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,9 @@ from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, groups, nullable
 #: Styles by code.
 STYLES = ("PushPop", "StartEnd", "Mark")
 PUSH_POP, START_END, MARK = range(3)
+
+#: Threads of the program that are looked at at a time; more would only add memory.
+_THREADS = 2
 
 
 @dataclass
@@ -141,17 +145,22 @@ def nesting(
     depth = np.full(len(start), NONE, np.int32)
     parent = np.full(len(start), NONE, np.int32)
     index = np.flatnonzero(nested).astype(np.int32)
-    for _, own in groups(group[index]):
-        members = index[own]
-        del own
+
+    def nest(members: Codes) -> None:
         # Half nanoseconds: a range without length ends half a nanosecond after its start.
         starts, ends = 2 * start[members], 2 * end[members]
         ends += ends == starts
-        ends.sort()
+        # Mostly in order already, which only a stable sort makes use of.
+        ends.sort(kind="stable")
         level = np.arange(len(members), dtype=np.int32)
         level -= np.searchsorted(ends, starts, side="right").astype(np.int32)
         depth[members] = level
         parent[members] = _parents(level, members)
+
+    # In threads: sorting and searching release the interpreter's lock.
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(nest, (index[own] for _, own in groups(group[index]))):
+            pass
     return depth, parent
 
 

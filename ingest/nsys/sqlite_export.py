@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ import pyarrow as pa
 from ingest.nsys.export import BATCH, Export, Part
 from perfpipe.errors import InputError
 
-#: Rows from which a table is worth scanning in two parts.
-_LONG = 500_000
+#: Rows from which a table is worth scanning in parts, and how many: more than are read at a time,
+#: so that readers end together.
+_LONG, _PARTS = 500_000, 12
 
 
 class SqliteExport(Export):
@@ -55,8 +57,8 @@ class SqliteExport(Export):
                 return [None]
         if first is None or last - first < _LONG:
             return [None]
-        middle = (first + last) // 2
-        return [(first, middle), (middle + 1, last)]
+        borders = [first + (last + 1 - first) * part // _PARTS for part in range(_PARTS + 1)]
+        return [(begin, end - 1) for begin, end in pairwise(borders)]
 
     def scan(
         self,

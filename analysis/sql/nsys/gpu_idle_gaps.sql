@@ -21,8 +21,8 @@
 -- tid: launching thread
 CREATE VIEW gpu_idle_gaps AS
 WITH ranked AS (
-    -- Before names are joined: a window sorts all columns of its rows.
-    SELECT *, row_number() OVER (PARTITION BY track ORDER BY dur_ns DESC, start_ns) AS rank
+    -- Before names are joined, without texts where it can be: a window sorts all columns of its rows.
+    SELECT * EXCLUDE (report_id, before_cause, unattributed_ns), row_number() OVER (PARTITION BY track ORDER BY dur_ns DESC, start_ns) AS rank
     FROM _gaps
 ),
 long_gaps AS (
@@ -68,15 +68,15 @@ outwards AS (
     LEFT JOIN third AS c ON c.report_id = i.report_id AND c.range_id = b.enclosing
 )
 SELECT
-    g.report_id,
+    t.report_id,
     t.device,
     g.rank,
     g.start_ns,
     g.end_ns,
     g.dur_ns,
     g.cause,
-    CASE WHEN g.before_cause IS NOT NULL THEN g.before_ns END AS before_ns,
-    CASE WHEN g.before_cause IS NOT NULL THEN g.launch_api_ns END AS launch_api_ns,
+    CASE WHEN g.queued_ns IS NOT NULL THEN g.before_ns END AS before_ns,
+    CASE WHEN g.queued_ns IS NOT NULL THEN g.launch_api_ns END AS launch_api_ns,
     g.queued_ns,
     g.profiler_overhead_ns,
     l.name AS next_name,
@@ -89,7 +89,7 @@ SELECT
     g.tid
 FROM ranked AS g
 JOIN _gpus AS t USING (track)
-JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
+JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
 LEFT JOIN os_calls AS o ON o.track = g.track AND o.op_id = g.op_id
 LEFT JOIN outwards AS p ON p.report_id = l.report_id AND p.range_id = l.range_id AND g.dur_ns > threshold('timeline.launch_gap_ns')
 ORDER BY g.track, g.rank;
