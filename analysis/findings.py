@@ -160,6 +160,7 @@ def _finding(item: Classified) -> Finding:
         + (f" in {item.nvtx_path}" if item.nvtx_path else ""),
         advice=techniques()[item.technique].technique if item.technique else "",
         source=Source("kernel_bottleneck", tuple(item.reports)),
+        kernel=item.name,
     )
 
 

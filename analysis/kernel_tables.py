@@ -19,7 +19,11 @@ _WHICH: Spec = (
 
 @dataclass(frozen=True)
 class KernelTable:
-    """A table of launches: `where` and `order` are SQL over its view, the longest launch first."""
+    """A table of launches: `where` and `order` are SQL over its view.
+
+    What is largest by `first` comes first.  With `longest` only that many kernels are in it, each
+    by its longest launch.
+    """
 
     view: str
     title: str
@@ -27,6 +31,8 @@ class KernelTable:
     where: str = "true"
     order: str = ""
     joined: tuple[str, ...] = ()
+    longest: int = 0
+    first: str = "duration_ns"
 
     def sql(self, columns: Spec, labels: str, chosen: str) -> str:
         """Return the query of some columns for the reports in `chosen`, a SQL list.
@@ -41,12 +47,31 @@ class KernelTable:
                 "USING (report_id, launch_id)"
             )
         order = f", {self.order}" if self.order else ""
+        where = self.where
+        if self.longest:
+            where += f" AND (report_id, launch_id) IN ({_longest(self.longest, chosen)})"
         return f"""
             SELECT {names}
             FROM {self.view} {joins} JOIN ({labels}) USING (report_id)
-            WHERE report_id IN {chosen} AND {self.where}
-            ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id{order}
+            WHERE report_id IN {chosen} AND {where}
+            ORDER BY {self.first} DESC NULLS LAST, report_id, launch_id{order}
         """
+
+
+def _longest(count: int, chosen: str) -> str:
+    """Return the query of the longest launch of each of some kernels."""
+    return f"""
+        SELECT report_id, launch_id FROM (
+            SELECT report_id, launch_id, duration_ns
+            FROM kernel_sol
+            WHERE report_id IN {chosen}
+            QUALIFY row_number() OVER (
+                PARTITION BY kernel_name, registers
+                ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id
+            ) = 1
+        )
+        ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id LIMIT {count}
+    """
 
 
 KERNELS = KernelTable(
@@ -58,6 +83,7 @@ KERNELS = KernelTable(
         ("launch_id", "Launch", "int", ""),
         ("label", "Configuration", "text", ""),
         ("duration_ns", "Duration", "ns", ""),
+        ("headroom_ns", "Headroom", "ns", ""),
         ("bound", "Bound", "text", ""),
         ("subclass", "Where", "text", ""),
         ("cause", "Why", "text", ""),
@@ -79,6 +105,7 @@ KERNELS = KernelTable(
         ("ncu_verdict", "NVIDIA's verdict", "text", ""),
     ),
     joined=("kernel_bottleneck",),
+    first="headroom_ns",
 )
 
 TABLES = (
@@ -125,7 +152,7 @@ TABLES = (
             ("duration_ns", "Duration", "ns", ""),
             ("note", "Note", "text", ""),
         ),
-        where="precision != 'none'",
+        where="precision != 'none' AND (intensity IS NOT NULL OR level = 'dram')",
         order="flop_per_s DESC",
     ),
     KernelTable(
@@ -164,6 +191,22 @@ TABLES = (
         joined=("kernel_occupancy_steps",),
     ),
     KernelTable(
+        "kernel_occupancy_what_if",
+        "What if: occupancy with other registers, shared memory or block size",
+        (
+            *_WHICH,
+            ("resource", "Changed", "text", ""),
+            ("value", "To", "int", "registers, bytes or threads"),
+            ("warps_per_sm", "Warps", "int", "per SM"),
+            ("occupancy_pct", "Occupancy", "pct", "%"),
+            ("gain_pct", "Against now", "number", "points"),
+            ("CASE WHEN current THEN 'now' END AS current", "Now", "text", ""),
+        ),
+        order="resource, value",
+        joined=("kernel_sol",),
+        longest=3,
+    ),
+    KernelTable(
         "kernel_memory",
         "Memory",
         (
@@ -185,20 +228,22 @@ TABLES = (
     ),
     KernelTable(
         "kernel_hotspots",
-        "Source hot spots, the first three of each launch",
+        "Source hot spots, the first ten instructions and lines of each kernel",
         (
             *_WHICH,
             ("kind", "Kind", "text", ""),
             ("file", "File", "text", ""),
             ("line", "Line", "int", ""),
             ("pc", "Offset", "int", "bytes"),
+            ("text", "Source line", "text", ""),
             ("sass", "Instruction", "text", ""),
             ("stall_pct", "Of stall samples", "pct", "%"),
             ("top_reason", "Mostly", "text", ""),
             ("top_reason_pct", "That reason", "pct", "%"),
         ),
-        where="rank <= 3",
+        where="rank <= 10",
         order="kind, rank",
+        longest=10,
     ),
     KernelTable(
         "kernel_rules",

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from analysis.comparison import Comparison
 from analysis.findings import classified, kernel_findings, recommendations, verdict
 from analysis.history import history_of_run
 from analysis.kernel_tables import DETAIL, KERNELS, TABLES, KernelTable, Spec, views_used
 from analysis.report_facts import (
+    LABELS,
     device_of,
     gaps_of,
     in_list,
@@ -75,19 +77,6 @@ _STATS: Spec = (
 #: Sentences of a search that stand in the verdict; the others are facts of the summary.
 _TOLD = 3
 
-#: What a report is called: the configuration that gave it, else its file.
-_LABELS = """
-    SELECT
-        r.report_id,
-        coalesce(
-            any_value(t.short_label ORDER BY t.run_id DESC, t.task_index),
-            any_value(r.source_name)
-        ) AS label,
-        any_value(t.task_index ORDER BY t.run_id DESC, t.task_index) AS position
-    FROM reports AS r
-    LEFT JOIN run_tasks AS t ON list_contains(t.reports, r.report_id)
-    GROUP BY r.report_id
-"""
 #: Columns that are shown when the pointer rests on another one.
 _HOVER = {
     "kernel_demangled": "kernel_name",
@@ -97,7 +86,7 @@ _HOVER = {
 }
 
 #: Columns that only HTML and JSON show.
-_DETAIL = DETAIL | {"min_ns", "max_ns", "stddev_ns"}
+_DETAIL = DETAIL | {"min_ns", "max_ns", "stddev_ns", "profiler_overhead_pct", "edge_pct"}
 _SUMMARIES = (
     ("cuda_gpu_kern_sum", "Kernels by name", "Kernel", "name", "instances"),
     ("cuda_gpu_mem_time_sum", "Memory operations", "Operation", "operation", "count"),
@@ -118,11 +107,15 @@ VIEWS_USED = " ".join(
 
 
 def build_report(
-    con: DuckDBPyConnection, reports: Sequence[str], run: dict[str, Any] | None = None
+    con: DuckDBPyConnection,
+    reports: Sequence[str],
+    run: dict[str, Any] | None = None,
+    compared: Comparison | None = None,
 ) -> Report:
     """Build the report of some ingested reports, and of the run that gave them, if any.
 
     `reports` are ids in the store that `con` is open on; every number is read from its views.
+    With `compared` the report tells how they differ from a baseline.
     """
     chosen = tuple(sorted(reports))
     kinds = _kinds(con, chosen)
@@ -140,6 +133,9 @@ def build_report(
     advice = timeline_recommendations(con, chosen) + recommendations(con, chosen)
     made: list[Table] = []
     search: list[Fact] = []
+    if compared is not None:
+        made += compared.tables
+        statements = [*compared.statements, *statements]
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
         made.append(size_table(con, run["run_id"]))
@@ -218,20 +214,23 @@ def _table(
 def _view_table(
     con: DuckDBPyConnection, chosen: Sequence[str], table: KernelTable | TimelineTable
 ) -> Table:
-    columns = table.columns
-    if len(chosen) == 1:
-        columns = tuple(column for column in columns if column[0] != "label")
-    sql = table.sql(columns, _LABELS, in_list(chosen))
+    columns = _labelled(table.columns, chosen)
+    sql = table.sql(columns, LABELS, in_list(chosen))
     joined = table.joined if isinstance(table, KernelTable) else ()
     known = (name for name in (*joined, "kernel_sol") if name in views())
     return _table(con, table.view, table.title, columns, sql, chosen, *known)
+
+
+def _labelled(spec: Spec, chosen: Sequence[str]) -> Spec:
+    """Return the columns without what a report is called, where there is only one."""
+    return spec if len(chosen) > 1 else tuple(column for column in spec if column[0] != "label")
 
 
 def _headroom_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
     names = ", ".join(name for name, *_ in _HEADROOM_COLUMNS)
     sql = f"""
         SELECT {names}
-        FROM kernel_headroom JOIN ({_LABELS}) USING (report_id)
+        FROM kernel_headroom JOIN ({LABELS}) USING (report_id)
         WHERE report_id IN {in_list(chosen)}
         ORDER BY headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block
     """
@@ -252,10 +251,11 @@ def _summary_table(
         (count if column == "COUNT" else column, title, kind, unit)
         for column, title, kind, unit in _STATS
     )
-    spec: Spec = ((name, what, "text", ""), ("label", "Configuration", "text", ""), *statistics)
+    whole: Spec = ((name, what, "text", ""), ("label", "Configuration", "text", ""), *statistics)
+    spec = _labelled(whole, chosen)
     columns = ", ".join(column for column, *_ in spec)
     sql = f"""
-        SELECT {columns} FROM {view} JOIN ({_LABELS}) USING (report_id)
+        SELECT {columns} FROM {view} JOIN ({LABELS}) USING (report_id)
         WHERE report_id IN {in_list(chosen)}
         ORDER BY total_time_ns DESC, {name}, report_id
     """
@@ -263,15 +263,16 @@ def _summary_table(
 
 
 def _nvtx_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
-    names = ", ".join(name for name, *_ in _NVTX_COLUMNS)
+    spec = _labelled(_NVTX_COLUMNS, chosen)
+    names = ", ".join(name for name, *_ in spec)
     sql = f"""
         SELECT {names}
-        FROM nvtx_gpu_proj_sum JOIN ({_LABELS}) USING (report_id)
+        FROM nvtx_gpu_proj_sum JOIN ({LABELS}) USING (report_id)
         WHERE report_id IN {in_list(chosen)}
         ORDER BY total_proj_time_ns DESC, range, report_id
     """
     title = "NVTX ranges on the GPU"
-    return _table(con, "nvtx_gpu_proj_sum", title, _NVTX_COLUMNS, sql, chosen)
+    return _table(con, "nvtx_gpu_proj_sum", title, spec, sql, chosen)
 
 
 def _no_verdict(kinds: dict[str, int]) -> str:

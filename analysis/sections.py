@@ -11,7 +11,7 @@ _SECTIONS = (
     (
         "budget",
         "Time budget",
-        "gpu_time_budget step_summary step_mfu gpu_metrics_sum",
+        "gpu_time_budget step_summary step_shares step_mfu gpu_metrics_sum",
         "no timeline; collect one with nsys profile --trace=cuda,nvtx",
     ),
     (
@@ -36,7 +36,7 @@ _SECTIONS = (
     (
         "occupancy",
         "Occupancy",
-        "kernel_occupancy",
+        "kernel_occupancy kernel_occupancy_what_if",
         "no occupancy; collect it with ncu --section Occupancy --section LaunchStats",
     ),
     (
@@ -54,7 +54,7 @@ _SECTIONS = (
     (
         "launches",
         "Idle gaps and launching",
-        "gpu_idle_gaps launch_summary cuda_api_sum",
+        "gpu_idle_sizes gpu_idle_gaps launch_summary cuda_api_sum",
         "no timeline; collect one with nsys profile --trace=cuda,nvtx",
     ),
     (
@@ -81,6 +81,12 @@ _SECTIONS = (
         "Tuning history",
         "tuning",
         "no search; a workload with 'tune' searches its parameters",
+    ),
+    (
+        "regression",
+        "Regression against a baseline",
+        "comparison",
+        "no baseline; perfpipe report RUN --baseline RUN compares runs",
     ),
 )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis.findings import words
 from analysis.knowledge import techniques
-from analysis.report_facts import in_list
+from analysis.report_facts import LABELS, in_list
 from analysis.views import thresholds
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
@@ -30,30 +30,48 @@ _BUSY = {
 }
 
 
+#: GPU timelines that a verdict names one by one.
+_NAMED = 4
+
+
 def timeline_verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | None:
     """Return one sentence on what bounds the GPUs' time; None without a timeline."""
     rows = con.execute(
-        "SELECT bound, share_pct, contributors, busy_bound FROM timeline_bottleneck "
-        f"WHERE report_id IN {in_list(reports)} AND bound IS NOT NULL ORDER BY report_id, device"
+        f"""
+        SELECT bound, share_pct, contributors, busy_bound, label, device
+        FROM timeline_bottleneck JOIN ({LABELS}) USING (report_id)
+        WHERE report_id IN {in_list(reports)} AND bound IS NOT NULL
+        ORDER BY position NULLS LAST, label, report_id, device
+        """
     ).fetchall()
     if not rows:
         return None
     if len(rows) == 1:
-        bound, share, contributors, busy_bound = rows[0]
+        bound, share, contributors, busy_bound, *_ = rows[0]
         busy = f"goes to {words(bound)}"
         if bound == "compute":
             busy = f"is spent computing{_BUSY.get(busy_bound, '')}"
         more = f" ({contributors})" if contributors and ", " in contributors else ""
         return f"{share:.0f} % of the GPU's time {busy}{more}"
-    counts: dict[str, int] = {}
-    for bound, *_ in rows:
-        counts[bound] = counts.get(bound, 0) + 1
-    parts = [f"{count} {words(bound)}" for bound, count in sorted(counts.items(), key=_most)]
-    return f"Of {len(rows)} GPU timelines the largest part is: {', '.join(parts)}"
+    if len(rows) <= _NAMED:
+        parts = [
+            f"{share:.0f} % {words(bound)} ({label}, GPU {device})"
+            for bound, share, _, _, label, device in rows
+        ]
+        return f"The largest part of each GPU's time: {', '.join(parts)}"
+    shares: dict[str, list[float]] = {}
+    for bound, share, *_ in rows:
+        shares.setdefault(bound, []).append(share)
+    parts = [
+        f"{words(bound)} on {len(own)} ({_range(own)} % of the time)"
+        for bound, own in sorted(shares.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    ]
+    return f"Of {len(rows)} GPU timelines the largest part is {', '.join(parts)}"
 
 
-def _most(pair: tuple[str, int]) -> tuple[int, str]:
-    return -pair[1], pair[0]
+def _range(shares: Sequence[float]) -> str:
+    low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 #: How long each GPU waits in collectives, and who comes to them last.
@@ -73,11 +91,11 @@ def timeline_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[F
     rows = con.execute(
         f"""
         SELECT report_id, device, bound, any_value(share_pct) AS share, any_value(confidence),
-            any_value(largest_gap), arg_min(technique, rank), any_value(source_name),
+            any_value(largest_gap), arg_min(technique, rank), any_value(label),
             any_value(explanation), any_value(waiting_pct), any_value(last_rank),
             any_value(last_pct)
         FROM timeline_findings
-        JOIN reports USING (report_id)
+        JOIN ({LABELS}) USING (report_id)
         LEFT JOIN ({_WAITING}) USING (report_id, device)
         JOIN (SELECT report_id, device, explanation FROM timeline_bottleneck)
             USING (report_id, device)
@@ -99,7 +117,7 @@ def timeline_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[F
             evidence.insert(1, f"{waiting:.1f} % is waiting{who}")
         found.append(
             Finding(
-                claim=f"GPU {device} {claim}",
+                claim=f"GPU {device} {claim}" + (f" ({name})" if len(reports) > 1 else ""),
                 evidence="; ".join(evidence),
                 bound_pct=share,
                 confidence=confidence,

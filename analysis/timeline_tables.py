@@ -65,6 +65,27 @@ TIMELINE_TABLES = (
         "steps",
     ),
     TimelineTable(
+        "step_shares",
+        "Where the time of each step went",
+        (
+            *_WHICH,
+            ("step", "Step", "text", ""),
+            ("step_ns", "Length", "ns", ""),
+            ("compute_pct", "Compute", "pct", "%"),
+            ("communication_pct", "Communication", "pct", "%"),
+            ("transfer_pct", "Transfer", "pct", "%"),
+            ("sync_pct", "Sync", "pct", "%"),
+            ("launch_gap_pct", "Launch gap", "pct", "%"),
+            ("launch_api_pct", "Launch API", "pct", "%"),
+            ("queued_pct", "Queued", "pct", "%"),
+            ("host_pct", "Host", "pct", "%"),
+            ("profiler_overhead_pct", "Profiler overhead", "pct", "%"),
+            ("edge_pct", "Edge", "pct", "%"),
+            ("unattributed_pct", "Unattributed", "pct", "%"),
+        ),
+        "step_index",
+    ),
+    TimelineTable(
         "step_mfu",
         "Model FLOP utilisation of steps",
         (
@@ -91,6 +112,19 @@ TIMELINE_TABLES = (
         ),
         "scope DESC, time_ns DESC, name",
         "scope <> 'range' AND sampled_ns > 0",
+    ),
+    TimelineTable(
+        "gpu_idle_sizes",
+        "Idle time by length of the interval",
+        (
+            *_WHICH,
+            ("size", "Length", "text", ""),
+            ("cause", "Cause", "text", ""),
+            ("count", "Intervals", "int", ""),
+            ("time_ns", "Time", "ns", ""),
+            ("share_pct", "Share", "pct", "%"),
+        ),
+        "size_index, time_ns DESC, cause",
     ),
     TimelineTable(
         "gpu_idle_gaps",

@@ -74,7 +74,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding: a claim, the numbers behind it, a bound on the gain, how sure it is."""
+    """One finding: a claim, the numbers behind it, a bound on the gain, how sure it is.
+
+    `kernel` is the function name of the kernel that it is about, empty where it is about a GPU.
+    """
 
     claim: str
     evidence: str
@@ -83,6 +86,7 @@ class Finding:
     subject: str
     advice: str
     source: Source
+    kernel: str = ""
 
 
 @dataclass(frozen=True)

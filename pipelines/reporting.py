@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
+from analysis.comparison import Comparison, compare, models_of, side_of
 from analysis.report import VIEWS_USED, build_report
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.query import connect
 from perfpipe.store import Store
-from perfpipe.viewmodel import Report
+from perfpipe.viewmodel import Report, Source
 from templates.renderers import (
     Entry,
     figure_files,
@@ -25,8 +27,22 @@ from templates.renderers import (
 )
 
 
-def select(store: Store, names: Sequence[str]) -> tuple[list[str], dict[str, Any] | None]:
-    """Return the report ids that names mean, and the run when exactly one was named.
+@dataclass(frozen=True)
+class Selection:
+    """What names mean: report ids, and the runs among what was named."""
+
+    reports: list[str]
+    runs: list[dict[str, Any]]
+    named: int
+
+    @property
+    def run(self) -> dict[str, Any] | None:
+        """The run when it is all that was named."""
+        return self.runs[0] if len(self.runs) == self.named == 1 else None
+
+
+def select(store: Store, names: Sequence[str]) -> Selection:
+    """Return the reports and runs that names mean.
 
     A name is a run id, a report id, or the beginning of one.  Without names: the newest run,
     else every report.  Raises InputError for a name that means nothing or several things.
@@ -35,11 +51,11 @@ def select(store: Store, names: Sequence[str]) -> tuple[list[str], dict[str, Any
     if not names:
         if runs:
             newest = list(runs.values())[-1]
-            return list(newest["reports"]), newest
+            return Selection(list(newest["reports"]), [newest], 1)
         reports = store.report_ids()
         if not reports:
             raise InputError(f"{store.root}: the store is empty")
-        return reports, None
+        return Selection(reports, [], len(reports))
     found: list[str] = []
     named_runs = []
     for name in names:
@@ -53,23 +69,43 @@ def select(store: Store, names: Sequence[str]) -> tuple[list[str], dict[str, Any
             found += runs[exact[0]]["reports"]
         else:
             found.append(exact[0])
-    run = named_runs[0] if len(named_runs) == 1 and len(names) == 1 else None
-    return list(dict.fromkeys(found)), run
+    return Selection(list(dict.fromkeys(found)), named_runs, len(names))
 
 
-def make_report(store: Store, names: Sequence[str]) -> Report:
-    """Build the report of the named runs and reports."""
+def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()) -> Report:
+    """Build the report of the named runs and reports, compared with those of a baseline."""
     import duckdb
 
-    reports, run = select(store, names)
+    chosen = select(store, names)
     try:
-        with connect(store, reports, VIEWS_USED) as con:
-            return build_report(con, reports, run)
+        compared = _compared(store, chosen, select(store, baseline)) if baseline else None
+        with connect(store, chosen.reports, VIEWS_USED) as con:
+            return build_report(con, chosen.reports, chosen.run, compared)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise StoreError(
             f"cannot read {store.root}: {reason}; 'perfpipe store verify' tells what is damaged"
         ) from error
+
+
+def _compared(store: Store, chosen: Selection, baseline: Selection) -> Comparison:
+    """Compare with a baseline; InputError where a run or report is on both sides."""
+    for selection in (chosen, baseline):
+        loose = {*selection.reports} - {r for run in selection.runs for r in run["reports"]}
+        if loose and selection.runs:
+            raise InputError("a comparison is of runs or of reports, not of both at a time")
+    both = [run["run_id"] for run in chosen.runs if run in baseline.runs]
+    both += sorted({*chosen.reports} & {*baseline.reports})
+    if both:
+        raise InputError(f"{both[0]} would be compared with itself")
+    sides, gpus = [], []
+    every = {*chosen.reports, *baseline.reports}
+    with connect(store, every, "kernel_times reports") as con:
+        for selection in (baseline, chosen):
+            sides.append(side_of(con, selection.runs, selection.reports))
+            gpus.append(models_of(con, selection.reports))
+    names = [run["run_id"] for run in (*baseline.runs, *chosen.runs)] or sorted(every)
+    return compare(sides[0], sides[1], (gpus[0], gpus[1]), Source("comparison", tuple(names)))
 
 
 def output(
@@ -109,7 +145,7 @@ def write_index(store: Store, names: Sequence[str], folder: Path) -> Path:
     runs = {run["run_id"]: run for run in store.runs()}
     chosen = []
     for name in names or runs:
-        _, run = select(store, [name])
+        run = select(store, [name]).run
         if run is None:
             raise InputError(f"{name} is no run: an index lists runs")
         chosen.append(run)

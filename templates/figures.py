@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from perfpipe.viewmodel import Table
 
@@ -20,8 +20,22 @@ _CLASSES = {
 }
 GREY = "#808890"
 
+#: Letters of a legend to an inch, and what the sign before an entry takes of them.
+_LETTERS, _SIGN = 12, 6
+
 #: Marks drawn; the rest is in the table.
 _MOST = 200
+
+
+class Mark(NamedTuple):
+    """What a mark of a figure stands for: its hover text, its kernel, its entry of the legend."""
+
+    title: str
+    key: str = ""
+    series: str = ""
+
+
+Marks = dict[str, Mark]
 
 
 def sol_figure(table: Table) -> Drawing | None:
@@ -34,23 +48,23 @@ def sol_figure(table: Table) -> Drawing | None:
     if not points:
         return None
 
-    def draw(axes: Any) -> dict[str, str]:
+    def draw(axes: Any) -> Marks:
         axes.set(xlim=(-5, 105), ylim=(-5, 105), xlabel="memory SOL (%)", ylabel="compute SOL (%)")
         longest = max(float(duration) for *_, duration in points)
-        titles = {}
+        drawn = {}
         for number, (name, bound, memory, compute, duration) in enumerate(points):
             colour, mark = _CLASSES.get(bound, (GREY, "x"))
             size = 14 + 500 * duration / longest
             marks = axes.scatter([memory], [compute], s=size, c=colour, marker=mark, alpha=0.65)
             marks.set_gid(f"kernel-{number}")
-            titles[f"kernel-{number}"] = (
-                f"{name}: compute {compute:.1f} %, memory {memory:.1f} %, {bound}"
+            drawn[f"kernel-{number}"] = Mark(
+                f"{name}: compute {compute:.1f} %, memory {memory:.1f} %, {bound}", name, bound
             )
         present = {point[1] for point in points}
         for bound, (colour, mark) in _CLASSES.items():
             if bound in present:
                 axes.scatter([], [], c=colour, marker=mark, label=bound)
-        return titles
+        return drawn
 
     return Drawing(draw)
 
@@ -77,7 +91,7 @@ def roofline_figure(table: Table) -> Drawing | None:
     if not points:
         return None
 
-    def draw(axes: Any) -> dict[str, str]:
+    def draw(axes: Any) -> Marks:
         left, right = min(p[3] for p in points) / 3, max(p[3] for p in points) * 3
         axes.set(xscale="log", yscale="log", xlim=(left, right))
         axes.set(xlabel="arithmetic intensity (FLOP/B)", ylabel="FLOP/s")
@@ -99,20 +113,25 @@ def roofline_figure(table: Table) -> Drawing | None:
                 (right, peak), ha="right", va="bottom", fontsize=7,
             )  # fmt: skip
         longest = max(p[7] for p in points)
-        titles = {}
+        named = {
+            level: f"{level} {bandwidths[level] / 1e12:.3g} TB/s"
+            for level in _LEVEL_MARKS
+            if bandwidths[level]
+        }
+        drawn = {}
         for number, (name, precision, level, intensity, rate, _, _, duration) in enumerate(points):
             colour, mark = _LEVEL_MARKS[level]
             size = 14 + 300 * duration / longest
             marks = axes.scatter([intensity], [rate], s=size, c=colour, marker=mark, alpha=0.6)
             marks.set_gid(f"roof-{number}")
-            titles[f"roof-{number}"] = (
+            title = (
                 f"{name}, {precision}, {level}: {intensity:.4g} FLOP/B, {rate / 1e12:.4g} TFLOP/s"
             )
-        for level, (colour, mark) in _LEVEL_MARKS.items():
-            if bandwidths[level]:
-                label = f"{level} {bandwidths[level] / 1e12:.3g} TB/s"
-                axes.scatter([], [], c=colour, marker=mark, label=label)
-        return titles
+            drawn[f"roof-{number}"] = Mark(title, name, named.get(level, level))
+        for level, label in named.items():
+            colour, mark = _LEVEL_MARKS[level]
+            axes.scatter([], [], c=colour, marker=mark, label=label)
+        return drawn
 
     return Drawing(draw)
 
@@ -124,41 +143,49 @@ def tuning_figure(table: Table) -> Drawing | None:
     if not points:
         return None
 
-    def draw(axes: Any) -> dict[str, str]:
+    def draw(axes: Any) -> Marks:
         axes.set(xlabel="configuration, in the order of trial", ylabel="time (ms)", yscale="log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
         shades = list(_CLASSES.values())
-        titles: dict[str, str] = {}
+        drawn: Marks = {}
         so_far: list[float] = []
         for number, (index, generation, time, label) in enumerate(points):
             colour, mark = shades[generation % len(shades)]
             marks = axes.scatter([index], [time], s=34, c=colour, marker=mark, alpha=0.8)
             marks.set_gid(f"trial-{number}")
-            titles[f"trial-{number}"] = f"{label}: {time:.4g} ms"
+            series = f"generation {generation}"
+            drawn[f"trial-{number}"] = Mark(f"{label}: {time:.4g} ms", series=series)
             so_far.append(min([time, *so_far[-1:]]))
         axes.step([p[0] for p in points], so_far, where="post", color=GREY, linewidth=1)
         for generation in sorted({point[1] for point in points}):
             colour, mark = shades[generation % len(shades)]
             axes.scatter([], [], c=colour, marker=mark, label=f"generation {generation}")
-        return titles
+        return drawn
 
     return Drawing(draw)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One pair of axes, in inches; `draw` draws, and gives each mark's hover text by its id."""
+    """Axes side by side, in inches; `draw` draws on them and says what its marks are, by id.
 
-    draw: Callable[[Any], dict[str, str]]
+    With one panel `draw` gets its axes, with several a list of them.
+    """
+
+    draw: Callable[[Any], Marks]
     width: float = 6.4
     height: float = 4.2
+    panels: int = 1
 
-    def svg(self) -> str:
-        """Return SVG for a page: without a prologue, with a text on each mark."""
+    def svg(self, name: str) -> str:
+        """Return SVG for a page: without a prologue, with a text on each mark.
+
+        Its ids begin with `name`, so that those of several figures on a page differ.
+        """
         buffer = io.StringIO()
-        titles = self._save(buffer, "svg", transparent=True, metadata={"Date": None})
-        return _with_titles(buffer.getvalue(), titles)
+        marks, legend = self._save(buffer, "svg", transparent=True, metadata={"Date": None})
+        return _for_a_page(buffer.getvalue(), name, marks, legend)
 
     def file(self, kind: Literal["svg", "png"]) -> bytes:
         """Return the content of a file that stands for itself, on white."""
@@ -167,7 +194,7 @@ class Drawing:
         self._save(buffer, kind, facecolor="white", dpi=144, metadata=metadata)
         return buffer.getvalue()
 
-    def _save(self, buffer: Any, kind: str, **options: Any) -> dict[str, str]:
+    def _save(self, buffer: Any, kind: str, **options: Any) -> tuple[Marks, list[str]]:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
@@ -183,13 +210,27 @@ class Drawing:
         }
         with rc_context(style):
             figure = Figure(figsize=(self.width, self.height), layout="constrained")
-            axes = figure.add_subplot()
-            axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
-            titles = self.draw(axes)
-            if axes.get_legend_handles_labels()[0]:
-                figure.legend(frameon=False, loc="outside upper left", ncols=5, labelcolor=GREY)
+            axes = list(figure.subplots(1, self.panels, squeeze=False)[0])
+            for each in axes:
+                each.grid(color=GREY, alpha=0.25, linewidth=0.6)
+            marks = self.draw(axes if self.panels > 1 else axes[0])
+            handles, labels = axes[0].get_legend_handles_labels()
+            if handles:
+                longest = max(map(len, labels)) + _SIGN
+                legend = figure.legend(
+                    handles,
+                    labels,
+                    frameon=False,
+                    loc="outside upper left",
+                    ncols=max(1, min(5, int(self.width * _LETTERS / longest))),
+                    labelcolor=GREY,
+                )
+                for number, sign in enumerate(filter(None, legend.legend_handles)):
+                    sign.set_gid(f"sign-{number}")
+                for number, text in enumerate(legend.get_texts()):
+                    text.set_gid(f"word-{number}")
             figure.savefig(buffer, format=kind, **options)
-        return titles
+        return marks, labels
 
 
 def points_of(
@@ -206,14 +247,22 @@ def points_of(
     ][:_MOST]
 
 
-def _with_titles(svg: str, titles: dict[str, str]) -> str:
-    """Give each mark the text that a browser shows on hover, and drop the XML prologue."""
+def _for_a_page(svg: str, name: str, marks: Marks, legend: list[str]) -> str:
+    """Say in attributes what marks and entries of the legend stand for, as scripts read it."""
     from markupsafe import escape
 
-    for gid, title in titles.items():
-        # What stands before the first colon or comma is the kernel, in the figures of kernels.
-        key = escape(re.split(r"[:,] ", title, maxsplit=1)[0])
-        marked = f'<g id="{gid}" data-key="{key}"><title>{escape(title)}</title>'
-        svg = svg.replace(f'<g id="{gid}">', marked, 1)
     svg = svg[svg.index("<svg") :]
+    for gid, mark in marks.items():
+        said = f' data-key="{escape(mark.key)}"' if mark.key else ""
+        said += f' data-series="{escape(mark.series)}"' if mark.series else ""
+        start = f'<g id="{gid}" class="mark"{said}><title>{escape(mark.title)}</title>'
+        svg = svg.replace(f'<g id="{gid}">', start, 1)
+    shown = {mark.series for mark in marks.values()}
+    for number, label in enumerate(legend):
+        if label in shown:
+            for part in ("sign", "word"):
+                said = f'id="{part}-{number}" data-legend="{escape(label)}"'
+                svg = svg.replace(f'id="{part}-{number}"', said, 1)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\1{name}-", svg)
     return re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", svg, count=1)

@@ -10,9 +10,16 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from perfpipe.viewmodel import Column, Kind, Report, Source, Table, Value
-from templates.bars import budget_figure, occupancy_figure, sizes_figure, stalls_figure
+from templates.bars import (
+    budget_figure,
+    idle_figure,
+    sizes_figure,
+    stalls_figure,
+    steps_figure,
+)
 from templates.figures import Drawing, roofline_figure, sol_figure, tuning_figure
 from templates.formats import format_value, header, is_number, shorten
+from templates.occupancy_figures import occupancy_figure, what_if_figure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -21,6 +28,12 @@ if TYPE_CHECKING:
 #: Figures of a report: the view whose table is drawn, how, and what it shows.
 _FIGURES = {
     "gpu_time_budget": (budget_figure, "Where the time of each GPU went"),
+    "step_shares": (steps_figure, "Length of each step, by what its time went into"),
+    "gpu_idle_sizes": (idle_figure, "Idle time by length of the interval and cause"),
+    "kernel_occupancy_what_if": (
+        what_if_figure,
+        "Occupancy if one resource were another; dots are what the launch has",
+    ),
     "kernel_stalls": (stalls_figure, "Warp states of each profiled kernel, the largest three"),
     "kernel_occupancy": (occupancy_figure, "Occupancy of each profiled kernel"),
     "run_efficiency": (sizes_figure, "Rate by size"),
@@ -38,8 +51,16 @@ _FIGURES = {
 #: Longest cell in Markdown and on a terminal; HTML shows the whole text on demand.
 _LONGEST = 60
 
+#: Longest text of a cell in HTML that is shown as it is; the whole is a hover text.
+_BRIEF = 64
+
 #: Rows of a table in Markdown and on a terminal.
 _FEW = 10
+
+#: Views of the tables on the first screen of Markdown, and their rows: it shall fit the comment of
+#: a pull request, with all else folded away.
+_FIRST = ("comparison", "run.json", "gpu_time_budget", "kernel_sol")
+_FIRST_ROWS = 5
 
 
 def render_html(report: Report) -> str:
@@ -74,7 +95,9 @@ def render_index(entries: Sequence[Entry]) -> str:
 
 def _figures(report: Report) -> dict[str, tuple[str, str]]:
     """Return SVG and caption by the title of the table that is drawn."""
-    return {title: (drawing.svg(), caption) for title, drawing, caption in _drawings(report)}
+    return {
+        title: (drawing.svg(slug(title)), caption) for title, drawing, caption in _drawings(report)
+    }
 
 
 def _drawings(report: Report) -> Iterator[tuple[str, Drawing, str]]:
@@ -90,7 +113,12 @@ def figure_files(report: Report, kind: Literal["svg", "png"]) -> dict[str, bytes
 
 
 def _file_name(title: str, kind: str) -> str:
-    return f"{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')}.{kind}"
+    return f"{slug(title)}.{kind}"
+
+
+def slug(title: str) -> str:
+    """Return a title as a name of a file or of a part of a page."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _glossary(report: Report) -> list[tuple[str, str]]:
@@ -114,7 +142,12 @@ def render_markdown(
             for title, _, caption in _drawings(report)
         }
     template = _environment().get_template("report.md.j2")
-    return template.render(report=report, few=_FEW, figures=figures)
+    first = [table for table in report.tables if table.source.view in _FIRST]
+    first.sort(key=lambda table: _FIRST.index(table.source.view))
+    others = [table for table in report.tables if table not in first]
+    return template.render(
+        report=report, first=first, others=others, few=_FIRST_ROWS, many=_FEW, figures=figures
+    )
 
 
 def print_terminal(report: Report, console: Console) -> None:
@@ -141,14 +174,35 @@ def print_tables(tables: Iterable[Table], console: Console) -> None:
 
     for table in tables:
         grid = Grid(title=escape(table.title), title_justify="left", caption=_cut(table, _FEW))
-        for column in table.columns:
-            if column.core:
-                right = is_number(column.kind)
-                grid.add_column(escape(header(column)), justify="right" if right else "left")
+        columns = _shown(table, core=True)
+        for column in columns:
+            right = is_number(column.kind)
+            grid.add_column(escape(header(column)), justify="right" if right else "left")
+        at = [table.columns.index(column) for column in columns]
         for row in table.rows[:_FEW]:
-            cells = (pair for pair in zip(row, table.columns, strict=True) if pair[1].core)
+            cells = [(row[index], table.columns[index]) for index in at]
             grid.add_row(*(escape(shorten(format_value(v, c.kind), _LONGEST)) for v, c in cells))
         console.print(grid)
+
+
+def _shown(table: Table, core: bool = False) -> list[Column]:
+    """Return the columns that are shown: with a value in any row, and not told by another's hover.
+
+    With `core` only those for where there is little room.
+    """
+    return [
+        column
+        for at, column in enumerate(table.columns)
+        if not column.hover_of
+        and (column.core or not core)
+        and any(row[at] is not None for row in table.rows)
+    ]
+
+
+def _without(table: Table) -> list[str]:
+    """Return the titles of the columns that have no value in any row."""
+    known = {column.name for column in _shown(table)}
+    return [c.title for c in table.columns if not c.hover_of and c.name not in known]
 
 
 def _hover(row: tuple[Value, ...], table: Table, column: Column) -> Value:
@@ -211,8 +265,12 @@ def _environment() -> Environment:
         "value": format_value,
         "header": header,
         "hover": _hover,
+        "shown": _shown,
+        "without": _without,
         "marks": _marks,
         "raw": _raw,
+        "slug": slug,
+        "brief": lambda text: shorten(text, _BRIEF),
         "origin": _origin,
         "sentence": lambda text: text if text.endswith(".") else f"{text}.",
         "markdown": markdown_text,

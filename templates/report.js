@@ -1,74 +1,50 @@
 "use strict";
-// Adds sorting, filtering, column choice and copying to the tables of a report, which are whole without it.
+// Adds sorting, filtering, column choice, copying, zoom and deep links to a report, which is whole without it.
 (function () {
   const root = document.documentElement;
+  const all = (selector, within) => Array.from((within || document).querySelectorAll(selector));
   const make = (tag, attributes, text) => {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes || {})) element.setAttribute(name, value);
     if (text !== undefined) element.textContent = text;
     return element;
   };
+  const button = (text, action, attributes) => {
+    const made = make("button", { type: "button", ...attributes }, text);
+    made.addEventListener("click", action);
+    return made;
+  };
+
+  // ---- state: in the part of the address behind #, so that a link shows what its sender saw
+  const stated = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+  let state = stated();
+  function keep(name, value) {
+    if (value) state.set(name, value); else state.delete(name);
+    const text = state.toString();
+    history.replaceState(null, "", text ? "#" + text : location.href.split("#")[0]);
+  }
 
   // ---- theme: as the system has it, until it is chosen
   const themes = ["auto", "light", "dark"];
-  const theme = make("button", { type: "button", class: "theme" });
   const show = (name) => {
-    root.dataset.theme = name;
-    theme.textContent = "Theme: " + name;
+    root.dataset.theme = themes.includes(name) ? name : "auto";
+    theme.textContent = "Theme: " + root.dataset.theme;
   };
-  theme.addEventListener("click", () => show(themes[(themes.indexOf(root.dataset.theme) + 1) % 3]));
-  show("auto");
+  const theme = button("", () => {
+    show(themes[(themes.indexOf(root.dataset.theme) + 1) % 3]);
+    keep("theme", root.dataset.theme === "auto" ? "" : root.dataset.theme);
+  }, { class: "theme" });
   const nav = document.querySelector("nav");
   if (nav) nav.append(theme);
 
   const text = (cell) => cell.textContent.trim();
-  // A number with a unit stands in data-v; one without is its own text.
+  // A number with a unit and a text that is cut stand in data-v; others are their own text.
   const plain = (cell) => cell.dataset.v ?? (cell.classList.contains("n") ? text(cell).replaceAll(",", "") : text(cell));
   const raw = (cell) => (text(cell) === "-" ? null : Number(plain(cell)));
 
-  function sort(table, index, button) {
-    const head = button.closest("th");
-    const up = head.getAttribute("aria-sort") === "descending";
-    for (const th of table.tHead.rows[0].cells) th.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const numeric = head.classList.contains("n");
-    const rows = Array.from(table.tBodies[0].rows, (row, at) => {
-      const cell = row.cells[index];
-      return { row, at, key: numeric ? raw(cell) : text(cell) };
-    });
-    // What was not collected comes last either way.
-    rows.sort((a, b) => {
-      if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.at - b.at;
-      const order = numeric ? a.key - b.key : a.key.localeCompare(b.key);
-      return (up ? order : -order) || a.at - b.at;
-    });
-    table.tBodies[0].append(...rows.map((entry) => entry.row));
-  }
-
-  function filter(table, state, count) {
-    const words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    for (const row of table.tBodies[0].rows) {
-      const hovers = Array.from(row.querySelectorAll("td[title]"), (cell) => cell.title);
-      const content = [row.textContent, ...hovers].join(" ").toLowerCase();
-      const fits = words.every((word) => content.includes(word)) &&
-        (!state.bound || row.dataset.bound === state.bound);
-      row.hidden = !fits;
-      shown += fits;
-    }
-    count.textContent = words.length || state.bound ? shown + " of " + table.tBodies[0].rows.length : "";
-  }
-
   const quote = (value) => (/[",\n]/.test(value) ? '"' + value.replaceAll('"', '""') + '"' : value);
 
-  function csv(table) {
-    const visible = (row) => Array.from(row.cells).filter((cell) => !cell.hidden);
-    const value = (cell) => quote(plain(cell));
-    const rows = [table.tHead.rows[0], ...table.tBodies[0].rows].filter((row) => !row.hidden);
-    return rows.map((row) => visible(row).map(value).join(",")).join("\n") + "\n";
-  }
-
-  async function copy(content, button) {
+  async function copy(content, pressed) {
     let done = false;
     try {
       await navigator.clipboard.writeText(content);
@@ -81,73 +57,241 @@
       done = document.execCommand("copy");
       area.remove();
     }
-    const before = button.textContent;
-    button.textContent = done ? "Copied" : "Cannot copy";
-    setTimeout(() => { button.textContent = before; }, 1500);
+    const before = pressed.textContent;
+    pressed.textContent = done ? "Copied" : "Cannot copy";
+    setTimeout(() => { pressed.textContent = before; }, 1500);
   }
 
-  function columns(table, menu) {
-    Array.from(table.tHead.rows[0].cells).forEach((head, index) => {
-      const label = make("label");
-      const box = make("input", { type: "checkbox" });
-      box.checked = true;
-      box.addEventListener("change", () => {
-        for (const row of table.rows) row.cells[index].hidden = !box.checked;
-      });
-      label.append(box, " " + text(head));
-      menu.append(label);
-    });
-  }
+  let picked = "";
 
-  for (const box of document.querySelectorAll(".scroll")) {
+  // ---- a table: returns a function that puts it into the state of the address
+  function equip(box) {
     const table = box.querySelector("table");
     const name = box.getAttribute("aria-label");
-    Array.from(table.tHead.rows[0].cells).forEach((head, index) => {
-      const button = make("button", { type: "button", class: "sort" }, text(head));
-      head.textContent = "";
-      head.append(button);
-      button.addEventListener("click", () => sort(table, index, button));
-    });
-    const rows = table.tBodies[0].rows.length;
-    if (rows < 4) continue;
+    const id = box.dataset.id;
+    const heads = Array.from(table.tHead.rows[0].cells);
+    const body = table.tBodies[0];
+    const initial = Array.from(body.rows);
     const tools = make("div", { class: "tools" });
-    const state = { text: "", bound: "" };
-    const count = make("span", { class: "soft", "aria-live": "polite" });
     const search = make("input", { type: "search", placeholder: "Filter rows", "aria-label": "Filter rows of " + name });
-    search.addEventListener("input", () => { state.text = search.value; filter(table, state, count); });
-    tools.append(search);
-    const bounds = new Set(Array.from(table.tBodies[0].rows, (row) => row.dataset.bound).filter(Boolean));
-    if (bounds.size > 1) {
-      for (const bound of bounds) {
-        const chip = make("button", { type: "button", class: "chip", "aria-pressed": "false" }, bound);
-        chip.addEventListener("click", () => {
-          state.bound = state.bound === bound ? "" : bound;
-          for (const other of tools.querySelectorAll(".chip")) {
-            other.setAttribute("aria-pressed", String(other.textContent === state.bound));
-          }
-          filter(table, state, count);
-        });
-        tools.append(chip);
-      }
+    const count = make("span", { class: "soft", "aria-live": "polite" });
+    const boxes = [];
+    let bound = "";
+
+    function sort(index, up) {
+      for (const head of heads) head.removeAttribute("aria-sort");
+      if (index < 0) return body.append(...initial);
+      heads[index].setAttribute("aria-sort", up ? "ascending" : "descending");
+      const numeric = heads[index].classList.contains("n");
+      const rows = initial.map((row, at) => {
+        const cell = row.cells[index];
+        return { row, at, key: numeric ? raw(cell) : text(cell) };
+      });
+      // What was not collected comes last either way.
+      rows.sort((a, b) => {
+        if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.at - b.at;
+        const order = numeric ? a.key - b.key : a.key.localeCompare(b.key);
+        return (up ? order : -order) || a.at - b.at;
+      });
+      body.append(...rows.map((entry) => entry.row));
     }
-    const menu = make("details", { class: "columns" });
-    menu.append(make("summary", {}, "Columns"));
-    columns(table, menu);
-    const copying = make("button", { type: "button" }, "Copy CSV");
-    copying.addEventListener("click", () => copy(csv(table), copying));
-    tools.append(menu, copying, count);
-    box.before(tools);
+
+    function filter() {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      for (const row of initial) {
+        const hovers = all("td[title]", row).map((cell) => cell.title);
+        const content = words.length ? [row.textContent, ...hovers].join(" ").toLowerCase() : "";
+        const fits = words.every((word) => content.includes(word)) &&
+          (!bound || row.dataset.bound === bound) && (!picked || !row.dataset.key || row.dataset.key === picked);
+        row.hidden = !fits;
+        shown += fits;
+      }
+      count.textContent = shown < initial.length ? shown + " of " + initial.length : "";
+      for (const chip of all(".chip", tools)) chip.setAttribute("aria-pressed", String(chip.textContent === bound));
+    }
+
+    function hide() {
+      heads.forEach((_, index) => {
+        const off = boxes[index] && !boxes[index].checked;
+        for (const row of table.rows) row.cells[index].hidden = off;
+      });
+    }
+
+    heads.forEach((head, index) => {
+      const sorting = button(text(head), () => {
+        const up = head.getAttribute("aria-sort") === "descending";
+        sort(index, up);
+        keep(id + ".sort", head.dataset.name + (up ? ".up" : ".down"));
+      }, { class: "sort" });
+      head.textContent = "";
+      head.append(sorting);
+    });
+    for (const row of initial) {
+      if (!row.dataset.key) continue;
+      const cell = row.cells[0];
+      const link = make("a", { href: "#kernel=" + encodeURIComponent(row.dataset.key), class: "pick" }, cell.textContent);
+      cell.replaceChildren(link);
+    }
+    if (initial.length > 3) {
+      search.addEventListener("input", () => { filter(); keep(id + ".text", search.value); });
+      tools.append(search);
+      const bounds = new Set(initial.map((row) => row.dataset.bound).filter(Boolean));
+      if (bounds.size > 1) {
+        for (const one of bounds) {
+          tools.append(button(one, () => {
+            bound = bound === one ? "" : one;
+            filter();
+            keep(id + ".bound", bound);
+          }, { class: "chip", "aria-pressed": "false" }));
+        }
+      }
+      const menu = make("details", { class: "columns" });
+      menu.append(make("summary", {}, "Columns"));
+      for (const head of heads) {
+        const label = make("label");
+        const check = make("input", { type: "checkbox" });
+        check.checked = true;
+        check.addEventListener("change", () => {
+          hide();
+          keep(id + ".hide", heads.filter((_, at) => !boxes[at].checked).map((other) => other.dataset.name).join("."));
+        });
+        boxes.push(check);
+        label.append(check, " " + text(head));
+        menu.append(label);
+      }
+      const copying = button("Copy CSV", () => {
+        const visible = (row) => Array.from(row.cells).filter((cell) => !cell.hidden);
+        const rows = Array.from(table.rows).filter((row) => !row.hidden);
+        copy(rows.map((row) => visible(row).map((cell) => quote(plain(cell))).join(",")).join("\n") + "\n", copying);
+      });
+      tools.append(menu, copying, count);
+      box.before(tools);
+    }
+
+    return () => {
+      const [column, way] = (state.get(id + ".sort") || "").split(".");
+      sort(heads.findIndex((head) => head.dataset.name === column), way === "up");
+      search.value = state.get(id + ".text") || "";
+      bound = state.get(id + ".bound") || "";
+      const hidden = (state.get(id + ".hide") || "").split(".");
+      boxes.forEach((check, at) => { check.checked = !hidden.includes(heads[at].dataset.name); });
+      filter();
+      hide();
+    };
   }
+
+  // ---- a figure: zoom, pan, and entries of the legend that hide their marks
+  function enlarge(figure) {
+    const drawing = figure.querySelector(".drawing");
+    const svg = drawing.querySelector("svg");
+    const whole = svg.getAttribute("viewBox").split(/\s+/).map(Number);
+    let [x, y, width, height] = whole;
+    const put = () => {
+      width = Math.min(width, whole[2]);
+      height = Math.min(height, whole[3]);
+      x = Math.max(whole[0], Math.min(x, whole[0] + whole[2] - width));
+      y = Math.max(whole[1], Math.min(y, whole[1] + whole[3] - height));
+      svg.setAttribute("viewBox", [x, y, width, height].join(" "));
+      drawing.classList.toggle("zoomed", width < whole[2]);
+    };
+    // Zooms about a point given as shares of what is seen.
+    const zoom = (factor, across, down) => {
+      x += width * (1 - factor) * across;
+      y += height * (1 - factor) * down;
+      width *= factor;
+      height *= factor;
+      put();
+    };
+    const pan = (across, down) => { x += width * across; y += height * down; put(); };
+    const place = (event) => {
+      const seen = svg.getBoundingClientRect();
+      return [(event.clientX - seen.left) / seen.width, (event.clientY - seen.top) / seen.height];
+    };
+    drawing.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 0.8 : 1.25, ...place(event));
+    }, { passive: false });
+    let from = null;
+    drawing.addEventListener("pointerdown", (event) => { from = width < whole[2] ? place(event) : null; });
+    drawing.addEventListener("pointermove", (event) => {
+      if (!from || !event.buttons) return;
+      const [across, down] = place(event);
+      pan(from[0] - across, from[1] - down);
+      from = place(event);
+    });
+    const tools = make("div", { class: "tools" });
+    const bar = [["+", "Zoom in", () => zoom(0.8, 0.5, 0.5)], ["\u2212", "Zoom out", () => zoom(1.25, 0.5, 0.5)],
+      ["\u2190", "Move left", () => pan(-0.2, 0)], ["\u2192", "Move right", () => pan(0.2, 0)],
+      ["\u2191", "Move up", () => pan(0, -0.2)], ["\u2193", "Move down", () => pan(0, 0.2)],
+      ["Whole", "Show the whole figure", () => { [x, y, width, height] = whole; put(); }]];
+    for (const [sign, label, action] of bar) tools.append(button(sign, action, { "aria-label": label, title: label }));
+    const series = new Set(all("[data-legend]", svg).map((entry) => entry.dataset.legend));
+    for (const one of series.size > 1 ? series : []) {
+      const entries = all("[data-legend]", svg).filter((entry) => entry.dataset.legend === one);
+      const marks = all("[data-series]", svg).filter((mark) => mark.dataset.series === one);
+      const toggle = () => {
+        const on = chip.getAttribute("aria-pressed") !== "true";
+        chip.setAttribute("aria-pressed", String(on));
+        for (const mark of marks) mark.classList.toggle("off", !on);
+        for (const entry of entries) entry.classList.toggle("dim", !on);
+      };
+      const chip = button(one, toggle, { class: "series", "aria-pressed": "true" });
+      const filled = entries.flatMap((entry) => all("[style*=fill]", entry)).find((part) => part.style.fill);
+      const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+      if (filled) swatch.style.background = filled.style.fill;
+      chip.prepend(swatch);
+      for (const entry of entries) entry.addEventListener("click", toggle);
+      tools.append(chip);
+    }
+    drawing.before(tools);
+  }
+
+  const tables = all(".scroll").map(equip);
+  all("figure").forEach(enlarge);
+
+  // ---- one kernel, chosen by a link, a name or a mark: its rows stay, its marks stand out
+  const chosen = make("p", { class: "picked", role: "status" });
+  const clear = button("Show all kernels", () => { keep("kernel", ""); apply(); });
+  const main = document.querySelector("main");
+  if (main) main.before(chosen);
+  const marks = all("svg [data-key]");
+  function apply() {
+    picked = state.get("kernel") || "";
+    show(state.get("theme"));
+    for (const restore of tables) restore();
+    for (const mark of marks) mark.classList.toggle("dim", Boolean(picked) && mark.dataset.key !== picked);
+    chosen.replaceChildren();
+    if (picked) chosen.append("Tables and figures of kernels show only " + picked + ". ", clear);
+  }
+  for (const mark of marks) {
+    mark.addEventListener("click", () => { keep("kernel", mark.dataset.key === picked ? "" : mark.dataset.key); apply(); });
+  }
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a.pick");
+    if (!link) return;
+    event.preventDefault();
+    const key = new URLSearchParams(link.hash.slice(1)).get("kernel");
+    keep("kernel", key === picked ? "" : key);
+    apply();
+  });
+  window.addEventListener("hashchange", () => {
+    if (!location.hash.includes("=")) return;
+    state = stated();
+    apply();
+  });
 
   // ---- a mark of a figure and the rows of its kernel light up together
   const light = (key, on) => {
-    for (const element of document.querySelectorAll("[data-key]")) {
+    for (const element of all("[data-key]")) {
       if (element.dataset.key === key) element.classList.toggle("lit", on);
     }
   };
-  for (const element of document.querySelectorAll("[data-key]")) {
+  for (const element of all("[data-key]")) {
     element.addEventListener("mouseenter", () => light(element.dataset.key, true));
     element.addEventListener("mouseleave", () => light(element.dataset.key, false));
   }
+  apply();
   root.classList.add("js");
 })();

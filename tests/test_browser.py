@@ -198,6 +198,108 @@ def test_columns_are_chosen_and_copied(visit: Callable[[str], webdriver.Chrome])
     assert lines[1].startswith("add_kernel,")
 
 
+def _reload(driver: webdriver.Chrome) -> None:
+    """Open the address anew, as somebody does who was sent it."""
+    address = driver.current_url
+    driver.get("about:blank")
+    driver.get(address)
+
+
+def test_a_link_shows_what_its_sender_saw(visit: Callable[[str], webdriver.Chrome]) -> None:
+    driver = visit("transformer_step")
+    title = "Profiled kernels"
+    tools = _tools(driver, title)
+    tools.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("layer_norm")
+    tools.find_element(By.TAG_NAME, "summary").click()
+    tools.find_elements(By.CSS_SELECTOR, "input[type=checkbox]")[1].click()
+    heads = _box(driver, title).find_elements(By.CSS_SELECTOR, "th")
+    heads[3].find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    driver.find_element(By.CSS_SELECTOR, ".theme").click()
+    before = _shown(driver, title), _values(_box(driver, title), 3), _background(driver)
+    _reload(driver)
+    assert (_shown(driver, title), _values(_box(driver, title), 3), _background(driver)) == before
+    heads = _box(driver, title).find_elements(By.CSS_SELECTOR, "th")
+    assert heads[3].get_attribute("aria-sort") == "descending"
+    assert not heads[1].is_displayed()
+
+
+def test_one_kernel_is_followed_through_the_page(visit: Callable[[str], webdriver.Chrome]) -> None:
+    driver = visit("transformer_step")
+    whole = _shown(driver, "Profiled kernels")
+    link = _box(driver, "Profiled kernels").find_element(By.CSS_SELECTOR, "a.pick")
+    link.send_keys(Keys.ENTER)
+    for _ in range(2):
+        assert "show only" in driver.find_element(By.CSS_SELECTOR, ".picked").text
+        assert 0 < _shown(driver, "Profiled kernels") < whole
+        assert 0 < _shown(driver, "Memory") < whole
+        assert driver.find_elements(By.CSS_SELECTOR, "svg .mark.dim")
+        assert driver.find_elements(By.CSS_SELECTOR, "svg .mark[data-key]:not(.dim)")
+        assert "#kernel=" in driver.current_url
+        _reload(driver)
+    driver.find_element(By.CSS_SELECTOR, ".picked button").click()
+    assert _shown(driver, "Profiled kernels") == whole
+    assert not driver.find_elements(By.CSS_SELECTOR, "svg .dim")
+    assert "#" not in driver.current_url
+
+
+def test_a_hostile_kernel_is_followed(visit: Callable[[str], webdriver.Chrome]) -> None:
+    driver = visit("hostile")
+    row = driver.find_element(By.CSS_SELECTOR, "tr[data-key]")
+    row.find_element(By.CSS_SELECTOR, "a.pick").send_keys(Keys.ENTER)
+    key = row.get_attribute("data-key")
+    _reload(driver)
+    assert driver.title != "executed"
+    assert key and key in driver.find_element(By.CSS_SELECTOR, ".picked").text
+    assert _shown(driver, "Profiled kernels") == 1
+
+
+def test_figures_are_enlarged_and_moved(visit: Callable[[str], webdriver.Chrome]) -> None:
+    driver = visit("transformer_step")
+    figure = driver.find_element(By.TAG_NAME, "figure")
+    svg = figure.find_element(By.CSS_SELECTOR, ".drawing svg")
+
+    def box() -> list[float]:
+        return [float(part) for part in str(svg.get_dom_attribute("viewBox")).split()]
+
+    def press(label: str) -> list[float]:
+        figure.find_element(By.CSS_SELECTOR, f'button[aria-label="{label}"]').send_keys(Keys.ENTER)
+        return box()
+
+    whole = box()
+    inside = press("Zoom in")
+    assert inside[2:] == pytest.approx([part * 0.8 for part in whole[2:]])
+    assert press("Move right")[0] > inside[0]
+    for _ in range(5):
+        at = press("Move left")
+    assert at[0] == whole[0], "not beyond the border"
+    assert press("Zoom out")[2] == pytest.approx(whole[2])
+    press("Zoom in")
+    assert press("Show the whole figure") == whole
+
+
+def test_entries_of_the_legend_hide_their_marks(visit: Callable[[str], webdriver.Chrome]) -> None:
+    driver = visit("transformer_step")
+    figure = driver.find_element(By.TAG_NAME, "figure")
+    chip = figure.find_element(By.CSS_SELECTOR, "button.series")
+    name = chip.text
+    selector = f'.mark[data-series="{name}"]'
+    marks = figure.find_elements(By.CSS_SELECTOR, selector)
+    assert marks and all(mark.is_displayed() for mark in marks)
+    chip.send_keys(Keys.ENTER)
+    assert chip.get_attribute("aria-pressed") == "false"
+    assert not any(mark.is_displayed() for mark in marks)
+    others = figure.find_elements(By.CSS_SELECTOR, f".mark:not({selector})")
+    assert any(mark.is_displayed() for mark in others)
+    chip.send_keys(Keys.ENTER)
+    assert all(mark.is_displayed() for mark in marks)
+
+
+def test_ids_are_unique(visit: Callable[[str], webdriver.Chrome]) -> None:
+    driver = visit("transformer_step")
+    ids = driver.execute_script("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids))
+
+
 def test_every_control_is_reached_by_keyboard(visit: Callable[[str], webdriver.Chrome]) -> None:
     driver = visit("vector_add")
     count = driver.execute_script(

@@ -75,7 +75,9 @@ def test_the_figure_has_a_mark_and_a_text_for_each_kernel(
     assert cli("ingest", expand("ncu/visible.ncu-rep")) == 0
     assert cli("report", "--html") == 0
     page = (tmp_path / "report.html").read_text()
-    titles = re.findall(r'<g id="kernel-\d+" data-key="[^"]*"><title>([^<]*)</title>', page)
+    titles = re.findall(
+        r'id="profiled-kernels-kernel-\d+" class="mark" [^>]*><title>([^<]*)</title>', page
+    )
     assert len(titles) == 15
     assert "dram_copy: compute 6.0 %, memory 82.6 %, memory" in titles
     assert "http://www.w3.org" in page, "the SVG name space is the only address"
@@ -105,7 +107,7 @@ def test_sections_come_in_order_and_say_what_to_collect(cli: Cli, expand: Expand
     found = json.loads(cli.out)["sections"]
     assert [section["id"] for section in found] == [
         "budget", "kernels", "roofline", "stalls", "occupancy", "memory", "source", "launches",
-        "communication", "nvtx", "sizes", "tuning",
+        "communication", "nvtx", "sizes", "tuning", "regression",
     ]  # fmt: skip
     for section in found:
         assert bool(section["tables"]) != bool(section["missing"]), section["id"]
@@ -209,7 +211,9 @@ def test_no_verdict_without_evidence(cli: Cli, tmp_path: Path) -> None:
 
 def test_what_was_not_collected_is_no_zero(cli: Cli, tmp_path: Path) -> None:
     names = '"ID","Process ID","Process Name","Kernel Name","gpu__time_duration.sum"'
-    (tmp_path / "x.csv").write_text(f'{names}\n"","","","","us"\n"0","1","p","k","2.5"\n')
+    (tmp_path / "x.csv").write_text(
+        f'{names}\n"","","","","us"\n"0","1","p","k","2.5"\n"1","1","p","k",""\n'
+    )
     assert cli("ingest", "x.csv") == 0
     assert cli("report", "--json") == 0
     table = _tables(json.loads(cli.out))[0]
@@ -220,7 +224,10 @@ def test_what_was_not_collected_is_no_zero(cli: Cli, tmp_path: Path) -> None:
     assert row["bound"] == "unknown"
     assert cli("report", "--md", "-") == 0
     assert "| - |" in cli.out
+    assert "Compute SOL" not in cli.out
     assert "No verdict" in cli.out
+    assert cli("report", "--html", "-") == 0
+    assert re.search("Without values: [^.]*Compute SOL", cli.out)
 
 
 def test_hostile_names_are_shown_and_never_executed(cli: Cli, tmp_path: Path) -> None:

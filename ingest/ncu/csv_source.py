@@ -47,8 +47,8 @@ def read_source_csv(builder: ReportBuilder) -> None:
         raise InputError(f"{path}: the CSV holds no kernel")
     for table in ("ncu_metrics", "ncu_instances", "ncu_rules"):
         builder.lacks(table, "not printed on the source page; ingest the .ncu-rep")
-    builder.lacks("ncu_source", "not printed on the source page of SASS", "file")
-    builder.lacks("ncu_source", "not printed on the source page of SASS", "line")
+    for column in ("file", "line", "text"):
+        builder.lacks("ncu_source", "not printed on the source page of SASS", column)
 
 
 def _instructions(
@@ -75,6 +75,7 @@ def _instructions(
             address - first,
             address,
             record["Source"].strip(),
+            None,
             None,
             None,
             whole(record.get("# Samples", record[_ALL])) if stalls else None,

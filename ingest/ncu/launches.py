@@ -129,6 +129,7 @@ SOURCE_COLUMNS = (
     "sass",
     "file",
     "line",
+    "text",
     "samples",
     "samples_not_issued",
     "executions",

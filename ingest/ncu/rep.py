@@ -21,6 +21,9 @@ _SPEEDUP_KINDS = {1: "local", 2: "global"}
 Metric = Any
 Action = Any
 
+#: Text of an instruction, and of its source: file, line, text of that line.
+Instruction = tuple[str, str | None, int | None, str | None]
+
 
 def read_ncu_rep(builder: ReportBuilder) -> None:
     """Read a whole .ncu-rep into the ncu tables; InputError when it holds no launch."""
@@ -66,7 +69,8 @@ class _Reader:
         self._container = container
         self.checks = LaunchChecks()
         self._api = api
-        self._functions: dict[tuple[str, int], dict[int, tuple[str, str | None, int | None]]] = {}
+        self._functions: dict[tuple[str, int], dict[int, Instruction]] = {}
+        self._sources: dict[str, list[str]] = {}
 
     def read(self, launch_id: int, range_index: int, action_index: int, action: Action) -> None:
         values: dict[str, float | str | None] = {}
@@ -189,14 +193,12 @@ class _Reader:
                         not_issued[pc] = not_issued.get(pc, 0) + count
         first = _function_start(action) or min([*samples, *executed])
         reached = sorted({pc for counts in (samples, executed) for pc, n in counts.items() if n})
-        for pc, sass, file, line in self._function(action, first, reached):
+        for pc, instruction in self._function(action, first, reached):
             self._tables.source.add(
                 launch_id,
                 pc - first,
                 pc,
-                sass,
-                file,
-                line,
+                *instruction,
                 samples.get(pc, 0) if samples else None,
                 not_issued.get(pc, 0) if not_issued else None,
                 executed.get(pc, 0) if executed else None,
@@ -209,15 +211,29 @@ class _Reader:
 
     def _function(
         self, action: Action, first: int, reached: Iterable[int]
-    ) -> Iterator[tuple[int, str, str | None, int | None]]:
+    ) -> Iterator[tuple[int, Instruction]]:
         """Yield the listing of instructions; disassembling one costs more than all its counts."""
         known = self._functions.setdefault((action.name(action.NameBase_MANGLED), first), {})
         for pc in reached:
             if pc not in known:
                 info = action.source_info(pc)
                 file, line = (info.file_name(), info.line()) if info else (None, None)
-                known[pc] = (action.sass_by_pc(pc).strip(), file, line)
-            yield pc, *known[pc]
+                text = self._source_line(action, file, line)
+                known[pc] = (action.sass_by_pc(pc).strip(), file, line, text)
+            yield pc, known[pc]
+
+    def _source_line(self, action: Action, file: str | None, line: int | None) -> str | None:
+        """Return the text of a source line, None where ncu did not import the file."""
+        if file is None or line is None:
+            return None
+        if file not in self._sources:
+            # All files of an action come at once, and most actions have the same ones.
+            contents = action.source_files()
+            for name, content in contents.items():
+                self._sources.setdefault(name, content.splitlines())
+            self._sources.setdefault(file, [])
+        lines = self._sources[file]
+        return lines[line - 1].strip() if 0 < line <= len(lines) else None
 
 
 def _value(metric: Metric, api: Any) -> float | str:

@@ -67,7 +67,7 @@ def budget_command(
     if start is not None and end is not None and start >= end:
         raise InputError("--from must lie before --to")
     store = the_store(store_path, must_exist=True)
-    reports, _ = select(store, names)
+    reports = select(store, names).reports
     with connect(store, reports, VIEWS_USED) as con:
         if nvtx is None:
             choose_time(con, start, end)

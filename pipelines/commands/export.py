@@ -42,7 +42,7 @@ def perfetto_command(names: tuple[str, ...], output: Path, store_path: str | Non
     from templates.perfetto import COLUMNS, write_trace
 
     store = the_store(store_path, must_exist=True)
-    reports, _ = select(store, names)
+    reports = select(store, names).reports
     listed = ", ".join(quote(report) for report in reports)
     with connect(store, reports, "_timeline_slices") as con:
         timelines = con.execute(

@@ -55,7 +55,7 @@ def record_command(
     from pipelines.reporting import select
 
     store = the_store(store_path, must_exist=True)
-    _, chosen = select(store, [run] if run else [])
+    chosen = select(store, [run] if run else []).run
     if chosen is None:
         raise InputError("there is no run to record; 'perfpipe run' makes one")
     size = record_run(store, chosen, target, filters=filters, limit=int(limit * 1e6), force=force)

@@ -34,6 +34,12 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
     help="With --md FILE: write the figures into FILE-figures/ and show them.",
 )
 @click.option(
+    "--baseline",
+    multiple=True,
+    metavar="RUN|REPORT",
+    help="Compare with this run or report; give several, as names too, to compare repeats.",
+)
+@click.option(
     "--index",
     type=click.Path(path_type=Path, file_okay=False),
     help="Write a page for each run (all, or those that are named) into DIRECTORY, and an index.",
@@ -46,6 +52,7 @@ def report_command(
     as_md: str | None,
     as_json: str | None,
     figures: Literal["svg", "png"] | None,
+    baseline: tuple[str, ...],
     index: Path | None,
     store_path: str | None,
 ) -> None:
@@ -60,6 +67,7 @@ def report_command(
     perfpipe report gemm-2026 --html gemm.html --md gemm.md
     perfpipe report --md pr.md --figures png
     perfpipe report --index reports/
+    perfpipe report gemm-2026b --baseline gemm-2026a --md pr.md
     """
     from pipelines.reporting import make_report, output, write_index
     from templates.renderers import print_terminal
@@ -68,7 +76,7 @@ def report_command(
     if index is not None:
         click.echo(write_index(store, names, index))
         return
-    report = make_report(store, names)
+    report = make_report(store, names, baseline)
     if figures and as_md in (None, "-"):
         raise InputError("--figures needs --md FILE, beside which the figures are written")
     output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)

@@ -51,7 +51,7 @@ def rules_command(
         if name not in RULES:
             raise InputError(f"no rule '{name}'{did_you_mean(name, RULES)}")
     store = the_store(store_path, must_exist=True)
-    reports, _ = select(store, names)
+    reports = select(store, names).reports
     listed = ", ".join(quote(report) for report in reports)
     found = {}
     wanted = [name for name in RULES if not chosen or name in chosen]

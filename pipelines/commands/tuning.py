@@ -36,7 +36,8 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     if history is not None and (Path(history).is_file() or history.endswith(".jsonl")):
         found, name = read_history(Path(history)), history
     else:
-        _, run = select(the_store(store_path, must_exist=True), [history] if history else [])
+        store = the_store(store_path, must_exist=True)
+        run = select(store, [history] if history else []).run
         if run is None:
             raise InputError("name a run or a JSON lines file")
         found, name = history_of_run(run), str(run["run_id"])

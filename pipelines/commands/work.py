@@ -56,7 +56,7 @@ def work_command(
     for text in (kernel, nvtx):
         _check_expression(text)
     _check_type(dtype)
-    reports, _ = select(store, [report])
+    reports = select(store, [report]).reports
     for report_id in reports:
         add_work(store, Work(report_id, kernel, nvtx, values[0], values[1], dtype))
         click.echo(report_id)

@@ -11,6 +11,7 @@
 -- sass: instruction text; NULL for a line
 -- file: source file; NULL without -lineinfo
 -- line: source line
+-- text: text of that line; NULL where sources were not imported
 -- samples: warp samples
 -- stall_samples: those that were stalls
 -- stall_pct: share of all stall samples of the launch, %
@@ -20,7 +21,7 @@
 -- executions: warp-level executions
 CREATE VIEW kernel_hotspots AS
 WITH places AS (
-    SELECT report_id, launch_id, 'sass' AS kind, pc, sass, file, line, samples, executions, COLUMNS('^stall_')
+    SELECT report_id, launch_id, 'sass' AS kind, pc, sass, file, line, text, samples, executions, COLUMNS('^stall_')
     FROM ncu_source
     WHERE samples > 0
     UNION ALL BY NAME
@@ -31,6 +32,7 @@ WITH places AS (
         min(pc) AS pc,
         file,
         line,
+        any_value(text) AS text,
         sum(samples)::BIGINT AS samples,
         sum(executions)::BIGINT AS executions,
         sum(COLUMNS('^(stall_.*)$'))::BIGINT AS '\1'
@@ -80,6 +82,7 @@ SELECT
     s.sass,
     s.file,
     s.line,
+    s.text,
     s.samples,
     s.stall_samples,
     100.0 * s.stall_samples / nullif(sum(s.stall_samples) OVER (PARTITION BY s.report_id, s.launch_id, s.kind), 0) AS stall_pct,

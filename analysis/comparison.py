@@ -1,0 +1,260 @@
+"""Compares runs with a baseline: which configurations and kernels became quicker or slower.
+
+The unit is the run, not the launch: launches of one process are not independent of one another, so
+that a test on pooled launches calls most unchanged kernels changed.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from analysis.report_facts import in_list, rows_of
+from analysis.views import thresholds
+from perfpipe.query import gpu_state_of
+from perfpipe.viewmodel import Column, Fact, Source, Table, Value
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+#: Verdicts, the gravest first.
+VERDICTS = (
+    *("regressed", "inconclusive", "unreplicated", "not comparable"),
+    *("gone", "new", "improved", "same"),
+)
+
+_COLUMNS = (
+    Column("what", "What", "text", "", "time of an iteration, or a kernel by its profiler"),
+    Column("label", "Configuration", "text"),
+    Column("kernel_name", "Kernel", "text"),
+    Column("grid", "Grid", "text", "blocks", core=False),
+    Column("block", "Block", "text", "threads", core=False),
+    Column("before_ns", "Before", "ns", "", "median of the baseline's runs"),
+    Column("after_ns", "After", "ns", "", "median of the runs that are compared"),
+    Column("change_pct", "Change", "number", "%", "ratio of geometric means over the runs, less 1"),
+    Column("low_pct", "From", "number", "%", "lower end of the 95 % confidence interval"),
+    Column("high_pct", "To", "number", "%", "upper end of the 95 % confidence interval"),
+    Column("total_ns", "In sum", "ns", "", "change of the time of all its launches in a run"),
+    Column("runs", "Runs", "text", "", "runs before and after; below two a side nothing is proved"),
+    Column("verdict", "Verdict", "text"),
+    Column("note", "Note", "text", "", "what keeps the two from being compared", core=False),
+)
+
+
+class Key(NamedTuple):
+    """What is matched: `profiler` is empty for the time of an iteration without one."""
+
+    profiler: str
+    label: str
+    kernel: str
+    grid: str
+    block: str
+
+
+@dataclass
+class Measured:
+    """What one side knows of a key: its median in each run, the launches of a run, SM clocks."""
+
+    medians: list[float] = field(default_factory=list)
+    launches: list[int] = field(default_factory=list)
+    sm_mhz: list[float] = field(default_factory=list)
+
+
+Side = dict[Key, Measured]
+
+
+class Change(NamedTuple):
+    """A change of time, as ratio less 1; the interval is unknown (None) below two runs a side."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+
+
+def judge(before: Sequence[float], after: Sequence[float]) -> Change:
+    """Compare the times of runs: Welch's interval on the difference of their mean logarithms.
+
+    The verdict is `regressed` or `improved` where the 95 % interval excludes no change and the
+    change exceeds the threshold, `same` where the interval lies within the threshold, else
+    `inconclusive`; `unreplicated` with a single run on a side.  Times must be positive.
+    """
+    logs = [math.log(time) for time in before], [math.log(time) for time in after]
+    change = statistics.fmean(logs[1]) - statistics.fmean(logs[0])
+    if min(len(before), len(after)) < 2:
+        return Change(math.expm1(change), None, None, "unreplicated")
+    low, high = _interval(*logs)
+    limit = math.log1p(thresholds()["compare.change_pct"] / 100)
+    if (low > 0 or high < 0) and abs(change) > limit:
+        verdict = "regressed" if change > 0 else "improved"
+    elif -limit <= low and high <= limit:
+        verdict = "same"
+    else:
+        verdict = "inconclusive"
+    return Change(math.expm1(change), math.expm1(low), math.expm1(high), verdict)
+
+
+def _interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
+    change = statistics.fmean(after) - statistics.fmean(before)
+    errors = [statistics.variance(side) / len(side) for side in (before, after)]
+    if not sum(errors):
+        return change, change
+    from scipy.stats import t
+
+    # Welch-Satterthwaite: both sides may scatter differently.
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (len(side) - 1) for error, side in zip(errors, (before, after), strict=True)
+    )
+    margin = float(t.ppf(0.975, freedom)) * math.sqrt(sum(errors))
+    return change - margin, change + margin
+
+
+def side_of(
+    con: DuckDBPyConnection, runs: Sequence[Mapping[str, Any]], reports: Sequence[str]
+) -> Side:
+    """Gather one side: runs with their reports, and reports of no run, each a run of its own."""
+    found: Side = {}
+    owners: dict[str, tuple[int, str]] = {}
+    kernels: dict[tuple[Key, int], list[tuple[float, int]]] = {}
+    for number, run in enumerate(runs):
+        for task in run["tasks"]:
+            owners |= dict.fromkeys(task["reports"], (number, task["label"]))
+            if task["times_ms"]:
+                own = found.setdefault(Key("", task["label"], "", "", ""), Measured())
+                own.medians.append(statistics.median(task["times_ms"]) * 1e6)
+                own.launches.append(1)
+                clock, *_ = gpu_state_of(dict(task))
+                own.sm_mhz += [clock] if clock else []
+    for number, report in enumerate(r for r in reports if r not in owners):
+        owners[report] = (len(runs) + number, "")
+    sql = f"SELECT * FROM kernel_times WHERE report_id IN {in_list(list(owners))}"
+    for report, profiler, kernel, grid, block, launches, median, _ in rows_of(con, sql):
+        number, label = owners[report]
+        key = Key(profiler, label, kernel, grid, block)
+        if median > 0:
+            kernels.setdefault((key, number), []).append((median, launches))
+    # Several processes of one run are one value: they did not run apart from one another.
+    for (key, _), times in sorted(kernels.items()):
+        own = found.setdefault(key, Measured())
+        own.medians.append(statistics.median(median for median, _ in times))
+        own.launches.append(sum(count for _, count in times))
+    return found
+
+
+def models_of(con: DuckDBPyConnection, reports: Sequence[str]) -> set[str]:
+    """Return the GPU models of some reports, as far as they are known."""
+    sql = f"SELECT DISTINCT gpu FROM reports WHERE report_id IN {in_list(reports)}"
+    return {str(gpu) for (gpu,) in rows_of(con, sql) if gpu}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How runs differ from a baseline: tables, and sentences for the verdict."""
+
+    tables: tuple[Table, ...]
+    statements: tuple[Fact, ...]
+
+
+def compare(
+    before: Side, after: Side, gpus: tuple[set[str], set[str]], source: Source
+) -> Comparison:
+    """Compare two sides: configurations by their time, kernels by each profiler.
+
+    `gpus` are the models of both sides; times of different ones are not compared.
+    """
+    foreign = f"{_list(gpus[0])} before, {_list(gpus[1])} after" if gpus[0] != gpus[1] else None
+    rows = sorted(_rows(before, after, foreign), key=_order)
+    tables, facts = [], []
+    for title, doc, timed in (
+        ("Regression check: configurations", "Time of an iteration without a profiler", True),
+        ("Regression check: kernels", "Kernels by name, grid, block and configuration", False),
+    ):
+        own = [row for row in rows if (row[0] == "time") == timed]
+        if not own:
+            continue
+        facts.append(Fact("", _sentence(own, "configurations" if timed else "kernels"), source))
+        doc += f" against the baseline; a change counts from {_limit()} %."
+        columns = tuple(c for c in _COLUMNS if not (timed and c.name in _OF_KERNELS))
+        at = [_COLUMNS.index(column) for column in columns]
+        shown = tuple(tuple(row[i] for i in at) for row in own)
+        tables.append(Table(title, doc, columns, shown[:_MOST], len(shown), source))
+    return Comparison(tuple(tables), tuple(facts))
+
+
+#: Rows of a table.
+_MOST = 200
+
+_OF_KERNELS = {"what", "kernel_name", "grid", "block", "total_ns"}
+
+Row = tuple[Value, ...]
+
+
+def _rows(before: Side, after: Side, foreign: str | None) -> Iterator[Row]:
+    for key in before.keys() | after.keys():
+        old, new = before.get(key, Measured()), after.get(key, Measured())
+        note = foreign or _clocks(old.sm_mhz, new.sm_mhz)
+        ratio = low = high = total = None
+        if not old.medians or not new.medians:
+            verdict = "new" if new.medians else "gone"
+        else:
+            ratio, low, high, verdict = judge(old.medians, new.medians)
+            verdict = "not comparable" if note else verdict
+            launches = statistics.median(new.launches)
+            total = (statistics.median(new.medians) - statistics.median(old.medians)) * launches
+        yield (
+            f"{key.profiler} kernel" if key.profiler else "time",
+            key.label,
+            key.kernel,
+            key.grid,
+            key.block,
+            statistics.median(old.medians) if old.medians else None,
+            statistics.median(new.medians) if new.medians else None,
+            *(None if part is None else 100 * part for part in (ratio, low, high)),
+            total,
+            f"{len(old.medians)} and {len(new.medians)}",
+            verdict,
+            note,
+        )
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """Sort by the absolute time that changed, not by percent; what has no pair comes last."""
+    total = row[10]
+    return (total is None, -abs(float(total or 0)), *map(str, row[:5]))
+
+
+def _clocks(before: Sequence[float], after: Sequence[float]) -> str | None:
+    if not before or not after:
+        return None
+    old, new = statistics.median(before), statistics.median(after)
+    if abs(new / old - 1) * 100 <= thresholds()["compare.clock_pct"]:
+        return None
+    return f"SM clock {old:,.0f} MHz before, {new:,.0f} MHz after"
+
+
+def _sentence(rows: Sequence[Row], what: str) -> str:
+    counts = {verdict: sum(row[12] == verdict for row in rows) for verdict in VERDICTS}
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    text = f"Against the baseline, of {len(rows)} {what}: {told}"
+    if single := [float(row[7] or 0) for row in rows if row[12] == "unreplicated"]:
+        text += (
+            f", changed by {min(single):+.1f} to {max(single):+.1f} % (one run a side proves "
+            "nothing: repeat both)"
+        )
+    for verdict in ("regressed", "improved"):
+        # The rows come with the largest change of time first.
+        for row in [row for row in rows if row[12] == verdict][:1]:
+            name = " ".join(str(part) for part in (row[2], row[1]) if part) or "the only one"
+            text += f"; most {verdict}: {name}, {row[7]:+.1f} % ({row[8]:+.1f} to {row[9]:+.1f} %)"
+    return text
+
+
+def _limit() -> str:
+    return f"{thresholds()['compare.change_pct']:g}"
+
+
+def _list(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "an unknown GPU"

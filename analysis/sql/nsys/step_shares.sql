@@ -1,0 +1,39 @@
+-- The time budget of each step, a row a step: what share of it each category of gpu_time_budget takes.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- step: name of the range
+-- step_index: counts the steps of the device from 1
+-- step_ns: length, ns
+-- compute_pct: computing, %
+-- communication_pct: communicating while nothing computes, %
+-- transfer_pct: copying while no kernel runs, %
+-- sync_pct: idle because the host waited, %
+-- launch_gap_pct: idle between launches, %
+-- launch_api_pct: idle inside of launching calls, %
+-- queued_pct: idle behind launching calls, %
+-- host_pct: idle because the host asked for nothing, %
+-- profiler_overhead_pct: idle because of the profiler, %
+-- edge_pct: before the first and behind the last operation, %
+-- unattributed_pct: idle before operations without a recorded call, %
+CREATE VIEW step_shares AS
+SELECT
+    report_id,
+    device,
+    step,
+    step_index,
+    any_value(step_ns) AS step_ns,
+    any_value(share_pct) FILTER (category = 'compute') AS compute_pct,
+    any_value(share_pct) FILTER (category = 'communication') AS communication_pct,
+    any_value(share_pct) FILTER (category = 'transfer') AS transfer_pct,
+    any_value(share_pct) FILTER (category = 'sync') AS sync_pct,
+    any_value(share_pct) FILTER (category = 'launch_gap') AS launch_gap_pct,
+    any_value(share_pct) FILTER (category = 'launch_api') AS launch_api_pct,
+    any_value(share_pct) FILTER (category = 'queued') AS queued_pct,
+    any_value(share_pct) FILTER (category = 'host') AS host_pct,
+    any_value(share_pct) FILTER (category = 'profiler_overhead') AS profiler_overhead_pct,
+    any_value(share_pct) FILTER (category = 'edge') AS edge_pct,
+    any_value(share_pct) FILTER (category = 'unattributed') AS unattributed_pct
+FROM step_budget
+GROUP BY report_id, device, step, step_index
+ORDER BY report_id, device, step_index;
