@@ -195,12 +195,14 @@ Row = tuple[Value, ...]
 def _rows(before: Side, after: Side, foreign: str | None) -> Iterator[Row]:
     for key in before.keys() | after.keys():
         old, new = before.get(key, Measured()), after.get(key, Measured())
-        note = foreign or _clocks(old.sm_mhz, new.sm_mhz)
+        note = foreign
         ratio = low = high = total = None
         if not old.medians or not new.medians:
             verdict = "new" if new.medians else "gone"
         else:
             ratio, low, high, verdict = judge(old.medians, new.medians)
+            if note is None and verdict in ("improved", "regressed"):
+                note = _clocks(old, new, verdict)
             verdict = "not comparable" if note else verdict
             launches = statistics.median(new.launches)
             total = (statistics.median(new.medians) - statistics.median(old.medians)) * launches
@@ -226,13 +228,20 @@ def _order(row: Row) -> tuple[Any, ...]:
     return (total is None, -abs(float(total or 0)), *map(str, row[:5]))
 
 
-def _clocks(before: Sequence[float], after: Sequence[float]) -> str | None:
-    if not before or not after:
+def _clocks(before: Measured, after: Measured, verdict: str) -> str | None:
+    """Say that clocks explain a change: they differ, and cycles did not change as the time did."""
+    if any(len(side.sm_mhz) != len(side.medians) for side in (before, after)):
         return None
-    old, new = statistics.median(before), statistics.median(after)
+    old, new = statistics.median(before.sm_mhz), statistics.median(after.sm_mhz)
     if abs(new / old - 1) * 100 <= thresholds()["compare.clock_pct"]:
         return None
-    return f"SM clock {old:,.0f} MHz before, {new:,.0f} MHz after"
+    cycles = [
+        [time * clock for time, clock in zip(side.medians, side.sm_mhz, strict=True)]
+        for side in (before, after)
+    ]
+    if judge(*cycles).verdict == verdict:
+        return None
+    return f"SM clock {old:,.0f} MHz before, {new:,.0f} MHz after; the cycles did not change so"
 
 
 def _sentence(rows: Sequence[Row], what: str) -> str:

@@ -15,6 +15,7 @@ from analysis.report_facts import (
     device_of,
     gaps_of,
     in_list,
+    notes_of,
     notice_of,
     provenance_of,
     rows_of,
@@ -22,7 +23,7 @@ from analysis.report_facts import (
     title_of,
     warnings_of,
 )
-from analysis.runs import agreement_table, size_table, task_table
+from analysis.runs import agreement_table, reach, size_table, task_table
 from analysis.sections import sections
 from analysis.timeline import timeline_findings, timeline_recommendations, timeline_verdict
 from analysis.timeline_tables import TIMELINE_TABLES, TimelineTable
@@ -111,11 +112,12 @@ def build_report(
     reports: Sequence[str],
     run: dict[str, Any] | None = None,
     compared: Comparison | None = None,
+    title: str | None = None,
 ) -> Report:
     """Build the report of some ingested reports, and of the run that gave them, if any.
 
     `reports` are ids in the store that `con` is open on; every number is read from its views.
-    With `compared` the report tells how they differ from a baseline.
+    With `compared` the report tells how they differ from a baseline; `title` is for several runs.
     """
     chosen = tuple(sorted(reports))
     kinds = _kinds(con, chosen)
@@ -132,7 +134,7 @@ def build_report(
     ]
     advice = timeline_recommendations(con, chosen) + recommendations(con, chosen)
     made: list[Table] = []
-    search: list[Fact] = []
+    more: list[Fact] = []
     if compared is not None:
         made += compared.tables
         statements = [*compared.statements, *statements]
@@ -146,7 +148,13 @@ def build_report(
             made += tuning_tables(history, source)
             told = story(history)
             statements = [*(Fact("", text, source) for text in told[:_TOLD]), *statements]
-            search = [Fact("The search", " ".join(told[_TOLD:]), source)] if told[_TOLD:] else []
+            more = [Fact("The search", " ".join(told[_TOLD:]), source)] if told[_TOLD:] else []
+        elif text := reach(con, run["run_id"]):
+            source = Source("run_efficiency", (run["run_id"],))
+            statements = [Fact("", text, source), *statements]
+    warnings = warnings_of(con, chosen)
+    if timeline and not kinds.get("ncu"):
+        more += notes_of(con, chosen, warnings)
     if timeline:
         made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
     if kinds.get("ncu") and timeline:
@@ -157,15 +165,15 @@ def build_report(
         made += [_summary_table(con, chosen, *spec) for spec in _SUMMARIES]
         made.append(_nvtx_table(con, chosen))
     return Report(
-        title=title_of(con, chosen, run),
+        title=title or title_of(con, chosen, run),
         notice=notice_of(run),
         statements=tuple(statements) or (Fact("", _no_verdict(kinds), Source("reports", chosen)),),
-        summary=tuple(summary_of(con, chosen, kinds, run) + search),
+        summary=tuple(summary_of(con, chosen, kinds, run) + more),
         sections=sections(made),
         findings=tuple(found[:20]),
         findings_total=len(found),
         recommendations=tuple(replace(item, priority=n + 1) for n, item in enumerate(advice)),
-        warnings=tuple(warnings_of(con, chosen)),
+        warnings=tuple(warnings),
         gaps=tuple(gaps_of(con, chosen)),
         provenance=tuple(provenance_of(con, chosen, run)),
     )

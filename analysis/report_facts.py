@@ -29,6 +29,10 @@ LABELS = """
 """
 
 
+#: Notes on verdicts that are told.
+_NOTES = 4
+
+
 def in_list(reports: Sequence[str]) -> str:
     """Return a SQL list of report ids."""
     return f"({', '.join(quote(report) for report in reports) or 'NULL'})"
@@ -91,7 +95,8 @@ def summary_of(
         text = f"{done} of {len(run['tasks'])} done"
         facts.append(Fact("Configurations", text, Source("run.json", (run["run_id"],))))
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    add("Reports", counted, "reports")
+    if counted:
+        add("Reports", counted, "reports")
     if kinds.get("ncu"):
         count, time, agree, judged = rows_of(
             con,
@@ -114,6 +119,24 @@ def summary_of(
         lasting = f", {format_ns(time)} in sum" if time else ""
         add("Kernels on the timeline", f"{count:,}{lasting}", "nsys_kernels")
     return facts
+
+
+def notes_of(
+    con: DuckDBPyConnection, chosen: Sequence[str], warnings: Sequence[Fact]
+) -> list[Fact]:
+    """Return what to know about the verdicts on timelines beside the warnings, each note once."""
+    sql = f"""
+        SELECT DISTINCT unnest(string_split(explanation, '; ')) AS note
+        FROM timeline_bottleneck WHERE report_id IN {in_list(chosen)} AND explanation IS NOT NULL
+        ORDER BY note
+    """
+    warned = " ".join(warning.text for warning in warnings)
+    notes = [str(note) for (note,) in rows_of(con, sql) if note not in warned]
+    if not notes:
+        return []
+    few = [f"{notes[0][0].upper()}{notes[0][1:]}", *notes[1:_NOTES]]
+    few += [f"{len(notes) - _NOTES} more in timeline_bottleneck"] if len(notes) > _NOTES else []
+    return [Fact("To know", "; ".join(few), Source("timeline_bottleneck", tuple(chosen)))]
 
 
 def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:

@@ -75,6 +75,30 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
     )
 
 
+def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
+    """Return a sentence on how near to the vendor's peaks a run comes; None where work is unknown.
+
+    Of the roof where the workload file states operations and bytes, else MFU.
+    """
+    rows = con.execute(
+        "SELECT short_label, sol_pct, e.mfu_pct FROM run_efficiency AS e "
+        "JOIN run_tasks USING (run_id, task_index) "
+        f"WHERE run_id = {quote(run_id)} ORDER BY task_index"
+    ).fetchall()
+    for at, what in ((1, "of the vendor's peak"), (2, "MFU")):
+        known = [(row[at], row[0]) for row in rows if row[at] is not None]
+        if not known:
+            continue
+        low, high = min(known), max(known)
+        if len(known) == 1:
+            return f"Timed without a profiler: {low[0]:.1f} % {what}"
+        return (
+            f"Timed without a profiler: {low[0]:.1f} % ({low[1]}) to {high[0]:.1f} % ({high[1]}) "
+            f"{what}"
+        )
+    return None
+
+
 _AGREEMENT: tuple[tuple[str, str, Kind, str], ...] = (
     ("label", "Configuration", "text", ""),
     ("timed_ms", "Timed", "ms", "ms"),

@@ -53,7 +53,7 @@ def timeline_verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | N
             busy = f"is spent computing{_BUSY.get(busy_bound, '')}"
         more = f" ({contributors})" if contributors and ", " in contributors else ""
         return f"{share:.0f} % of the GPU's time {busy}{more}"
-    if len(rows) <= _NAMED:
+    if len(rows) <= _NAMED and len({row[0] for row in rows}) > 1:
         parts = [
             f"{share:.0f} % {words(bound)} ({label}, GPU {device})"
             for bound, share, _, _, label, device in rows
@@ -66,6 +66,12 @@ def timeline_verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | N
         f"{words(bound)} on {len(own)} ({_range(own)} % of the time)"
         for bound, own in sorted(shares.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     ]
+    if len(shares) == 1:
+        bound = rows[0][0]
+        return (
+            f"The largest part of each of {len(rows)} GPU timelines is {words(bound)} "
+            f"({_range(shares[bound])} % of the time)"
+        )
     return f"Of {len(rows)} GPU timelines the largest part is {', '.join(parts)}"
 
 
@@ -76,8 +82,8 @@ def _range(shares: Sequence[float]) -> str:
 
 #: How long each GPU waits in collectives, and who comes to them last.
 _WAITING = """
-    SELECT report_id, device, waiting_pct, last_rank, last_pct
-    FROM (SELECT job, report_id, device, waiting_pct FROM rank_skew)
+    SELECT report_id, device, waiting_pct, own_rank, last_rank, last_pct
+    FROM (SELECT job, report_id, device, waiting_pct, rank AS own_rank FROM rank_skew)
     JOIN (
         SELECT job, arg_max(rank, last) AS last_rank, max(last_pct) AS last_pct
         FROM rank_skew
@@ -92,28 +98,25 @@ def timeline_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[F
         f"""
         SELECT report_id, device, bound, any_value(share_pct) AS share, any_value(confidence),
             any_value(largest_gap), arg_min(technique, rank), any_value(label),
-            any_value(explanation), any_value(waiting_pct), any_value(last_rank),
-            any_value(last_pct)
+            any_value(waiting_pct), any_value(own_rank), any_value(last_rank), any_value(last_pct)
         FROM timeline_findings
         JOIN ({LABELS}) USING (report_id)
         LEFT JOIN ({_WAITING}) USING (report_id, device)
-        JOIN (SELECT report_id, device, explanation FROM timeline_bottleneck)
-            USING (report_id, device)
         WHERE report_id IN {in_list(reports)}
         GROUP BY report_id, device, bound
         ORDER BY share DESC, report_id, device, bound
         """
     ).fetchall()
     found = []
-    for report_id, device, bound, share, confidence, gap, technique, name, more, *waits in rows:
-        waiting, last_rank, last_pct = waits if bound == "communication" else (None, None, None)
+    for report_id, device, bound, share, confidence, gap, technique, name, *waits in rows:
+        waiting, rank, last_rank, last_pct = waits if bound == "communication" else (None,) * 4
         evidence = [f"{words(bound)} is {share:.1f} % of the time between first and last operation"]
         evidence += [f"longest interval: {gap}"] if gap else []
-        evidence += [more] if more else []
         claim = _CLAIMS.get(bound, f"spends time on {words(bound)}")
         if waiting is not None and waiting >= thresholds()["timeline.contributor_pct"]:
             claim = "waits for other ranks in collectives"
-            who = f"; rank {last_rank} comes last in {last_pct:.0f} % of them" if last_pct else ""
+            who = f"; rank {last_rank} comes last in {last_pct:.0f} % of them"
+            who = who if last_pct and last_rank != rank else ""
             evidence.insert(1, f"{waiting:.1f} % is waiting{who}")
         found.append(
             Finding(

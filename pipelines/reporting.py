@@ -36,6 +36,14 @@ class Selection:
     named: int
 
     @property
+    def title(self) -> str | None:
+        """What several runs are called together; None for anything else."""
+        if len(self.runs) < 2 or len(self.runs) != self.named:
+            return None
+        names = dict.fromkeys(str(run["workload"]) for run in self.runs)
+        return f"{', '.join(names)} ({len(self.runs)} runs)"
+
+    @property
     def run(self) -> dict[str, Any] | None:
         """The run when it is all that was named."""
         return self.runs[0] if len(self.runs) == self.named == 1 else None
@@ -80,7 +88,7 @@ def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()
     try:
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
         with connect(store, chosen.reports, VIEWS_USED) as con:
-            return build_report(con, chosen.reports, chosen.run, compared)
+            return build_report(con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise StoreError(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from perfpipe.viewmodel import Table
-from templates.figures import GREY, Drawing, Mark, Marks, points_of
+from templates.figures import GREY, Drawing, Mark, Marks, launches_of, points_of, shade
 from templates.formats import format_value, shorten
 
 #: Bars of a figure; the rest is in the table.
 _MOST = 16
 
-#: Columns of the figure of steps.
-_MOST_STEPS = 80
+#: A bar that is longer than this many times most of the others is cut.
+_CUT = 6
 
 #: Colours of what a GPU's time goes into, busy ones first; fixed, so that reports can be compared.
-_CATEGORIES = {
+CATEGORIES = {
     "compute": "#2f6fde",
     "communication": "#c2417a",
     "transfer": "#d9730d",
@@ -56,7 +56,8 @@ _REASONS = {
 Stacks = dict[str, dict[str, tuple[float, Mark]]]
 
 
-def _words(part: str) -> str:
+def words(part: str) -> str:
+    """Return a category or reason as a person writes it."""
     return part.replace("_", " ")
 
 
@@ -68,11 +69,11 @@ def budget_figure(table: Table) -> Drawing | None:
     if not rows:
         return None
     stacks: Stacks = {}
-    for *who, category, share, time in rows:
-        bar = _who(tuple(who))
+    for *gpu, category, share, time in rows:
+        bar = who(tuple(gpu))
         note = f"{bar}: {category} {share:.1f} %, {format_value(time, 'ns')}"
         stacks.setdefault(bar, {})[category] = (share, Mark(note))
-    return _stacked(stacks, _CATEGORIES, "% of the window", 100)
+    return _stacked(stacks, CATEGORIES, "% of the window", 100)
 
 
 def idle_figure(table: Table) -> Drawing | None:
@@ -84,71 +85,24 @@ def idle_figure(table: Table) -> Drawing | None:
     stacks: Stacks = {}
     for row in rows:
         size, cause, share, count, time = row[len(names) :]
-        bar = f"{_who(row[: len(names)])}: {size}" if several else size
-        note = f"{bar}: {count:,} intervals, mostly {_words(cause)}, {format_value(time, 'ns')}"
+        bar = f"{who(row[: len(names)])}: {size}" if several else size
+        note = f"{bar}: {count:,} intervals, mostly {words(cause)}, {format_value(time, 'ns')}"
         stacks.setdefault(bar, {})[cause] = (share or 0, Mark(note))
-    return _stacked(stacks, _CATEGORIES, "% of the window", None) if stacks else None
+    return _stacked(stacks, CATEGORIES, "% of the window", None) if stacks else None
 
 
-def steps_figure(table: Table) -> Drawing | None:
-    """Return a stacked column for each step, as long as the step; GPUs side by side."""
-    named = [column.name for column in table.columns]
-    names = [name for name in ("label", "device") if name in named]
-    shares = [name for name in _CATEGORIES if f"{name}_pct" in named]
-    wanted = (*names, "step", "step_ns", *(f"{name}_pct" for name in shares))
-    rows = points_of(table, wanted, ("step_ns",))[:_MOST_STEPS]
-    if len(rows) < 2:
-        return None
-    present = [n for at, n in enumerate(shares) if any(row[len(names) + 2 + at] for row in rows)]
-
-    def draw(axes: Any) -> Marks:
-        drawn = {}
-        place, places, owners = 0, [], []
-        for number, row in enumerate(rows):
-            who, (step, length), parts = row[: len(names)], row[len(names) : len(names) + 2], row
-            if number and who != rows[number - 1][: len(names)]:
-                place += 1
-            below = 0.0
-            for at, name in enumerate(shares):
-                share = parts[len(names) + 2 + at]
-                if not share:
-                    continue
-                height = share * length / 1e8
-                (bar,) = axes.bar([place], [height], 0.85, below, color=_CATEGORIES[name])
-                bar.set_gid(f"step-{number}-{name}")
-                title = f"{_who(who)} {step}: {_words(name)} {share:.1f} % of {length / 1e6:.4g} ms"
-                drawn[f"step-{number}-{name}"] = Mark(title, series=_words(name))
-                below += height
-            places.append(place)
-            owners.append(_who(who))
-            place += 1
-        for name in present:
-            axes.scatter([], [], marker="s", c=_CATEGORIES[name], label=_words(name))
-        few = dict.fromkeys(owners)
-        axes.set(ylabel="ms", xlabel="step", xlim=(-0.8, place - 0.2), xticks=[])
-        if len(few) > 1:
-            middles = [[p for p, o in zip(places, owners, strict=True) if o == who] for who in few]
-            axes.set_xticks([sum(m) / len(m) for m in middles])
-            axes.set_xticklabels([shorten(who, 24) for who in few], fontsize=8)
-        return drawn
-
-    return Drawing(draw, 8.4, 3.6)
-
-
-def _who(names: tuple[Any, ...]) -> str:
+def who(names: tuple[Any, ...]) -> str:
+    """Return what a GPU is called, from its label (if any) and number."""
     return ", ".join([*map(str, names[:-1]), f"GPU {names[-1]}"])
 
 
 def stalls_figure(table: Table) -> Drawing | None:
     """Return a stacked bar of warp states for each launch, in cycles per issued instruction."""
-    rows = points_of(
-        table, ("kernel_name", "launch_id", "reason", "cycles"), ("launch_id", "cycles")
-    )
+    wanted = ("kernel_name", "reason", "cycles")
     stacks: Stacks = {}
-    for kernel, launch, reason, cycles in rows:
-        bar = f"{shorten(str(kernel), 36)} ({launch})"
-        note = f"{kernel}: {reason} {cycles:.3g} cycles"
-        stacks.setdefault(bar, {})[reason] = (cycles, Mark(note, str(kernel)))
+    for owner, (kernel, reason, cycles) in launches_of(table, wanted, ("cycles",)):
+        note = f"{owner}: {reason} {cycles:.3g} cycles"
+        stacks.setdefault(owner, {})[reason] = (cycles, Mark(note, str(kernel)))
     return _stacked(stacks, _REASONS, "cycles per issued instruction", None) if stacks else None
 
 
@@ -159,6 +113,9 @@ def _stacked(
     whole: float | None,
 ) -> Drawing | None:
     bars = list(stacks)[:_MOST]
+    lengths = sorted(sum(length for length, _ in stacks[bar].values()) for bar in bars)
+    # A few bars that dwarf all others are cut, and say how long they are.
+    limit = whole or min(lengths[-1], _CUT * lengths[3 * len(lengths) // 4] or lengths[-1])
     present = {part for bar in bars for part in stacks[bar]}
     order = [part for part in colours if part in present] + sorted(present - colours.keys())
 
@@ -172,46 +129,62 @@ def _stacked(
                 width, mark = stacks[bar][part]
                 (patch,) = axes.barh([at], [width], left=left, color=colours.get(part, GREY))
                 patch.set_gid(f"bar-{at}-{part}")
-                drawn[f"bar-{at}-{part}"] = mark._replace(series=_words(part))
+                drawn[f"bar-{at}-{part}"] = mark._replace(series=words(part))
                 left += width
+            if left > 1.01 * limit:
+                axes.annotate(
+                    f"{left:,.0f} ", (limit, at), ha="right", va="center", fontsize=8, color="white"
+                )
         for part in order:
-            axes.scatter([], [], marker="s", c=colours.get(part, GREY), label=_words(part))
+            axes.scatter([], [], marker="s", c=colours.get(part, GREY), label=words(part))
         axes.set(xlabel=unit, yticks=range(len(bars)), ylim=(len(bars) - 0.4, -0.6))
         axes.set_yticklabels([shorten(bar, 44) for bar in bars], fontsize=8)
-        if whole is not None:
-            axes.set_xlim(0, whole)
+        axes.set_xlim(0, limit)
         return drawn
 
     return Drawing(draw, 8.4, 1.3 + 0.32 * len(bars))
 
 
 def sizes_figure(table: Table) -> Drawing | None:
-    """Return the rate of a sweep by size: FLOP/s, or bytes where nothing is computed."""
+    """Return the rate of a sweep by size, a line for each choice of the other parameters.
+
+    The rate is FLOP/s, or bytes where nothing is computed.
+    """
     for name, unit, scale in (
         ("model_flop_per_s", "TFLOP/s", 1e12),
         ("effective_bytes_per_s", "GB/s", 1e9),
     ):
-        rows = points_of(table, ("size", name, "label", "mfu_pct", "roof"), ("size", name))
-        memory = all(row[4] == "memory" for row in rows)
+        rows = points_of(table, ("size", name, "label", "roof"), ("size", name))
+        memory = all(row[3] == "memory" for row in rows)
         if len({row[0] for row in rows}) > 1 and (name.startswith("eff") or not memory):
             return _rates(rows, unit, scale)
     return None
 
 
-def _rates(rows: list[tuple[Any, ...]], unit: str, scale: float) -> Drawing | None:
+def _rates(rows: list[tuple[Any, ...]], unit: str, scale: float) -> Drawing:
+    lines: dict[str, list[tuple[float, float, str]]] = {}
+    for size, rate, label, _ in rows:
+        # What is not the size itself tells lines apart.
+        others = [word for word in str(label).split() if not word.endswith(f"={size}")]
+        lines.setdefault(" ".join(others), []).append((size, rate / scale, str(label)))
+
     def draw(axes: Any) -> Marks:
-        axes.set(xlabel="size", ylabel=unit, xscale="log", ylim=(0, None))
+        axes.set(xlabel="size", ylabel=unit, xscale="log")
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        sizes = sorted({row[0] for row in rows})
-        axes.set_xticks(sizes, minor=False)
+        axes.set_xticks(sorted({row[0] for row in rows}), minor=False)
         axes.set_xticks([], minor=True)
-        best = [max(row[1] for row in rows if row[0] == size) / scale for size in sizes]
-        axes.plot(sizes, best, color=GREY, linewidth=1)
         drawn = {}
-        for number, (size, rate, label, *_) in enumerate(rows):
-            marks = axes.scatter([size], [rate / scale], s=36, c="#2f6fde", alpha=0.8)
-            marks.set_gid(f"size-{number}")
-            drawn[f"size-{number}"] = Mark(f"{label}: {rate / scale:.4g} {unit}")
+        for number, (name, points) in enumerate(lines.items()):
+            colour, sign = shade(number)
+            line = sorted(points)
+            axes.plot([p[0] for p in line], [p[1] for p in line], color=colour, linewidth=1)
+            for at, (size, rate, label) in enumerate(line):
+                marks = axes.scatter([size], [rate], s=36, c=colour, marker=sign, alpha=0.8)
+                marks.set_gid(f"size-{number}-{at}")
+                title = f"{label}: {rate:.4g} {unit}"
+                drawn[f"size-{number}-{at}"] = Mark(title, series=shorten(name, 40))
+            if len(lines) > 1:
+                axes.scatter([], [], c=colour, marker=sign, label=shorten(name, 40))
         axes.set_ylim(0, 1.1 * max(row[1] for row in rows) / scale)
         return drawn
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from perfpipe.viewmodel import Table
+from templates.formats import shorten
 
 #: Colours and marks of the classes; both, so that colour is not the only cue.
 _CLASSES = {
@@ -106,11 +107,13 @@ def roofline_figure(table: Table) -> Drawing | None:
                 ends = [left, min(right, top / bandwidth)]
                 heights = [x * bandwidth for x in ends]
                 axes.plot(ends, heights, _LEVELS[level], color=GREY, linewidth=1)
-        for precision, peak in sorted(peaks.items()):
+        # Side by side, since peaks of several precisions lie near one another.
+        for number, (precision, peak) in enumerate(sorted(peaks.items())):
             axes.axhline(peak, color=GREY, linewidth=0.8)
             axes.annotate(
                 f"{precision.replace('tensor_', 'tensor ')} {peak / 1e12:,.0f} TFLOP/s",
-                (right, peak), ha="right", va="bottom", fontsize=7,
+                (1 - 0.2 * (number % 5), peak), xycoords=("axes fraction", "data"),
+                ha="right", va="bottom", fontsize=7,
             )  # fmt: skip
         longest = max(p[7] for p in points)
         named = {
@@ -145,13 +148,15 @@ def tuning_figure(table: Table) -> Drawing | None:
 
     def draw(axes: Any) -> Marks:
         axes.set(xlabel="configuration, in the order of trial", ylabel="time (ms)", yscale="log")
+        from matplotlib.ticker import LogLocator
+
         axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axes.yaxis.set_minor_formatter("{x:g}")
-        shades = list(_CLASSES.values())
         drawn: Marks = {}
         so_far: list[float] = []
         for number, (index, generation, time, label) in enumerate(points):
-            colour, mark = shades[generation % len(shades)]
+            colour, mark = shade(generation)
             marks = axes.scatter([index], [time], s=34, c=colour, marker=mark, alpha=0.8)
             marks.set_gid(f"trial-{number}")
             series = f"generation {generation}"
@@ -159,7 +164,7 @@ def tuning_figure(table: Table) -> Drawing | None:
             so_far.append(min([time, *so_far[-1:]]))
         axes.step([p[0] for p in points], so_far, where="post", color=GREY, linewidth=1)
         for generation in sorted({point[1] for point in points}):
-            colour, mark = shades[generation % len(shades)]
+            colour, mark = shade(generation)
             axes.scatter([], [], c=colour, marker=mark, label=f"generation {generation}")
         return drawn
 
@@ -233,10 +238,34 @@ class Drawing:
         return marks, labels
 
 
-def points_of(
+def shade(number: int) -> tuple[str, str]:
+    """Return the colour and mark of one of several lines."""
+    return list(_CLASSES.values())[number % len(_CLASSES)]
+
+
+def launches_of(
     table: Table, names: tuple[str, ...], needed: tuple[str, ...]
+) -> list[tuple[str, tuple[Any, ...]]]:
+    """Return what each row's launch is called, with the named cells, where the needed are known.
+
+    Launches are numbered within a report, so that the configuration tells those of several apart.
+    """
+    labelled = any(column.name == "label" for column in table.columns)
+    who = ("kernel_name", "launch_id", *(["label"] if labelled else []))
+    found = points_of(table, (*who, *names), ("launch_id", *needed))
+    several = labelled and len({row[2] for row in found}) > 1
+    made = []
+    for row in found:
+        name = f"{shorten(str(row[0]), 26 if several else 38)} ({row[1]})"
+        name += f", {shorten(str(row[2]), 24)}" if several else ""
+        made.append((name, row[len(who) :]))
+    return made
+
+
+def points_of(
+    table: Table, names: tuple[str, ...], needed: tuple[str, ...], most: int = _MOST
 ) -> list[tuple[Any, ...]]:
-    """Return the named cells of the rows in which the needed ones are known."""
+    """Return the named cells of the rows in which the needed ones are known, but no more."""
     at = {column.name: index for index, column in enumerate(table.columns)}
     if not set(names) <= at.keys():
         return []
@@ -244,7 +273,7 @@ def points_of(
         tuple(row[at[name]] for name in names)
         for row in table.rows
         if all(row[at[name]] is not None for name in needed)
-    ][:_MOST]
+    ][:most]
 
 
 def _for_a_page(svg: str, name: str, marks: Marks, legend: list[str]) -> str:

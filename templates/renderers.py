@@ -10,16 +10,11 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from perfpipe.viewmodel import Column, Kind, Report, Source, Table, Value
-from templates.bars import (
-    budget_figure,
-    idle_figure,
-    sizes_figure,
-    stalls_figure,
-    steps_figure,
-)
+from templates.bars import budget_figure, idle_figure, sizes_figure, stalls_figure
 from templates.figures import Drawing, roofline_figure, sol_figure, tuning_figure
 from templates.formats import format_value, header, is_number, shorten
 from templates.occupancy_figures import occupancy_figure, what_if_figure
+from templates.step_figure import steps_figure
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -64,7 +64,10 @@ def test_the_other_way_round_is_the_inverse(before: list[float], after: list[flo
 
 
 def _side(**times: list[float]) -> dict[Key, Measured]:
-    return {Key("", n, "", "", ""): Measured(t, [1] * len(t), [1980.0]) for n, t in times.items()}
+    return {
+        Key("", n, "", "", ""): Measured(t, [1] * len(t), [1980.0] * len(t))
+        for n, t in times.items()
+    }
 
 
 def _verdicts(before: dict[Key, Measured], after: dict[Key, Measured], gpu: str) -> dict[str, str]:
@@ -79,8 +82,18 @@ def test_what_has_no_pair_or_another_gpu() -> None:
     after = _side(b=[1.0, 1.0], c=[1.0, 1.0])
     assert _verdicts(before, after, "H200") == {"a": "gone", "b": "same", "c": "new"}
     assert _verdicts(before, after, "A100")["b"] == "not comparable"
-    after[Key("", "b", "", "", "")].sm_mhz[:] = [1200.0]
-    assert _verdicts(before, after, "H200")["b"] == "not comparable"
+
+
+def test_a_clock_that_explains_the_change() -> None:
+    before, after = _side(a=[1.0, 1.001, 0.999]), _side(a=[1.25, 1.251, 1.249])
+    assert _verdicts(before, after, "H200") == {"a": "regressed"}
+    after[Key("", "a", "", "", "")].sm_mhz[:] = [1584.0] * 3  # a quarter slower
+    assert _verdicts(before, after, "H200") == {"a": "not comparable"}
+    after[Key("", "a", "", "", "")].sm_mhz[:] = [1900.0] * 3  # explains a part only
+    assert _verdicts(before, after, "H200") == {"a": "regressed"}
+    same = _side(a=[1.0, 1.001, 0.999])
+    same[Key("", "a", "", "", "")].sm_mhz[:] = [1200.0] * 3
+    assert _verdicts(before, same, "H200") == {"a": "same"}
 
 
 def _slower(store: Path, run: str, factor: float, name: str) -> None:

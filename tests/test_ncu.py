@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,6 +97,28 @@ def test_source_lines_of_report_and_csv_are_the_same(captures: Store, ingested: 
     assert [r for r in without_names[page] if r[0] in collected] == without_names[report]
     assert lines[0] > 15
     assert lines[1].endswith("labelled_kernels.cu")
+
+
+def test_imported_sources_give_the_text_of_lines(captures: Store, ingested: Ingested) -> None:
+    report = ingested("ncu/visible.ncu-rep")
+    with connect(captures, [report]) as con:
+        (text,) = con.execute(
+            "SELECT DISTINCT text FROM kernel_hotspots "
+            "WHERE report_id = ? AND kind = 'line' AND rank = 1 AND kernel_name = 'dram_copy'",
+            [report],
+        ).fetchall()[0]
+    assert text.startswith("__global__ void dram_copy(const float4* a, float4* b, size_t n)")
+
+
+def test_a_scrubbed_recording_keeps_its_source_lines(store: Store) -> None:
+    """Its paths were shortened, in debug information otherwise than among the imported files."""
+    folder = ROOT / "workloads" / "recordings" / "vector_add-h200"
+    report = ingest(folder / "04-268435456-1024.ncu-rep.xz", store).report_id
+    with connect(store, [report]) as con:
+        row = con.execute(
+            "SELECT file, text FROM kernel_hotspots WHERE kind = 'line' AND rank = 1"
+        ).fetchone()
+    assert row == ("workloads/vector_add.py", "tl.store(z_ptr + at, x + y, mask=at < count)")
 
 
 def test_sampled_stalls_of_instructions_add_up(captures: Store, ingested: Ingested) -> None:

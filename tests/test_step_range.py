@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import Cli, Tiny
 
 STEPS = "SELECT DISTINCT step FROM step_budget"
 
@@ -36,3 +36,28 @@ def test_what_is_no_expression_is_refused(cli: Cli, expand: Callable[[str], Path
     assert cli("query", STEPS, "--step-range", "step (") == 2
     assert "step (: no regular expression" in cli.err
     assert len(cli.err.strip().splitlines()) == 1
+
+
+def test_a_step_within_a_step_counts_once() -> None:
+    db = Tiny()
+    for at in (10, 60):
+        db.add(
+            "launches",
+            {"kind": "kernel", "name": "k", "device": 0, "stream": 7, "pid": 1, "tid": 1, "call_id": at,
+             "op_id": at, "correlation_id": at, "start_ns": at, "end_ns": at + 30, "api_start_ns": at - 8,
+             "api_end_ns": at - 6},
+        )  # fmt: skip
+    ranges = (
+        ("iteration 0", 0, 45, 10),
+        ("step 5", 1, 44, 10),
+        ("iteration 1", 50, 95, 60),
+        ("step 6", 50, 95, 60),
+    )
+    for index, (name, start, end, first) in enumerate(ranges):
+        db.add(
+            "nsys_nvtx_ranges",
+            {"pid": 1, "tid": 1, "range_id": index, "name": name, "style": "PushPop",
+             "start_ns": start, "end_ns": end, "first_call": first, "calls": 1},
+        )  # fmt: skip
+    found = db.rows("SELECT step, step_ns, compute_pct FROM step_shares ORDER BY step_index")
+    assert found == [("iteration 0", 50, 60.0), ("iteration 1", 30, 100.0)]

@@ -349,8 +349,7 @@ def test_steps_run_from_their_first_operation_to_the_next_ones() -> None:
         ("step 1", 2, 60, 110, "edge", 20),
         ("step 2", 3, 110, 200, "compute", 90),
     ]
-    db = Tiny()
-    assert db.rows("SELECT * FROM step_summary") == []
+    assert Tiny().rows("SELECT * FROM step_summary") == []
 
 
 @pytest.mark.parametrize(

@@ -228,12 +228,18 @@ class _Reader:
             return None
         if file not in self._sources:
             # All files of an action come at once, and most actions have the same ones.
-            contents = action.source_files()
-            for name, content in contents.items():
+            for name, content in action.source_files().items():
                 self._sources.setdefault(name, content.splitlines())
-            self._sources.setdefault(file, [])
+            # Debug information may know a file by another path than the importer does.
+            alike = [name for name in self._sources if _base(name) == _base(file)]
+            same = self._sources[alike[0]] if len(alike) == 1 else []
+            self._sources.setdefault(file, same)
         lines = self._sources[file]
         return lines[line - 1].strip() if 0 < line <= len(lines) else None
+
+
+def _base(path: str) -> str:
+    return re.split(r"[/\\]", path)[-1]
 
 
 def _value(metric: Metric, api: Any) -> float | str:

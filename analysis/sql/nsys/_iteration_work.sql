@@ -3,8 +3,8 @@
 CREATE VIEW _iteration_work AS
 WITH iterations AS (
     SELECT report_id, pid, start_ns, end_ns, row_number() OVER () AS iteration
-    FROM nsys_nvtx_ranges
-    WHERE is_step(name) AND end_ns IS NOT NULL
+    FROM _steps
+    WHERE end_ns IS NOT NULL
 ),
 launched AS (
     -- By when it was launched: autograd launches from another thread than the range is on.

@@ -5,8 +5,8 @@
 CREATE VIEW _step_windows AS
 WITH steps AS (
     SELECT report_id, range_id, name, unnest(range(first_call, first_call + calls)) AS call_id
-    FROM nsys_nvtx_ranges
-    WHERE calls > 0 AND is_step(name)
+    FROM _steps
+    WHERE calls > 0
 ),
 firsts AS (
     SELECT t.track, s.range_id, any_value(s.name) AS name, min(l.start_ns) AS start_ns

@@ -24,8 +24,8 @@ spread AS (
 ),
 first_ranges AS (
     SELECT report_id, pid, start_ns, end_ns
-    FROM nsys_nvtx_ranges
-    WHERE calls > 0 AND is_step(name)
+    FROM _steps
+    WHERE calls > 0
     QUALIFY row_number() OVER (PARTITION BY report_id, pid ORDER BY start_ns, range_id) = 1
 ),
 loading AS (

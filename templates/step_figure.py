@@ -1,0 +1,81 @@
+"""The figure of steps: how long each is, by what its time went into."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from perfpipe.viewmodel import Table
+from templates.bars import CATEGORIES, who, words
+from templates.figures import Drawing, Mark, Marks, points_of
+from templates.formats import shorten
+
+#: Columns of the figure, shared out among the GPUs; the rest is in the table.
+_MOST = 80
+
+
+class _Step(NamedTuple):
+    gpu: str
+    name: str
+    ms: float
+    shares: dict[str, float]
+
+
+def steps_figure(table: Table) -> Drawing | None:
+    """Return a stacked column for each step, as long as the step; GPUs side by side.
+
+    None where there are fewer than two steps.
+    """
+    found = _steps(table)
+    gpus = list(dict.fromkeys(step.gpu for step in found))
+    each = max(1, _MOST // max(1, len(gpus)))
+    kept = [[step for step in found if step.gpu == gpu][:each] for gpu in gpus]
+    if len(found) < 2:
+        return None
+    cut = sum(map(len, kept)) < table.total_rows
+    present = [name for name in CATEGORIES if any(step.shares.get(name) for step in found)]
+
+    def draw(axes: Any) -> Marks:
+        drawn = {}
+        place, middles = 0.0, []
+        for number, steps in enumerate(kept):
+            middles.append(place + (len(steps) - 1) / 2)
+            for at, step in enumerate(steps):
+                below = 0.0
+                for name, share in step.shares.items():
+                    height = share * step.ms / 100
+                    (bar,) = axes.bar([place], [height], 0.85, below, color=CATEGORIES[name])
+                    gid = f"step-{number}-{at}-{name}"
+                    bar.set_gid(gid)
+                    title = (
+                        f"{step.gpu} {step.name}: {words(name)} {share:.1f} % of {step.ms:.4g} ms"
+                    )
+                    drawn[gid] = Mark(title, series=words(name))
+                    below += height
+                place += 1
+            place += 1
+        for name in present:
+            axes.scatter([], [], marker="s", c=CATEGORIES[name], label=words(name))
+        some = f"the first {each} of each GPU" if len(gpus) > 1 else f"the first {each}"
+        axes.set(ylabel="ms", xlabel=f"step ({some})" if cut else "step")
+        axes.set(xlim=(-0.8, place - 1.2), xticks=[])
+        if len(gpus) > 1:
+            axes.set_xticks(middles)
+            axes.set_xticklabels(
+                [shorten(gpu, max(12, 96 // len(gpus))) for gpu in gpus], fontsize=8
+            )
+        return drawn
+
+    return Drawing(draw, 8.4, 3.6)
+
+
+def _steps(table: Table) -> list[_Step]:
+    named = [column.name for column in table.columns]
+    gpu = [name for name in ("label", "device") if name in named]
+    parts = [name for name in CATEGORIES if f"{name}_pct" in named]
+    wanted = (*gpu, "step", "step_ns", *(f"{name}_pct" for name in parts))
+    found = []
+    for row in points_of(table, wanted, ("step_ns",), table.total_rows):
+        name, length, *shares = row[len(gpu) :]
+        known = {part: share for part, share in zip(parts, shares, strict=True) if share}
+        found.append(_Step(who(row[: len(gpu)]), str(name), length / 1e6, known))
+    return found
