@@ -40,7 +40,7 @@ examples: $(VENV)/.installed-dev system
 	for name in gemm transformer_step; do \
 	$(BIN)/perfpipe run workloads/$$name.yaml --collector replay --store build/examples \
 	--html docs/examples/$$name.html --md build/$$name.md || exit 1; done
-	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,1250 \
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,1420 \
 	--screenshot=docs/examples/transformer_step.png file://$(CURDIR)/docs/examples/transformer_step.html
 
 $(VENV)/bin/python:

@@ -152,10 +152,11 @@ def models_of(con: DuckDBPyConnection, reports: Sequence[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How runs differ from a baseline: tables, and sentences for the verdict."""
+    """How runs differ from a baseline: tables, sentences for the verdict, and what was compared."""
 
     tables: tuple[Table, ...]
     statements: tuple[Fact, ...]
+    sides: tuple[Fact, ...] = ()
 
 
 def compare(

@@ -15,7 +15,9 @@ from analysis.report_facts import (
     device_of,
     gaps_of,
     in_list,
+    no_verdict,
     notes_of,
+    nothing_of,
     notice_of,
     provenance_of,
     rows_of,
@@ -25,7 +27,12 @@ from analysis.report_facts import (
 )
 from analysis.runs import agreement_table, reach, size_table, task_table
 from analysis.sections import sections
-from analysis.timeline import timeline_findings, timeline_recommendations, timeline_verdict
+from analysis.timeline import (
+    next_step,
+    timeline_findings,
+    timeline_recommendations,
+    timeline_verdict,
+)
 from analysis.timeline_tables import TIMELINE_TABLES, TimelineTable
 from analysis.tuning import story
 from analysis.tuning_tables import tuning_tables
@@ -138,6 +145,7 @@ def build_report(
     if compared is not None:
         made += compared.tables
         statements = [*compared.statements, *statements]
+        more += compared.sides
     if run is not None and run["tasks"]:
         made.append(task_table(run, device_of(con, chosen)))
         made.append(size_table(con, run["run_id"]))
@@ -155,6 +163,8 @@ def build_report(
     warnings = warnings_of(con, chosen)
     if timeline and not kinds.get("ncu"):
         more += notes_of(con, chosen, warnings)
+        if text := next_step(con, chosen):
+            more.append(Fact("Next", text, Source("timeline_bottleneck", chosen)))
     if timeline:
         made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
     if kinds.get("ncu") and timeline:
@@ -167,11 +177,12 @@ def build_report(
     return Report(
         title=title or title_of(con, chosen, run),
         notice=notice_of(run),
-        statements=tuple(statements) or (Fact("", _no_verdict(kinds), Source("reports", chosen)),),
+        statements=tuple(statements) or (Fact("", no_verdict(kinds), Source("reports", chosen)),),
         summary=tuple(summary_of(con, chosen, kinds, run) + more),
         sections=sections(made),
         findings=tuple(found[:20]),
         findings_total=len(found),
+        nothing_found=nothing_of(kinds) if not found else "",
         recommendations=tuple(replace(item, priority=n + 1) for n, item in enumerate(advice)),
         warnings=tuple(warnings),
         gaps=tuple(gaps_of(con, chosen)),
@@ -281,9 +292,3 @@ def _nvtx_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
     """
     title = "NVTX ranges on the GPU"
     return _table(con, "nvtx_gpu_proj_sum", title, spec, sql, chosen)
-
-
-def _no_verdict(kinds: dict[str, int]) -> str:
-    if "ncu" not in kinds:
-        return "No verdict: the timeline holds no GPU work"
-    return "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"

@@ -139,6 +139,28 @@ def notes_of(
     return [Fact("To know", "; ".join(few), Source("timeline_bottleneck", tuple(chosen)))]
 
 
+def nothing_of(kinds: dict[str, int]) -> str:
+    """Return why there are no findings, for the numbers of reports by kind."""
+    if kinds.get("nsys") or kinds.get("torch"):
+        least = thresholds()["timeline.contributor_pct"]
+        return f"nothing but computing takes {least:g} % of the GPU's time or more"
+    if not kinds:
+        return "no report was collected"
+    return (
+        "no kernel was classified, because no ncu report with speed-of-light metrics is among "
+        "the reports"
+    )
+
+
+def no_verdict(kinds: dict[str, int]) -> str:
+    """Return what stands in place of a verdict, for the numbers of reports by kind."""
+    if not kinds:
+        return "No verdict: nothing was profiled (perfpipe run --collector all)"
+    if "ncu" not in kinds:
+        return "No verdict: the timeline holds no GPU work"
+    return "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
+
+
 def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
     """Return what the checks on the way in found, each once, the most frequent first."""
     sql = f"""

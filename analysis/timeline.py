@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,30 @@ def timeline_verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | N
             f"({_range(shares[bound])} % of the time)"
         )
     return f"Of {len(rows)} GPU timelines the largest part is {', '.join(parts)}"
+
+
+def next_step(con: DuckDBPyConnection, reports: Sequence[str]) -> str | None:
+    """Return which kernel to profile where computing takes most of the time; None elsewhere."""
+    rows = con.execute(
+        f"""
+        SELECT name, 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS share_pct
+        FROM nsys_kernels
+        WHERE report_id IN (
+            SELECT report_id FROM timeline_bottleneck
+            WHERE bound = 'compute' AND report_id IN {in_list(reports)}
+        )
+        GROUP BY name
+        ORDER BY share_pct DESC, name
+        LIMIT 1
+        """
+    ).fetchall()
+    if not rows or rows[0][1] is None:
+        return None
+    name, share = rows[0]
+    return (
+        "Profile the kernels, the largest first: ncu --set basic --kernel-name "
+        f"{shlex.quote(str(name))} ({share:.0f} % of the kernel time)"
+    )
 
 
 def _range(shares: Sequence[float]) -> str:

@@ -109,7 +109,10 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report; `notice` is set when it was replayed from a recording."""
+    """A whole report; `notice` is set when it was replayed from a recording.
+
+    `nothing_found` says why there are no findings, where there are none.
+    """
 
     title: str
     notice: str | None
@@ -118,6 +121,7 @@ class Report:
     sections: tuple[Section, ...]
     findings: tuple[Finding, ...]
     findings_total: int
+    nothing_found: str
     recommendations: tuple[Recommendation, ...]
     warnings: tuple[Fact, ...]
     gaps: tuple[Fact, ...]

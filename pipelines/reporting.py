@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.query import connect
 from perfpipe.store import Store
-from perfpipe.viewmodel import Report, Source
+from perfpipe.viewmodel import Fact, Report, Source
 from templates.renderers import (
     Entry,
     figure_files,
@@ -112,8 +112,18 @@ def _compared(store: Store, chosen: Selection, baseline: Selection) -> Compariso
         for selection in (baseline, chosen):
             sides.append(side_of(con, selection.runs, selection.reports))
             gpus.append(models_of(con, selection.reports))
-    names = [run["run_id"] for run in (*baseline.runs, *chosen.runs)] or sorted(every)
-    return compare(sides[0], sides[1], (gpus[0], gpus[1]), Source("comparison", tuple(names)))
+    names = [
+        tuple(run["run_id"] for run in selection.runs) or tuple(selection.reports)
+        for selection in (baseline, chosen)
+    ]
+    compared = compare(
+        sides[0], sides[1], (gpus[0], gpus[1]), Source("comparison", names[0] + names[1])
+    )
+    told = [
+        Fact(title, ", ".join(of_side), Source("comparison", of_side))
+        for title, of_side in zip(("Baseline", "Compared with it"), names, strict=True)
+    ]
+    return replace(compared, sides=tuple(told))
 
 
 def output(

@@ -122,6 +122,8 @@ def test_a_report_against_a_baseline(cli: Cli, tmp_path: Path) -> None:
     assert cli("report", "after-3", "after-4", "after-5", *words, "--json") == 0
     document = json.loads(cli.out)
     assert "of 6 configurations: 6 regressed" in document["statements"][0]["text"]
+    facts = {fact["name"]: fact["text"] for fact in document["summary"]}
+    assert facts["Baseline"] == "before-0, before-1, before-2"
     section = next(s for s in document["sections"] if s["id"] == "regression")
     (table,) = section["tables"]
     names = [column["name"] for column in table["columns"]]

@@ -206,7 +206,7 @@ def test_no_verdict_without_evidence(cli: Cli, tmp_path: Path) -> None:
     assert cli("ingest", "x.csv") == 0
     assert cli("report", "--md", "-") == 0
     assert "No verdict" in cli.out
-    assert "no recommendation without a bottleneck class" in cli.out
+    assert "no kernel was classified" in cli.out
 
 
 def test_what_was_not_collected_is_no_zero(cli: Cli, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,21 @@ def test_findings_name_a_technique_for_every_contributor(
 def test_every_contributor_has_a_technique() -> None:
     bounds = {bound for item in techniques().values() for bound, *_ in item.classes}
     assert {"communication", "transfer", "launch_overhead", "sync", "host"} <= bounds
+
+
+def test_a_timeline_that_computes_says_what_to_profile(cli: Cli, expand: Expand) -> None:
+    assert cli("ingest", expand("nsys/compute.sqlite")) == 0
+    assert cli("report", "--json") == 0
+    document = json.loads(cli.out)
+    (text,) = [fact["text"] for fact in document["summary"] if fact["name"] == "Next"]
+    assert text.startswith(
+        "Profile the kernels, the largest first: ncu --set basic --kernel-name nvjet_sm90_"
+    )
+    assert "(16 % of the kernel time)" in text
+    assert document["findings"] == []
+    assert document["nothing_found"] == "nothing but computing takes 10 % of the GPU's time or more"
+    assert cli("report", "--html", "-") == 0
+    assert f"None: {document['nothing_found'].replace(chr(39), '&#39;')}." in cli.out
 
 
 def test_a_report_of_a_timeline_alone(cli: Cli, expand: Expand) -> None:
