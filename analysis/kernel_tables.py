@@ -138,6 +138,7 @@ TABLES = (
             *_WHICH,
             ("precision", "Precision", "text", ""),
             ("level", "Level", "text", ""),
+            ("bound", "Bound", "text", ""),
             ("intensity", "Intensity", "number", "FLOP/B"),
             ("flop_per_s", "Rate", "flops", ""),
             ("attainable_flop_per_s", "Attainable", "flops", ""),
@@ -154,6 +155,7 @@ TABLES = (
         ),
         where="precision != 'none' AND (intensity IS NOT NULL OR level = 'dram')",
         order="flop_per_s DESC",
+        joined=("kernel_bottleneck",),
     ),
     KernelTable(
         "kernel_stalls",

@@ -33,7 +33,7 @@ from analysis.timeline import (
     timeline_recommendations,
     timeline_verdict,
 )
-from analysis.timeline_tables import TIMELINE_TABLES, TimelineTable
+from analysis.timeline_tables import NVTX_TABLES, TIMELINE_TABLES, TimelineTable
 from analysis.tuning import story
 from analysis.tuning_tables import tuning_tables
 from analysis.views import views
@@ -58,19 +58,6 @@ _HEADROOM_COLUMNS: Spec = (
     ("time_pct", "Share", "pct", "%"),
     ("max_sol_pct", "Max SOL", "pct", "%"),
     ("headroom_pct", "Headroom", "pct", "% of kernel time"),
-)
-_NVTX_COLUMNS: Spec = (
-    ("range", "Range", "text", ""),
-    ("label", "Configuration", "text", ""),
-    ("range_instances", "Instances", "int", ""),
-    ("total_proj_time_ns", "Span on the GPU", "ns", ""),
-    ("total_range_time_ns", "Time on the host", "ns", ""),
-    ("proj_avg_ns", "Mean", "ns", ""),
-    ("proj_med_ns", "Median", "ns", ""),
-    ("proj_min_ns", "Min", "ns", ""),
-    ("proj_max_ns", "Max", "ns", ""),
-    ("total_gpu_ops", "Launching calls", "int", ""),
-    ("avg_range_lvl", "Depth", "number", ""),
 )
 _STATS: Spec = (
     ("time_pct", "Time", "pct", "%"),
@@ -108,7 +95,7 @@ VIEWS_USED = " ".join(
         "kernel_findings kernel_bottleneck kernel_headroom kernel_gaps run_efficiency",
         "run_agreement timeline_bottleneck timeline_findings",
         *(table.view for table in TIMELINE_TABLES),
-        "nvtx_gpu_proj_sum",
+        *(view for view, *_ in NVTX_TABLES),
         *(view for view, *_ in _SUMMARIES),
     )
 )
@@ -173,7 +160,7 @@ def build_report(
         made += [_view_table(con, chosen, table) for table in (KERNELS, *TABLES)]
     if timeline:
         made += [_summary_table(con, chosen, *spec) for spec in _SUMMARIES]
-        made.append(_nvtx_table(con, chosen))
+        made += [_range_table(con, chosen, *table) for table in NVTX_TABLES]
     return Report(
         title=title or title_of(con, chosen, run),
         notice=notice_of(run),
@@ -281,14 +268,15 @@ def _summary_table(
     return _table(con, view, title, spec, sql, chosen)
 
 
-def _nvtx_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
-    spec = _labelled(_NVTX_COLUMNS, chosen)
+def _range_table(
+    con: DuckDBPyConnection, chosen: Sequence[str], view: str, title: str, whole: Spec, order: str
+) -> Table:
+    spec = _labelled(whole, chosen)
     names = ", ".join(name for name, *_ in spec)
     sql = f"""
         SELECT {names}
-        FROM nvtx_gpu_proj_sum JOIN ({LABELS}) USING (report_id)
+        FROM {view} JOIN ({LABELS}) USING (report_id)
         WHERE report_id IN {in_list(chosen)}
-        ORDER BY total_proj_time_ns DESC, range, report_id
+        ORDER BY {order}
     """
-    title = "NVTX ranges on the GPU"
-    return _table(con, "nvtx_gpu_proj_sum", title, spec, sql, chosen)
+    return _table(con, view, title, spec, sql, chosen)

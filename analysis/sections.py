@@ -66,7 +66,7 @@ _SECTIONS = (
     (
         "nvtx",
         "NVTX ranges",
-        "nvtx_gpu_proj_sum",
+        "nvtx_tree nvtx_gpu_proj_sum",
         "no NVTX range launched anything; mark steps and phases with NVTX and collect with "
         "nsys profile --trace=cuda,nvtx",
     ),

@@ -218,3 +218,40 @@ TIMELINE_TABLES = (
         "total_ns DESC, operation, src_kind, dst_kind",
     ),
 )
+
+#: View, title, columns and order of the tables of NVTX ranges.
+NVTX_TABLES: tuple[tuple[str, str, Spec, str], ...] = (
+    (
+        "nvtx_tree",
+        "NVTX ranges as a tree",
+        (
+            ("repeat('- ', depth) || range AS range", "Range", "text", ""),
+            ("label", "Configuration", "text", ""),
+            ("instances", "Instances", "int", ""),
+            ("gpu_time_ns", "GPU time", "ns", ""),
+            ("own_gpu_time_ns", "of it its own", "ns", ""),
+            ("share_pct", "Share", "pct", "% of all operations"),
+            ("mean_ns", "Mean", "ns", ""),
+            ("host_time_ns", "Time on the host", "ns", ""),
+        ),
+        "position NULLS LAST, label, report_id, tree_order",
+    ),
+    (
+        "nvtx_gpu_proj_sum",
+        "NVTX ranges on the GPU",
+        (
+            ("range", "Range", "text", ""),
+            ("label", "Configuration", "text", ""),
+            ("range_instances", "Instances", "int", ""),
+            ("total_proj_time_ns", "Span on the GPU", "ns", ""),
+            ("total_range_time_ns", "Time on the host", "ns", ""),
+            ("proj_avg_ns", "Mean", "ns", ""),
+            ("proj_med_ns", "Median", "ns", ""),
+            ("proj_min_ns", "Min", "ns", ""),
+            ("proj_max_ns", "Max", "ns", ""),
+            ("total_gpu_ops", "Launching calls", "int", ""),
+            ("avg_range_lvl", "Depth", "number", ""),
+        ),
+        "total_proj_time_ns DESC, range, report_id",
+    ),
+)

@@ -39,7 +39,8 @@ _FIGURES = {
     "tuning": (tuning_figure, "Time of each configuration of the search"),
     "kernel_roofline": (
         roofline_figure,
-        "Rate against arithmetic intensity at each memory level; area is duration",
+        "Rate against arithmetic intensity at each memory level; colour and shape are the class, "
+        "area is duration",
     ),
 }
 

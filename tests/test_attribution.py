@@ -74,7 +74,8 @@ def _launching(calls: list[Call], tid: int = 1) -> Calls:
     )
     text = pa.array(["cudaLaunchKernel"] * len(calls)).dictionary_encode()
     same = np.ones(len(calls), np.int64)
-    return Calls(same, same * tid, start, end, text, text, gpu_start, gpu_end)
+    time = gpu_end - gpu_start
+    return Calls(same, same * tid, start, end, text, text, gpu_start, gpu_end, time)
 
 
 def _within(call: Call, span: tuple[int, int]) -> bool:
@@ -104,12 +105,14 @@ def test_a_range_holds_a_run_of_calls_and_their_span_on_the_gpu(
 ) -> None:
     ranges = _ranges(spans, style=style)
     columns = Projection(_launching(calls), ranges).columns(slice(0, len(spans)))
-    rows = [columns[c].to_pylist() for c in ("first_call", "calls", "gpu_start_ns", "gpu_end_ns")]
-    for span, first, count, start, end in zip(spans, *rows, strict=True):
+    names = ("first_call", "calls", "gpu_start_ns", "gpu_end_ns", "gpu_time_ns")
+    rows = [columns[c].to_pylist() for c in names]
+    for span, first, count, start, end, time in zip(spans, *rows, strict=True):
         held = [i for i, call in enumerate(calls) if _within(call, span)]
         assert list(range(first or 0, (first or 0) + count)) == held
         assert start == min((calls[i][2] for i in held), default=None)
         assert end == max((calls[i][3] for i in held), default=None)
+        assert time == (sum(calls[i][3] - calls[i][2] for i in held) if held else None)
     children = columns["children"].to_pylist()
     for index, count in enumerate(children):
         inside = [i for i, outer in enumerate(ranges.enclosing) if outer == index]
@@ -203,6 +206,49 @@ def test_ranges_projected_onto_the_gpu() -> None:
         "SELECT range, total_proj_time_ns, total_range_time_ns, total_gpu_ops, avg_range_lvl, "
         "avg_num_child FROM nvtx_gpu_proj_sum"
     ) == [(":a", 45, 25, 2, 0.0, 1.0), (":b", 30, 7, 1, 1.0, 0.0)]
+
+
+def test_a_tree_of_ranges() -> None:
+    db = Tiny()
+    rows = [
+        ("step 0", 0, None, 100, 10), ("forward", 1, 0, 60, 6), ("op 1", 2, 1, 25, 2), ("op 2", 2, 1, 30, 2),
+        ("step 1", 0, None, 90, 9), ("backward", 1, 4, 80, 8), ("deeper", 3, 2, 25, 2),
+    ]  # fmt: skip
+    for number, (name, level, enclosing, gpu, host) in enumerate(rows):
+        db.add(
+            "nsys_nvtx_ranges",
+            {"range_id": number, "name": name, "level": level, "enclosing": enclosing, "gpu_calls": 1,
+             "gpu_time_ns": gpu, "dur_ns": host},
+        )  # fmt: skip
+    db.add("launches", {"op_id": 0, "start_ns": 0, "end_ns": 200})
+    assert db.rows(
+        "SELECT path, instances, gpu_time_ns, own_gpu_time_ns, share_pct, host_time_ns "
+        "FROM nvtx_tree ORDER BY tree_order"
+    ) == [
+        (":step *", 2, 190, 50, 95.0, 19),
+        (":step * > :backward", 1, 80, 80, 40.0, 8),
+        (":step * > :forward", 1, 60, 5, 30.0, 6),
+        (":step * > :forward > :op *", 2, 55, 55, 27.5, 4),
+    ]
+
+
+def test_the_tree_of_a_capture_adds_up(captures: Store, ingested: Callable[[str], str]) -> None:
+    """Inclusive time against a plain sum over the operations that each range of a thread launched."""
+    with connect(captures, [ingested("nsys/eager_small.sqlite")], "nvtx_tree") as con:
+        tree = dict(con.execute("SELECT path, gpu_time_ns FROM nvtx_tree").fetchall())
+        plain = con.execute(
+            """
+            SELECT r.name, sum(l.end_ns - l.start_ns)
+            FROM nsys_nvtx_ranges AS r
+            JOIN launches AS l ON l.pid = r.pid AND l.tid = r.tid
+                AND l.api_start_ns >= r.start_ns AND l.api_end_ns <= r.end_ns
+            GROUP BY r.name
+            """
+        ).fetchall()
+    sums = dict(plain)
+    assert tree[":step * > :forward"] == sums["forward"]
+    assert tree[":step * > :optimizer"] == sums["optimizer"]
+    assert tree[":step *"] == sum(time for name, time in plain if name.startswith("step "))
 
 
 def test_the_share_that_is_attributed_is_stated(

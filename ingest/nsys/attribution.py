@@ -89,6 +89,7 @@ class Projection:
         # One more than there are calls: a run may end behind the last.
         self._start = np.append(calls.gpu_start, _NO_START)
         self._end = np.append(calls.gpu_end, 0)
+        self._time = np.append(0, np.cumsum(calls.gpu_time))
         self._before = np.append(0, np.cumsum(calls.gpu_start != _NO_START)).astype(np.int32)
         self._first = np.zeros(len(ranges), np.int32)
         self._count = np.where(ranges.on_one_thread, np.int32(0), np.int32(NONE))
@@ -109,7 +110,8 @@ class Projection:
     def columns(self, rows: slice) -> dict[str, pa.Array]:
         """Return the columns of nsys_nvtx_ranges on launched work, of some rows."""
         first, count = self._first[rows], self._count[rows]
-        start, end = self._spans(first, first + np.maximum(count, 0))
+        last = first + np.maximum(count, 0)
+        start, end = self._spans(first, last)
         gpu_calls = self._gpu_calls(rows)
         unknown, idle = count == NONE, gpu_calls == 0
         return {
@@ -119,6 +121,7 @@ class Projection:
             "gpu_calls": pa.array(gpu_calls, mask=unknown),
             "gpu_start_ns": pa.array(start, mask=idle),
             "gpu_end_ns": pa.array(end, mask=idle),
+            "gpu_time_ns": pa.array(self._time[last] - self._time[first], mask=idle),
         }
 
     def _gpu_calls(self, rows: slice) -> Codes:

@@ -41,6 +41,7 @@ class Calls:
     recorded_name: pa.Array
     gpu_start: Ints
     gpu_end: Ints
+    gpu_time: Ints  # sum of the durations of its operations
 
 
 @dataclass
@@ -77,6 +78,7 @@ def join_launches(builder: ReportBuilder) -> Launches:
     start, end = (ints(column[name])[rows] for name in ("start_ns", "end_ns"))
     np.minimum.at(calls.gpu_start, call[rows], start)
     np.maximum.at(calls.gpu_end, call[rows], end)
+    np.add.at(calls.gpu_time, call[rows], end - start)
     return Launches(
         kind=kind,
         numbers={name: column[name] for name in _NUMBERS},
@@ -196,6 +198,7 @@ def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> t
         recorded_name=column["recorded_name"],
         gpu_start=np.full(len(order), limits.max),
         gpu_end=np.full(len(order), limits.min),
+        gpu_time=np.zeros(len(order), np.int64),
     )
     return call, calls
 
