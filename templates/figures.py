@@ -12,7 +12,7 @@ from perfpipe.viewmodel import Table
 from templates.formats import shorten
 
 #: Colours and marks of the classes; both, so that colour is not the only cue.
-_CLASSES = {
+CLASSES = {
     "compute": ("#2f6fde", "o"),
     "memory": ("#d9730d", "s"),
     "latency": ("#8e5bd0", "^"),
@@ -54,7 +54,7 @@ def sol_figure(table: Table) -> Drawing | None:
         longest = max(float(duration) for *_, duration in points)
         drawn = {}
         for number, (name, bound, memory, compute, duration) in enumerate(points):
-            colour, mark = _CLASSES.get(bound, (GREY, "x"))
+            colour, mark = CLASSES.get(bound, (GREY, "x"))
             size = 14 + 500 * duration / longest
             marks = axes.scatter([memory], [compute], s=size, c=colour, marker=mark, alpha=0.65)
             marks.set_gid(f"kernel-{number}")
@@ -62,86 +62,12 @@ def sol_figure(table: Table) -> Drawing | None:
                 f"{name}: compute {compute:.1f} %, memory {memory:.1f} %, {bound}", name, bound
             )
         present = {point[1] for point in points}
-        for bound, (colour, mark) in _CLASSES.items():
+        for bound, (colour, mark) in CLASSES.items():
             if bound in present:
                 axes.scatter([], [], c=colour, marker=mark, label=bound)
         return drawn
 
     return Drawing(draw)
-
-
-#: Memory levels of the roofline: the dash of the roof, how opaque marks are, and in words.
-_LEVELS = {"dram": ("-", 0.8, "full"), "l2": ("--", 0.35, "pale"), "l1": (":", 0.0, "hollow")}
-
-
-def roofline_figure(table: Table) -> Drawing | None:
-    """Return the hierarchical roofline at the measured clock.
-
-    Colour and shape are the class, area is duration, fill is the memory level.
-    `table` is the one of rooflines: each kernel has a mark for each memory level.  None where
-    it holds no kernel with operations, traffic and peaks.
-    """
-    names = (
-        *("kernel_name", "precision", "level", "intensity", "flop_per_s"),
-        *("peak_flop_per_s", "peak_bytes_per_s", "duration_ns", "launch_id", "bound"),
-    )
-    known = [p for p in points_of(table, names, names[3:8]) if min(p[3:7]) > 0]
-    # Of a kernel that computes in several precisions, the one nearest to its peak.
-    nearest = {(p[0], p[8]): p[1] for p in sorted(known, key=lambda p: p[4] / p[5])}
-    points = [p for p in known if nearest[p[0], p[8]] == p[1]]
-    if not points:
-        return None
-
-    def draw(axes: Any) -> Marks:
-        left, right = min(p[3] for p in points) / 3, max(p[3] for p in points) * 3
-        axes.set(xscale="log", yscale="log", xlim=(left, right))
-        axes.set(xlabel="arithmetic intensity (FLOP/B)", ylabel="FLOP/s")
-        _roofs(axes, points, left, right)
-        longest = max(p[7] for p in points)
-        drawn = {}
-        for number, (name, precision, level, intensity, rate, *_, duration, _, bound) in enumerate(
-            points
-        ):
-            colour, mark = _CLASSES.get(bound, (GREY, "x"))
-            full = (colour, _LEVELS[level][1]) if bound in _CLASSES else colour
-            size = 14 + 300 * duration / longest
-            marks = axes.scatter([intensity], [rate], s=size, color=full, marker=mark)
-            if bound in _CLASSES:
-                marks.set_edgecolor(colour)
-            marks.set_gid(f"roof-{number}")
-            title = (
-                f"{name}, {precision}, {level}: {intensity:.4g} FLOP/B, {rate / 1e12:.4g} TFLOP/s, "
-                f"{bound}"
-            )
-            drawn[f"roof-{number}"] = Mark(title, name, bound or "")
-        for bound, (colour, mark) in _CLASSES.items():
-            if any(p[9] == bound for p in points):
-                axes.scatter([], [], c=colour, marker=mark, label=bound)
-        return drawn
-
-    return Drawing(draw, height=4.8)
-
-
-def _roofs(axes: Any, points: list[tuple[Any, ...]], left: float, right: float) -> None:
-    """Draw a roof for each level and precision: clocks differ a little, so the highest is drawn."""
-    peaks = {p[1]: max(q[5] for q in points if q[1] == p[1]) for p in points}
-    top = max(peaks.values())
-    for level, (dash, _, marks) in _LEVELS.items():
-        bandwidth = max((p[6] for p in points if p[2] == level), default=0)
-        if bandwidth:
-            ends = [left, min(right, top / bandwidth)]
-            label = f"{level} {bandwidth / 1e12:.3g} TB/s ({marks})"
-            axes.plot(
-                ends, [x * bandwidth for x in ends], dash, color=GREY, linewidth=1, label=label
-            )
-    # Side by side, since peaks of several precisions lie near one another.
-    for number, (precision, peak) in enumerate(sorted(peaks.items())):
-        axes.axhline(peak, color=GREY, linewidth=0.8)
-        axes.annotate(
-            f"{precision.replace('tensor_', 'tensor ')} {peak / 1e12:,.0f} TFLOP/s",
-            (1 - 0.2 * (number % 5), peak), xycoords=("axes fraction", "data"),
-            ha="right", va="bottom", fontsize=7,
-        )  # fmt: skip
 
 
 def tuning_figure(table: Table) -> Drawing | None:
@@ -245,7 +171,7 @@ class Drawing:
 
 def shade(number: int) -> tuple[str, str]:
     """Return the colour and mark of one of several lines."""
-    return list(_CLASSES.values())[number % len(_CLASSES)]
+    return list(CLASSES.values())[number % len(CLASSES)]
 
 
 def launches_of(

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from perfpipe.viewmodel import Column, Kind, Report, Source, Table, Value
 from templates.bars import budget_figure, idle_figure, sizes_figure, stalls_figure
-from templates.figures import Drawing, roofline_figure, sol_figure, tuning_figure
+from templates.figures import Drawing, sol_figure, tuning_figure
 from templates.formats import format_value, header, is_number, shorten
 from templates.occupancy_figures import occupancy_figure, what_if_figure
+from templates.roofline_figure import roofline_figure
 from templates.step_figure import steps_figure
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def render_index(entries: Sequence[Entry]) -> str:
 def _figures(report: Report) -> dict[str, tuple[str, str]]:
     """Return SVG and caption by the title of the table that is drawn."""
     return {
-        title: (drawing.svg(slug(title)), caption) for title, drawing, caption in _drawings(report)
+        title: (drawing.svg(f"f{number}"), caption)
+        for number, (title, drawing, caption) in enumerate(_drawings(report))
     }
 
 
@@ -213,13 +215,15 @@ def _cut(table: Table, shown: int) -> str:
     return f"showing {shown} of {table.total_rows:,}" if table.total_rows > shown else ""
 
 
-def _marks(row: tuple[Value, ...], table: Table) -> dict[str, Value]:
-    """Return the attributes by which a script filters a row and lights it up with its mark."""
-    cells = {column.name: value for value, column in zip(row, table.columns, strict=True)}
-    return {
-        "data-bound": cells.get("bound"),
-        "data-key": cells.get("kernel_name"),
-    }
+def _keyed(table: Table) -> bool:
+    """Say whether rows are of kernels, which the first column names."""
+    return table.columns[0].name == "kernel_name"
+
+
+def _bound(row: tuple[Value, ...], table: Table) -> Value:
+    """Return the class by which a script filters a row."""
+    cells = zip(row, table.columns, strict=True)
+    return next((value for value, column in cells if column.name == "bound"), None)
 
 
 def _origin(source: Source) -> str:
@@ -263,7 +267,8 @@ def _environment() -> Environment:
         "hover": _hover,
         "shown": _shown,
         "without": _without,
-        "marks": _marks,
+        "keyed": _keyed,
+        "bound": _bound,
         "raw": _raw,
         "slug": slug,
         "brief": lambda text: shorten(text, _BRIEF),

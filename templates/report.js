@@ -127,9 +127,9 @@
       head.textContent = "";
       head.append(sorting);
     });
-    for (const row of initial) {
-      if (!row.dataset.key) continue;
+    for (const row of table.classList.contains("keyed") ? initial : []) {
       const cell = row.cells[0];
+      row.dataset.key = plain(cell);
       const link = make("a", { href: "#kernel=" + encodeURIComponent(row.dataset.key), class: "pick" }, cell.textContent);
       cell.replaceChildren(link);
     }

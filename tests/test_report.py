@@ -75,9 +75,7 @@ def test_the_figure_has_a_mark_and_a_text_for_each_kernel(
     assert cli("ingest", expand("ncu/visible.ncu-rep")) == 0
     assert cli("report", "--html") == 0
     page = (tmp_path / "report.html").read_text()
-    titles = re.findall(
-        r'id="profiled-kernels-kernel-\d+" class="mark" [^>]*><title>([^<]*)</title>', page
-    )
+    titles = re.findall(r'id="f\d+-kernel-\d+" class="mark" [^>]*><title>([^<]*)</title>', page)
     assert len(titles) == 15
     assert "dram_copy: compute 6.0 %, memory 82.6 %, memory" in titles
     assert "http://www.w3.org" in page, "the SVG name space is the only address"
