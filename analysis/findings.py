@@ -182,7 +182,9 @@ def recommendations(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Rec
             any_value(difficulty),
             sum(share * gain_pct) AS priority,
             100 * sum(share),
-            list(DISTINCT kernel_name || ' (' || concat_ws(', ', bound, subclass, cause) || ')'),
+            list(DISTINCT printf(
+                '%s (%s)', kernel_name, replace(concat_ws(', ', bound, subclass, cause), '_', ' ')
+            )),
             count(*),
             list(DISTINCT gain_source ORDER BY gain_source),
             sum(saved_bytes),
@@ -212,7 +214,7 @@ def _recommendation(
     secondary: bool,
 ) -> Recommendation:
     item = techniques()[key]
-    names = [words(name) for name in sorted(kernels)]
+    names = sorted(kernels)
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     gain = f"at most {priority:.1f} % of profiled time ({', '.join(sources)})"
     if saved_bytes:
