@@ -219,6 +219,7 @@ def test_what_was_not_collected_is_no_zero(cli: Cli, tmp_path: Path) -> None:
     row = dict(zip([c["name"] for c in table["columns"]], table["rows"][0], strict=True))
     assert row["duration_ns"] == 2500
     assert row["compute_sol_pct"] is None
+    assert row["headroom_ns"] is None
     assert row["registers"] is None
     assert row["bound"] == "unknown"
     assert cli("report", "--md", "-") == 0

@@ -13,7 +13,7 @@
 -- compute_sol_pct: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- memory_sol_pct: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- max_sol_pct: the larger of the two, %; NULL unless both are known
--- headroom_ns: duration x (1 - max SOL): what could be saved at most, ns
+-- headroom_ns: duration x (1 - max SOL): what could be saved at most, ns; NULL where either is unknown
 -- dram_sol_pct: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l2_sol_pct: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l1_sol_pct: l1tex__throughput.avg.pct_of_peak_sustained_active, %; of active, as ncu's header shows it
@@ -47,7 +47,8 @@ SELECT
     w.memory_sol_pct,
     -- greatest() passes over NULL, but the larger of a known and an unknown number is unknown.
     CASE WHEN w.compute_sol_pct >= w.memory_sol_pct THEN w.compute_sol_pct ELSE w.memory_sol_pct + 0 * w.compute_sol_pct END AS max_sol_pct,
-    l.duration_ns * (1 - least(100, CASE WHEN w.compute_sol_pct >= w.memory_sol_pct THEN w.compute_sol_pct ELSE w.memory_sol_pct + 0 * w.compute_sol_pct END) / 100) AS headroom_ns,
+    -- A SOL above 100 % (passes that differ) leaves no headroom.
+    l.duration_ns * CASE WHEN max_sol_pct > 100 THEN 0 ELSE 1 - max_sol_pct / 100 END AS headroom_ns,
     w.dram_sol_pct,
     w.l2_sol_pct,
     w.l1_active_sol_pct AS l1_sol_pct,
