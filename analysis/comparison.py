@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from analysis.report_facts import in_list, rows_of
 from analysis.views import thresholds
 from perfpipe.query import gpu_state_of
-from perfpipe.viewmodel import Column, Fact, Source, Table, Value
+from perfpipe.viewmodel import Column, Fact, Source, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -63,7 +63,16 @@ class Measured:
     sm_mhz: list[float] = field(default_factory=list)
 
 
-Side = dict[Key, Measured]
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: what it measured, on which GPU models, and the ids of its runs."""
+
+    measured: dict[Key, Measured]
+    gpus: frozenset[str]
+    names: tuple[str, ...]
+
+    def __getitem__(self, key: Key) -> Measured:
+        return self.measured.get(key, Measured())
 
 
 class Change(NamedTuple):
@@ -86,7 +95,8 @@ def judge(before: Sequence[float], after: Sequence[float]) -> Change:
     change = statistics.fmean(logs[1]) - statistics.fmean(logs[0])
     if min(len(before), len(after)) < 2:
         return Change(math.expm1(change), None, None, "unreplicated")
-    low, high = _interval(*logs)
+    margin = _margin(*logs)
+    low, high = change - margin, change + margin
     limit = math.log1p(thresholds()["compare.change_pct"] / 100)
     if (low > 0 or high < 0) and abs(change) > limit:
         verdict = "regressed" if change > 0 else "improved"
@@ -97,26 +107,25 @@ def judge(before: Sequence[float], after: Sequence[float]) -> Change:
     return Change(math.expm1(change), math.expm1(low), math.expm1(high), verdict)
 
 
-def _interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
-    change = statistics.fmean(after) - statistics.fmean(before)
+def _margin(before: Sequence[float], after: Sequence[float]) -> float:
+    """Return half of Welch's 95 % interval on the difference of two means."""
     errors = [statistics.variance(side) / len(side) for side in (before, after)]
     if not sum(errors):
-        return change, change
+        return 0
     from scipy.stats import t
 
     # Welch-Satterthwaite: both sides may scatter differently.
     freedom = sum(errors) ** 2 / sum(
         error**2 / (len(side) - 1) for error, side in zip(errors, (before, after), strict=True)
     )
-    margin = float(t.ppf(0.975, freedom)) * math.sqrt(sum(errors))
-    return change - margin, change + margin
+    return float(t.ppf(0.975, freedom)) * math.sqrt(sum(errors))
 
 
 def side_of(
     con: DuckDBPyConnection, runs: Sequence[Mapping[str, Any]], reports: Sequence[str]
 ) -> Side:
     """Gather one side: runs with their reports, and reports of no run, each a run of its own."""
-    found: Side = {}
+    found: dict[Key, Measured] = {}
     owners: dict[str, tuple[int, str]] = {}
     kernels: dict[tuple[Key, int], list[tuple[float, int]]] = {}
     for number, run in enumerate(runs):
@@ -141,13 +150,9 @@ def side_of(
         own = found.setdefault(key, Measured())
         own.medians.append(statistics.median(median for median, _ in times))
         own.launches.append(sum(count for _, count in times))
-    return found
-
-
-def models_of(con: DuckDBPyConnection, reports: Sequence[str]) -> set[str]:
-    """Return the GPU models of some reports, as far as they are known."""
     sql = f"SELECT DISTINCT gpu FROM reports WHERE report_id IN {in_list(reports)}"
-    return {str(gpu) for (gpu,) in rows_of(con, sql) if gpu}
+    gpus = frozenset(str(gpu) for (gpu,) in rows_of(con, sql) if gpu)
+    return Side(found, gpus, tuple(run["run_id"] for run in runs) or tuple(reports))
 
 
 @dataclass(frozen=True)
@@ -156,24 +161,22 @@ class Comparison:
 
     tables: tuple[Table, ...]
     statements: tuple[Fact, ...]
-    sides: tuple[Fact, ...] = ()
+    sides: tuple[Fact, ...]
 
 
-def compare(
-    before: Side, after: Side, gpus: tuple[set[str], set[str]], source: Source
-) -> Comparison:
+def compare(before: Side, after: Side) -> Comparison:
     """Compare two sides: configurations by their time, kernels by each profiler.
 
-    `gpus` are the models of both sides; times of different ones are not compared.
+    Times on different GPU models are not compared.
     """
-    foreign = f"{_list(gpus[0])} before, {_list(gpus[1])} after" if gpus[0] != gpus[1] else None
-    rows = sorted(_rows(before, after, foreign), key=_order)
+    source = Source("comparison", before.names + after.names)
+    rows = sorted(_rows(before, after), key=_order)
     tables, facts = [], []
     for title, doc, timed in (
         ("Regression check: configurations", "Time of an iteration without a profiler", True),
         ("Regression check: kernels", "Kernels by name, grid, block and configuration", False),
     ):
-        own = [row for row in rows if (row[0] == "time") == timed]
+        own = [row for row in rows if (row.what == "time") == timed]
         if not own:
             continue
         facts.append(Fact("", _sentence(own, "configurations" if timed else "kernels"), source))
@@ -182,7 +185,11 @@ def compare(
         at = [_COLUMNS.index(column) for column in columns]
         shown = tuple(tuple(row[i] for i in at) for row in own)
         tables.append(Table(title, doc, columns, shown[:_MOST], len(shown), source))
-    return Comparison(tuple(tables), tuple(facts))
+    sides = tuple(
+        Fact(title, ", ".join(side.names), Source("comparison", side.names))
+        for title, side in (("Baseline", before), ("Compared with it", after))
+    )
+    return Comparison(tuple(tables), tuple(facts), sides)
 
 
 #: Rows of a table.
@@ -190,32 +197,51 @@ _MOST = 200
 
 _OF_KERNELS = {"what", "kernel_name", "grid", "block", "total_ns"}
 
-Row = tuple[Value, ...]
+
+class Row(NamedTuple):
+    """A row of the tables: the columns of `_COLUMNS`, in their order."""
+
+    what: str
+    label: str
+    kernel_name: str
+    grid: str
+    block: str
+    before_ns: float | None
+    after_ns: float | None
+    change_pct: float | None
+    low_pct: float | None
+    high_pct: float | None
+    total_ns: float | None
+    runs: str
+    verdict: str
+    note: str | None
 
 
-def _rows(before: Side, after: Side, foreign: str | None) -> Iterator[Row]:
-    for key in before.keys() | after.keys():
-        old, new = before.get(key, Measured()), after.get(key, Measured())
-        note = foreign
-        ratio = low = high = total = None
-        if not old.medians or not new.medians:
-            verdict = "new" if new.medians else "gone"
+def _rows(before: Side, after: Side) -> Iterator[Row]:
+    foreign = None
+    if before.gpus != after.gpus:
+        foreign = f"{_list(before.gpus)} before, {_list(after.gpus)} after"
+    for key in before.measured.keys() | after.measured.keys():
+        old, new = before[key], after[key]
+        old_ns = statistics.median(old.medians) if old.medians else None
+        new_ns = statistics.median(new.medians) if new.medians else None
+        note, change, total = foreign, None, None
+        if old_ns is None or new_ns is None:
+            verdict = "gone" if new_ns is None else "new"
         else:
-            ratio, low, high, verdict = judge(old.medians, new.medians)
-            if note is None and verdict in ("improved", "regressed"):
-                note = _clocks(old, new, verdict)
-            verdict = "not comparable" if note else verdict
-            launches = statistics.median(new.launches)
-            total = (statistics.median(new.medians) - statistics.median(old.medians)) * launches
-        yield (
+            change = judge(old.medians, new.medians)
+            if note is None and change.verdict in ("improved", "regressed"):
+                note = _clocks(old, new, change.verdict)
+            verdict = "not comparable" if note else change.verdict
+            total = (new_ns - old_ns) * statistics.median(new.launches)
+        yield Row(
             f"{key.profiler} kernel" if key.profiler else "time",
-            key.label,
-            key.kernel,
-            key.grid,
-            key.block,
-            statistics.median(old.medians) if old.medians else None,
-            statistics.median(new.medians) if new.medians else None,
-            *(None if part is None else 100 * part for part in (ratio, low, high)),
+            *key[1:],
+            old_ns,
+            new_ns,
+            _percent(change and change.ratio),
+            _percent(change and change.low),
+            _percent(change and change.high),
             total,
             f"{len(old.medians)} and {len(new.medians)}",
             verdict,
@@ -223,10 +249,13 @@ def _rows(before: Side, after: Side, foreign: str | None) -> Iterator[Row]:
         )
 
 
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else 100 * ratio
+
+
 def _order(row: Row) -> tuple[Any, ...]:
     """Sort by the absolute time that changed, not by percent; what has no pair comes last."""
-    total = row[10]
-    return (total is None, -abs(float(total or 0)), *map(str, row[:5]))
+    return (row.total_ns is None, -abs(row.total_ns or 0), *row[:5])
 
 
 def _clocks(before: Measured, after: Measured, verdict: str) -> str | None:
@@ -246,19 +275,22 @@ def _clocks(before: Measured, after: Measured, verdict: str) -> str | None:
 
 
 def _sentence(rows: Sequence[Row], what: str) -> str:
-    counts = {verdict: sum(row[12] == verdict for row in rows) for verdict in VERDICTS}
+    counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     text = f"Against the baseline, of {len(rows)} {what}: {told}"
-    if single := [float(row[7] or 0) for row in rows if row[12] == "unreplicated"]:
+    if single := [row.change_pct or 0 for row in rows if row.verdict == "unreplicated"]:
         text += (
             f", changed by {min(single):+.1f} to {max(single):+.1f} % (one run a side proves "
             "nothing: repeat both)"
         )
     for verdict in ("regressed", "improved"):
         # The rows come with the largest change of time first.
-        for row in [row for row in rows if row[12] == verdict][:1]:
-            name = " ".join(str(part) for part in (row[2], row[1]) if part) or "the only one"
-            text += f"; most {verdict}: {name}, {row[7]:+.1f} % ({row[8]:+.1f} to {row[9]:+.1f} %)"
+        for row in [row for row in rows if row.verdict == verdict][:1]:
+            name = " ".join(part for part in (row.kernel_name, row.label) if part)
+            text += (
+                f"; most {verdict}: {name or 'the only one'}, {row.change_pct:+.1f} % "
+                f"({row.low_pct:+.1f} to {row.high_pct:+.1f} %)"
+            )
     return text
 
 
@@ -266,5 +298,5 @@ def _limit() -> str:
     return f"{thresholds()['compare.change_pct']:g}"
 
 
-def _list(names: set[str]) -> str:
+def _list(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "an unknown GPU"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from analysis.knowledge import techniques
 from analysis.report_facts import in_list
 from analysis.views import thresholds
-from perfpipe.units import format_bytes, format_ns
+from perfpipe.units import format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 if TYPE_CHECKING:
@@ -67,11 +67,6 @@ class Classified(NamedTuple):
     def near_limit(self) -> bool:
         """Whether little is left to gain."""
         return _near_limit(self.sol_pct)
-
-
-def words(name: str) -> str:
-    """Return a class name as a person writes it: partial_wave becomes partial wave."""
-    return name.replace("_", " ")
 
 
 def classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Classified]:

@@ -33,7 +33,13 @@ from analysis.timeline import (
     timeline_recommendations,
     timeline_verdict,
 )
-from analysis.timeline_tables import NVTX_TABLES, TIMELINE_TABLES, TimelineTable
+from analysis.timeline_tables import (
+    HEADROOM,
+    NVTX_TABLES,
+    SUMMARIES,
+    TIMELINE_TABLES,
+    TimelineTable,
+)
 from analysis.tuning import story
 from analysis.tuning_tables import tuning_tables
 from analysis.views import views
@@ -48,27 +54,6 @@ ROW_LIMIT, DETAIL_LIMIT = 500, 200
 #: Views whose tables list the kernels.
 _LISTS = ("kernel_sol", "kernel_headroom", "cuda_gpu_kern_sum")
 
-_HEADROOM_COLUMNS: Spec = (
-    ("name", "Kernel", "text", ""),
-    ("label", "Configuration", "text", ""),
-    ("grid", "Grid", "text", "blocks"),
-    ("block", "Block", "text", "threads"),
-    ("instances", "Calls", "int", ""),
-    ("total_time_ns", "GPU time", "ns", ""),
-    ("time_pct", "Share", "pct", "%"),
-    ("max_sol_pct", "Max SOL", "pct", "%"),
-    ("headroom_pct", "Headroom", "pct", "% of kernel time"),
-)
-_STATS: Spec = (
-    ("time_pct", "Time", "pct", "%"),
-    ("total_time_ns", "Total", "ns", ""),
-    ("COUNT", "Calls", "int", ""),
-    ("avg_ns", "Mean", "ns", ""),
-    ("med_ns", "Median", "ns", ""),
-    ("min_ns", "Min", "ns", ""),
-    ("max_ns", "Max", "ns", ""),
-    ("stddev_ns", "StdDev", "ns", ""),
-)
 #: Sentences of a search that stand in the verdict; the others are facts of the summary.
 _TOLD = 3
 
@@ -82,11 +67,6 @@ _HOVER = {
 
 #: Columns that only HTML and JSON show.
 _DETAIL = DETAIL | {"min_ns", "max_ns", "stddev_ns", "profiler_overhead_pct", "edge_pct"}
-_SUMMARIES = (
-    ("cuda_gpu_kern_sum", "Kernels by name", "Kernel", "name", "instances"),
-    ("cuda_gpu_mem_time_sum", "Memory operations", "Operation", "operation", "count"),
-    ("cuda_api_sum", "CUDA API calls", "Function", "name", "num_calls"),
-)
 
 #: Views that a report reads, named in one text.
 VIEWS_USED = " ".join(
@@ -95,8 +75,7 @@ VIEWS_USED = " ".join(
         "kernel_findings kernel_bottleneck kernel_headroom kernel_gaps run_efficiency",
         "run_agreement timeline_bottleneck timeline_findings",
         *(table.view for table in TIMELINE_TABLES),
-        *(view for view, *_ in NVTX_TABLES),
-        *(view for view, *_ in _SUMMARIES),
+        *(view for view, *_ in (*SUMMARIES, *NVTX_TABLES)),
     )
 )
 
@@ -155,12 +134,11 @@ def build_report(
     if timeline:
         made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
     if kinds.get("ncu") and timeline:
-        made.append(_headroom_table(con, chosen))
+        made.append(_report_table(con, chosen, *HEADROOM))
     if kinds.get("ncu"):
         made += [_view_table(con, chosen, table) for table in (KERNELS, *TABLES)]
     if timeline:
-        made += [_summary_table(con, chosen, *spec) for spec in _SUMMARIES]
-        made += [_range_table(con, chosen, *table) for table in NVTX_TABLES]
+        made += [_report_table(con, chosen, *table) for table in (*SUMMARIES, *NVTX_TABLES)]
     return Report(
         title=title or title_of(con, chosen, run),
         notice=notice_of(run),
@@ -232,45 +210,10 @@ def _labelled(spec: Spec, chosen: Sequence[str]) -> Spec:
     return spec if len(chosen) > 1 else tuple(column for column in spec if column[0] != "label")
 
 
-def _headroom_table(con: DuckDBPyConnection, chosen: Sequence[str]) -> Table:
-    names = ", ".join(name for name, *_ in _HEADROOM_COLUMNS)
-    sql = f"""
-        SELECT {names}
-        FROM kernel_headroom JOIN ({LABELS}) USING (report_id)
-        WHERE report_id IN {in_list(chosen)}
-        ORDER BY headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block
-    """
-    title = "Where optimising pays: timeline joined with profiled kernels"
-    return _table(con, "kernel_headroom", title, _HEADROOM_COLUMNS, sql, chosen)
-
-
-def _summary_table(
-    con: DuckDBPyConnection,
-    chosen: Sequence[str],
-    view: str,
-    title: str,
-    what: str,
-    name: str,
-    count: str,
-) -> Table:
-    statistics: Spec = tuple(
-        (count if column == "COUNT" else column, title, kind, unit)
-        for column, title, kind, unit in _STATS
-    )
-    whole: Spec = ((name, what, "text", ""), ("label", "Configuration", "text", ""), *statistics)
-    spec = _labelled(whole, chosen)
-    columns = ", ".join(column for column, *_ in spec)
-    sql = f"""
-        SELECT {columns} FROM {view} JOIN ({LABELS}) USING (report_id)
-        WHERE report_id IN {in_list(chosen)}
-        ORDER BY total_time_ns DESC, {name}, report_id
-    """
-    return _table(con, view, title, spec, sql, chosen)
-
-
-def _range_table(
+def _report_table(
     con: DuckDBPyConnection, chosen: Sequence[str], view: str, title: str, whole: Spec, order: str
 ) -> Table:
+    """Return the table of a view whose rows are of a report, with what that is called."""
     spec = _labelled(whole, chosen)
     names = ", ".join(name for name, *_ in spec)
     sql = f"""

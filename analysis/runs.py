@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.views import views
 from perfpipe.query import gpu_state_of, quote
 from perfpipe.specs import find_spec
+from perfpipe.units import words
 from perfpipe.viewmodel import Column, Kind, Source, Table
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def class_change(classes: list[tuple[int | None, str | None, str | None]]) -> st
     by_size: dict[int, set[str]] = {}
     for size, bound, subclass in classes:
         if size is not None and bound is not None:
-            name = f"{bound} ({subclass.replace('_', ' ')})" if subclass else bound
+            name = f"{bound} ({words(subclass)})" if subclass else bound
             by_size.setdefault(size, set()).add(name)
     steps: list[tuple[list[int], str]] = []
     for size in sorted(by_size):

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from analysis.findings import words
 from analysis.knowledge import techniques
 from analysis.report_facts import LABELS, in_list
 from analysis.views import thresholds
+from perfpipe.units import words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 if TYPE_CHECKING:

@@ -219,8 +219,51 @@ TIMELINE_TABLES = (
     ),
 )
 
-#: View, title, columns and order of the tables of NVTX ranges.
-NVTX_TABLES: tuple[tuple[str, str, Spec, str], ...] = (
+#: View, title, columns and order of a table whose rows are of a report, not of a GPU.
+ReportTable = tuple[str, str, Spec, str]
+
+HEADROOM: ReportTable = (
+    "kernel_headroom",
+    "Where optimising pays: timeline joined with profiled kernels",
+    (
+        ("name", "Kernel", "text", ""),
+        ("label", "Configuration", "text", ""),
+        ("grid", "Grid", "text", "blocks"),
+        ("block", "Block", "text", "threads"),
+        ("instances", "Calls", "int", ""),
+        ("total_time_ns", "GPU time", "ns", ""),
+        ("time_pct", "Share", "pct", "%"),
+        ("max_sol_pct", "Max SOL", "pct", "%"),
+        ("headroom_pct", "Headroom", "pct", "% of kernel time"),
+    ),
+    "headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block",
+)
+
+
+def _summary(view: str, title: str, what: str, name: str, count: str) -> ReportTable:
+    """Return the table of a summary of nsys: what is counted, and its statistics."""
+    columns: Spec = (
+        (name, what, "text", ""),
+        ("label", "Configuration", "text", ""),
+        ("time_pct", "Time", "pct", "%"),
+        ("total_time_ns", "Total", "ns", ""),
+        (count, "Calls", "int", ""),
+        ("avg_ns", "Mean", "ns", ""),
+        ("med_ns", "Median", "ns", ""),
+        ("min_ns", "Min", "ns", ""),
+        ("max_ns", "Max", "ns", ""),
+        ("stddev_ns", "StdDev", "ns", ""),
+    )
+    return view, title, columns, f"total_time_ns DESC, {name}, report_id"
+
+
+SUMMARIES = (
+    _summary("cuda_gpu_kern_sum", "Kernels by name", "Kernel", "name", "instances"),
+    _summary("cuda_gpu_mem_time_sum", "Memory operations", "Operation", "operation", "count"),
+    _summary("cuda_api_sum", "CUDA API calls", "Function", "name", "num_calls"),
+)
+
+NVTX_TABLES: tuple[ReportTable, ...] = (
     (
         "nvtx_tree",
         "NVTX ranges as a tree",

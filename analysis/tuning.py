@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.history import History, Trial
+from perfpipe.units import words
 
 #: A generation that gains less than this over the best before it has converged, %.
 CONVERGED_PCT = 1.0
@@ -159,8 +160,8 @@ def story(history: History) -> list[str]:
         else "One generation cannot tell whether the search has converged."
     )
     if common := shared_by_best(history):
-        words = ", ".join(f"{t.parameter}={t.value}" for t in common)
-        said.append(f"The {common[0].of_best} best all have {words}.")
+        shared = ", ".join(f"{t.parameter}={t.value}" for t in common)
+        said.append(f"The {common[0].of_best} best all have {shared}.")
     if kinds:
         said.append(f"Rejected: {kinds}.")
     return said + _about_registers(history)
@@ -169,7 +170,7 @@ def story(history: History) -> list[str]:
 def _kinds(failures: Counter[str]) -> str:
     """Return failures as text: 2 wrong results, 1 timeout."""
     return ", ".join(
-        f"{count} {kind.replace('_', ' ')}{_plural(count, kind)}"
+        f"{count} {words(kind)}{_plural(count, kind)}"
         for kind, count in sorted(failures.items(), key=str)
     )
 

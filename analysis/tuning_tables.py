@@ -9,6 +9,7 @@ from analysis.tuning import (
     pareto,
     traits,
 )
+from perfpipe.units import words
 from perfpipe.viewmodel import Column, Source, Table, Value
 
 #: How many configurations the tables of the best and of the failures show.
@@ -125,9 +126,7 @@ def _failures(history: History, source: Source) -> Table:
         Column("error", "Why", "text"),
     )
     rows: list[tuple[Value, ...]] = [
-        (t.label, t.generation, (t.failure or "").replace("_", " "), t.error)
-        for t in history.trials
-        if t.failure
+        (t.label, t.generation, words(t.failure), t.error) for t in history.trials if t.failure
     ]
     doc = "Configurations that were rejected, and why; they are neither slow nor quick."
     return _table("Tuning: rejected configurations", doc, columns, rows, source)

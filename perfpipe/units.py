@@ -1,4 +1,4 @@
-"""Unit strings of Nsight Compute: scale prefixes to base units, and sizes for people.
+"""Unit strings of Nsight Compute: scale prefixes to base units, sizes and names for people.
 
 ncu's prefixes are decimal (233.472 Kbyte = 233,472 byte).  A prefix before the slash and one
 behind it are both undone, except that ncu *multiplies* for `%/Kbyte`: it prints 3350 %/byte as
@@ -77,6 +77,11 @@ def format_rate(rate: float, unit: str) -> str:
         if abs(rate) >= scale and not (prefix == "P" and unit == "FLOP/s"):
             return f"{_three_digits(rate / scale)} {prefix}{unit}"
     return f"{_three_digits(rate)} {unit}"
+
+
+def words(name: str) -> str:
+    """Return a name of ours as a person writes it: partial_wave becomes partial wave."""
+    return name.replace("_", " ")
 
 
 def _three_digits(value: float) -> str:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from analysis.comparison import Comparison, compare, models_of, side_of
+from analysis.comparison import Comparison, compare, side_of
 from analysis.report import VIEWS_USED, build_report
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.query import connect
 from perfpipe.store import Store
-from perfpipe.viewmodel import Fact, Report, Source
+from perfpipe.viewmodel import Report
 from templates.renderers import (
     Entry,
     figure_files,
@@ -106,24 +106,10 @@ def _compared(store: Store, chosen: Selection, baseline: Selection) -> Compariso
     both += sorted({*chosen.reports} & {*baseline.reports})
     if both:
         raise InputError(f"{both[0]} would be compared with itself")
-    sides, gpus = [], []
     every = {*chosen.reports, *baseline.reports}
     with connect(store, every, "kernel_times reports") as con:
-        for selection in (baseline, chosen):
-            sides.append(side_of(con, selection.runs, selection.reports))
-            gpus.append(models_of(con, selection.reports))
-    names = [
-        tuple(run["run_id"] for run in selection.runs) or tuple(selection.reports)
-        for selection in (baseline, chosen)
-    ]
-    compared = compare(
-        sides[0], sides[1], (gpus[0], gpus[1]), Source("comparison", names[0] + names[1])
-    )
-    told = [
-        Fact(title, ", ".join(of_side), Source("comparison", of_side))
-        for title, of_side in zip(("Baseline", "Compared with it"), names, strict=True)
-    ]
-    return replace(compared, sides=tuple(told))
+        sides = [side_of(con, side.runs, side.reports) for side in (baseline, chosen)]
+    return compare(*sides)
 
 
 def output(

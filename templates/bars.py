@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.units import words
 from perfpipe.viewmodel import Table
-from templates.figures import GREY, Drawing, Mark, Marks, launches_of, points_of, shade
+from templates.figures import GREY, Drawing, Mark, Marks, gpus_of, launches_of, points_of, shade
 from templates.formats import format_value, shorten
 
 #: Bars of a figure; the rest is in the table.
@@ -56,44 +57,27 @@ _REASONS = {
 Stacks = dict[str, dict[str, tuple[float, Mark]]]
 
 
-def words(part: str) -> str:
-    """Return a category or reason as a person writes it."""
-    return part.replace("_", " ")
-
-
 def budget_figure(table: Table) -> Drawing | None:
     """Return a stacked bar of the time budget for each GPU, in % of its window."""
-    named = [column.name for column in table.columns]
-    names = [name for name in ("label", "device") if name in named]
-    rows = points_of(table, (*names, "category", "share_pct", "time_ns"), ("share_pct",))
-    if not rows:
-        return None
     stacks: Stacks = {}
-    for *gpu, category, share, time in rows:
-        bar = who(tuple(gpu))
-        note = f"{bar}: {category} {share:.1f} %, {format_value(time, 'ns')}"
-        stacks.setdefault(bar, {})[category] = (share, Mark(note))
-    return _stacked(stacks, CATEGORIES, "% of the window", 100)
+    for gpu, (category, share, time) in gpus_of(
+        table, ("category", "share_pct", "time_ns"), ("share_pct",)
+    ):
+        note = f"{gpu}: {category} {share:.1f} %, {format_value(time, 'ns')}"
+        stacks.setdefault(gpu, {})[category] = (share, Mark(note))
+    return _stacked(stacks, CATEGORIES, "% of the window", 100) if stacks else None
 
 
 def idle_figure(table: Table) -> Drawing | None:
     """Return stacked bars of idle time by length of the interval and cause, in % of the window."""
-    named = [column.name for column in table.columns]
-    names = [name for name in ("label", "device") if name in named]
-    rows = points_of(table, (*names, "size", "cause", "share_pct", "count", "time_ns"), ())
-    several = len({tuple(row[: len(names)]) for row in rows}) > 1
+    rows = gpus_of(table, ("size", "cause", "share_pct", "count", "time_ns"), ())
+    several = len({gpu for gpu, _ in rows}) > 1
     stacks: Stacks = {}
-    for row in rows:
-        size, cause, share, count, time = row[len(names) :]
-        bar = f"{who(row[: len(names)])}: {size}" if several else size
+    for gpu, (size, cause, share, count, time) in rows:
+        bar = f"{gpu}: {size}" if several else size
         note = f"{bar}: {count:,} intervals, mostly {words(cause)}, {format_value(time, 'ns')}"
         stacks.setdefault(bar, {})[cause] = (share or 0, Mark(note))
     return _stacked(stacks, CATEGORIES, "% of the window", None) if stacks else None
-
-
-def who(names: tuple[Any, ...]) -> str:
-    """Return what a GPU is called, from its label (if any) and number."""
-    return ", ".join([*map(str, names[:-1]), f"GPU {names[-1]}"])
 
 
 def stalls_figure(table: Table) -> Drawing | None:

@@ -193,6 +193,19 @@ def launches_of(
     return made
 
 
+def gpus_of(
+    table: Table, names: tuple[str, ...], needed: tuple[str, ...], most: int = _MOST
+) -> list[tuple[str, tuple[Any, ...]]]:
+    """Return what each row's GPU is called, with the named cells, where the needed are known."""
+    known = [column.name for column in table.columns]
+    who = tuple(name for name in ("label", "device") if name in known)
+    made = []
+    for row in points_of(table, (*who, *names), needed, most):
+        *label, device = row[: len(who)]
+        made.append((", ".join([*map(str, label), f"GPU {device}"]), row[len(who) :]))
+    return made
+
+
 def points_of(
     table: Table, names: tuple[str, ...], needed: tuple[str, ...], most: int = _MOST
 ) -> list[tuple[Any, ...]]:

@@ -79,6 +79,8 @@
     let bound = "";
 
     function sort(index, up) {
+      const sorted = heads.some((head) => head.hasAttribute("aria-sort"));
+      if (index < 0 && !sorted) return;
       for (const head of heads) head.removeAttribute("aria-sort");
       if (index < 0) return body.append(...initial);
       heads[index].setAttribute("aria-sort", up ? "ascending" : "descending");
@@ -96,14 +98,18 @@
       body.append(...rows.map((entry) => entry.row));
     }
 
+    function holds(row, words) {
+      const hovers = all("td[title]", row).map((cell) => cell.title);
+      const content = [row.textContent, ...hovers].join(" ").toLowerCase();
+      return words.every((word) => content.includes(word));
+    }
+
     function filter() {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       for (const row of initial) {
-        const hovers = all("td[title]", row).map((cell) => cell.title);
-        const content = words.length ? [row.textContent, ...hovers].join(" ").toLowerCase() : "";
-        const fits = words.every((word) => content.includes(word)) &&
-          (!bound || row.dataset.bound === bound) && (!picked || !row.dataset.key || row.dataset.key === picked);
+        const fits = (!words.length || holds(row, words)) && (!bound || row.dataset.bound === bound) &&
+          (!picked || !row.dataset.key || row.dataset.key === picked);
         row.hidden = !fits;
         shown += fits;
       }
@@ -112,9 +118,9 @@
     }
 
     function hide() {
-      heads.forEach((_, index) => {
-        const off = boxes[index] && !boxes[index].checked;
-        for (const row of table.rows) row.cells[index].hidden = off;
+      boxes.forEach((check, index) => {
+        if (heads[index].hidden === !check.checked) return;
+        for (const row of table.rows) row.cells[index].hidden = !check.checked;
       });
     }
 

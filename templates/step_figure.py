@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from perfpipe.units import words
 from perfpipe.viewmodel import Table
-from templates.bars import CATEGORIES, who, words
-from templates.figures import Drawing, Mark, Marks, points_of
+from templates.bars import CATEGORIES
+from templates.figures import Drawing, Mark, Marks, gpus_of
 from templates.formats import shorten
 
 #: Columns of the figure, shared out among the GPUs; the rest is in the table.
@@ -26,11 +27,11 @@ def steps_figure(table: Table) -> Drawing | None:
     None where there are fewer than two steps.
     """
     found = _steps(table)
-    gpus = list(dict.fromkeys(step.gpu for step in found))
-    each = max(1, _MOST // max(1, len(gpus)))
-    kept = [[step for step in found if step.gpu == gpu][:each] for gpu in gpus]
     if len(found) < 2:
         return None
+    gpus = list(dict.fromkeys(step.gpu for step in found))
+    each = max(1, _MOST // len(gpus))
+    kept = [[step for step in found if step.gpu == gpu][:each] for gpu in gpus]
     cut = sum(map(len, kept)) < table.total_rows
     present = [name for name in CATEGORIES if any(step.shares.get(name) for step in found)]
 
@@ -70,12 +71,10 @@ def steps_figure(table: Table) -> Drawing | None:
 
 def _steps(table: Table) -> list[_Step]:
     named = [column.name for column in table.columns]
-    gpu = [name for name in ("label", "device") if name in named]
     parts = [name for name in CATEGORIES if f"{name}_pct" in named]
-    wanted = (*gpu, "step", "step_ns", *(f"{name}_pct" for name in parts))
+    wanted = ("step", "step_ns", *(f"{name}_pct" for name in parts))
     found = []
-    for row in points_of(table, wanted, ("step_ns",), table.total_rows):
-        name, length, *shares = row[len(gpu) :]
+    for gpu, (name, length, *shares) in gpus_of(table, wanted, ("step_ns",), table.total_rows):
         known = {part: share for part, share in zip(parts, shares, strict=True) if share}
-        found.append(_Step(who(row[: len(gpu)]), str(name), length / 1e6, known))
+        found.append(_Step(gpu, str(name), length / 1e6, known))
     return found

@@ -7,6 +7,7 @@ import math
 import shutil
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.comparison import Key, Measured, compare, judge
-from perfpipe.viewmodel import Source
+from analysis.comparison import Key, Measured, Side, compare, judge
 
 Expand = Callable[[str], Path]
 
@@ -63,15 +63,16 @@ def test_the_other_way_round_is_the_inverse(before: list[float], after: list[flo
     assert back.verdict == opposite.get(there.verdict, there.verdict)
 
 
-def _side(**times: list[float]) -> dict[Key, Measured]:
-    return {
-        Key("", n, "", "", ""): Measured(t, [1] * len(t), [1980.0] * len(t))
-        for n, t in times.items()
+def _side(**times: list[float]) -> Side:
+    measured = {
+        Key("", name, "", "", ""): Measured(values, [1] * len(values), [1980.0] * len(values))
+        for name, values in times.items()
     }
+    return Side(measured, frozenset({"H200"}), ())
 
 
-def _verdicts(before: dict[Key, Measured], after: dict[Key, Measured], gpu: str) -> dict[str, str]:
-    found = compare(before, after, ({"H200"}, {gpu}), Source("comparison", ()))
+def _verdicts(before: Side, after: Side, gpu: str) -> dict[str, str]:
+    found = compare(before, replace(after, gpus=frozenset({gpu})))
     (table,) = found.tables
     at = {column.name: index for index, column in enumerate(table.columns)}
     return {str(row[at["label"]]): str(row[at["verdict"]]) for row in table.rows}
