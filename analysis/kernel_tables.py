@@ -34,11 +34,8 @@ class KernelTable:
     longest: int = 0
     first: str = "duration_ns"
 
-    def sql(self, columns: Spec, labels: str, chosen: str) -> str:
-        """Return the query of some columns for the reports in `chosen`, a SQL list.
-
-        `labels` is the query that says what each report is called.
-        """
+    def sql(self, columns: Spec, chosen: str) -> str:
+        """Return the query of some columns for the reports in `chosen`, a SQL list."""
         names = ", ".join(column for column, *_ in columns)
         joins = " ".join(f"JOIN {view} USING (report_id, launch_id)" for view in self.joined)
         if "kernel_sol" not in (self.view, *self.joined):
@@ -52,7 +49,7 @@ class KernelTable:
             where += f" AND (report_id, launch_id) IN ({_longest(self.longest, chosen)})"
         return f"""
             SELECT {names}
-            FROM {self.view} {joins} JOIN ({labels}) USING (report_id)
+            FROM {self.view} {joins} JOIN _labels USING (report_id)
             WHERE report_id IN {chosen} AND {where}
             ORDER BY {self.first} DESC NULLS LAST, report_id, launch_id{order}
         """

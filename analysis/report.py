@@ -11,7 +11,6 @@ from analysis.findings import classified, kernel_findings, recommendations, verd
 from analysis.history import history_of_run
 from analysis.kernel_tables import DETAIL, KERNELS, TABLES, KernelTable, Spec, views_used
 from analysis.report_facts import (
-    LABELS,
     device_of,
     gaps_of,
     in_list,
@@ -72,7 +71,7 @@ _DETAIL = DETAIL | {"min_ns", "max_ns", "stddev_ns", "profiler_overhead_pct", "e
 VIEWS_USED = " ".join(
     (
         views_used((KERNELS, *TABLES)),
-        "kernel_findings kernel_bottleneck kernel_headroom kernel_gaps run_efficiency",
+        "_labels kernel_findings kernel_bottleneck kernel_headroom kernel_gaps run_efficiency",
         "run_agreement timeline_bottleneck timeline_findings",
         *(table.view for table in TIMELINE_TABLES),
         *(view for view, *_ in (*SUMMARIES, *NVTX_TABLES)),
@@ -122,7 +121,8 @@ def build_report(
             made += tuning_tables(history, source)
             told = story(history)
             statements = [*(Fact("", text, source) for text in told[:_TOLD]), *statements]
-            more = [Fact("The search", " ".join(told[_TOLD:]), source)] if told[_TOLD:] else []
+            if told[_TOLD:]:
+                more.append(Fact("The search", " ".join(told[_TOLD:]), source))
         elif text := reach(con, run["run_id"]):
             source = Source("run_efficiency", (run["run_id"],))
             statements = [Fact("", text, source), *statements]
@@ -199,7 +199,7 @@ def _view_table(
     con: DuckDBPyConnection, chosen: Sequence[str], table: KernelTable | TimelineTable
 ) -> Table:
     columns = _labelled(table.columns, chosen)
-    sql = table.sql(columns, LABELS, in_list(chosen))
+    sql = table.sql(columns, in_list(chosen))
     joined = table.joined if isinstance(table, KernelTable) else ()
     known = (name for name in (*joined, "kernel_sol") if name in views())
     return _table(con, table.view, table.title, columns, sql, chosen, *known)
@@ -218,7 +218,7 @@ def _report_table(
     names = ", ".join(name for name, *_ in spec)
     sql = f"""
         SELECT {names}
-        FROM {view} JOIN ({LABELS}) USING (report_id)
+        FROM {view} JOIN _labels USING (report_id)
         WHERE report_id IN {in_list(chosen)}
         ORDER BY {order}
     """

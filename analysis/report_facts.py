@@ -14,21 +14,6 @@ from perfpipe.viewmodel import Fact, Source
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: What a report is called: the configuration that gave it, else its file.
-LABELS = """
-    SELECT
-        r.report_id,
-        coalesce(
-            any_value(t.short_label ORDER BY t.run_id DESC, t.task_index),
-            any_value(r.source_name)
-        ) AS label,
-        any_value(t.task_index ORDER BY t.run_id DESC, t.task_index) AS position
-    FROM reports AS r
-    LEFT JOIN run_tasks AS t ON list_contains(t.reports, r.report_id)
-    GROUP BY r.report_id
-"""
-
-
 #: Notes on verdicts that are told.
 _NOTES = 4
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from analysis.knowledge import techniques
-from analysis.report_facts import LABELS, in_list
+from analysis.report_facts import in_list
 from analysis.views import thresholds
 from perfpipe.units import words
 from perfpipe.viewmodel import Finding, Recommendation, Source
@@ -40,7 +40,7 @@ def timeline_verdict(con: DuckDBPyConnection, reports: Sequence[str]) -> str | N
     rows = con.execute(
         f"""
         SELECT bound, share_pct, contributors, busy_bound, label, device
-        FROM timeline_bottleneck JOIN ({LABELS}) USING (report_id)
+        FROM timeline_bottleneck JOIN _labels USING (report_id)
         WHERE report_id IN {in_list(reports)} AND bound IS NOT NULL
         ORDER BY position NULLS LAST, label, report_id, device
         """
@@ -125,7 +125,7 @@ def timeline_findings(con: DuckDBPyConnection, reports: Sequence[str]) -> list[F
             any_value(largest_gap), arg_min(technique, rank), any_value(label),
             any_value(waiting_pct), any_value(own_rank), any_value(last_rank), any_value(last_pct)
         FROM timeline_findings
-        JOIN ({LABELS}) USING (report_id)
+        JOIN _labels USING (report_id)
         LEFT JOIN ({_WAITING}) USING (report_id, device)
         WHERE report_id IN {in_list(reports)}
         GROUP BY report_id, device, bound

@@ -21,14 +21,11 @@ class TimelineTable:
     order: str
     where: str = "true"
 
-    def sql(self, columns: Spec, labels: str, chosen: str) -> str:
-        """Return the query of some columns for the reports in `chosen`, a SQL list.
-
-        `labels` is the query that says what each report is called.
-        """
+    def sql(self, columns: Spec, chosen: str) -> str:
+        """Return the query of some columns for the reports in `chosen`, a SQL list."""
         names = ", ".join(column for column, *_ in columns)
         return f"""
-            SELECT {names} FROM {self.view} JOIN ({labels}) USING (report_id)
+            SELECT {names} FROM {self.view} JOIN _labels USING (report_id)
             WHERE report_id IN {chosen} AND {self.where}
             ORDER BY position NULLS LAST, label, report_id, device, {self.order}
         """

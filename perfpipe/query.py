@@ -7,7 +7,7 @@ import os
 import statistics
 import tempfile
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import astuple
 from importlib import metadata
 from pathlib import Path
@@ -102,9 +102,12 @@ CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
 
 
 def connect(
-    store: Store, report_ids: Iterable[str] | None = None, sql: str | None = None
+    store: Store,
+    report_ids: Iterable[str] | None = None,
+    sql: str | None = None,
+    run_ids: Collection[str] | None = None,
 ) -> DuckDBPyConnection:
-    """Return a connection with every table and view; `report_ids` limits it to some reports.
+    """Return a connection with every table and view, of some reports and runs or of all.
 
     With `sql` only those views are made that the text mentions, which is quicker.  Analysis
     views come from the entry points of the group `perfpipe.views`.  Raises InputError where
@@ -127,7 +130,7 @@ def connect(
     manifests = [m for m in store.manifests() if wanted is None or m.report_id in wanted]
     for table in tables().values():
         _create_table_view(con, store, table, manifests)
-    runs = store.runs()
+    runs = [run for run in store.runs() if run_ids is None or run["run_id"] in run_ids]
     _fill(con, "reports", _report_rows(manifests, runs))
     _fill(con, "runs", [_run_row(run) for run in runs])
     _fill(con, "run_tasks", [_task_row(run, task) for run in runs for task in run["tasks"]])

@@ -87,7 +87,9 @@ def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()
     chosen = select(store, names)
     try:
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
-        with connect(store, chosen.reports, VIEWS_USED) as con:
+        # What a report tells of a run is told by that run alone, whatever others gave its reports.
+        runs = [run["run_id"] for run in chosen.runs] or None
+        with connect(store, chosen.reports, VIEWS_USED, runs) as con:
             return build_report(con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,3 +110,41 @@ def test_the_recorded_ranks_are_two(cli: Cli) -> None:
     waiting = [evidence for claim, evidence in claims if "GPU 1 waits for other ranks" in claim]
     assert len(waiting) == 2
     assert all("is waiting" in evidence for evidence in waiting)
+
+
+def test_a_recording_that_is_replayed_twice_counts_once(cli: Cli) -> None:
+    sql = (
+        "SELECT step, model_flop, step_ns, mfu_pct FROM step_mfu "
+        "JOIN reports USING (report_id) JOIN run_tasks AS t USING (run_id) "
+        "WHERE list_contains(t.reports, report_id) AND label = 'size=2048 dtype=fp16'"
+    )
+    answers = []
+    for _ in range(2):
+        assert cli("run", ROOT / "workloads" / "gemm.yaml", "--collector", "replay") == 0
+        assert cli("query", sql, "--format", "csv") == 0
+        answers.append(cli.out)
+    assert answers[0] == answers[1]
+    rows = [line.split(",") for line in answers[0].splitlines()[1:]]
+    assert len({step for step, *_ in rows}) == len(rows) >= 10
+    for _, flop, step_ns, mfu_pct in rows:
+        assert float(flop) == 2 * 2048**3
+        # The dense peak of fp16 of an H200 by its data sheet.
+        assert float(mfu_pct) == pytest.approx(
+            100 * float(flop) / float(step_ns) / 989.5e3, rel=1e-3
+        )
+
+
+def test_later_runs_change_nothing_in_the_report_of_a_run(cli: Cli) -> None:
+    words = ("run", ROOT / "workloads" / "gemm.yaml", "--collector", "replay")
+    assert cli(*words, "--set", "size=512,1024") == 0
+    (store,) = Path.cwd().glob("**/runs")
+    (first,) = (path.name for path in store.iterdir())
+    reports = []
+    for _ in range(2):
+        assert cli("report", first, "--json") == 0
+        reports.append(json.loads(cli.out))
+        assert cli(*words) == 0
+    assert [section["tables"] for section in reports[0]["sections"]] == [
+        section["tables"] for section in reports[1]["sections"]
+    ]
+    assert reports[0]["findings"] == reports[1]["findings"]

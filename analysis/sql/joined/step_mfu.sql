@@ -10,12 +10,7 @@
 -- model_flop_per_s: these over the step's time, FLOP/s
 -- mfu_pct: of the dense peak of that type, %; NULL where the peak is unknown
 CREATE VIEW step_mfu AS
-WITH tasks AS (
-    SELECT unnest(reports) AS report_id, flops, dtype
-    FROM run_tasks
-    WHERE flops IS NOT NULL
-),
-steps AS (
+WITH steps AS (
     SELECT DISTINCT report_id, device, step, step_index, step_ns
     FROM step_budget
 )
@@ -29,6 +24,7 @@ SELECT
     t.flops / nullif(s.step_ns / 1e9, 0) AS model_flop_per_s,
     100 * t.flops / nullif(s.step_ns / 1e9, 0) / nullif(p.flop_per_s, 0) AS mfu_pct
 FROM steps AS s
-JOIN tasks AS t USING (report_id)
+JOIN _report_tasks AS t USING (report_id)
 LEFT JOIN gpu_peaks AS p ON p.report_id = s.report_id AND p.dtype = t.dtype
+WHERE t.flops IS NOT NULL
 ORDER BY s.report_id, s.device, s.step_index;
