@@ -219,7 +219,9 @@ def reference_tables() -> list[tuple[str, str, dict[str, str]]]:
 
 def threshold_macro() -> str:
     """Return the macro threshold(name); constants are folded away, a table would be joined."""
-    cases = " ".join(f"WHEN {quote(name)} THEN {value!r}" for name, value in thresholds().items())
+    cases = " ".join(
+        f"WHEN {quote(name)} THEN {value!r}::DOUBLE" for name, value in thresholds().items()
+    )
     return f"CREATE MACRO threshold(name) AS CASE name {cases} END"
 
 

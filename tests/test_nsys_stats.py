@@ -110,14 +110,16 @@ def _empty_store(con: duckdb.DuckDBPyConnection) -> None:
         "nsys_api_calls",
         "nsys_osrt",
         "nsys_nvtx_ranges",
+        "launches",
     ):
         types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
         columns = ", ".join(f"{c.name} {types[c.type]}" for c in tables()[table].columns)
         con.execute(f"CREATE TABLE {table} ({columns})")
     root = Path(install.__code__.co_filename).parent / "sql"
     con.execute(threshold_macro())
-    for name in ("macros", "nsys/_durations", "nsys/_duration_stats", "nsys/cuda_gpu_kern_sum"):
-        con.execute((root / f"{name}.sql").read_text())
+    names = ("_names", "_durations", "_duration_stats", "cuda_gpu_kern_sum")
+    for file in ("macros.sql", *(f"nsys/{name}.sql" for name in names)):
+        con.execute((root / file).read_text())
 
 
 @given(

@@ -84,17 +84,18 @@ class Ranges:
 
     def titles(self, index: Codes) -> pa.DictionaryArray:
         """Return `domain:name` of ranges, the domain empty for the default one; NULL for NONE."""
-        places, codes = np.unique(index, return_inverse=True)
+        # A number for each pair of domain and name; the last name stands for ranges without one.
+        names = [*self.names, None]
+        pairs = self.domain[index].astype(np.int64) * len(names) + self.name[index] % len(names)
+        used = pa.array(pairs, mask=index == NONE).dictionary_encode()
         known: dict[str, int] = {}
-        numbers = [
-            NONE if place == NONE else known.setdefault(self._title(place), len(known))
-            for place in places.tolist()
-        ]
-        return _texts(np.array(numbers, np.int32)[codes], list(known))
-
-    def _title(self, index: int) -> str:
-        domain, name = int(self.domain[index]), int(self.name[index])
-        return f"{self.domains[domain] or ''}:{(name != NONE and self.names[name]) or ''}"
+        numbers = []
+        for pair in used.dictionary.to_pylist():
+            domain, name = divmod(pair, len(names))
+            title = f"{self.domains[domain] or ''}:{names[name] or ''}"
+            numbers.append(known.setdefault(title, len(known)))
+        codes = pa.array(numbers, pa.int32()).take(used.indices)
+        return pa.DictionaryArray.from_arrays(codes, pa.array(list(known), pa.string()))
 
     def columns(self, rows: slice) -> dict[str, pa.Array]:
         """Return the columns of nsys_nvtx_ranges that ranges have by themselves, of some rows."""

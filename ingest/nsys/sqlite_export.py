@@ -50,7 +50,11 @@ class SqliteExport(Export):
 
     def parts(self, table: str) -> list[Part | None]:
         with closing(sqlite3.connect(self._uri, uri=True)) as con:
-            sql = f"SELECT min(rowid), max(rowid) FROM {_name(table)}"
+            # Asked for both in one SELECT, SQLite reads the whole table.
+            first_and_last = (
+                f"(SELECT {end}(rowid) FROM {_name(table)})" for end in ("min", "max")
+            )
+            sql = f"SELECT {', '.join(first_and_last)}"
             try:
                 first, last = con.execute(sql).fetchone()
             except sqlite3.DatabaseError:

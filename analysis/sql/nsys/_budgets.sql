@@ -24,17 +24,17 @@ busy AS (
     GROUP BY track, window_id
 ),
 windowed_gaps AS (
-    SELECT *, 0 AS window_id
+    SELECT * REPLACE (0 AS window_id)
     FROM _gaps
     UNION ALL
     -- Between operations of the window alone: what lies before its first and behind its last is its edge.
-    SELECT g.* EXCLUDE (window_id, window_end_ns), g.window_id
+    SELECT g.* EXCLUDE (window_end_ns)
     FROM (
-        SELECT g.*, w.window_id, w.end_ns AS window_end_ns
+        SELECT g.*, w.end_ns AS window_end_ns
         FROM _gaps AS g
-        ASOF JOIN _step_windows AS w ON w.track = g.track AND w.start_ns <= g.start_ns
+        JOIN _step_windows AS w ON w.track = g.track AND w.window_id = g.window_id
         UNION ALL
-        SELECT g.*, w.window_id, w.end_ns
+        SELECT g.* REPLACE (w.window_id AS window_id), w.end_ns
         FROM _gaps AS g
         JOIN _chosen_windows AS w ON w.track = g.track AND w.start_ns <= g.start_ns
     ) AS g

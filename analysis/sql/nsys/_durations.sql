@@ -7,9 +7,10 @@ UNION ALL
 SELECT report_id, 'memory', NULL, operation, dur_ns
 FROM nsys_memory_ops
 UNION ALL
-SELECT report_id, 'api', NULL, nsys_api_name(recorded_name), dur_ns
-FROM nsys_api_calls
-WHERE api IN ('runtime', 'driver')
+SELECT c.report_id, 'api', NULL, n.title, c.dur_ns
+FROM nsys_api_calls AS c
+LEFT JOIN _names AS n ON n.kind = 'recorded api' AND n.name = c.recorded_name
+WHERE c.api IN ('runtime', 'driver')
 UNION ALL
 SELECT report_id, 'os', NULL, name, dur_ns
 FROM nsys_osrt

@@ -5,7 +5,7 @@ CREATE VIEW _gaps AS
 WITH gaps AS (
     SELECT
         t.report_id, o.track, o.busy_until AS start_ns, o.start_ns AS end_ns,
-        o.pid, o.tid, o.op_id, o.api_start_ns, o.api_end_ns
+        o.pid, o.tid, o.op_id, o.window_id, o.api_start_ns, o.api_end_ns
     FROM _ops AS o
     JOIN _gpus AS t USING (track)
     WHERE o.start_ns > o.busy_until
@@ -13,13 +13,15 @@ WITH gaps AS (
 syncs AS (
     SELECT report_id, pid, tid, start_ns, end_ns, name
     FROM nsys_api_calls
-    WHERE is_synchronising(name)
+    WHERE name IN (SELECT name FROM _names WHERE kind = 'api' AND is_synchronising(name))
 ),
 waited AS (
-    SELECT g.*, CASE WHEN s.end_ns >= g.start_ns THEN s.name END AS sync_name
-    FROM gaps AS g
-    ASOF LEFT JOIN syncs AS s
+    SELECT g.track, g.op_id, s.name AS sync_name
+    -- Threads that never wait, such as autograd's, need not be sorted.
+    FROM (FROM gaps SEMI JOIN syncs USING (report_id, pid, tid)) AS g
+    ASOF JOIN syncs AS s
         ON s.report_id = g.report_id AND s.pid = g.pid AND s.tid = g.tid AND s.start_ns < g.api_start_ns
+    WHERE s.end_ns >= g.start_ns
 ),
 profiler AS (
     -- Overhead of several threads of a process at once counts once; that of another process delays none of it.
@@ -41,11 +43,13 @@ disturbed AS (
 ),
 parts AS (
     SELECT
-        w.*,
-        overlap_ns(w.start_ns, w.end_ns, w.start_ns, w.api_start_ns) - coalesce(d.before_ns, 0) AS before_ns,
-        overlap_ns(w.start_ns, w.end_ns, w.api_start_ns, w.api_end_ns) - coalesce(d.inside_ns, 0) AS launch_api_ns,
+        g.*,
+        w.sync_name,
+        overlap_ns(g.start_ns, g.end_ns, g.start_ns, g.api_start_ns) - coalesce(d.before_ns, 0) AS before_ns,
+        overlap_ns(g.start_ns, g.end_ns, g.api_start_ns, g.api_end_ns) - coalesce(d.inside_ns, 0) AS launch_api_ns,
         coalesce(d.all_ns, 0) AS profiler_overhead_ns
-    FROM waited AS w
+    FROM gaps AS g
+    LEFT JOIN waited AS w USING (track, op_id)
     LEFT JOIN disturbed AS d USING (track, op_id)
 ),
 split AS (
@@ -58,6 +62,7 @@ split AS (
         pid,
         tid,
         op_id,
+        window_id,
         sync_name,
         CASE
             WHEN api_start_ns IS NULL THEN NULL

@@ -1,34 +1,25 @@
--- GPU operations by what they do (class 1 computes, 2 communicates, 3 transfers) with until when the device was busy
--- with operations that began before: what reaches beyond that, added up, is the length of the union.
+-- GPU operations with until when the device was busy with operations that began before: what reaches beyond that, added
+-- up, is the length of the union; and the step that was the last to begin.
 -- Computed once.
 CREATE VIEW _ops AS
-WITH classed AS (
+WITH begins AS (
+    -- A step without length begins where the next one does.
+    SELECT track, start_ns, max(window_id) AS begun
+    FROM _step_windows
+    GROUP BY track, start_ns
+),
+ordered AS (
     SELECT
-        t.track,
-        CASE
-            WHEN l.kind IN ('memcpy', 'memset') THEN 3
-            WHEN l.kind = 'kernel' AND is_communication(l.name) THEN 2
-            ELSE 1
-        END::TINYINT AS class,
-        l.start_ns,
-        l.end_ns,
-        l.op_id,
-        l.pid,
-        l.tid,
-        l.api_start_ns,
-        -- A call without a recorded end lasted at least until what it launched began.
-        CASE WHEN l.api_start_ns IS NOT NULL THEN coalesce(l.api_end_ns, greatest(l.api_start_ns, l.start_ns)) END AS api_end_ns
-    FROM launches AS l
-    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid IS NOT DISTINCT FROM l.pid AND t.cuda_device IS NOT DISTINCT FROM l.device
-    WHERE l.start_ns <= l.end_ns
+        o.*,
+        max(o.end_ns) OVER earlier AS busy_until,
+        max(CASE WHEN o.class = 1 THEN o.end_ns END) OVER earlier AS compute_until,
+        max(CASE WHEN o.class = 2 THEN o.end_ns END) OVER earlier AS communication_until,
+        max(b.begun) OVER (PARTITION BY o.track ORDER BY o.start_ns, o.end_ns, o.op_id ROWS UNBOUNDED PRECEDING) AS window_id
+    FROM _classed_ops AS o
+    LEFT JOIN begins AS b ON b.track = o.track AND b.start_ns = o.start_ns
+    WINDOW earlier AS (
+        PARTITION BY o.track ORDER BY o.start_ns, o.end_ns, o.op_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
 )
-SELECT
-    *,
-    max(end_ns) OVER earlier AS busy_until,
-    max(CASE WHEN class = 1 THEN end_ns END) OVER earlier AS compute_until,
-    max(CASE WHEN class = 2 THEN end_ns END) OVER earlier AS communication_until,
-    max(CASE WHEN class < 3 THEN end_ns END) OVER earlier AS kernels_until
-FROM classed
-WINDOW earlier AS (
-    PARTITION BY track ORDER BY start_ns, end_ns, op_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-);
+SELECT *, greatest(compute_until, communication_until) AS kernels_until
+FROM ordered;

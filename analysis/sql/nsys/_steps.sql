@@ -4,7 +4,7 @@ CREATE VIEW _steps AS
 WITH named AS (
     SELECT report_id, range_id, name, pid, tid, start_ns, end_ns, coalesce(end_ns, 9223372036854775807) AS until, first_call, calls
     FROM nsys_nvtx_ranges
-    WHERE is_step(name)
+    WHERE name IN (SELECT name FROM _names WHERE kind = 'range' AND is_step(name))
 )
 SELECT report_id, range_id, name, pid, start_ns, end_ns, first_call, calls
 FROM named

@@ -22,7 +22,18 @@
 CREATE VIEW gpu_idle_gaps AS
 WITH ranked AS (
     -- Before names are joined, without texts where it can be: a window sorts all columns of its rows.
-    SELECT * EXCLUDE (report_id, before_cause, unattributed_ns), row_number() OVER (PARTITION BY track ORDER BY dur_ns DESC, start_ns) AS rank
+    SELECT
+        track,
+        op_id,
+        start_ns,
+        dur_ns,
+        before_ns,
+        launch_api_ns,
+        queued_ns,
+        profiler_overhead_ns,
+        cause,
+        sync_name,
+        row_number() OVER (PARTITION BY track ORDER BY dur_ns DESC, start_ns) AS rank
     FROM _gaps
 ),
 long_gaps AS (
@@ -72,7 +83,7 @@ SELECT
     t.device,
     g.rank,
     g.start_ns,
-    g.end_ns,
+    g.start_ns + g.dur_ns AS end_ns,
     g.dur_ns,
     g.cause,
     CASE WHEN g.queued_ns IS NOT NULL THEN g.before_ns END AS before_ns,
@@ -85,8 +96,8 @@ SELECT
     l.nvtx_range,
     p.path AS nvtx_path,
     o.name AS os_call,
-    g.pid,
-    g.tid
+    l.pid,
+    l.tid
 FROM ranked AS g
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id

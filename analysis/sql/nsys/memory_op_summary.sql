@@ -32,16 +32,33 @@ ops AS (
     FROM nsys_memory_ops AS m
     JOIN _tracks AS t ON t.report_id = m.report_id AND t.pid = m.pid AND t.cuda_device = m.device
 ),
-begun AS (
-    SELECT o.*, coalesce(k.before_ns, 0) + coalesce(least(o.start_ns, k.end_ns) - k.start_ns, 0) AS kernel_ns_at_start
-    FROM ops AS o
-    ASOF LEFT JOIN kernels AS k ON k.track = o.track AND k.start_ns <= o.start_ns
+borders AS (
+    SELECT *, end_ns AS at_ns, 1 AS sign
+    FROM ops
+    UNION ALL
+    SELECT *, start_ns, -1
+    FROM ops
+    WHERE end_ns IS NOT NULL
 ),
-covered AS (
+timed AS (
     -- Kernel time up to the end of an operation, less that up to its start.
-    SELECT o.*, coalesce(k.before_ns, 0) + coalesce(least(o.end_ns, k.end_ns) - k.start_ns, 0) - o.kernel_ns_at_start AS covered_ns
-    FROM begun AS o
-    ASOF LEFT JOIN kernels AS k ON k.track = o.track AND k.start_ns <= o.end_ns
+    SELECT b.*, b.sign * (coalesce(k.before_ns, 0) + least(b.at_ns, k.end_ns) - k.start_ns) AS kernel_ns
+    FROM borders AS b
+    ASOF LEFT JOIN kernels AS k ON k.track = b.track AND k.start_ns <= b.at_ns
+),
+sums AS (
+    SELECT
+        report_id,
+        device,
+        operation,
+        src_kind,
+        dst_kind,
+        count(*) FILTER (sign = 1) AS count,
+        (sum(dur_ns) FILTER (sign = 1))::BIGINT AS total_ns,
+        (sum(bytes) FILTER (sign = 1))::BIGINT AS bytes,
+        coalesce(sum(kernel_ns), 0) AS covered_ns
+    FROM timed
+    GROUP BY report_id, device, operation, src_kind, dst_kind
 ),
 links AS (
     SELECT report_id, unnest(['[CUDA memcpy Host-to-Device]', '[CUDA memcpy Device-to-Host]']) AS operation, 'PCIe' AS link, pcie_bytes_per_s AS peak
@@ -59,16 +76,15 @@ SELECT
     o.operation,
     o.src_kind,
     o.dst_kind,
-    count(*) AS count,
-    sum(o.dur_ns)::BIGINT AS total_ns,
-    sum(o.bytes)::BIGINT AS bytes,
-    sum(o.bytes) / nullif(sum(o.dur_ns) / 1e9, 0) AS bytes_per_s,
-    any_value(l.link) AS link,
-    any_value(l.peak) AS link_bytes_per_s,
-    100 * sum(o.bytes) / nullif(sum(o.dur_ns) / 1e9, 0) / nullif(any_value(l.peak), 0) AS link_pct,
-    100.0 * coalesce(sum(o.covered_ns), 0) / nullif(sum(o.dur_ns), 0) AS covered_pct,
+    o.count,
+    o.total_ns,
+    o.bytes,
+    o.bytes / nullif(o.total_ns / 1e9, 0) AS bytes_per_s,
+    l.link,
+    l.peak AS link_bytes_per_s,
+    100 * o.bytes / nullif(o.total_ns / 1e9, 0) / nullif(l.peak, 0) AS link_pct,
+    100.0 * o.covered_ns / nullif(o.total_ns, 0) AS covered_pct,
     coalesce(o.src_kind = 'Pageable', false) OR coalesce(o.dst_kind = 'Pageable', false) AS pageable
-FROM covered AS o
+FROM sums AS o
 LEFT JOIN links AS l ON l.report_id = o.report_id AND l.operation = o.operation
-GROUP BY o.report_id, o.device, o.operation, o.src_kind, o.dst_kind
-ORDER BY o.report_id, o.device, total_ns DESC, o.operation, o.src_kind, o.dst_kind;
+ORDER BY o.report_id, o.device, o.total_ns DESC, o.operation, o.src_kind, o.dst_kind;
