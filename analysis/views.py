@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -149,15 +149,30 @@ def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
     install_knowledge(con)
     con.execute(CHOSEN_WINDOWS)
     chosen = list(views().values()) if sql is None else _mentioned(sql)
-    words = set(re.findall(r"\w+", (sql or "").lower()))
+    tables = set() if sql is None else _read_often(chosen, sql)
     for view in chosen:
-        readers = sum(view.name in other.uses({view.name}) for other in chosen)
-        readers += view.name in words
-        kind = "VIEW" if sql is None or readers < 2 or not view.kept else "TABLE"
+        kind = "TABLE" if view.name in tables else "VIEW"
         con.execute(view.sql.replace("CREATE VIEW", f"CREATE {kind}", 1))
         # Documentation costs as much as the view; a query sees it in the catalogue only.
         if len(chosen) == len(views()):
             comment(con, kind, view.name, view.doc, dict(view.columns))
+
+
+def _read_often(chosen: Sequence[View], sql: str) -> set[str]:
+    """Return the views that are worth computing once: several of `chosen`, or of `sql`, read them.
+
+    Who reads a plain view reads what that uses as well.
+    """
+    words = set(re.findall(r"\w+", sql.lower()))
+    tables: set[str] = set()
+    readings: dict[str, int] = {}
+    for view in reversed(chosen):
+        readers = [other.name for other in chosen if other.uses({view.name})]
+        times = sum(1 if name in tables else readings[name] for name in readers)
+        readings[view.name] = times + (view.name in words)
+        if view.kept and readings[view.name] > 1:
+            tables.add(view.name)
+    return tables
 
 
 def _mentioned(sql: str) -> list[View]:

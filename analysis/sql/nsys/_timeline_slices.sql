@@ -31,11 +31,11 @@ SELECT
 FROM launches AS l
 JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid IS NOT DISTINCT FROM l.pid AND t.cuda_device IS NOT DISTINCT FROM l.device
 UNION ALL
-SELECT g.report_id, concat('GPU ', t.device), 'Idle, by cause', 'idle', g.cause, g.start_ns, g.dur_ns, true, NULL, NULL, NULL, NULL,
+SELECT t.report_id, concat('GPU ', t.device), 'Idle, by cause', 'idle', g.cause, g.start_ns, g.dur_ns, true, NULL, NULL, NULL, NULL,
     concat_ws(', ', l.name, l.api_name, l.nvtx_range)
 FROM _gaps AS g
 JOIN _gpus AS t USING (track)
-JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
+JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
 UNION ALL
 SELECT report_id, concat('Process ', pid), concat('Thread ', tid, ' CUDA'), 'api', name, start_ns, end_ns - start_ns, true,
     pid, correlation_id, NULL, NULL, NULL

@@ -37,9 +37,11 @@ WITH ranked AS (
     FROM _gaps
 ),
 long_gaps AS (
-    SELECT *
-    FROM _gaps
-    WHERE dur_ns > threshold('timeline.launch_gap_ns')
+    SELECT g.track, g.op_id, g.start_ns, g.end_ns, l.report_id, l.pid, l.tid, l.range_id
+    FROM _gaps AS g
+    JOIN _gpus AS t USING (track)
+    JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
+    WHERE g.dur_ns > threshold('timeline.launch_gap_ns')
 ),
 os AS (
     SELECT report_id, pid, tid, start_ns, end_ns, name
@@ -54,10 +56,9 @@ os_calls AS (
 ),
 -- Ranges outwards, a look at the table each: recursion and joins would read or sort all ranges for every level.
 innermost AS MATERIALIZED (
-    SELECT DISTINCT l.report_id, l.range_id
-    FROM long_gaps AS g
-    JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
-    WHERE l.range_id IS NOT NULL
+    SELECT DISTINCT report_id, range_id
+    FROM long_gaps
+    WHERE range_id IS NOT NULL
 ),
 first AS MATERIALIZED (
     SELECT report_id, range_id, enclosing, name FROM nsys_nvtx_ranges WHERE range_id IN (SELECT range_id FROM innermost)

@@ -15,6 +15,6 @@ SELECT
     device,
     cause
 FROM _gaps
-JOIN _gpus USING (track, report_id)
+JOIN _gpus USING (track)
 WHERE dur_ns - profiler_overhead_ns >= threshold('analyze.gap_ns')
 ORDER BY report_id, duration_ns DESC, start_ns, device;

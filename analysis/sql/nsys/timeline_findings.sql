@@ -42,7 +42,7 @@ worded AS (
     FROM longest AS l
     JOIN _gaps AS g USING (track, op_id)
     JOIN _gpus AS t USING (track)
-    JOIN launches AS o ON o.report_id = g.report_id AND o.op_id = g.op_id
+    JOIN launches AS o ON o.report_id = t.report_id AND o.op_id = g.op_id
 )
 SELECT
     c.report_id,
