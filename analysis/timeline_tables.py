@@ -171,7 +171,8 @@ TIMELINE_TABLES = (
         "Collectives",
         (
             *_WHICH,
-            ("operation", "Operation", "text", ""),
+            ("operation", "Kernel", "text", ""),
+            ("collective", "Operation", "text", ""),
             ("count", "Calls", "int", ""),
             ("total_ns", "Total", "ns", ""),
             ("med_ns", "Median", "ns", ""),
@@ -180,7 +181,7 @@ TIMELINE_TABLES = (
             ("bytes", "Bytes", "bytes", ""),
             ("bus_bytes_per_s", "Bus bandwidth", "bandwidth", ""),
         ),
-        "total_ns DESC, operation",
+        "total_ns DESC, operation, collective",
     ),
     TimelineTable(
         "rank_skew",

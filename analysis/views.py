@@ -143,7 +143,8 @@ def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
     """
     con.execute(threshold_macro())
     _install_name_macros(con)
-    con.execute(_sql_root().joinpath("macros.sql").read_text(encoding="utf-8"))
+    for file in ("macros.sql", "timeline_macros.sql"):
+        con.execute(_sql_root().joinpath(file).read_text(encoding="utf-8"))
     install_catalogue(con)
     install_peaks(con)
     install_knowledge(con)

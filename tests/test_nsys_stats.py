@@ -118,7 +118,7 @@ def _empty_store(con: duckdb.DuckDBPyConnection) -> None:
     root = Path(install.__code__.co_filename).parent / "sql"
     con.execute(threshold_macro())
     names = ("_names", "_durations", "_duration_stats", "cuda_gpu_kern_sum")
-    for file in ("macros.sql", *(f"nsys/{name}.sql" for name in names)):
+    for file in ("macros.sql", "timeline_macros.sql", *(f"nsys/{name}.sql" for name in names)):
         con.execute((root / file).read_text())
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ingest.arrays import NONE, Vocabulary, time_order
+from ingest.arrays import NONE, Vocabulary
 from ingest.builder import ReportBuilder
 from ingest.ncu.names import function_name
 from ingest.nsys.launches import join_launches
+from ingest.nsys.payloads import TABLE as PAYLOADS
 from ingest.nsys.ranges import PUSH_POP, Ranges
 from ingest.nsys.timeline import RANGES, write_timeline
 from perfpipe.errors import InputError
@@ -27,6 +28,9 @@ _SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 
 #: Ranges of the program, and operators of PyTorch, which stand in a domain of their own.
 _RANGES = {"user_annotation": None, "cpu_op": "cpu_op"}
+
+#: What only calls of torch.distributed tell.
+_COLLECTIVE = "Collective name"
 
 #: What a trace does not tell.
 _LACKING = {
@@ -83,7 +87,11 @@ def _write(
     calls = [*events.get("cuda_runtime", []), *events.get("cuda_driver", [])]
     kernels = events.get("kernel", [])
     memory = [*events.get("gpu_memcpy", []), *events.get("gpu_memset", [])]
-    ranges = [event for name in _RANGES for event in events.get(name, [])]
+    # As nsys_nvtx_ranges has them: outer ranges come first.
+    ranges = sorted(
+        (event for name in _RANGES for event in events.get(name, [])),
+        key=lambda event: (_ns(event["ts"]), -_ns(event["dur"])),
+    )
     timed = [*calls, *kernels, *memory, *ranges]
     if not timed:
         raise InputError(f"{builder.source.path}: the trace holds no event of PyTorch or CUDA")
@@ -99,6 +107,7 @@ def _write(
         builder.lacks(table, reason)
     if not ranges:
         builder.lacks(RANGES, "the trace holds neither annotations nor operators")
+    _payloads(builder, ranges)
     write_timeline(builder, join_launches(builder), _ranges(ranges, zero))
 
 
@@ -209,6 +218,25 @@ def _calls(builder: ReportBuilder, calls: list[Event], zero: int) -> None:
     _store(builder, "nsys_api_calls", rows)
 
 
+def _payloads(builder: ReportBuilder, ranges: list[Event]) -> None:
+    """Write what torch.distributed tells of its calls; ranges come in the order of their table."""
+    told = [
+        (range_id, field, value)
+        for range_id, event in enumerate(ranges)
+        if _COLLECTIVE in event.get("args", {})
+        for field, value in sorted(event["args"].items())
+    ]
+    if not told:
+        builder.lacks(PAYLOADS, "the trace holds no call of torch.distributed with its sizes")
+    columns = {
+        "range_id": [range_id for range_id, _, _ in told],
+        "field": [field for _, field, _ in told],
+        "value": [float(value) if isinstance(value, int) else None for _, _, value in told],
+        "text": [str(value) for _, _, value in told],
+    }
+    builder.write(PAYLOADS, columns, len(told))
+
+
 def _ranges(ranges: list[Event], zero: int) -> Ranges | None:
     if not ranges:
         return None
@@ -219,17 +247,16 @@ def _ranges(ranges: list[Event], zero: int) -> Ranges | None:
     thread = threads.codes(pa.array(owners, pa.int64()))
     name = names.codes(pa.array([event["name"] for event in ranges]))
     domain = domains.codes(pa.array([_RANGES[event["cat"]] or "" for event in ranges]))
-    order = time_order(start, -end, thread)
     none = np.full(len(ranges), NONE, np.int32)
     return Ranges(
-        start=start[order],
-        end=end[order],
+        start=start,
+        end=end,
         style=np.full(len(ranges), PUSH_POP, np.int8),
-        thread=thread[order],
+        thread=thread,
         threads=[(owner >> 32, owner & 0xFFFF_FFFF) for owner in threads.values],
-        name=name[order],
+        name=name,
         names=names.values,
-        domain=domain[order],
+        domain=domain,
         domains=[text or None for text in domains.values],
         end_thread=none,
         category=none,

@@ -1,46 +1,94 @@
--- Communicating kernels with what NCCL's NVTX ranges tell of the call: communicator and bytes, where the export
--- holds payloads.  A group of calls that launched one kernel counts with all its bytes.
+-- Communicating kernels with what is told of the call: by NCCL's NVTX ranges, where the export holds their payloads, or by
+-- torch.distributed in a trace of torch.profiler.  A group of calls that launched one kernel counts with all its bytes.
 -- Computed once.
 CREATE VIEW _collectives AS
 WITH payloads AS (
     SELECT
         report_id,
         range_id,
-        max(text) FILTER (field = 'NCCL communicator ID') AS communicator,
+        max(text) FILTER (field IN ('NCCL communicator ID', 'Process Group Name')) AS communicator,
+        max(value) FILTER (field IN ('No. of ranks', 'Group size')) AS ranks,
         max(value) FILTER (field = 'Message size [bytes]') AS bytes,
-        max(value) FILTER (field = 'No. of ranks') AS ranks
+        max(text) FILTER (field = 'Collective name') AS torch_call,
+        torch_element_bytes(max(text) FILTER (field = 'dtype')) AS element_bytes,
+        max(value) FILTER (field = 'In msg nelems') AS elements_in,
+        max(value) FILTER (field = 'Out msg nelems') AS elements_out
     FROM nsys_nvtx_payloads
     GROUP BY report_id, range_id
 ),
 sizes AS (
-    -- Said when a communicator is made.
+    -- Said when a communicator is made, or at each call.
     SELECT report_id, communicator, max(ranks) AS ranks
     FROM payloads
     GROUP BY report_id, communicator
 ),
-nccl AS (
-    SELECT r.report_id, r.range_id, r.pid, r.tid, r.name, r.start_ns, p.communicator, p.bytes
+calls AS (
+    SELECT r.report_id, r.range_id, r.pid, r.tid, r.start_ns, r.name AS call, p.communicator, p.bytes, NULL AS launched
     FROM nsys_nvtx_ranges AS r
     LEFT JOIN payloads AS p USING (report_id, range_id)
     WHERE r.domain = 'NCCL'
+    UNION ALL
+    -- As NCCL counts: what one rank adds or gets; to one peer where each sends to all.
+    SELECT
+        r.report_id, r.range_id, r.pid, r.tid, r.start_ns, p.torch_call, p.communicator,
+        p.element_bytes * CASE WHEN p.torch_call LIKE 'all_to_all%' THEN p.elements_in / p.ranks ELSE least(p.elements_in, p.elements_out) END,
+        r.gpu_calls
+    FROM payloads AS p
+    JOIN nsys_nvtx_ranges AS r USING (report_id, range_id)
+    WHERE p.torch_call IS NOT NULL
+    UNION ALL
+    SELECT report_id, range_id, pid, tid, start_ns, name, NULL, NULL, NULL
+    FROM nsys_nvtx_ranges
+    WHERE name = 'nccl:coalesced'
 ),
 grouped AS (
-    SELECT report_id, pid, tid, range_id, start_ns, max(start_ns) FILTER (name = 'ncclGroupStart') OVER earlier AS opened_ns
-    FROM nccl
-    WINDOW earlier AS (PARTITION BY report_id, pid, tid ORDER BY start_ns, range_id)
-    QUALIFY name = 'ncclGroupEnd'
+    -- A group is what was called since it was opened; in torch, since the last call that launched its kernel itself.
+    SELECT
+        report_id, pid, tid, range_id, start_ns,
+        max(start_ns) FILTER (call = 'ncclGroupStart' OR call = 'nccl:coalesced' OR launched > 0) OVER earlier AS opened_ns
+    FROM calls
+    WINDOW earlier AS (PARTITION BY report_id, pid, tid ORDER BY start_ns, range_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    QUALIFY call IN ('ncclGroupEnd', 'nccl:coalesced')
+),
+members AS (
+    SELECT
+        g.report_id,
+        g.range_id,
+        c.communicator,
+        c.bytes,
+        CASE WHEN c.call IN ('ncclSend', 'send') THEN 'send' WHEN c.call IN ('ncclRecv', 'recv') THEN 'receive' ELSE 'all' END AS way
+    FROM grouped AS g
+    JOIN calls AS c ON c.report_id = g.report_id AND c.pid = g.pid AND c.tid = g.tid
+        AND c.start_ns > coalesce(g.opened_ns, -9223372036854775808) AND c.start_ns < g.start_ns
+),
+ways AS (
+    SELECT report_id, range_id, way, min(communicator) AS communicator, max(communicator) AS other, sum(bytes) AS bytes
+    FROM members
+    WHERE communicator IS NOT NULL
+    GROUP BY report_id, range_id, way
 ),
 told AS (
-    SELECT report_id, range_id, communicator, bytes, false AS grouped
-    FROM nccl
+    SELECT report_id, range_id, call, communicator, bytes, false AS grouped
+    FROM calls
     WHERE communicator IS NOT NULL
     UNION ALL
-    SELECT g.report_id, g.range_id, min(n.communicator), sum(n.bytes), true
-    FROM grouped AS g
-    JOIN nccl AS n ON n.report_id = g.report_id AND n.pid = g.pid AND n.tid = g.tid
-        AND n.start_ns > g.opened_ns AND n.start_ns < g.start_ns
-    GROUP BY g.report_id, g.range_id
-    HAVING count(DISTINCT n.communicator) = 1
+    -- torch launches from an annotation within the call.
+    SELECT c.report_id, r.range_id, c.call, c.communicator, c.bytes, true
+    FROM calls AS c
+    JOIN nsys_nvtx_ranges AS r ON r.report_id = c.report_id AND r.enclosing = c.range_id
+    WHERE c.launched > 0 AND r.name LIKE 'nccl:%'
+    UNION ALL
+    -- Sending and receiving go both ways at a time.
+    SELECT
+        report_id,
+        range_id,
+        NULL,
+        min(communicator),
+        coalesce(sum(bytes) FILTER (way = 'all'), 0) + coalesce(max(bytes) FILTER (way != 'all'), 0),
+        true
+    FROM ways
+    GROUP BY report_id, range_id
+    HAVING min(communicator) = max(other)
 )
 SELECT
     l.report_id,
@@ -52,9 +100,9 @@ SELECT
     l.end_ns,
     l.end_ns - l.start_ns AS dur_ns,
     l.name AS kernel_name,
-    coalesce(nullif(collective_operation(l.name), ''), l.name) AS operation,
+    coalesce(collective_of_call(p.call), nullif(collective_operation(l.name), ''), l.name) AS operation,
     p.communicator,
-    CASE WHEN NOT p.grouped OR count(*) OVER (PARTITION BY l.report_id, l.range_id) = 1 THEN p.bytes END::BIGINT AS bytes,
+    CASE WHEN NOT p.grouped OR count(*) OVER (PARTITION BY l.report_id, l.range_id) = 1 THEN nullif(p.bytes, 0) END::BIGINT AS bytes,
     s.ranks::BIGINT AS ranks
 FROM _ops AS o
 JOIN _gpus AS t USING (track)

@@ -13,7 +13,8 @@
 -- min_ns: shortest, ns
 -- p95_ns: 95th percentile, ns
 -- max_ns: longest, ns
--- bytes: bytes of this rank's calls; NULL where the export has no payloads (nsys export --include-blobs=true)
+-- bytes: bytes of this rank's calls as NCCL counts them: of one rank, to one peer in an AllToAll, the larger way of a group
+--   that sends and receives; NULL where nothing tells them (nsys export --include-blobs=true; torch.profiler does)
 -- algorithm_bytes_per_s: these over the sum of durations, waiting included, byte/s
 -- bus_bytes_per_s: bus bandwidth as in nccl-tests, likewise; paired_collectives has it without waiting, byte/s
 CREATE VIEW nccl_collectives AS
@@ -22,7 +23,7 @@ WITH sums AS (
         report_id,
         device,
         kernel_name AS operation,
-        any_value(operation) AS collective,
+        operation AS collective,
         count(*) AS count,
         sum(dur_ns)::BIGINT AS total_ns,
         avg(dur_ns) AS avg_ns,
@@ -35,7 +36,7 @@ WITH sums AS (
         sum(collective_bus_bytes(operation, bytes, ranks)) AS bus_bytes,
         sum(dur_ns) FILTER (WHERE collective_bus_bytes(operation, bytes, ranks) IS NOT NULL) AS bus_ns
     FROM _collectives
-    GROUP BY report_id, device, kernel_name
+    GROUP BY report_id, device, kernel_name, _collectives.operation
 )
 SELECT
     report_id,
@@ -54,4 +55,4 @@ SELECT
     bytes / nullif(told_ns / 1e9, 0) AS algorithm_bytes_per_s,
     bus_bytes / nullif(bus_ns / 1e9, 0) AS bus_bytes_per_s
 FROM sums
-ORDER BY report_id, device, total_ns DESC, operation;
+ORDER BY report_id, device, total_ns DESC, operation, collective;

@@ -13,8 +13,8 @@
 -- waiting_ns: sum over the ranks of what lies beyond the transfer, ns
 -- last_rank: rank that arrived last; NULL where ranks arrived closer than their clocks agree
 -- bytes: bytes of a rank's call; NULL where the export has no payloads
--- algorithm_bytes_per_s: these over the transfer, byte/s
--- bus_bytes_per_s: bus bandwidth as in nccl-tests, byte/s; NULL where the number of ranks is unknown
+-- algorithm_bytes_per_s: these over the transfer, byte/s; NULL for operations with a root whose ranks came apart
+-- bus_bytes_per_s: bus bandwidth as in nccl-tests, byte/s; NULL likewise, and where the number of ranks is unknown
 -- together: whether all ranks were in it at a time, as they must be
 CREATE VIEW paired_collectives AS
 WITH aligned AS (
@@ -41,6 +41,11 @@ sums AS (
         max(at_ns) <= min(until_ns) + max(residual_ns) AS together
     FROM aligned AS p
     GROUP BY job, operation, communicator, nth
+),
+carried AS (
+    -- One way only, so that who comes late finds what was sent in its buffers: that tells no bandwidth.
+    SELECT *, CASE WHEN last_rank IS NULL OR operation NOT IN ('Broadcast', 'Reduce', 'Gather', 'Scatter') THEN transfer_ns END AS carried_ns
+    FROM sums
 )
 SELECT
     job,
@@ -55,8 +60,8 @@ SELECT
     waiting_ns,
     last_rank,
     bytes,
-    bytes / nullif(transfer_ns / 1e9, 0) AS algorithm_bytes_per_s,
-    bus_bytes / nullif(transfer_ns / 1e9, 0) AS bus_bytes_per_s,
+    bytes / nullif(carried_ns / 1e9, 0) AS algorithm_bytes_per_s,
+    bus_bytes / nullif(carried_ns / 1e9, 0) AS bus_bytes_per_s,
     together
-FROM sums
+FROM carried
 ORDER BY job, first_start_ns, operation, communicator, nth;

@@ -1,0 +1,65 @@
+-- Function names as nsys prints them: it strips a version suffix of four digits and leaves longer ones.
+CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0-9]{4}$', '');
+
+-- A range as nsys prints it: its domain, which is empty for the default one, a colon and its text.
+CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
+
+-- Sample standard deviation as in nsys: 0 for one value.
+CREATE MACRO nsys_stddev(x) AS round_tenth(coalesce(stddev_samp(x), 0));
+
+-- Time that two intervals share, ns; 0 where they are apart, NULL where a border is unknown.
+CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS
+    CASE WHEN a_start + a_end + b_start + b_end IS NOT NULL THEN greatest(0, least(a_end, b_end) - greatest(a_start, b_start)) END;
+
+-- Time of an interval behind `until`, up to when earlier ones reach: added up it is the length of their union.
+CREATE MACRO beyond_ns(start_ns, end_ns, until) AS greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));
+
+-- Category of timeline_bottleneck that a category of gpu_time_budget counts in.
+CREATE MACRO timeline_bound(category) AS
+    CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;
+
+-- Operation that a kernel of NCCL (or one like it) performs; empty where its name does not tell.
+CREATE MACRO collective_operation(name) AS
+    regexp_extract(name, 'AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|SendRecv|Reduce|Scatter|Gather');
+
+-- Operation of a call that NCCL performs by sending and receiving, so that the kernel's name does not tell; by NCCL's
+-- names and those of torch.distributed.
+CREATE MACRO collective_of_call(call) AS
+    CASE
+        WHEN regexp_matches(call, '^(nccl)?all_?to_?all', 'i') THEN 'AllToAll'
+        WHEN regexp_matches(call, '^(nccl)?gather$', 'i') THEN 'Gather'
+        WHEN regexp_matches(call, '^(nccl)?scatter$', 'i') THEN 'Scatter'
+    END;
+
+-- Bytes of an element of a tensor, by the name of c10::ScalarType.
+CREATE MACRO torch_element_bytes(dtype) AS
+    CASE
+        WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' THEN 1
+        WHEN dtype IN ('Short', 'UInt16', 'Half', 'BFloat16') THEN 2
+        WHEN dtype IN ('Int', 'UInt32', 'Float', 'ComplexHalf') THEN 4
+        WHEN dtype IN ('Long', 'UInt64', 'Double', 'ComplexFloat') THEN 8
+        WHEN dtype = 'ComplexDouble' THEN 16
+    END;
+
+-- Bandwidth by which nccl-tests compare operations and numbers of ranks: what each link carries, where `bytes` are
+-- those of one rank's call.  https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+CREATE MACRO collective_bus_bytes(operation, bytes, ranks) AS
+    CASE operation
+        WHEN 'AllReduce' THEN bytes * 2 * (ranks - 1) / nullif(ranks, 0)
+        WHEN 'AllGather' THEN bytes * (ranks - 1)
+        WHEN 'ReduceScatter' THEN bytes * (ranks - 1)
+        WHEN 'AllToAll' THEN bytes * (ranks - 1)
+        WHEN 'Gather' THEN bytes * (ranks - 1)
+        WHEN 'Scatter' THEN bytes * (ranks - 1)
+        WHEN 'Broadcast' THEN bytes
+        WHEN 'Reduce' THEN bytes
+        WHEN 'SendRecv' THEN bytes
+    END;
+
+-- Name whose numbers sort as numbers: rank2 before rank10.
+CREATE MACRO natural_order(name) AS array_to_string(
+    list_transform(
+        regexp_extract_all(name, '[0-9]+|[^0-9]+'),
+        lambda part: CASE WHEN regexp_matches(part, '^[0-9]') THEN lpad(part, 20, '0') ELSE part END
+    ), ''
+);

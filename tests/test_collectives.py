@@ -1,0 +1,141 @@
+"""Sizes and bandwidths of collectives, against a program that says them.
+
+Both captures are of one program on two GPUs; its steps call, by tensors of `Mi` elements: all_reduce
+(8 fp32, 1 bf16), all_gather, reduce_scatter, broadcast (8), all_to_all, reduce, gather, scatter, two
+all_reduce coalesced (1 and 8), a batch of isend and irecv, and send or recv (8).  nsys saw three steps
+more, and a barrier more, than torch.profiler.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DATA, Tiny
+
+from ingest.report import ingest
+from perfpipe.query import connect
+from perfpipe.store import Store
+
+MI = 1 << 20
+FP32, BF16 = 4 * MI, 2 * MI
+
+#: (kernel, collective) -> (calls, bytes) of a step, as both captures must have them.
+STEP = {
+    ("AllReduce_Sum_f32_RING_LL", "AllReduce"): (2, 8 * FP32 + (1 + 8) * FP32),
+    ("AllReduce_Sum_bf16_RING_LL", "AllReduce"): (1, BF16),
+    ("AllGather_RING_LL", "AllGather"): (1, FP32),
+    ("ReduceScatter_Sum_f32_RING_LL", "ReduceScatter"): (1, FP32),
+    ("Broadcast_RING_LL", "Broadcast"): (1, 8 * FP32),
+    ("Reduce_Sum_f32_RING_LL", "Reduce"): (1, FP32),
+    # Of two MI elements one goes to the peer.
+    ("SendRecv", "AllToAll"): (1, FP32),
+}
+#: The batch counts once, though it sends and receives.
+SENT = (2, FP32 + 8 * FP32)
+
+KINETO = [DATA / "torch" / f"collectives_rank{rank}.kineto.json.gz" for rank in (0, 1)]
+NSYS = [DATA / "nsys" / f"collectives_rank{rank}.sqlite.xz" for rank in (0, 1)]
+
+
+def _ask(store: Store, paths: list[Path], sql: str) -> list[tuple[Any, ...]]:
+    reports = [ingest(path, store).report_id for path in paths]
+    with connect(store, reports, sql) as con:
+        return con.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("captures_of", "steps", "barriers", "others"),
+    [
+        (KINETO, 3, 1, {("SendRecv", "Gather"): (1, FP32), ("SendRecv", "Scatter"): (1, FP32),
+                        ("SendRecv", "SendRecv"): SENT}),
+        # To NCCL torch's gather and scatter are groups of sends and receives.
+        (NSYS, 6, 2, {("SendRecv", "SendRecv"): (4, 2 * FP32 + SENT[1])}),
+    ],
+)  # fmt: skip
+def test_sizes_are_those_of_the_program(
+    captures: Store,
+    captures_of: list[Path],
+    steps: int,
+    barriers: int,
+    others: dict[tuple[str, str], tuple[int, int]],
+    rank: int,
+) -> None:
+    rows = _ask(
+        captures,
+        [captures_of[rank]],
+        "SELECT operation, collective, count, bytes FROM nccl_collectives",
+    )
+    found = {
+        (name.removeprefix("ncclDevKernel_"), collective): (count, size)
+        for name, collective, count, size in rows
+    }
+    expected = {key: (steps * n, steps * size) for key, (n, size) in (STEP | others).items()}
+    # A barrier is an all_reduce of one element, whose size only NCCL tells.
+    key = ("AllReduce_Sum_f32_RING_LL", "AllReduce")
+    count, size = expected[key]
+    expected[key] = (count + barriers, size + (4 * barriers if captures_of is NSYS else 0))
+    assert found == expected
+
+
+def test_bandwidth_of_a_trace_is_that_of_a_plain_count(captures: Store) -> None:
+    """AllReduce moves 2 (n - 1) / n of its bytes through each link: of two ranks, as many."""
+    times: list[list[float]] = []
+    for path in KINETO:
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        kernels = [e for e in events if e.get("cat") == "kernel" and "bf16" in e["name"]]
+        times.append([e["dur"] for e in sorted(kernels, key=lambda e: float(e["ts"]))])
+    expected = [BF16 / min(pair) / 1e3 for pair in zip(*times, strict=True)]
+    rows = _ask(
+        captures,
+        KINETO,
+        f"SELECT bus_bytes_per_s / 1e9 FROM paired_collectives WHERE bytes = {BF16} ORDER BY nth",
+    )
+    assert [value for (value,) in rows] == pytest.approx(expected, rel=1e-6)
+
+
+def test_both_profilers_see_the_same_bandwidth(captures: Store) -> None:
+    sql = """
+        SELECT operation, median(bus_bytes_per_s) / 1e9 FROM paired_collectives
+        WHERE operation IN ('AllGather', 'ReduceScatter', 'AllToAll') GROUP BY operation
+    """
+    torch, nsys = (dict(_ask(captures, paths, sql)) for paths in (KINETO, NSYS))
+    assert len(torch) == 3
+    assert torch == pytest.approx(nsys, rel=0.05)
+
+
+def test_who_comes_late_to_a_root_tells_no_bandwidth(captures: Store) -> None:
+    rows = _ask(
+        captures,
+        NSYS,
+        "SELECT last_rank IS NULL, bus_bytes_per_s / 1e9, transfer_ns FROM paired_collectives "
+        "WHERE operation = 'Broadcast'",
+    )
+    told = [rate for together, rate, _ in rows if together]
+    assert 0 < len(told) < len(rows)
+    # NVLink of an H200 carries 450 GB/s each way.
+    assert all(100 < rate < 450 for rate in told)
+    assert all(rate is None and ns for together, rate, ns in rows if not together)
+
+
+def test_a_group_of_several_communicators_is_not_told() -> None:
+    db = Tiny()
+    db.con.execute("UPDATE reports SET kind = 'nsys'")
+    calls = [("ncclGroupStart", None), ("ncclSend", 7), ("ncclRecv", 8), ("ncclGroupEnd", None)]
+    for number, (name, communicator) in enumerate(calls):
+        db.add("nsys_nvtx_ranges", {"range_id": number, "pid": 1, "tid": 1, "domain": "NCCL",
+                                    "name": name, "start_ns": 10 * number,
+                                    "end_ns": 10 * number + 5})  # fmt: skip
+        if communicator:
+            db.add("nsys_nvtx_payloads",
+                   {"range_id": number, "field": "NCCL communicator ID", "text": communicator},
+                   {"range_id": number, "field": "Message size [bytes]", "value": 64})  # fmt: skip
+    db.add("launches", {"kind": "kernel", "name": "ncclDevKernel_SendRecv", "pid": 1, "tid": 1,
+                        "device": 0, "start_ns": 100, "end_ns": 200, "range_id": 3})  # fmt: skip
+    assert db.rows("SELECT count, bytes, bus_bytes_per_s FROM nccl_collectives") == [
+        (1, None, None)
+    ]
