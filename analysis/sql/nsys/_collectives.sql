@@ -45,7 +45,10 @@ grouped AS (
     -- A group is what was called since it was opened; in torch, since the last call that launched its kernel itself.
     SELECT
         report_id, pid, tid, range_id, start_ns,
-        max(start_ns) FILTER (call = 'ncclGroupStart' OR call = 'nccl:coalesced' OR launched > 0) OVER earlier AS opened_ns
+        coalesce(
+            max(start_ns) FILTER (call = 'ncclGroupStart' OR call = 'nccl:coalesced' OR launched > 0) OVER earlier,
+            CASE WHEN call = 'nccl:coalesced' THEN -9223372036854775808 END
+        ) AS opened_ns
     FROM calls
     WINDOW earlier AS (PARTITION BY report_id, pid, tid ORDER BY start_ns, range_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     QUALIFY call IN ('ncclGroupEnd', 'nccl:coalesced')
@@ -59,7 +62,7 @@ members AS (
         CASE WHEN c.call IN ('ncclSend', 'send') THEN 'send' WHEN c.call IN ('ncclRecv', 'recv') THEN 'receive' ELSE 'all' END AS way
     FROM grouped AS g
     JOIN calls AS c ON c.report_id = g.report_id AND c.pid = g.pid AND c.tid = g.tid
-        AND c.start_ns > coalesce(g.opened_ns, -9223372036854775808) AND c.start_ns < g.start_ns
+        AND c.start_ns > g.opened_ns AND c.start_ns < g.start_ns
 ),
 ways AS (
     SELECT report_id, range_id, way, min(communicator) AS communicator, max(communicator) AS other, sum(bytes) AS bytes
