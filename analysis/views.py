@@ -20,7 +20,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -89,9 +89,14 @@ class View:
         """Whether it is computed once where several views read it: its rows are few or costly."""
         return self.layer == "ncu" or self.costly
 
+    @cached_property
+    def mentions(self) -> frozenset[str]:
+        """Words of the view's SQL, its own name left out."""
+        return frozenset(re.findall(r"\w+", self.sql)) - {self.name}
+
     def uses(self, names: set[str]) -> set[str]:
         """Return which of the names the view's SQL mentions."""
-        return names & set(re.findall(r"\w+", self.sql)) - {self.name}
+        return names & self.mentions
 
 
 @cache
@@ -168,7 +173,7 @@ def _read_often(chosen: Sequence[View], sql: str) -> set[str]:
     tables: set[str] = set()
     readings: dict[str, int] = {}
     for view in reversed(chosen):
-        readers = [other.name for other in chosen if other.uses({view.name})]
+        readers = [other.name for other in chosen if view.name in other.mentions]
         times = sum(1 if name in tables else readings[name] for name in readers)
         readings[view.name] = times + (view.name in words)
         if view.kept and readings[view.name] > 1:

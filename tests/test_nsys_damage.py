@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ingest.report import ingest
 from perfpipe.errors import InputError
+from perfpipe.query import connect
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -73,3 +76,45 @@ def test_a_damaged_table_of_a_directory_is_named(
     with pytest.raises(InputError, match=r"CUPTI_ACTIVITY_KIND_KERNEL.parquet is damaged"):
         ingest(directory, store)
     assert store.report_ids() == []
+
+
+@pytest.mark.parametrize("filled", [(), (1,), (40,), (81,), (3, 50)])
+@pytest.mark.parametrize("column", ["category", "endGlobalTid"])
+def test_columns_that_are_seldom_filled(
+    filled: tuple[int, ...],
+    column: str,
+    edited: Callable[..., Path],
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are read as one column until one of them holds something, batches later perhaps."""
+    monkeypatch.setattr("ingest.nsys.sqlite_export.BATCH", 16)
+    where = f"rowid IN ({', '.join(map(str, filled)) or 'NULL'})"
+    path = edited("eager_small", f"UPDATE NVTX_EVENTS SET {column} = globalTid + 1 WHERE {where}")
+    report = ingest(path, store).report_id
+    ours = "category" if column == "category" else "end_tid"
+    number = "globalTid + 1" if column == "category" else "(globalTid + 1) & 0xFFFFFF"
+    with closing(sqlite3.connect(path)) as con:
+        rows = con.execute(
+            f"SELECT start, iif({where}, {number}, NULL) FROM NVTX_EVENTS "
+            "WHERE eventType IN (34, 59, 60) ORDER BY start, end DESC"
+        ).fetchall()
+    with connect(store, [report], "nsys_nvtx_ranges") as duck:
+        found = duck.execute(
+            f"SELECT start_ns, {ours} FROM nsys_nvtx_ranges ORDER BY range_id"
+        ).fetchall()
+    assert found == rows
+
+
+def test_values_of_another_type_cost_themselves_only(
+    edited: Callable[..., Path], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.nsys.sqlite_export.BATCH", 16)
+    change = "UPDATE NVTX_EVENTS SET {} = 'x' WHERE rowid = 60"
+    changes = (change.format("category"), change.format("domainId"))
+    whole = ingest(edited("eager_small"), store)
+    damaged = ingest(edited("eager_small", *changes), store, force=True)
+    assert damaged.rows == whole.rows
+    told = [w for w in store.manifest(damaged.report_id).warnings if "another type" in w]
+    assert len(told) == 1
+    assert "NVTX_EVENTS" in told[0]

@@ -18,6 +18,10 @@ from perfpipe.errors import InputError
 _LONG, _PARTS = 500_000, 12
 
 
+#: Whole numbers that are NULL in most exports: a cell costs as much as any other.
+_SELDOM = {"NVTX_EVENTS": ("category", "endGlobalTid")}
+
+
 class SqliteExport(Export):
     """An export to SQLite."""
 
@@ -72,21 +76,24 @@ class SqliteExport(Export):
         part: Part | None = None,
     ) -> Iterator[pa.RecordBatch]:
         done = 0
-        try:
-            for batch in self._scan(table, columns, order, part, checked=False):
-                done += batch.num_rows
-                yield batch
-        except _Mismatch as error:
-            self.notes.append(f"{table} holds values of another type than its columns ({error})")
-        except (_AdbcError, pa.ArrowException) as error:
-            raise InputError(f"{self.path}: table {table} is damaged ({error})") from error
-        else:
-            return
-        for batch in self._scan(table, columns, order, part, checked=True):
-            skipped = min(done, batch.num_rows)
-            done -= skipped
-            if skipped < batch.num_rows:
-                yield batch.slice(skipped)
+        for how in (_SPARSE, _TYPED, _CHECKED) if table in _SELDOM else (_TYPED, _CHECKED):
+            # What the way before has given already.
+            skip = done
+            try:
+                for batch in self._scan(table, columns, order, part, how):
+                    rows = batch.slice(skip)
+                    skip = max(0, skip - batch.num_rows)
+                    if rows.num_rows:
+                        done += rows.num_rows
+                        yield rows
+            except _Mismatch as error:
+                if how == _TYPED:
+                    note = f"{table} holds values of another type than its columns ({error})"
+                    self.notes.append(note)
+            except (_AdbcError, pa.ArrowException) as error:
+                raise InputError(f"{self.path}: table {table} is damaged ({error})") from error
+            else:
+                return
 
     def _scan(
         self,
@@ -94,20 +101,24 @@ class SqliteExport(Export):
         columns: Sequence[str],
         order: Sequence[str],
         part: Part | None,
-        *,
-        checked: bool,
+        how: int,
     ) -> Iterator[pa.RecordBatch]:
-        """Stream a table behind a seed row.
+        """Stream a table behind a seed row; raises _Mismatch where that needs another way.
 
         ADBC takes a column's type from its first values, which are often NULL; the seed row has
-        one value of each declared type and is dropped again.  With `checked`, values that
-        contradict their column are read as NULL.
+        one value of each declared type and is dropped again.  _SPARSE: columns that are seldom
+        filled are read as one.  _CHECKED: values that contradict their column are read as NULL.
         """
         import adbc_driver_sqlite.dbapi as adbc
 
-        typed = [(c, _kind(self._types[table][c])) for c in columns]
-        seed = ", ".join(f"{_SEEDS[kind]} AS {_name(c)}" for c, kind in typed)
-        values = ", ".join(_checked(c, kind) if checked else _value(c) for c, kind in typed)
+        sparse = [c for c in _SELDOM.get(table, ()) if c in columns] if how == _SPARSE else []
+        typed = [(c, _kind(self._types[table][c])) for c in columns if c not in sparse]
+        seeds = [f"{_SEEDS[kind]} AS {_name(c)}" for c, kind in typed]
+        cells = [_checked(c, kind) if how == _CHECKED else _value(c) for c, kind in typed]
+        if sparse:
+            seeds.append(f"{_SEEDS['int']} AS _sparse")
+            cells.append(f"coalesce({', '.join(map(_name, sparse))}, NULL)")
+        seed, values = ", ".join(seeds), ", ".join(cells)
         sql = f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {values} FROM {_name(table)}"
         if part:
             sql += f" WHERE rowid BETWEEN {part[0]} AND {part[1]}"
@@ -123,9 +134,23 @@ class SqliteExport(Export):
                 for column, kind in typed:
                     if batch.schema.field(column).type != _TYPES[kind]:
                         raise _Mismatch(f"{column} is not {kind}")
+                if sparse:
+                    rows = _with_nulls(rows, sparse)
                 if rows.num_rows:
                     yield rows.select(list(columns))
 
+
+def _with_nulls(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return a batch with columns of NULL; _Mismatch where one of them holds something."""
+    if rows.column("_sparse").null_count < rows.num_rows:
+        raise _Mismatch(f"{' or '.join(columns)} is filled")
+    for column in columns:
+        rows = rows.append_column(column, pa.nulls(rows.num_rows, _TYPES["int"]))
+    return rows
+
+
+#: Ways to read a table, each for what the one before cannot read.
+_SPARSE, _TYPED, _CHECKED = range(3)
 
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 _SEEDS = {"int": "0", "float": "0.0", "text": "''"}
