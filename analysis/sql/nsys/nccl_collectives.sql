@@ -13,7 +13,7 @@
 -- min_ns: shortest, ns
 -- p95_ns: 95th percentile, ns
 -- max_ns: longest, ns
--- bytes: bytes of this rank's calls as NCCL counts them: of one rank, to one peer in an AllToAll, the larger way of a group
+-- bytes: bytes of this rank's calls as NCCL counts them: of one rank, on average to one peer in an AllToAll, the larger way of a group
 --   that sends and receives; NULL where nothing tells them (nsys export --include-blobs=true; torch.profiler does)
 -- algorithm_bytes_per_s: these over the sum of durations, waiting included, byte/s
 -- bus_bytes_per_s: bus bandwidth as in nccl-tests, likewise; paired_collectives has it without waiting, byte/s
