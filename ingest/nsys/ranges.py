@@ -148,13 +148,16 @@ def nesting(
     index = np.flatnonzero(nested).astype(np.int32)
 
     def nest(members: Codes) -> None:
+        starts, ends = start[members], end[members]
         # Half nanoseconds: a range without length ends half a nanosecond after its start.
-        starts, ends = 2 * start[members], 2 * end[members]
+        starts *= 2
+        ends *= 2
         ends += ends == starts
         # Mostly in order already, which only a stable sort makes use of.
         ends.sort(kind="stable")
         level = np.arange(len(members), dtype=np.int32)
         level -= np.searchsorted(ends, starts, side="right").astype(np.int32)
+        del starts, ends
         depth[members] = level
         parent[members] = _parents(level, members)
 
