@@ -240,6 +240,7 @@ def reference_tables() -> list[tuple[str, str, dict[str, str]]]:
 
 def threshold_macro() -> str:
     """Return the macro threshold(name); constants are folded away, a table would be joined."""
+    # Without the type they are DECIMAL, and what is compared with them is cast, value by value.
     cases = " ".join(
         f"WHEN {quote(name)} THEN {value!r}::DOUBLE" for name, value in thresholds().items()
     )

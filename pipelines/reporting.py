@@ -88,7 +88,8 @@ def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()
     try:
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
         # What a report tells of a run is told by that run alone, whatever others gave its reports.
-        runs = [run["run_id"] for run in chosen.runs] or None
+        only_runs = len(chosen.runs) == chosen.named
+        runs = [run["run_id"] for run in chosen.runs] if only_runs else None
         with connect(store, chosen.reports, VIEWS_USED, runs) as con:
             return build_report(con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:
