@@ -16,6 +16,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
 
 from pipelines.cli import run_cli
 
@@ -80,6 +81,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
+def _open(browser: webdriver.Chrome, address: str) -> None:
+    """Open a page and wait for its script to end: Chromium may answer before."""
+    browser.get(address)
+    done = (By.CSS_SELECTOR, "html.js")
+    WebDriverWait(browser, 20).until(lambda driver: driver.find_elements(*done))
+
+
 @pytest.fixture
 def visit(browser: webdriver.Chrome, pages: dict[str, Path]) -> Callable[[str], webdriver.Chrome]:
     def go(name: str) -> webdriver.Chrome:
@@ -87,7 +95,7 @@ def visit(browser: webdriver.Chrome, pages: dict[str, Path]) -> Callable[[str], 
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
         for kind in ("performance", "browser"):
             _log(browser, kind)
-        browser.get(pages[name].as_uri())
+        _open(browser, pages[name].as_uri())
         return browser
 
     return go
@@ -106,7 +114,6 @@ def _values(box: WebElement, index: int) -> list[str | None]:
 @pytest.mark.parametrize("name", [*WORKLOADS, "hostile"])
 def test_no_request_and_no_error(name: str, visit: Callable[[str], webdriver.Chrome]) -> None:
     driver = visit(name)
-    assert driver.find_elements(By.CSS_SELECTOR, "html.js"), "the script ran to its end"
     messages = [json.loads(entry["message"])["message"] for entry in _log(driver, "performance")]
     asked = [
         message["params"]["request"]["url"]
@@ -202,7 +209,7 @@ def _reload(driver: webdriver.Chrome) -> None:
     """Open the address anew, as somebody does who was sent it."""
     address = driver.current_url
     driver.get("about:blank")
-    driver.get(address)
+    _open(driver, address)
 
 
 def test_a_link_shows_what_its_sender_saw(visit: Callable[[str], webdriver.Chrome]) -> None:
