@@ -73,8 +73,7 @@ VIEWS_USED = " ".join(
         views_used((KERNELS, *TABLES)),
         "_labels kernel_findings kernel_bottleneck kernel_headroom kernel_gaps run_efficiency",
         "run_agreement timeline_bottleneck timeline_findings",
-        *(table.view for table in TIMELINE_TABLES),
-        *(view for view, *_ in (*SUMMARIES, *NVTX_TABLES)),
+        *(table.view for table in (*TIMELINE_TABLES, *SUMMARIES, *NVTX_TABLES)),
     )
 )
 
@@ -134,11 +133,11 @@ def build_report(
     if timeline:
         made += [_view_table(con, chosen, table) for table in TIMELINE_TABLES]
     if kinds.get("ncu") and timeline:
-        made.append(_report_table(con, chosen, *HEADROOM))
+        made.append(_view_table(con, chosen, HEADROOM))
     if kinds.get("ncu"):
         made += [_view_table(con, chosen, table) for table in (KERNELS, *TABLES)]
     if timeline:
-        made += [_report_table(con, chosen, *table) for table in (*SUMMARIES, *NVTX_TABLES)]
+        made += [_view_table(con, chosen, table) for table in (*SUMMARIES, *NVTX_TABLES)]
     return Report(
         title=title or title_of(con, chosen, run),
         notice=notice_of(run),
@@ -208,18 +207,3 @@ def _view_table(
 def _labelled(spec: Spec, chosen: Sequence[str]) -> Spec:
     """Return the columns without what a report is called, where there is only one."""
     return spec if len(chosen) > 1 else tuple(column for column in spec if column[0] != "label")
-
-
-def _report_table(
-    con: DuckDBPyConnection, chosen: Sequence[str], view: str, title: str, whole: Spec, order: str
-) -> Table:
-    """Return the table of a view whose rows are of a report, with what that is called."""
-    spec = _labelled(whole, chosen)
-    names = ", ".join(name for name, *_ in spec)
-    sql = f"""
-        SELECT {names}
-        FROM {view} JOIN _labels USING (report_id)
-        WHERE report_id IN {in_list(chosen)}
-        ORDER BY {order}
-    """
-    return _table(con, view, title, spec, sql, chosen)

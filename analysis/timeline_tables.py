@@ -13,21 +13,26 @@ _WHICH: Spec = (("label", "Configuration", "text", ""), ("device", "GPU", "int",
 
 @dataclass(frozen=True)
 class TimelineTable:
-    """A table of a report's GPUs: `where` and `order` are SQL over its view."""
+    """A table on timelines: `where` and `order` are SQL over its view.
+
+    Its rows are of GPUs, in the order of configurations and then `order`; else of whole reports.
+    """
 
     view: str
     title: str
     columns: Spec
     order: str
     where: str = "true"
+    per_gpu: bool = True
 
     def sql(self, columns: Spec, chosen: str) -> str:
         """Return the query of some columns for the reports in `chosen`, a SQL list."""
         names = ", ".join(column for column, *_ in columns)
+        gpus = "position NULLS LAST, label, report_id, device, " if self.per_gpu else ""
         return f"""
             SELECT {names} FROM {self.view} JOIN _labels USING (report_id)
             WHERE report_id IN {chosen} AND {self.where}
-            ORDER BY position NULLS LAST, label, report_id, device, {self.order}
+            ORDER BY {gpus}{self.order}
         """
 
 
@@ -217,10 +222,7 @@ TIMELINE_TABLES = (
     ),
 )
 
-#: View, title, columns and order of a table whose rows are of a report, not of a GPU.
-ReportTable = tuple[str, str, Spec, str]
-
-HEADROOM: ReportTable = (
+HEADROOM = TimelineTable(
     "kernel_headroom",
     "Where optimising pays: timeline joined with profiled kernels",
     (
@@ -235,10 +237,11 @@ HEADROOM: ReportTable = (
         ("headroom_pct", "Headroom", "pct", "% of kernel time"),
     ),
     "headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block",
+    per_gpu=False,
 )
 
 
-def _summary(view: str, title: str, what: str, name: str, count: str) -> ReportTable:
+def _summary(view: str, title: str, what: str, name: str, count: str) -> TimelineTable:
     """Return the table of a summary of nsys: what is counted, and its statistics."""
     columns: Spec = (
         (name, what, "text", ""),
@@ -252,7 +255,8 @@ def _summary(view: str, title: str, what: str, name: str, count: str) -> ReportT
         ("max_ns", "Max", "ns", ""),
         ("stddev_ns", "StdDev", "ns", ""),
     )
-    return view, title, columns, f"total_time_ns DESC, {name}, report_id"
+    order = f"total_time_ns DESC, {name}, report_id"
+    return TimelineTable(view, title, columns, order, per_gpu=False)
 
 
 SUMMARIES = (
@@ -261,8 +265,8 @@ SUMMARIES = (
     _summary("cuda_api_sum", "CUDA API calls", "Function", "name", "num_calls"),
 )
 
-NVTX_TABLES: tuple[ReportTable, ...] = (
-    (
+NVTX_TABLES = (
+    TimelineTable(
         "nvtx_tree",
         "NVTX ranges as a tree",
         (
@@ -276,8 +280,9 @@ NVTX_TABLES: tuple[ReportTable, ...] = (
             ("host_time_ns", "Time on the host", "ns", ""),
         ),
         "position NULLS LAST, label, report_id, tree_order",
+        per_gpu=False,
     ),
-    (
+    TimelineTable(
         "nvtx_gpu_proj_sum",
         "NVTX ranges on the GPU",
         (
@@ -294,5 +299,6 @@ NVTX_TABLES: tuple[ReportTable, ...] = (
             ("avg_range_lvl", "Depth", "number", ""),
         ),
         "total_proj_time_ns DESC, range, report_id",
+        per_gpu=False,
     ),
 )

@@ -92,7 +92,7 @@ class View:
     @cached_property
     def mentions(self) -> frozenset[str]:
         """Words of the view's SQL, its own name left out."""
-        return frozenset(re.findall(r"\w+", self.sql)) - {self.name}
+        return _words(self.sql) - {self.name}
 
     def uses(self, names: set[str]) -> set[str]:
         """Return which of the names the view's SQL mentions."""
@@ -164,12 +164,16 @@ def install(con: DuckDBPyConnection, sql: str | None = None) -> None:
             comment(con, kind, view.name, view.doc, dict(view.columns))
 
 
+def _words(sql: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", sql))
+
+
 def _read_often(chosen: Sequence[View], sql: str) -> set[str]:
     """Return the views that are worth computing once: several of `chosen`, or of `sql`, read them.
 
     Who reads a plain view reads what that uses as well.
     """
-    words = set(re.findall(r"\w+", sql.lower()))
+    words = _words(sql.lower())
     tables: set[str] = set()
     readings: dict[str, int] = {}
     for view in reversed(chosen):
@@ -184,7 +188,7 @@ def _read_often(chosen: Sequence[View], sql: str) -> set[str]:
 def _mentioned(sql: str) -> list[View]:
     """Return the views that a text mentions and those that they use, the latter first."""
     known = views()
-    words = set(re.findall(r"\w+", sql.lower()))
+    words = _words(sql.lower())
     # The catalogue of the database can be asked for any of them.
     if any(word.startswith(("duckdb_", "information_schema")) for word in words):
         return list(known.values())

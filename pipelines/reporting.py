@@ -36,9 +36,14 @@ class Selection:
     named: int
 
     @property
+    def only_runs(self) -> bool:
+        """Whether all that was named are runs."""
+        return len(self.runs) == self.named
+
+    @property
     def title(self) -> str | None:
         """What several runs are called together; None for anything else."""
-        if len(self.runs) < 2 or len(self.runs) != self.named:
+        if len(self.runs) < 2 or not self.only_runs:
             return None
         names = dict.fromkeys(str(run["workload"]) for run in self.runs)
         return f"{', '.join(names)} ({len(self.runs)} runs)"
@@ -46,7 +51,7 @@ class Selection:
     @property
     def run(self) -> dict[str, Any] | None:
         """The run when it is all that was named."""
-        return self.runs[0] if len(self.runs) == self.named == 1 else None
+        return self.runs[0] if len(self.runs) == 1 and self.only_runs else None
 
 
 def select(store: Store, names: Sequence[str]) -> Selection:
@@ -88,8 +93,7 @@ def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()
     try:
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
         # What a report tells of a run is told by that run alone, whatever others gave its reports.
-        only_runs = len(chosen.runs) == chosen.named
-        runs = [run["run_id"] for run in chosen.runs] if only_runs else None
+        runs = [run["run_id"] for run in chosen.runs] if chosen.only_runs else None
         with connect(store, chosen.reports, VIEWS_USED, runs) as con:
             return build_report(con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:

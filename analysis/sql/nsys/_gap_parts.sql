@@ -10,16 +10,11 @@ WITH gaps AS (
     JOIN _gpus AS t USING (track)
     WHERE o.start_ns > o.busy_until
 ),
-syncs AS (
-    SELECT report_id, pid, tid, start_ns, end_ns, name
-    FROM nsys_api_calls
-    WHERE name IN (SELECT name FROM _names WHERE kind = 'api' AND is_synchronising(name))
-),
 waited AS (
     SELECT g.track, g.op_id, s.name AS sync_name
     -- Threads that never wait, such as autograd's, need not be sorted.
-    FROM (FROM gaps SEMI JOIN syncs USING (report_id, pid, tid)) AS g
-    ASOF JOIN syncs AS s
+    FROM (FROM gaps SEMI JOIN _sync_calls USING (report_id, pid, tid)) AS g
+    ASOF JOIN _sync_calls AS s
         ON s.report_id = g.report_id AND s.pid = g.pid AND s.tid = g.tid AND s.start_ns < g.api_start_ns
     WHERE s.end_ns >= g.start_ns
 ),

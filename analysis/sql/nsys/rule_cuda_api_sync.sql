@@ -18,6 +18,5 @@ SELECT
     tid,
     recorded_name AS api_name,
     regexp_matches(recorded_name, '^cuda(Device|Stream)Synchronize') AS nsys_lists
-FROM nsys_api_calls
-WHERE name IN (SELECT name FROM _names WHERE kind = 'api' AND is_synchronising(name))
+FROM _sync_calls
 ORDER BY report_id, duration_ns DESC, start_ns, tid;
