@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.report_facts import in_list, rows_of
-from analysis.views import thresholds
-from perfpipe.query import gpu_state_of
+from analysis.thresholds import thresholds
+from perfpipe.catalogue import gpu_state_of
 from perfpipe.viewmodel import Column, Fact, Source, Table
 
 if TYPE_CHECKING:

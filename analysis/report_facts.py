@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.views import thresholds
+from analysis.thresholds import thresholds
+from perfpipe.database import quote
 from perfpipe.model import tables as stored_tables
-from perfpipe.query import quote
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Fact, Source
 

@@ -6,7 +6,8 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from analysis.views import views
-from perfpipe.query import gpu_state_of, quote
+from perfpipe.catalogue import gpu_state_of
+from perfpipe.database import quote
 from perfpipe.specs import find_spec
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Kind, Source, Table

@@ -143,15 +143,15 @@ def _views(root: Path) -> dict[str, float]:
     """Open the store and evaluate every kernel view, one after the other, into memory."""
     import duckdb
 
+    from analysis.session import Session
     from analysis.views import views
-    from perfpipe.query import connect
     from perfpipe.store import Store
 
     assert duckdb
     names = [view.name for view in views().values() if view.layer == "ncu" and view.public]
     started = time.perf_counter()
     rows = 0
-    with connect(Store(root), sql=" ".join(names)) as con:
+    with Session.open(Store(root)) as con:
         con.execute(f"SET threads = {THREADS}")
         for name in names:
             con.execute(f"CREATE TEMP TABLE result AS FROM {name}")

@@ -125,14 +125,14 @@ def _views(store: Path) -> dict[str, float]:
     os.environ.setdefault("PERFPIPE_MEMORY", MEMORY)
     import duckdb
 
+    from analysis.session import Session
     from analysis.views import views
-    from perfpipe.query import connect
     from perfpipe.store import Store
 
     assert duckdb
     names = [view.name for view in views().values() if view.layer == "nsys" and view.public]
     started = time.perf_counter()
-    with connect(Store(store), sql=" ".join(names)) as con:
+    with Session.open(Store(store)) as con:
         con.execute(f"SET threads = {THREADS}")
         rounds = []
         for _ in range(2):

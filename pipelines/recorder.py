@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
+from analysis.session import Session
 from ingest.report import ingest
 from ingest.scrub import ENDINGS, scrub_file
 from perfpipe.errors import InputError, StoreError, TaskFailed, os_error_sentence
-from perfpipe.query import connect
 from perfpipe.store import Store
 from perfpipe.units import format_bytes
 from pipelines.recording import KEPT, load_recording
@@ -136,13 +136,15 @@ def _check(store: Store, source: Path, scrubbed: Path, scratch: Store) -> None:
 
 def _origin(store: Store, run: dict[str, Any]) -> dict[str, Any]:
     """Return the GPU, the time and the versions of the tools of a run."""
-    with connect(store, run["reports"], "reports nsys_environment") as con:
-        gpus = con.execute("SELECT gpu FROM reports WHERE gpu IS NOT NULL LIMIT 1").fetchall()
-        versions = con.execute(
+    with Session.open(store, run["reports"]) as session:
+        gpus = session.execute(
+            "SELECT gpu FROM reports WHERE gpu IS NOT NULL ORDER BY report_id LIMIT 1"
+        ).fetchall()
+        versions = session.execute(
             "SELECT kind, max(tool_version) FROM reports WHERE kind != 'torch' GROUP BY kind "
             "ORDER BY kind"
         ).fetchall()
-        drivers = con.execute(
+        drivers = session.execute(
             "SELECT max(value) FROM nsys_environment WHERE name = 'NvDriverVersion'"
         ).fetchall()
     tools = {kind: version for kind, version in versions if version}

@@ -13,9 +13,9 @@ import click
 
 from analysis.comparison import Comparison, compare, side_of
 from analysis.report import VIEWS_USED, build_report
+from analysis.session import Session
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
-from perfpipe.query import connect
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from templates.renderers import (
@@ -85,8 +85,16 @@ def select(store: Store, names: Sequence[str]) -> Selection:
     return Selection(list(dict.fromkeys(found)), named_runs, len(names))
 
 
-def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()) -> Report:
-    """Build the report of the named runs and reports, compared with those of a baseline."""
+def make_report(
+    store: Store,
+    names: Sequence[str],
+    baseline: Sequence[str] = (),
+    step_range: str | None = None,
+) -> Report:
+    """Build the report of the named runs and reports, compared with those of a baseline.
+
+    `step_range` is a regular expression of NVTX ranges that are steps, instead of perfpipe's own.
+    """
     import duckdb
 
     chosen = select(store, names)
@@ -94,8 +102,10 @@ def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
         # What a report tells of a run is told by that run alone, whatever others gave its reports.
         runs = [run["run_id"] for run in chosen.runs] if chosen.only_runs else None
-        with connect(store, chosen.reports, VIEWS_USED, runs) as con:
-            return build_report(con, chosen.reports, chosen.run, compared, chosen.title)
+        with Session.open(
+            store, chosen.reports, runs, use=VIEWS_USED.split(), step_range=step_range
+        ) as session:
+            return build_report(session.con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise StoreError(
@@ -114,8 +124,8 @@ def _compared(store: Store, chosen: Selection, baseline: Selection) -> Compariso
     if both:
         raise InputError(f"{both[0]} would be compared with itself")
     every = {*chosen.reports, *baseline.reports}
-    with connect(store, every, "kernel_times reports") as con:
-        sides = [side_of(con, side.runs, side.reports) for side in (baseline, chosen)]
+    with Session.open(store, every, use=("kernel_times", "reports")) as session:
+        sides = [side_of(session.con, side.runs, side.reports) for side in (baseline, chosen)]
     return compare(*sides)
 
 
@@ -148,7 +158,9 @@ def output(
                 click.echo(target)
 
 
-def write_index(store: Store, names: Sequence[str], folder: Path) -> Path:
+def write_index(
+    store: Store, names: Sequence[str], folder: Path, step_range: str | None = None
+) -> Path:
     """Write a page for each run (all, or those that are named) and an index that links to them.
 
     Raises InputError where there is no run, or a name is not one.
@@ -164,7 +176,7 @@ def write_index(store: Store, names: Sequence[str], folder: Path) -> Path:
         raise InputError(f"{store.root}: there is no run to list")
     entries = []
     for run in chosen:
-        report = make_report(store, [run["run_id"]])
+        report = make_report(store, [run["run_id"]], step_range=step_range)
         file = f"{run['run_id']}.html"
         write_text(folder / file, render_html(report))
         facts = (run["run_id"], run["started_at"], run["status"], len(run["tasks"]))

@@ -14,10 +14,10 @@ import duckdb
 import pytest
 from hypothesis import settings
 
-from analysis.views import install
+from analysis.session import Session
 from ingest.report import ingest
+from perfpipe.catalogue import CATALOGUE
 from perfpipe.model import tables
-from perfpipe.query import CATALOGUE
 from perfpipe.store import Store
 from pipelines import tools
 from pipelines.cli import run_cli
@@ -167,9 +167,8 @@ class Tiny:
             )
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Make the views that the query mentions and run it."""
-        install(self.con, sql)
-        return self.con.execute(sql).fetchall()
+        """Make the views that the query names and run it."""
+        return Session(self.con).execute(sql).fetchall()
 
 
 class Cli:

@@ -11,11 +11,11 @@ from conftest import Tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.session import Session
 from ingest.arrays import NONE
 from ingest.nsys.attribution import Projection, attribute
 from ingest.nsys.launches import Calls
 from ingest.nsys.ranges import PUSH_POP, START_END, Ranges
-from perfpipe.query import connect
 from perfpipe.store import Store
 
 
@@ -234,7 +234,7 @@ def test_a_tree_of_ranges() -> None:
 
 def test_the_tree_of_a_capture_adds_up(captures: Store, ingested: Callable[[str], str]) -> None:
     """Inclusive time against a plain sum over the operations that each range of a thread launched."""
-    with connect(captures, [ingested("nsys/eager_small.sqlite")], "nvtx_tree") as con:
+    with Session.open(captures, [ingested("nsys/eager_small.sqlite")]) as con:
         tree = dict(con.execute("SELECT path, gpu_time_ns FROM nvtx_tree").fetchall())
         plain = con.execute(
             """
@@ -255,7 +255,7 @@ def test_the_share_that_is_attributed_is_stated(
     captures: Store, ingested: Callable[[str], str]
 ) -> None:
     """Autograd launches the backward pass of eager PyTorch, which is about two thirds of it."""
-    with connect(captures, [ingested("nsys/eager_small.sqlite")], "nvtx_attribution") as con:
+    with Session.open(captures, [ingested("nsys/eager_small.sqlite")]) as con:
         ((total, own, main, without, *shares),) = con.execute(
             "SELECT * EXCLUDE (report_id, pid) FROM nvtx_attribution"
         ).fetchall()

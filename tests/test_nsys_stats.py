@@ -7,17 +7,13 @@ import re
 import statistics
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
-from pathlib import Path
 
-import duckdb
 import pytest
-from conftest import DATA
+from conftest import DATA, Tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.views import install, threshold_macro
-from perfpipe.model import tables
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 STATS = DATA / "nsys" / "stats"
@@ -50,7 +46,7 @@ def test_equal_to_nsys(
     report = ingested(f"nsys/{capture}.sqlite")
     if f"{capture}_{view}" in UNASKED:
         pytest.skip("nsys was not asked")
-    with connect(captures, [report], view) as con:
+    with Session.open(captures, [report]) as con:
         found = con.execute(f"SELECT * EXCLUDE report_id FROM {view}")
         names = [column[0] for column in found.description]
         rows = [tuple(_cell(str(v) if v is not None else "") for v in r) for r in found.fetchall()]
@@ -86,9 +82,8 @@ durations = st.lists(st.integers(0, 10**12), min_size=1, max_size=40)
 @given(durations)
 def test_statistics_against_brute_force(values: list[int]) -> None:
     """The view's arithmetic on one kernel name, against Python's statistics."""
-    with duckdb.connect() as con:
-        _empty_store(con)
-        con.executemany(
+    with _empty_store() as con:
+        con.con.executemany(
             "INSERT INTO nsys_kernels BY NAME SELECT 'r' report_id, 'k' demangled, ? dur_ns",
             [(value,) for value in values],
         )
@@ -103,23 +98,9 @@ def test_statistics_against_brute_force(values: list[int]) -> None:
     assert row[1] == (100.0 if sum(values) else None)
 
 
-def _empty_store(con: duckdb.DuckDBPyConnection) -> None:
-    for table in (
-        "nsys_kernels",
-        "nsys_memory_ops",
-        "nsys_api_calls",
-        "nsys_osrt",
-        "nsys_nvtx_ranges",
-        "launches",
-    ):
-        types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
-        columns = ", ".join(f"{c.name} {types[c.type]}" for c in tables()[table].columns)
-        con.execute(f"CREATE TABLE {table} ({columns})")
-    root = Path(install.__code__.co_filename).parent / "sql"
-    con.execute(threshold_macro())
-    names = ("_names", "_durations", "_duration_stats", "cuda_gpu_kern_sum")
-    for file in ("macros.sql", "timeline_macros.sql", *(f"nsys/{name}.sql" for name in names)):
-        con.execute((root / file).read_text())
+def _empty_store() -> Session:
+    """Return a session whose tables have no rows."""
+    return Session(Tiny().con, materialize=False)
 
 
 @given(
@@ -130,8 +111,7 @@ def _empty_store(con: duckdb.DuckDBPyConnection) -> None:
     )
 )
 def test_rounding_goes_by_the_exact_value(number: float) -> None:
-    with duckdb.connect() as con:
-        _empty_store(con)
+    with _empty_store() as con:
         ours = con.execute("SELECT round_tenth(?::DOUBLE)", [number]).fetchone()
     exact = Decimal(number).quantize(Decimal("0.1"), ROUND_HALF_UP)
     assert ours is not None

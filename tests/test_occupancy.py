@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.occupancy import Kernel, calculate, calculator
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.specs import Architecture, architectures
 from perfpipe.store import Store
 
@@ -24,8 +24,7 @@ REPORTS = ("visible", "ops", "block")
 @pytest.fixture(scope="module")
 def profiled(captures: Store, ingested: Ingested) -> Iterator[duckdb.DuckDBPyConnection]:
     ids = [ingested(f"ncu/{name}.ncu-rep") for name in REPORTS]
-    names = "kernel_metrics kernel_occupancy kernel_occupancy_curves kernel_occupancy_steps"
-    with connect(captures, ids, names) as con:
+    with Session.open(captures, ids) as con:
         yield con
 
 

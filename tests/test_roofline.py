@@ -8,7 +8,7 @@ import pytest
 from conftest import Tiny
 
 from analysis.occupancy import calculator
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.specs import find_spec
 from perfpipe.store import Store
 
@@ -61,7 +61,7 @@ def test_published_figures(device: str, sms: int, gbs: float, fp16: float) -> No
 
 
 def test_a_tensor_core_product_of_4096(captures: Store, ingested: Ingested) -> None:
-    with connect(captures, [ingested("ncu/ops.ncu-rep")], "kernel_roofline") as con:
+    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
         rows = con.execute("""
             SELECT level, flop, flop_per_s / 1e12, peak_flop_per_s / 1e12,
                 peak_flop_per_s_max_clock / 1e12, peak_flop_per_s_nominal / 1e12,
@@ -89,7 +89,7 @@ def test_a_tensor_core_product_of_4096(captures: Store, ingested: Ingested) -> N
 @pytest.mark.parametrize("name", ["visible", "ops", "block"])
 def test_no_launch_beats_its_roofs(captures: Store, ingested: Ingested, name: str) -> None:
     """But for the few percent by which the clocks of passes differ."""
-    with connect(captures, [ingested(f"ncu/{name}.ncu-rep")], "kernel_roofline") as con:
+    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
         rows = con.execute("""
             SELECT count(*), max(attained_pct), max(pct_of_peak), max(bandwidth_pct)
             FROM kernel_roofline

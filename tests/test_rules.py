@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from conftest import Tiny
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -33,7 +33,7 @@ RECOMPUTED = {
 @pytest.fixture(scope="module")
 def profiled(captures: Store, ingested: Ingested) -> Iterator[duckdb.DuckDBPyConnection]:
     ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with connect(captures, ids, "kernel_rules_recomputed kernel_rules") as con:
+    with Session.open(captures, ids) as con:
         yield con
 
 
@@ -71,7 +71,7 @@ def test_the_rules_that_are_not_recomputed_are_named(
 
 def test_rules_come_from_the_report_or_are_recomputed(captures: Store, ingested: Ingested) -> None:
     ids = {name: ingested(f"ncu/visible.{name}") for name in ("ncu-rep", "raw.csv")}
-    with connect(captures, ids.values(), "kernel_rules") as con:
+    with Session.open(captures, ids.values()) as con:
         found = {
             name: con.execute(
                 "SELECT DISTINCT launch_id, rule, title, type, round(speedup_pct, 2) "

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from conftest import DATA, Cli
 
+from analysis.session import Session
 from ingest.report import ingest
 from perfpipe.errors import StoreError
-from perfpipe.query import connect
 from perfpipe.store import Store
 from perfpipe.verify import verify
 
@@ -65,7 +65,7 @@ def test_another_schema_version_is_refused(version: object, expand: Expand, stor
     path = store.reports_dir / report / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
     with pytest.raises(StoreError, match="schema version"):
-        connect(store)
+        Session.open(store, use=["reports"])
     assert "schema version" in _faults(store)[0][1]
 
 

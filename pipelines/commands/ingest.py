@@ -9,7 +9,7 @@ from ingest.report import Outcome
 from perfpipe.errors import PerfpipeError
 from pipelines.console import progress, say
 from pipelines.ingesting import Failure, default_jobs, ingest_many
-from pipelines.options import store_option, the_store
+from pipelines.options import resolve_store, store_option
 
 
 @click.command("ingest")
@@ -30,7 +30,7 @@ def ingest_command(
     Prints one line for each file: report id, kind, rows, name.  A file that cannot be read is
     said on stderr and ends the command with exit code 2; the others are read all the same.
     """
-    store = the_store(store_path)
+    store = resolve_store(store_path)
     inputs = expand_paths(list(paths))
     failures: list[Failure] = []
     with progress("ingest", len(inputs)) as steps:

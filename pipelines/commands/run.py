@@ -14,8 +14,9 @@ from pipelines.options import (
     json_document,
     json_option,
     pairs,
+    resolve_store,
+    step_range_option,
     store_option,
-    the_store,
 )
 from pipelines.runner import (
     COLLECTORS,
@@ -64,6 +65,7 @@ from pipelines.workload import Scalar, load_workload
 @click.option(
     "--md", metavar="FILE", default="report.md", show_default=True, help="Markdown report to write."
 )
+@step_range_option
 @store_option
 def run_command(
     workload: Path,
@@ -76,6 +78,7 @@ def run_command(
     as_json: bool,
     html: str,
     md: str,
+    step_range: str | None,
     store_path: str | None,
 ) -> None:
     """Launch WORKLOAD (a YAML file) under the profilers, ingest what they record, and report.
@@ -100,14 +103,19 @@ def run_command(
     kind, reason = choose_collector(collector, launcher)
     plan = Plan(loaded, workload, planned, kind, resume or rerun_failed, rerun_failed)
     say(f"{loaded.name}: {plan.launches} configurations; {reason}")
-    store = the_store(store_path)
+    store = resolve_store(store_path)
     with progress(loaded.name, plan.launches) as steps:
         record = execute(plan, store, steps)
     from pipelines.reporting import make_report, output
 
     if as_json:
         click.echo(json_document(run=record))
-    output(make_report(store, [record["run_id"]]), html=html, md=md, quiet=as_json)
+    output(
+        make_report(store, [record["run_id"]], step_range=step_range),
+        html=html,
+        md=md,
+        quiet=as_json,
+    )
     raise_for_status(record)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import json_document, json_option, store_option, the_store
+from pipelines.options import json_document, json_option, resolve_store, store_option
 
 
 @click.command("tuning")
@@ -36,7 +36,7 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     if history is not None and (Path(history).is_file() or history.endswith(".jsonl")):
         found, name = read_history(Path(history)), history
     else:
-        store = the_store(store_path, must_exist=True)
+        store = resolve_store(store_path, must_exist=True)
         run = select(store, [history] if history else []).run
         if run is None:
             raise InputError("name a run or a JSON lines file")

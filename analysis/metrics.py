@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from perfpipe.query import comment, quote
+from perfpipe.database import create_table, quote
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -105,26 +105,41 @@ def _toml(name: str) -> dict[str, Any]:
     return tomllib.loads(resources.files("analysis").joinpath(name).read_text(encoding="utf-8"))
 
 
-def install_catalogue(con: DuckDBPyConnection) -> None:
-    """Create metric_catalogue and the private tables of families."""
-    table = "metric_catalogue"
-    con.execute(
-        f"CREATE TABLE {table} (name VARCHAR, kind VARCHAR, unit VARCHAR, section VARCHAR, "
-        "metric VARCHAR, rank INTEGER, cc_low INTEGER, cc_high INTEGER, doc VARCHAR)"
-    )
-    con.execute(f"INSERT INTO {table} {_values(_metric_rows())}")
-    comment(con, "TABLE", table, CATALOGUE_DOC, CATALOGUE_COLUMNS)
-    for name, columns, rows in (
-        ("_stall_metrics", "metric, reason, family, part", _stall_rows()),
-        ("_pipe_metrics", "metric, pipe, rank, cc_low, cc_high", _pipe_rows()),
-        (
-            "_tensor_metrics",
-            "metric, path, precision, part, dense, aggregate, cc_low, cc_high",
-            _tensor_rows(),
-        ),
-        ("_flop_metrics", "metric, precision, part, prefix, flop", _flop_rows()),
-    ):
-        con.execute(f"CREATE TABLE {name} AS SELECT * FROM ({_values(rows)}) AS v ({columns})")
+def make_catalogue(con: DuckDBPyConnection) -> None:
+    """Create metric_catalogue: each metric that may hold a canonical one, with its rank."""
+    docs = CATALOGUE_COLUMNS.items()
+    columns = [(name, _TYPES.get(name, "VARCHAR"), doc) for name, doc in docs]
+    create_table(con, "metric_catalogue", columns, list(_metric_rows()), CATALOGUE_DOC)
+
+
+_TYPES = {"rank": "INTEGER", "cc_low": "INTEGER", "cc_high": "INTEGER"}
+
+
+def make_stall_metrics(con: DuckDBPyConnection) -> None:
+    """Create the private table of what tells stall reasons."""
+    _make(con, "_stall_metrics", "metric, reason, family, part", _stall_rows())
+
+
+def make_pipe_metrics(con: DuckDBPyConnection) -> None:
+    """Create the private table of what tells how busy pipelines are."""
+    _make(con, "_pipe_metrics", "metric, pipe, rank, cc_low, cc_high", _pipe_rows())
+
+
+def make_tensor_metrics(con: DuckDBPyConnection) -> None:
+    """Create the private table of what counts operations of tensor cores."""
+    columns = "metric, path, precision, part, dense, aggregate, cc_low, cc_high"
+    _make(con, "_tensor_metrics", columns, _tensor_rows())
+
+
+def make_flop_metrics(con: DuckDBPyConnection) -> None:
+    """Create the private table of what counts floating-point operations."""
+    _make(con, "_flop_metrics", "metric, precision, part, prefix, flop", _flop_rows())
+
+
+def _make(
+    con: DuckDBPyConnection, name: str, columns: str, rows: Iterator[tuple[Any, ...]]
+) -> None:
+    con.execute(f"CREATE TABLE {name} AS SELECT * FROM ({_values(rows)}) AS v ({columns})")
 
 
 CATALOGUE_DOC = (
