@@ -1,5 +1,6 @@
 """Loads the SQL views: one .sql file a view, its header comment being its documentation.
 
+Files lie in layer/topic/name.sql, or layer/name.sql; topics sort files and mean nothing else.
 A file reads::
 
     -- What the view is for, in one or more lines.
@@ -10,7 +11,7 @@ A file reads::
     SELECT ...
 
 A view whose name begins with `_` is private and documents no columns.  Dependencies are read
-off the SQL: a view may use stored tables and views of its own or a lower folder.
+off the SQL: a view may use stored tables and views of its own or a lower layer.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _CONTINUED = re.compile(r"^--   +(.+)$")
 
 @dataclass(frozen=True)
 class View:
-    """One .sql module: `path` is layer/name.sql, `columns` maps names to documentation.
+    """One .sql module: `path` is layer/topic/name.sql, `columns` maps names to documentation.
 
     A generated view has no file: its columns come from the metric catalogue.  A costly one says
     so in its comment, which is not part of the documentation.
@@ -104,17 +105,21 @@ def views() -> dict[str, View]:
     """Return every view by name, each after those that it uses."""
     found = {"kernel_metrics": _metrics_view()}
     for layer in LAYERS:
-        for file in _sql_files(_sql_root().joinpath(layer)):
-            view = parse_view(file.read_text(encoding="utf-8"), layer, file.name)
+        for path, file in _sql_files(_sql_root().joinpath(layer), layer):
+            view = parse_view(file.read_text(encoding="utf-8"), path)
             found[view.name] = view
     return dict(_by_dependency(found))
 
 
-def parse_view(text: str, layer: str, file_name: str) -> View:
-    """Parse a .sql module; ValueError when it does not follow the form."""
+def parse_view(text: str, path: str) -> View:
+    """Parse a .sql module of a path such as layer/topic/name.sql.
+
+    Raises ValueError when it does not follow the form.
+    """
+    layer, *_, file_name = path.split("/")
     created = _CREATE.search(text)
     if created is None or f"{created[1]}.sql" != file_name:
-        raise ValueError(f"{layer}/{file_name}: expected CREATE VIEW {file_name[:-4]} AS")
+        raise ValueError(f"{path}: expected CREATE VIEW {file_name[:-4]} AS")
     doc: list[str] = []
     columns: dict[str, str] = {}
     last = None
@@ -130,7 +135,7 @@ def parse_view(text: str, layer: str, file_name: str) -> View:
     described = whole.removesuffix(_ONCE).strip()
     return View(
         created[1],
-        f"{layer}/{file_name}",
+        path,
         layer,
         described,
         columns,
@@ -292,10 +297,16 @@ def _sql_root() -> Traversable:
     return resources.files("analysis").joinpath("sql")
 
 
-def _sql_files(folder: Traversable) -> list[Traversable]:
-    return sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda f: f.name
-    )
+def _sql_files(folder: Traversable, path: str) -> list[tuple[str, Traversable]]:
+    """Return the .sql files in and below a folder with their paths, sorted by name."""
+    found: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        below = f"{path}/{entry.name}"
+        if entry.is_dir():
+            found += _sql_files(entry, below)
+        elif entry.name.endswith(".sql"):
+            found.append((below, entry))
+    return sorted(found, key=lambda item: item[1].name)
 
 
 def _by_dependency(found: dict[str, View]) -> Iterator[tuple[str, View]]:

@@ -147,13 +147,13 @@ def _op(name: str, value: float, prefix: str = "smsp") -> dict[str, float]:
 
 def test_cuda_core_operations() -> None:
     """A fused multiply-add is two operations, a packed FP16 instruction works on two values."""
-    cycles = {"smsp__cycles_elapsed.avg": 1000.0}
+    clock = {"smsp__cycles_elapsed.avg": 1000.0} | CLOCK
     peak = "sm__sass_thread_inst_executed_op_{}_pred_on.sum.peak_sustained"
     db = Tiny(
         metrics={
-            0: _op("fadd", 1) | _op("fmul", 2) | _op("ffma", 3) | cycles | CLOCK | {peak.format("ffma"): 10.0},
-            1: _op("dadd", 1) | _op("dmul", 2) | _op("dfma", 3) | cycles | CLOCK | {peak.format("dfma"): 5.0},
-            2: _op("hadd", 1) | _op("hmul", 2) | _op("hfma", 3) | cycles | CLOCK | {peak.format("hfma"): 5.0},
+            0: _op("fadd", 1) | _op("fmul", 2) | _op("ffma", 3) | clock | {peak.format("ffma"): 10.0},
+            1: _op("dadd", 1) | _op("dmul", 2) | _op("dfma", 3) | clock | {peak.format("dfma"): 5.0},
+            2: _op("hadd", 1) | _op("hmul", 2) | _op("hfma", 3) | clock | {peak.format("hfma"): 5.0},
         }
     )  # fmt: skip
     assert db.rows(
