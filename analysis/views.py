@@ -4,13 +4,15 @@ Files lie in layer/topic/name.sql, or layer/name.sql; topics sort files and mean
 A file reads::
 
     -- What the view is for, in one or more lines.
+    -- @materialize
     --
     -- report_id: report
     -- time_pct: share of ..., %
     CREATE VIEW name AS
     SELECT ...
 
-A view whose name begins with `_` is private and documents no columns.  Dependencies are read
+`@materialize` marks a view whose rows cost much: it is computed once where several views read
+it.  A view whose name begins with `_` is private and documents no columns.  Dependencies are read
 off the SQL: a view may use stored tables and views of its own or a lower layer.
 """
 
@@ -55,9 +57,7 @@ CHOSEN_WINDOWS = (
     "(track INTEGER, window_id INTEGER, name VARCHAR, start_ns BIGINT, end_ns BIGINT)"
 )
 
-#: Ends the comment of a view that is worth keeping where several others read it.
-_ONCE = "Computed once."
-
+_MATERIALIZE = "-- @materialize"
 _CREATE = re.compile(r"^CREATE VIEW (\w+) AS$", re.MULTILINE)
 _COLUMN = re.compile(r"^-- ([a-z_0-9]+): (.+)$")
 _CONTINUED = re.compile(r"^--   +(.+)$")
@@ -67,8 +67,7 @@ _CONTINUED = re.compile(r"^--   +(.+)$")
 class View:
     """One .sql module: `path` is layer/topic/name.sql, `columns` maps names to documentation.
 
-    A generated view has no file: its columns come from the metric catalogue.  A costly one says
-    so in its comment, which is not part of the documentation.
+    A generated view has no file: its columns come from the metric catalogue.
     """
 
     name: str
@@ -78,7 +77,7 @@ class View:
     columns: Mapping[str, str]
     sql: str
     generated: bool = False
-    costly: bool = False
+    materialize: bool = False
 
     @property
     def public(self) -> bool:
@@ -88,7 +87,7 @@ class View:
     @property
     def kept(self) -> bool:
         """Whether it is computed once where several views read it: its rows are few or costly."""
-        return self.layer == "ncu" or self.costly
+        return self.layer == "ncu" or self.materialize
 
     @cached_property
     def mentions(self) -> frozenset[str]:
@@ -123,24 +122,23 @@ def parse_view(text: str, path: str) -> View:
     doc: list[str] = []
     columns: dict[str, str] = {}
     last = None
-    for line in text[: created.start()].splitlines():
+    header = text[: created.start()].splitlines()
+    for line in header:
         if (column := _COLUMN.match(line)) and ((doc and doc[-1] == "") or columns):
             last = column[1]
             columns[last] = column[2]
         elif last and (more := _CONTINUED.match(line)):
             columns[last] += " " + more[1]
-        elif line.startswith("--"):
+        elif line.startswith("--") and line != _MATERIALIZE:
             doc.append(line[2:].strip())
-    whole = " ".join(doc).strip()
-    described = whole.removesuffix(_ONCE).strip()
     return View(
         created[1],
         path,
         layer,
-        described,
+        " ".join(doc).strip(),
         columns,
         text[created.start() :],
-        costly=whole != described,
+        materialize=_MATERIALIZE in header,
     )
 
 

@@ -83,6 +83,23 @@ def test_continued_column_comments_are_joined() -> None:
     assert parse_view(text, "ncu/a.sql").columns == {"x": "first second"}
 
 
+def test_a_view_says_that_it_is_materialized() -> None:
+    text = "-- About a.\n{}--\n-- x: first\nCREATE VIEW a AS\nSELECT 1 AS x;"
+    plain, marked = (
+        parse_view(text.format(line), "nsys/a.sql") for line in ("", "-- @materialize\n")
+    )
+    assert (plain.materialize, marked.materialize) == (False, True)
+    assert (plain.kept, marked.kept) == (False, True)
+    assert plain.doc == marked.doc == "About a."
+    assert plain.columns == marked.columns == {"x": "first"}
+
+
+def test_only_known_marks_stand_in_comments() -> None:
+    for file in SQL.glob("*/**/*.sql"):
+        for line in file.read_text().splitlines():
+            assert line == "-- @materialize" or not line.startswith("-- @"), file
+
+
 def test_sol_equals_the_details_page(captures: Store, ingested: Ingested) -> None:
     report, page = ingested("ncu/visible.ncu-rep"), ingested("ncu/visible.details.csv")
     with connect(captures, [report, page]) as con:

@@ -1,6 +1,7 @@
 -- Names on the timeline, each once, and how nsys's statistics spell them: a regular expression
 -- takes longer than all else where rows are millions.  As elements of a list, so that a filter on
--- names is not moved to all rows, behind DISTINCT. Computed once.
+-- names is not moved to all rows, behind DISTINCT.
+-- @materialize
 CREATE VIEW _names AS
 SELECT 'kernel' AS kind, unnest(list(DISTINCT name)) AS name, NULL AS title
 FROM launches

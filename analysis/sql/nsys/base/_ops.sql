@@ -1,6 +1,7 @@
 -- GPU operations with until when the device was busy with operations that began before: what
 -- reaches beyond that, added up, is the length of the union; and the step that was the last to
--- begin. Computed once.
+-- begin.
+-- @materialize
 CREATE VIEW _ops AS
 WITH begins AS (
     -- A step without length begins where the next one does.

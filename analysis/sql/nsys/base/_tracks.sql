@@ -1,5 +1,6 @@
 -- The GPUs of each report that ran something, numbered; a number sorts and joins faster than names do.
--- Devices are physical ones (CUDA_VISIBLE_DEVICES renumbers).  Computed once.
+-- Devices are physical ones (CUDA_VISIBLE_DEVICES renumbers).
+-- @materialize
 CREATE VIEW _tracks AS
 SELECT DISTINCT l.report_id, l.pid, l.device AS cuda_device, coalesce(d.gpu, l.device) AS device,
     dense_rank() OVER (ORDER BY l.report_id, coalesce(d.gpu, l.device))::INTEGER AS track

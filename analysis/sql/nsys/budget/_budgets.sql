@@ -1,5 +1,5 @@
 -- The partition of every window, a row a category, in integer nanoseconds that add up to the window.
--- Computed once.
+-- @materialize
 CREATE VIEW _budgets AS
 WITH windows AS (
     SELECT track, 0 AS window_id, NULL::VARCHAR AS name, start_ns AS window_start_ns, end_ns AS window_end_ns

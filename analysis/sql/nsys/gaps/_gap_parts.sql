@@ -1,6 +1,7 @@
 -- Idle intervals between operations of a device, split by what the launch of the next operation
 -- tells: before the call, inside of it, after it.  Time of the profiler itself is taken out of each
--- part. Computed once.
+-- part.
+-- @materialize
 CREATE VIEW _gap_parts AS
 WITH gaps AS (
     SELECT

@@ -1,6 +1,7 @@
 -- Sampled GPU metrics, a row a sample: each value holds from the sample before to this one.  The
 -- *_before columns are the values times their lengths, added up over the earlier samples, so that
--- two of them give the mean of any window. Computed once.
+-- two of them give the mean of any window.
+-- @materialize
 CREATE VIEW _metric_samples AS
 WITH wide AS (
     SELECT

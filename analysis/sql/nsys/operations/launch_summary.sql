@@ -1,7 +1,7 @@
 -- Launching on each GPU: how long the calls take, how long work waits, how many kernels are short,
 -- and what CUDA graphs could save at most.  A long queue is not a defect: it means that the host is
--- ahead of a busy GPU; what launching costs is the idle time before and inside of calls.  Computed
--- once.
+-- ahead of a busy GPU; what launching costs is the idle time before and inside of calls.
+-- @materialize
 --
 -- report_id: report
 -- device: GPU number of the machine

@@ -1,6 +1,7 @@
 -- What takes a report's times to the clock of its job, whose zero is the start of the first
 -- capture: the difference of the starts, corrected so that collectives end at a time (they end on
--- all ranks within microseconds). Computed once.
+-- all ranks within microseconds).
+-- @materialize
 CREATE VIEW _clocks AS
 WITH starts AS (
     SELECT job, report_id, arg_min(report_id, rank) OVER (PARTITION BY job) AS reference, rank,

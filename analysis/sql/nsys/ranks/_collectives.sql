@@ -1,5 +1,6 @@
 -- Communicating kernels with what is told of their calls.  A group of calls that launched one kernel
--- counts with all its bytes.  Computed once.
+-- counts with all its bytes.
+-- @materialize
 CREATE VIEW _collectives AS
 SELECT
     l.report_id,

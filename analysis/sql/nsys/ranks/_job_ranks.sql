@@ -1,5 +1,5 @@
 -- Ranks of the members of each job, by the first source that gives every member one of its own.
--- Computed once.
+-- @materialize
 CREATE VIEW _job_ranks AS
 WITH alone AS (
     SELECT report_id, any_value(pid) AS pid

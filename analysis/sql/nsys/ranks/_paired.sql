@@ -1,6 +1,7 @@
 -- Participants of each collective of a job: the n-th of an operation on every rank is one
 -- collective, by communicator where that is known.  Left unpaired where ranks differ in number, and
--- for sending and receiving. Computed once.
+-- for sending and receiving.
+-- @materialize
 CREATE VIEW _paired AS
 WITH numbered AS (
     SELECT

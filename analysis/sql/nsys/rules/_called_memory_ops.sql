@@ -1,5 +1,6 @@
 -- Copies and memsets with the calls that issued them.  Joined on process and correlation id, where
--- nsys leaves the process out.  Computed once.
+-- nsys leaves the process out.
+-- @materialize
 CREATE VIEW _called_memory_ops AS
 SELECT
     m.report_id,

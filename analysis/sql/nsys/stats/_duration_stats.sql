@@ -1,6 +1,7 @@
 -- Statistics of durations by name as every nsys summary defines them: rounded to 0.1, the sample
 -- standard deviation (n - 1; 0 for one), the share of the total of the same kind in the
--- report.  Computed once.
+-- report.
+-- @materialize
 CREATE VIEW _duration_stats AS
 WITH sums AS (
     SELECT

@@ -1,7 +1,7 @@
 -- Steps on the GPU: from the first operation that a step launched to the first of the next step, so that
 -- what runs and idles between them belongs to the earlier one; the last step ends with the last operation
 -- of the device.  A host that runs ahead leaves a step's own range long before the GPU begins it.
--- Computed once.
+-- @materialize
 CREATE VIEW _step_windows AS
 WITH steps AS (
     SELECT report_id, range_id, name, unnest(range(first_call, first_call + calls)) AS call_id

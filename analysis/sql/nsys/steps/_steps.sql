@@ -1,5 +1,6 @@
 -- The ranges that are steps, of each thread those that lie in no other: the iteration of a harness
--- may hold the step of the program itself.  Computed once.
+-- may hold the step of the program itself.
+-- @materialize
 CREATE VIEW _steps AS
 WITH named AS (
     SELECT
