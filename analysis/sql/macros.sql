@@ -17,17 +17,6 @@ CREATE MACRO kernel_key(name) AS
 -- Compute capability as a number that compares: '9.0' is 90, '12.1' is 121.
 CREATE MACRO cc_number(cc) AS split_part(cc, '.', 1)::INTEGER * 10 + split_part(cc, '.', 2)::INTEGER;
 
--- Floating-point operations of a matrix product, a multiplication and an addition each, and the bytes
--- that it must move: both operands read and the result written once.
-CREATE MACRO gemm_flop(m, n, k) AS 2.0 * m * n * k;
-CREATE MACRO gemm_bytes(m, n, k, element_bytes) AS (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) * element_bytes;
-
--- The same for a product and an elementwise epilogue in a kernel of its own, which reads and writes
--- the result once more; fused, the epilogue moves nothing.
-CREATE MACRO unfused_epilogue_bytes(m, n, k, element_bytes) AS
-    gemm_bytes(m, n, k, element_bytes) + 2.0 * m * n * element_bytes;
-CREATE MACRO fusion_saved_bytes(m, n, element_bytes) AS 2.0 * m * n * element_bytes;
-
 -- Roofline (Williams, Waterman, Patterson 2009): FLOP/s that the memory and the compute roof leave.
 CREATE MACRO memory_roof_flop_per_s(intensity, bytes_per_s) AS intensity * bytes_per_s;
 CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
