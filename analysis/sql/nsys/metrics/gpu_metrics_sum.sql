@@ -23,7 +23,7 @@ WITH windows AS (
     UNION ALL
     SELECT track, 'compute', NULL, NULL, greatest(start_ns, compute_until), end_ns
     FROM _ops
-    WHERE class = 1 AND end_ns > greatest(start_ns, compute_until)
+    WHERE class = 'compute' AND end_ns > greatest(start_ns, compute_until)
     UNION ALL
     SELECT track, 'step', name, window_id, start_ns, end_ns
     FROM _step_windows
