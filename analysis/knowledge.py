@@ -14,9 +14,6 @@ from perfpipe.database import ColumnSpec, create_table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Matches any subclass or cause, none included.
-ANY = "*"
-
 
 @dataclass(frozen=True)
 class Technique:

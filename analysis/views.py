@@ -1,22 +1,25 @@
 """Loads the SQL views: one .sql file a view, its header comment being its documentation.
 
+Files lie in layer/topic/name.sql, or layer/name.sql; topics sort files and mean nothing else.
 A file reads::
 
     -- What the view is for, in one or more lines.
+    -- @materialize
     --
     -- report_id: report
     -- time_pct: share of ..., %
     CREATE VIEW name AS
     SELECT ...
 
-A view whose name begins with `_` is private and documents no columns.  What it needs is read off
-the SQL (analysis.session): it may name stored tables and views of its own or a lower folder.
+`@materialize` marks a view whose rows cost much: it is computed once where several views read
+it.  A view whose name begins with `_` is private and documents no columns.  What it
+needs is read off the SQL (analysis.session): stored tables, and views of its own or a lower layer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -27,9 +30,7 @@ from analysis.metrics import metrics, metrics_view_sql
 #: Folders of analysis/sql, lower ones first.
 LAYERS = ("ncu", "nsys", "joined")
 
-#: Ends the comment of a view that is worth keeping where several others read it.
-_ONCE = "Computed once."
-
+_MATERIALIZE = "-- @materialize"
 _CREATE = re.compile(r"^CREATE VIEW (\w+) AS$", re.MULTILINE)
 _COLUMN = re.compile(r"^-- ([a-z_0-9]+): (.+)$")
 _CONTINUED = re.compile(r"^--   +(.+)$")
@@ -37,10 +38,9 @@ _CONTINUED = re.compile(r"^--   +(.+)$")
 
 @dataclass(frozen=True)
 class View:
-    """One .sql module: `path` is layer/name.sql, `columns` maps names to documentation.
+    """One .sql module: `path` is layer/topic/name.sql, `columns` maps names to documentation.
 
-    A generated view has no file: its columns come from the metric catalogue.  A costly one says
-    so in its comment, which is not part of the documentation.
+    A generated view has no file: its columns come from the metric catalogue.
     """
 
     name: str
@@ -50,7 +50,7 @@ class View:
     columns: Mapping[str, str]
     sql: str
     generated: bool = False
-    costly: bool = False
+    materialize: bool = False
 
     @property
     def public(self) -> bool:
@@ -60,7 +60,7 @@ class View:
     @property
     def kept(self) -> bool:
         """Whether it is computed once where several views read it: its rows are few or costly."""
-        return self.layer == "ncu" or self.costly
+        return self.layer == "ncu" or self.materialize
 
     @property
     def query(self) -> str:
@@ -73,38 +73,41 @@ def views() -> dict[str, View]:
     """Return every view by name."""
     found = {"kernel_metrics": _metrics_view()}
     for layer in LAYERS:
-        for file in _sql_files(_sql_root().joinpath(layer)):
-            view = parse_view(file.read_text(encoding="utf-8"), layer, file.name)
+        for path, file in _sql_files(_sql_root().joinpath(layer), layer):
+            view = parse_view(file.read_text(encoding="utf-8"), path)
             found[view.name] = view
     return found
 
 
-def parse_view(text: str, layer: str, file_name: str) -> View:
-    """Parse a .sql module; ValueError when it does not follow the form."""
+def parse_view(text: str, path: str) -> View:
+    """Parse a .sql module of a path such as layer/topic/name.sql.
+
+    Raises ValueError when it does not follow the form.
+    """
+    layer, *_, file_name = path.split("/")
     created = _CREATE.search(text)
     if created is None or f"{created[1]}.sql" != file_name:
-        raise ValueError(f"{layer}/{file_name}: expected CREATE VIEW {file_name[:-4]} AS")
+        raise ValueError(f"{path}: expected CREATE VIEW {file_name[:-4]} AS")
     doc: list[str] = []
     columns: dict[str, str] = {}
     last = None
-    for line in text[: created.start()].splitlines():
+    header = text[: created.start()].splitlines()
+    for line in header:
         if (column := _COLUMN.match(line)) and ((doc and doc[-1] == "") or columns):
             last = column[1]
             columns[last] = column[2]
         elif last and (more := _CONTINUED.match(line)):
             columns[last] += " " + more[1]
-        elif line.startswith("--"):
+        elif line.startswith("--") and line != _MATERIALIZE:
             doc.append(line[2:].strip())
-    whole = " ".join(doc).strip()
-    described = whole.removesuffix(_ONCE).strip()
     return View(
         created[1],
-        f"{layer}/{file_name}",
+        path,
         layer,
-        described,
+        " ".join(doc).strip(),
         columns,
         text[created.start() :],
-        costly=whole != described,
+        materialize=_MATERIALIZE in header,
     )
 
 
@@ -126,10 +129,13 @@ def _sql_root() -> Traversable:
     return resources.files("analysis").joinpath("sql")
 
 
-def _sql_files(folder: Traversable) -> Iterator[Traversable]:
-    """Yield the .sql files of a folder and those below it, by name."""
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+def _sql_files(folder: Traversable, path: str) -> list[tuple[str, Traversable]]:
+    """Return the .sql files in and below a folder with their paths, sorted by name."""
+    found: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        below = f"{path}/{entry.name}"
         if entry.is_dir():
-            yield from _sql_files(entry)
+            found += _sql_files(entry, below)
         elif entry.name.endswith(".sql"):
-            yield entry
+            found.append((below, entry))
+    return sorted(found, key=lambda item: item[1].name)
