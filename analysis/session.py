@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -48,6 +49,8 @@ class Session:
         self._check(step_range)
         self._macros = macros(limits or thresholds(), step_range)
         self._materialize = materialize
+        self._directories: list[Path] = []
+        self._locked = False
         self._made: set[str] = set()
         stored = StoreTables.names() if store_tables else frozenset[str]()
         self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
@@ -107,7 +110,9 @@ class Session:
 
         check_user_sql(self.con, query)
         self.use_for(query)
-        lock(self.con, self._directories)
+        if not self._locked:
+            lock(self.con, self._directories)
+            self._locked = True
         try:
             return self.con.execute(query)
         except duckdb.Error as error:

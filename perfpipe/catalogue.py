@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import statistics
 from pathlib import Path
 from typing import Any
 
 from perfpipe.database import ColumnSpec
 from perfpipe.manifest import Manifest
+from perfpipe.runrecord import RUN_COLUMNS, TASK_COLUMNS
 
 #: Tables that are made from manifests and run records: name -> (column, type, meaning).
 CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
@@ -31,37 +30,8 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         ("recorded", "BOOLEAN", "whether a run replayed it from a recording"),
         ("warnings", "VARCHAR[]", "what the checks on the way in found"),
     ),
-    "runs": (
-        ("run_id", "VARCHAR", "run"),
-        ("workload", "VARCHAR", "name of the workload"),
-        ("collector", "VARCHAR", "ncu, nsys, torch or replay"),
-        ("started_at", "VARCHAR", "start, UTC"),
-        ("status", "VARCHAR", "done or failed"),
-        ("reports", "VARCHAR[]", "reports that it gave"),
-    ),
-    "run_tasks": (
-        ("run_id", "VARCHAR", "run"),
-        ("task_index", "BIGINT", "counts the configurations of the run 0.."),
-        ("label", "VARCHAR", "parameters as text, such as m=512 n=512"),
-        ("status", "VARCHAR", "done or failed"),
-        ("error", "VARCHAR", "why it failed"),
-        ("median_ms", "DOUBLE", "median time of an iteration without a profiler, ms"),
-        ("params", "VARCHAR", "parameters as JSON"),
-        ("flops", "DOUBLE", "floating-point operations of an iteration by the workload file"),
-        ("bytes", "DOUBLE", "bytes that an iteration must move, by the workload file"),
-        ("dtype", "VARCHAR", "type whose peak counts"),
-        ("reports", "VARCHAR[]", "reports of this configuration"),
-        ("failure", "VARCHAR", "kind: wrong_result, out_of_resources, timeout, crash or profiler"),
-        ("generation", "BIGINT", "round of a search, counted from 0; NULL elsewhere"),
-        ("timing_method", "VARCHAR", "how it was timed: queued, events or wall clock"),
-        ("times_ms", "DOUBLE[]", "samples of all launches in order, ms"),
-        ("registers", "BIGINT", "of its Triton kernel, per thread, as compiled"),
-        ("spills", "BIGINT", "registers of it that are kept in memory"),
-        ("sm_mhz", "DOUBLE", "median clock of the SMs while it was timed, MHz; of the first GPU"),
-        ("power_w", "DOUBLE", "median power while it was timed, W; of the first GPU"),
-        ("throttled_by", "VARCHAR[]", "what held clocks down while it was timed"),
-        ("short_label", "VARCHAR", "those of its parameters that differ within the run, as text"),
-    ),
+    "runs": RUN_COLUMNS,
+    "run_tasks": TASK_COLUMNS,
     "launch_work": (
         ("report_id", "VARCHAR", "report"),
         ("kernel", "VARCHAR", "regular expression of full kernel names; NULL for any"),
@@ -85,61 +55,6 @@ CATALOGUE_DOCS = {
     "launch_work": "Work that 'perfpipe work' stated of launches.",
     "collection_gaps": "What a report does not hold, and why; such values are NULL, never 0.",
 }
-
-
-def run_row(run: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the row of `runs` of a run."""
-    names = [name for name, _, _ in CATALOGUE["runs"]]
-    return tuple(run[name] for name in names)
-
-
-def task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the row of `run_tasks` of a task."""
-    times = task["times_ms"]
-    kernel = task.get("kernel") or {}
-    return (
-        run["run_id"],
-        task["index"],
-        task["label"],
-        task["status"],
-        task["error"],
-        statistics.median(times) if times else None,
-        json.dumps(task["params"]),
-        task["flops"],
-        task["bytes"],
-        task["dtype"],
-        task["reports"],
-        task.get("failure"),
-        task.get("generation"),
-        task.get("timing_method"),
-        times,
-        kernel.get("registers"),
-        kernel.get("spills"),
-        *gpu_state_of(task),
-        _short_label(run, task),
-    )
-
-
-def gpu_state_of(
-    task: dict[str, Any],
-) -> tuple[float | None, float | None, list[str] | None]:
-    """Return SM clock (MHz) and power (W), medians of the first GPU, and what held clocks down."""
-    state: dict[str, Any] = next(iter((task.get("gpu_state") or {}).get("gpus", [])), {})
-    return (
-        state.get("sm_mhz", {}).get("median"),
-        state.get("power_w", {}).get("median"),
-        state.get("throttled_by"),
-    )
-
-
-def _short_label(run: dict[str, Any], task: dict[str, Any]) -> str:
-    others = [other["params"] for other in run["tasks"]]
-    differing = [
-        f"{name}={value}"
-        for name, value in task["params"].items()
-        if any(params.get(name) != value for params in others)
-    ]
-    return " ".join(differing) or str(task["label"])
 
 
 #: Columns of `reports` that runs give; manifests give the others.

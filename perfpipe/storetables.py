@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfpipe.catalogue import (
     CATALOGUE,
@@ -14,11 +14,10 @@ from perfpipe.catalogue import (
     MANIFEST_COLUMNS,
     gap_rows,
     manifest_row,
-    run_row,
-    task_row,
 )
 from perfpipe.database import SQL_TYPES, ColumnSpec, comment, create_table, in_list, quote
 from perfpipe.model import Table, tables
+from perfpipe.runrecord import RunRecord, run_row, task_row
 from perfpipe.segments import CATALOGUE as SEGMENT_CATALOGUE
 from perfpipe.snapshot import Files, Snapshot
 from perfpipe.work import stated_work
@@ -118,9 +117,9 @@ class StoreTables:
         create_table(self._con, "_manifests", MANIFEST_COLUMNS, rows)
         self._add_from_segments("_manifests", MANIFEST_COLUMNS, SEGMENT_CATALOGUE)
         newest = {
-            report: (report, run["run_id"], run["collector"] == "replay")
+            report: (report, run.run_id, run.collector == "replay")
             for run in self._runs
-            for report in run["reports"]
+            for report in run.reports
         }
         create_table(
             self._con,
@@ -155,15 +154,15 @@ class StoreTables:
             )
 
     @cached_property
-    def _runs(self) -> list[dict[str, Any]]:
+    def _runs(self) -> list[RunRecord]:
         runs = self._snapshot.store.runs()
-        return [run for run in runs if self._run_ids is None or run["run_id"] in self._run_ids]
+        return [run for run in runs if self._run_ids is None or run.run_id in self._run_ids]
 
     def _make_runs(self) -> None:
         create_table(self._con, "runs", CATALOGUE["runs"], [run_row(run) for run in self._runs])
 
     def _make_run_tasks(self) -> None:
-        rows = [task_row(run, task) for run in self._runs for task in run["tasks"]]
+        rows = [task_row(run, task) for run in self._runs for task in run.tasks]
         create_table(self._con, "run_tasks", CATALOGUE["run_tasks"], rows)
 
     def _make_launch_work(self) -> None:

@@ -107,7 +107,7 @@ def test_every_launch_has_a_verdict_with_evidence(
     with Session.open(captures, [ingested(f"ncu/{name}.{form}")]) as con:
         launches = con.execute("SELECT count(*) FROM ncu_launches").fetchone()
         rows = con.execute("SELECT * FROM kernel_bottleneck").fetchall()
-        names = [column[0] for column in con.description]
+        names = [column[0] for column in con.con.description]
     assert launches == (len(rows),)
     for row in (dict(zip(names, values, strict=True)) for values in rows):
         assert row["bound"] in BOUNDS - {"unknown"}

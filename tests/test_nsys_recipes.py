@@ -29,7 +29,7 @@ def _recipe(name: str) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def ranks(captures: Store, ingested: Callable[[str], str]) -> Iterator[DuckDBPyConnection]:
+def ranks(captures: Store, ingested: Callable[[str], str]) -> Iterator[Session]:
     reports = [ingested(f"nsys/ddp_comm_rank{rank}.sqlite") for rank in PIDS]
     with Session.open(captures, reports) as con:
         yield con

@@ -22,13 +22,13 @@ REPORTS = ("visible", "ops", "block")
 
 
 @pytest.fixture(scope="module")
-def profiled(captures: Store, ingested: Ingested) -> Iterator[duckdb.DuckDBPyConnection]:
+def profiled(captures: Store, ingested: Ingested) -> Iterator[Session]:
     ids = [ingested(f"ncu/{name}.ncu-rep") for name in REPORTS]
     with Session.open(captures, ids) as con:
         yield con
 
 
-def test_limits_equal_ncu_on_every_launch(profiled: duckdb.DuckDBPyConnection) -> None:
+def test_limits_equal_ncu_on_every_launch(profiled: Session) -> None:
     """From registers, shared memory and barriers alone, against launch__occupancy_limit_*."""
     equal = {
         "occupancy_limit_warps(w.block_size, a.warps)": "w.limit_warps",
@@ -53,7 +53,7 @@ def test_limits_equal_ncu_on_every_launch(profiled: duckdb.DuckDBPyConnection) -
 
 
 def test_occupancy_and_waves_equal_ncu_on_every_launch(
-    profiled: duckdb.DuckDBPyConnection,
+    profiled: Session,
 ) -> None:
     rows = profiled.execute("""
         SELECT
@@ -78,7 +78,7 @@ def test_occupancy_and_waves_equal_ncu_on_every_launch(
     ],
 )  # fmt: skip
 def test_curves_equal_those_of_ncu(
-    profiled: duckdb.DuckDBPyConnection, resource: str, metric: str, where: str, points: int | None
+    profiled: Session, resource: str, metric: str, where: str, points: int | None
 ) -> None:
     compared, equal = profiled.execute(f"""
         SELECT count(*), count(*) FILTER (c.warps_per_sm = i.value)
@@ -109,7 +109,7 @@ def test_curves_equal_those_of_ncu(
     assert unequal is None or unequal > 48 * 1024
 
 
-def test_the_next_step_is_a_point_of_the_curve(profiled: duckdb.DuckDBPyConnection) -> None:
+def test_the_next_step_is_a_point_of_the_curve(profiled: Session) -> None:
     worse = profiled.execute("""
         SELECT count(*) FROM kernel_occupancy_steps AS s
         JOIN kernel_occupancy AS o USING (report_id, launch_id)

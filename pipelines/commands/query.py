@@ -79,15 +79,15 @@ def query_command(
         if form == "parquet" and output is not None:
             _write_parquet(result, output)
             return
-        names = [column[0] for column in result.description]
+        columns = [column[0] for column in result.description]
         rows = result.fetchall()
     if form == "json":
-        document = json_document(rows=[dict(zip(names, r, strict=True)) for r in rows])
+        document = json_document(rows=[dict(zip(columns, r, strict=True)) for r in rows])
         _write(document + "\n", output)
     elif form == "csv":
-        _write_csv(names, rows, output)
+        _write_csv(columns, rows, output)
     else:
-        _write(_as_table(names, rows, limit), output)
+        _write(_as_table(columns, rows, limit), output)
 
 
 def _sql(sql: str | None, file: Path | None) -> str:

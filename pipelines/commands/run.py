@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -18,14 +19,8 @@ from pipelines.options import (
     step_range_option,
     store_option,
 )
-from pipelines.runner import (
-    COLLECTORS,
-    Plan,
-    choose_collector,
-    execute,
-    planned_tasks,
-    raise_for_status,
-)
+from pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
+from pipelines.runner import execute, raise_for_status
 from pipelines.tasks import Task, directory_of
 from pipelines.workload import Scalar, load_workload
 
@@ -109,9 +104,9 @@ def run_command(
     from pipelines.reporting import make_report, output
 
     if as_json:
-        click.echo(json_document(run=record))
+        click.echo(json_document(run=asdict(record)))
     output(
-        make_report(store, [record["run_id"]], step_range=step_range),
+        make_report(store, [record.run_id], step_range=step_range),
         html=html,
         md=md,
         quiet=as_json,
