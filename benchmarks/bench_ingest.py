@@ -96,7 +96,7 @@ def _ingest(export: Path) -> dict[str, float]:
     import duckdb
     import pyarrow as pa
 
-    from ingest.report import ingest
+    from ingest.reading import ingest
     from perfpipe.store import Store
 
     # Imports are not counted; the first pa.array() imports pandas where that is installed.

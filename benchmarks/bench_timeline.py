@@ -131,7 +131,7 @@ def _ingest(export: Path, store: Path) -> dict[str, float]:
     import duckdb
     import pyarrow as pa
 
-    from ingest.report import ingest
+    from ingest.reading import ingest
     from perfpipe.store import Store
 
     # Imports are not counted.

@@ -84,7 +84,7 @@ def _widen(con: sqlite3.Connection, shape: Shape) -> None:
         "INSERT INTO lanes VALUES (?, ?, ?)",
         [(lane, lane % shape.processes, lane % shape.devices) for lane in range(shape.lanes)],
     )
-    # Bits 24 to 47 of a global id are the process, those below the thread: the main one's are equal.
+    # Bits 24 to 47 of a global id are the process, those below the thread, equal for the main one.
     moved = {
         "start": "start + lane * 37",
         "end": "end + lane * 37",

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from ingest.report import ingest
+from ingest.reading import ingest
 from ingest.scrub import ENDINGS, scrub_file
 from perfpipe.errors import InputError, StoreError, TaskFailed, os_error_sentence
 from perfpipe.query import connect

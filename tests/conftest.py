@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from analysis.views import install
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.model import tables
 from perfpipe.query import CATALOGUE
 from perfpipe.store import Store

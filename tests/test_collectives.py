@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import DATA, Tiny
 
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.query import connect
 from perfpipe.store import Store
 

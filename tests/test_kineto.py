@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.report import build_report
-from ingest.report import ingest
+from ingest.reading import ingest
 from ingest.torch.kineto import _ns, _operation
 from perfpipe.errors import InputError
 from perfpipe.query import connect

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.errors import InputError
 from perfpipe.query import connect
 from perfpipe.store import Store

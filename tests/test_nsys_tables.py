@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.nsys import sqlite_export
-from ingest.report import Outcome, ingest
+from ingest.outcome import Outcome
+from ingest.reading import ingest
 from perfpipe.manifest import Manifest
 from perfpipe.query import connect
 from perfpipe.store import Store

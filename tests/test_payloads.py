@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ingest.nsys.payloads import _decoded, _Entry
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.query import connect
 from perfpipe.store import Store
 

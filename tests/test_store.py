@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import DATA, Cli
 
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.errors import StoreError
 from perfpipe.query import connect
 from perfpipe.store import Store
@@ -183,7 +183,7 @@ def test_a_killed_writer_leaves_a_clean_store(expand: Expand, store: Store) -> N
 UNPRIVILEGED = """
 import os, sys
 from pathlib import Path
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.errors import PerfpipeError
 from perfpipe.store import Store
 if os.geteuid() == 0:

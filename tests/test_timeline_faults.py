@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.views import views
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.query import connect
 from perfpipe.store import Store
 from pipelines.cli import run_cli
