@@ -55,7 +55,7 @@ def ingest_many(
     An input that takes longer than `limit_s` seconds fails, as does one whose reader crashes.
     """
     tasks = [_Task(path, store, force) for path in paths]
-    if len(tasks) == 1:
+    if len(tasks) == 1 and (tasks[0].path.is_file() or tasks[0].path.is_dir()):
         # No process is needed to say that it is there already, or is no report.
         result = _looked_up(tasks[0])
         if not isinstance(result, _Task):

@@ -183,6 +183,7 @@ def test_a_killed_writer_leaves_a_clean_store(expand: Expand, store: Store) -> N
 UNPRIVILEGED = """
 import os, sys
 from pathlib import Path
+import ingest.nsys.reader
 from ingest.reading import ingest
 from perfpipe.errors import PerfpipeError
 from perfpipe.store import Store
