@@ -100,7 +100,7 @@ def _repeat(report: Path, directory: Path) -> dict[str, float]:
     """Ingest a report and repeat its launches until there are LAUNCHES."""
     import duckdb
 
-    from ingest.report import ingest
+    from ingest.reading import ingest
     from perfpipe.store import Store
 
     store = Store(directory / "store")
@@ -126,7 +126,7 @@ def _ingest(report: Path) -> dict[str, float]:
     import ncu_report
     import pyarrow as pa
 
-    from ingest.report import ingest
+    from ingest.reading import ingest
     from perfpipe.store import Store
 
     assert adbc_driver_sqlite.dbapi and duckdb and ncu_report and len(pa.array([0]))

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from analysis.session import Session
-from ingest.report import ingest
+from ingest.reading import ingest
 from ingest.scrub import ENDINGS, scrub_file
 from perfpipe.errors import InputError, StoreError, TaskFailed, os_error_sentence
 from perfpipe.runrecord import RunRecord, TaskResult

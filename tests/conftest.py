@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from analysis.session import Session
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.model import tables
 from perfpipe.store import Store

@@ -17,7 +17,7 @@ import pytest
 from conftest import DATA, Tiny
 
 from analysis.session import Session
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.store import Store
 
 MI = 1 << 20

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from analysis.report import VIEWS_USED, build_report
 from analysis.session import Session
-from ingest.report import ingest
+from ingest.reading import ingest
 from ingest.torch.kineto import _ns, _operation
 from perfpipe.errors import InputError
 from perfpipe.store import Store

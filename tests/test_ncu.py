@@ -12,7 +12,7 @@ from analysis.session import Session
 from ingest.ncu.container import read_container
 from ingest.ncu.csv_tables import Cell, extent, parse_cell
 from ingest.ncu.names import function_name, nvtx_path_from_csv, plain_message, stall_reason
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.errors import InputError
 from perfpipe.store import Store
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.session import Session
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.errors import InputError
 from perfpipe.store import Store
 

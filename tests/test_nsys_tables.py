@@ -11,7 +11,8 @@ import pytest
 
 from analysis.session import Session
 from ingest.nsys import sqlite_export
-from ingest.report import Outcome, ingest
+from ingest.outcome import Outcome
+from ingest.reading import ingest
 from perfpipe.manifest import Manifest
 from perfpipe.store import Store
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import duckdb
 import pytest
 from conftest import Cli, Tiny
 from hypothesis import given

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.session import Session
 from ingest.nsys.payloads import _decoded, _Entry
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.store import Store
 
 CAPTURE = "ddp_straggler_rank0"

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.masking import mask, mask_bytes, names_in
-from ingest.report import ingest
+from ingest.reading import ingest
 from ingest.scrub import scrub_file
 from perfpipe.store import Store
 from pipelines.plan import planned_tasks

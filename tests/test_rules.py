@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import duckdb
 import pytest
 from conftest import Tiny
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import DATA, Cli
 
 from analysis.session import Session
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.errors import StoreError
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
@@ -184,7 +184,8 @@ def test_a_killed_writer_leaves_a_clean_store(expand: Expand, store: Store) -> N
 UNPRIVILEGED = """
 import os, sys
 from pathlib import Path
-from ingest.report import ingest
+import ingest.nsys.reader
+from ingest.reading import ingest
 from perfpipe.errors import PerfpipeError
 from perfpipe.store import Store
 if os.geteuid() == 0:

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.session import Session
 from analysis.views import views
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.store import Store
 from pipelines.cli import run_cli
 

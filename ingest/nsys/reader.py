@@ -68,7 +68,7 @@ def _open(source: Input) -> Export:
 
 def _check(builder: ReportBuilder, export: Export) -> None:
     """Warn of what nsys says about the capture, of hidden work, and of a capture without any."""
-    for note in export.notes:
+    for note in sorted(export.notes):
         builder.warn(f"{note}; they were read as NULL")
     enum = export.read("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ["id", "label"])
     labels = dict(zip(enum["id"].to_pylist(), enum["label"].to_pylist(), strict=True))

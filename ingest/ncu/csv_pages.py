@@ -43,7 +43,7 @@ _START_STOP = "Id:Domain:Start/Stop_Range"
 Record = dict[str, str]
 
 
-def read_csv_report(builder: ReportBuilder) -> None:
+def read_csv_pages(builder: ReportBuilder) -> None:
     """Read every table of a CSV file into the ncu tables; InputError when none holds a launch."""
     source = builder.source
     text = read_csv_text(source.content)
