@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,8 +75,8 @@ def test_a_range_is_what_its_process_launched_while_it_was_open() -> None:
     ]
 
 
-def test_the_command(cli: Cli, expand: Callable[[str], Path]) -> None:
-    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+def test_the_command(cli: Cli, stored: Callable[..., list[str]]) -> None:
+    stored("nsys/ddp_comm_rank1.sqlite")
     assert cli("budget", "--json") == 0
     whole = json.loads(cli.out)["windows"]
     assert {row["window_name"] for row in whole} == {"whole"}
@@ -103,8 +102,8 @@ def test_the_command(cli: Cli, expand: Callable[[str], Path]) -> None:
     ],
 )
 def test_what_cannot_be_chosen(
-    cli: Cli, expand: Callable[[str], Path], options: list[str], sentence: str
+    cli: Cli, stored: Callable[..., list[str]], options: list[str], sentence: str
 ) -> None:
-    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+    stored("nsys/ddp_comm_rank1.sqlite")
     assert cli("budget", *options) == 2
     assert sentence in cli.err

@@ -64,6 +64,7 @@ from pipelines.workload import Scalar, load_workload
 @click.option(
     "--md", metavar="FILE", default="report.md", show_default=True, help="Markdown report to write."
 )
+@click.option("--no-report", is_flag=True, help="Write no report; perfpipe report writes it later.")
 @store_option
 def run_command(
     workload: Path,
@@ -76,6 +77,7 @@ def run_command(
     as_json: bool,
     html: str,
     md: str,
+    no_report: bool,
     store_path: str | None,
 ) -> None:
     """Launch WORKLOAD (a YAML file) under the profilers, ingest what they record, and report.
@@ -103,11 +105,12 @@ def run_command(
     store = the_store(store_path)
     with progress(loaded.name, plan.launches) as steps:
         record = execute(plan, store, steps)
-    from pipelines.reporting import make_report, output
-
     if as_json:
         click.echo(json_document(run=record))
-    output(make_report(store, [record["run_id"]]), html=html, md=md, quiet=as_json)
+    if not no_report:
+        from pipelines.reporting import make_report, output
+
+        output(make_report(store, [record["run_id"]]), html=html, md=md, quiet=as_json)
     raise_for_status(record)
 
 
