@@ -4,23 +4,28 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
+# What tests and checks need: every extra, with the versions that are fixed.
+DEV := -c constraints.txt -e '.[dev,notebook,workloads]'
+
 # What tests start beside Python: an ssh server, and a browser.
 SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver
 
-.PHONY: demo test system lint bench docs examples clean
+.PHONY: demo test check lint system bench docs examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
 
-test: $(VENV)/.installed-dev system lint
-	$(BIN)/python -m pytest -n 2
+# An idle worker takes tests from a busy one, each from the end of what it has left.
+test: check system
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
-# Installed where this runs as root and has apt; elsewhere the tests that need them are skipped.
+# Installed where this runs as root and has apt.  Tests that lack one of them are skipped, and fail
+# where CI is set.
 system:
 	@dpkg -s $(SYSTEM_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(SYSTEM_PACKAGES); } >/dev/null
 
-lint: $(VENV)/.installed-dev
+check lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -35,7 +40,7 @@ bench: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py
 
-# The reports that README shows, with a picture of one.
+# Reports to look at, with the picture that README shows.
 examples: $(VENV)/.installed-dev system
 	for name in gemm transformer_step; do \
 	$(BIN)/perfpipe run workloads/$$name.yaml --collector replay --store build/examples \
@@ -50,9 +55,16 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	$(PIP) install -e .
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed constraints.txt
-	$(PIP) install -c constraints.txt -e '.[dev,notebook,workloads]'
-	touch $@
+# Whether the requirements can be met is asked before anything is installed.  An older pip loads
+# every package for that, this one reads what it needs of each.
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install 'pip>=26,<27'
+	@echo 'resolving the requirements (log: $(VENV)/resolution.log)'
+	@$(BIN)/python -m pip install --dry-run --use-feature=fast-deps $(DEV) >$(VENV)/resolution.log 2>&1 || { \
+	sed -n '/^ERROR/,$$p' $(VENV)/resolution.log >&2; \
+	echo 'The requirements in pyproject.toml and constraints.txt cannot be met here: see above.' >&2; exit 1; }
+	$(PIP) install $(DEV)
+	touch $(VENV)/.installed $@
 
 clean:
 	rm -rf $(VENV) demo build *.egg-info .mypy_cache .pytest_cache .ruff_cache

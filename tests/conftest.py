@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import lzma
+import os
 import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import duckdb
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from analysis.session import Session
 from ingest.reading import ingest
@@ -23,7 +26,8 @@ from pipelines import tools
 from pipelines.cli import run_cli
 
 # Tests say what is right; how long things take is measured in benchmarks/.
-settings.register_profile("untimed", deadline=None)
+slow = [HealthCheck.too_slow]
+settings.register_profile("untimed", deadline=None, suppress_health_check=slow)
 settings.load_profile("untimed")
 
 DATA = Path(__file__).parent / "data"
@@ -39,15 +43,22 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shared
 
 
+def lacking(what: str) -> NoReturn:
+    """Skip a test that this machine has not the means for; where CI is set, fail."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
 def _publish(target: Path, make: Callable[[Path], object]) -> Path:
-    """Make a file or directory beside its place and rename it there; another worker may win."""
+    """Make a file or directory beside its place and rename it there; other workers wait for it."""
     if not target.exists():
-        temporary = target.with_name(f".{target.name}.{id(make)}")
-        make(temporary)
-        try:
-            temporary.rename(target)
-        except OSError:
-            shutil.rmtree(temporary)
+        with target.with_name(f".{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                temporary = target.with_name(f".{target.name}")
+                make(temporary)
+                temporary.rename(target)
     return target
 
 
@@ -80,6 +91,59 @@ def captures(shared: Path) -> Store:
 def ingested(captures: Store, expand: Callable[[str], Path]) -> Callable[[str], str]:
     """Return the report id of a capture in the shared store."""
     return lambda name: ingest(expand(name), captures).report_id
+
+
+@pytest.fixture(scope="session")
+def replayed(shared: Path) -> Callable[[str], Path]:
+    """Return a store of one run, the replay of a shipped recording: 'gemm'.  To be read only."""
+
+    def replay(name: str) -> Path:
+        workload = str(ROOT / "workloads" / f"{name}.yaml")
+        words = ["run", workload, "--collector", "replay", "--no-report", "--store"]
+        return _publish(shared / f"replay-{name}", lambda at: _succeed(*words, str(at)))
+
+    return replay
+
+
+@pytest.fixture(scope="session")
+def pages(
+    shared: Path, replayed: Callable[[str], Path], captures: Store, ingested: Callable[[str], str]
+) -> Callable[..., Path]:
+    """Return a directory with report.html, .md and .json of a recording or of captures."""
+
+    def report(*names: str) -> Path:
+        recording = (ROOT / "workloads" / f"{names[0]}.yaml").exists()
+        store = replayed(names[0]) if recording else captures.root
+        of = [] if recording else [ingested(name) for name in names]
+
+        def make(at: Path) -> None:
+            at.mkdir()
+            files = [f"--{kind}={at}/report.{kind}" for kind in ("html", "md", "json")]
+            _succeed("report", *of, *files, "--store", str(store))
+
+        return _publish(shared / f"pages-{'-'.join(names).replace('/', '-')}", make)
+
+    return report
+
+
+@pytest.fixture
+def stored(
+    captures: Store, ingested: Callable[[str], str], tmp_path: Path
+) -> Callable[..., list[str]]:
+    """Put captures into the store of `cli`, as ingest does, and return their report ids."""
+
+    def put(*names: str) -> list[str]:
+        ids = [ingested(name) for name in names]
+        for report in ids:
+            at = Store(tmp_path / "store").reports_dir / report
+            shutil.copytree(captures.reports_dir / report, at)
+        return ids
+
+    return put
+
+
+def _succeed(*words: str) -> None:
+    assert run_cli(list(words)) == 0
 
 
 @pytest.fixture
@@ -133,14 +197,9 @@ class Tiny:
     """
 
     def __init__(self, launches: Sequence[Row] = (), metrics: dict[int, Row] | None = None) -> None:
-        self.con = duckdb.connect()
+        self.con = _IDLE.pop() if _IDLE else empty_database()
+        self.con.execute("BEGIN")
         self._operations = 0
-        types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
-        for table in tables().values():
-            columns = ", ".join(f"{c.name} {types[c.type]}" for c in table.columns)
-            self.con.execute(f"CREATE TABLE {table.name} ({columns})")
-        for name, spec in CATALOGUE.items():
-            self.con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {t}' for c, t, _ in spec)})")
         self.add("reports", {"kind": "ncu", "gpu": "NVIDIA H200", "sm_count": 132})
         ids = sorted({launch["launch_id"] for launch in launches} | set(metrics or {}))
         known = {launch["launch_id"]: launch for launch in launches}
@@ -152,6 +211,16 @@ class Tiny:
                 column = "text" if isinstance(value, str) else "value"
                 row = {"launch_id": launch_id, "metric": metric, column: value}
                 self.add("ncu_metrics", row)
+
+    @cached_property
+    def session(self) -> Session:
+        """What makes views here."""
+        return Session(self.con)
+
+    def __del__(self) -> None:
+        """Undo what was done, and leave the database to the next one."""
+        self.con.execute("ROLLBACK")
+        _IDLE.append(self.con)
 
     def add(self, table: str, *rows: Row) -> None:
         """Insert rows of the report r; operations are numbered as they come."""
@@ -168,19 +237,41 @@ class Tiny:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Make the views that the query names and run it."""
-        return Session(self.con).execute(sql).fetchall()
+        return self.session.execute(sql).fetchall()
+
+
+#: Databases with empty tables; what a test does in one is a transaction that is not kept.
+_IDLE: list[duckdb.DuckDBPyConnection] = []
+
+
+def empty_database() -> duckdb.DuckDBPyConnection:
+    """Return a database with the tables of a store, without rows."""
+    con = duckdb.connect()
+    types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
+    for table in tables().values():
+        columns = ", ".join(f"{c.name} {types[c.type]}" for c in table.columns)
+        con.execute(f"CREATE TABLE {table.name} ({columns})")
+    for name, spec in CATALOGUE.items():
+        con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {t}' for c, t, _ in spec)})")
+    return con
 
 
 class Cli:
-    """Runs commands in this process, in a directory of its own."""
+    """Runs commands in this process, in a directory of its own.
+
+    A run writes its report only where `report` says so: that costs more than all else here.
+    """
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self.out = ""
         self.err = ""
 
-    def __call__(self, *args: str | Path) -> int:
-        code = run_cli([str(arg) for arg in args])
+    def __call__(self, *args: str | Path, report: bool = False) -> int:
+        words = [str(arg) for arg in args]
+        if words[0] == "run" and not report:
+            words.append("--no-report")
+        code = run_cli(words)
         self.out, self.err = self._capsys.readouterr()
         return code
 

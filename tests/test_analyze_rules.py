@@ -17,7 +17,7 @@ from analysis.thresholds import thresholds
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
-Expand = Callable[[str], Path]
+Stored = Callable[..., list[str]]
 ANSWERS = sorted((DATA / "nsys" / "analyze").glob("*.csv"))
 
 #: nsys's header -> our column, and how nsys prints it.
@@ -97,8 +97,8 @@ def test_what_nsys_misses() -> None:
     assert db.rows("SELECT pid, duration_ns FROM rule_cuda_memcpy_async") == [(1, 10)]
 
 
-def test_the_command(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+def test_the_command(cli: Cli, stored: Stored) -> None:
+    stored("nsys/memcpy.sqlite")
     assert cli("rules", "--rows", "2") == 0
     assert "cuda_memcpy_async: asynchronous copies" in cli.out
     assert "cuda_memcpy_sync: copies that block the host: none" in cli.out

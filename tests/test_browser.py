@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from importlib import resources
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import lacking
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -48,9 +47,7 @@ def _log(driver: Any, kind: str) -> list[dict[str, Any]]:
 
 def _need_chromium() -> None:
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium and chromium-driver are not installed")
-        pytest.skip("chromium and chromium-driver are not installed")
+        lacking("chromium and chromium-driver are not installed")
 
 
 @pytest.fixture(scope="module")
@@ -62,41 +59,42 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A report of each recording, and one with a hostile name."""
+def page(
+    pages: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], str]:
+    """Return the address of a report: of a recording, or the one with a hostile name."""
     folder = tmp_path_factory.mktemp("pages")
-    made = {}
-    for name in WORKLOADS:
-        made[name] = folder / f"{name}.html"
-        words = ["run", str(ROOT / "workloads" / f"{name}.yaml"), "--collector", "replay",
-                 "--store", str(folder / name), "--html", str(made[name]),
-                 "--md", str(folder / "x.md")]  # fmt: skip
-        assert run_cli(words) == 0
     names = '"ID","Process ID","Process Name","Kernel Name","gpu__time_duration.sum"'
     text = HOSTILE.replace('"', '""')
     (folder / "x.csv").write_text(f'{names}\n"","","","","us"\n"0","1","p","{text}","2.5"\n')
     store = str(folder / "hostile-store")
     assert run_cli(["ingest", str(folder / "x.csv"), "--store", store]) == 0
-    made["hostile"] = folder / "hostile.html"
-    assert run_cli(["report", "--html", str(made["hostile"]), "--store", store]) == 0
-    return made
+    hostile = folder / "hostile.html"
+    assert run_cli(["report", "--html", str(hostile), "--store", store]) == 0
+
+    def address(name: str) -> str:
+        return (hostile if name == "hostile" else pages(name) / "report.html").as_uri()
+
+    return address
 
 
 def _open(browser: webdriver.Chrome, address: str) -> None:
     """Open a page and wait for its script to end: Chromium may answer before."""
     browser.get(address)
     done = (By.CSS_SELECTOR, "html.js")
-    WebDriverWait(browser, 20).until(lambda driver: driver.find_elements(*done))
+    WebDriverWait(browser, 120).until(lambda driver: driver.find_elements(*done))
 
 
 @pytest.fixture
-def visit(browser: webdriver.Chrome, pages: dict[str, Path]) -> Callable[[str], webdriver.Chrome]:
+def visit(
+    browser: webdriver.Chrome, page: Callable[[str], str]
+) -> Callable[[str], webdriver.Chrome]:
     def go(name: str) -> webdriver.Chrome:
         browser.set_window_size(1300, 1200)
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
         for kind in ("performance", "browser"):
             _log(browser, kind)
-        _open(browser, pages[name].as_uri())
+        _open(browser, page(name))
         return browser
 
     return go
@@ -381,11 +379,11 @@ def _background(driver: webdriver.Chrome) -> str:
     return str(driver.execute_script("return getComputedStyle(document.body).backgroundColor"))
 
 
-def test_without_scripts_the_report_is_whole(pages: dict[str, Path], tmp_path: Path) -> None:
+def test_without_scripts_the_report_is_whole(page: Callable[[str], str], tmp_path: Path) -> None:
     _need_chromium()
     driver = _start(tmp_path / "profile", scripts=False)
     try:
-        driver.get(pages["transformer_step"].as_uri())
+        driver.get(page("transformer_step"))
         assert not driver.find_elements(By.CSS_SELECTOR, "html.js")
         assert "launch overhead" in driver.find_element(By.CSS_SELECTOR, ".verdict").text
         assert len(driver.find_elements(By.CSS_SELECTOR, "figure svg")) >= 4

@@ -17,6 +17,7 @@ from pipelines.cli import COMMANDS
 from pipelines.cli import cli as root_command
 
 Expand = Callable[[str], Path]
+Stored = Callable[..., list[str]]
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -98,8 +99,8 @@ def test_an_nsys_rep_needs_nsys(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
     assert "install Nsight Systems" in cli.err
 
 
-def test_query_formats(cli: Cli, expand: Expand, tmp_path: Path) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+def test_query_formats(cli: Cli, stored: Stored, tmp_path: Path) -> None:
+    stored("nsys/memcpy.sqlite")
     sql = "SELECT operation, count, total_time_ns FROM cuda_gpu_mem_time_sum"
     assert cli("query", sql) == 0
     assert cli.out.splitlines()[0].split() == ["operation", "count", "total_time_ns"]
@@ -117,8 +118,8 @@ def test_query_formats(cli: Cli, expand: Expand, tmp_path: Path) -> None:
     assert "--output" in cli.err
 
 
-def test_query_reports_faults_in_a_sentence(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+def test_query_reports_faults_in_a_sentence(cli: Cli, stored: Stored) -> None:
+    stored("nsys/memcpy.sqlite")
     for sql in ("SELECT x FROM kernel_sol", "nonsense", "DROP VIEW kernel_sol"):
         assert cli("query", sql) == 2
         assert cli.err.startswith("perfpipe: SQL: ")
@@ -127,8 +128,8 @@ def test_query_reports_faults_in_a_sentence(cli: Cli, expand: Expand) -> None:
     assert cli("query", "SELECT 1", "--file", "x.sql") == 2
 
 
-def test_query_limits_the_table(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
+def test_query_limits_the_table(cli: Cli, stored: Stored) -> None:
+    stored("nsys/memcpy.sqlite")
     assert cli("query", "SELECT range FROM range(100)", "--limit", "3") == 0
     assert "97 more rows" in cli.out
 
@@ -204,9 +205,8 @@ def test_init_copies_the_workloads(cli: Cli, tmp_path: Path) -> None:
     assert cli("run", "mine/gemm.yaml", "--dry-run") == 0
 
 
-def test_store_commands(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
-    report = cli.out.split()[0]
+def test_store_commands(cli: Cli, stored: Stored) -> None:
+    (report,) = stored("nsys/memcpy.sqlite")
     assert cli("store", "ls") == 0
     assert report in cli.out
     assert cli("store", "verify") == 0
@@ -220,9 +220,8 @@ def test_store_commands(cli: Cli, expand: Expand) -> None:
     assert cli.out == ""
 
 
-def test_store_verify_fails_on_damage(cli: Cli, expand: Expand, tmp_path: Path) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
-    report = cli.out.split()[0]
+def test_store_verify_fails_on_damage(cli: Cli, stored: Stored, tmp_path: Path) -> None:
+    (report,) = stored("nsys/memcpy.sqlite")
     (tmp_path / "store" / "reports" / report / "launches.parquet").write_bytes(b"")
     assert cli("store", "verify") == 2
     assert "size or checksum differs" in cli.out

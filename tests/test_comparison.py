@@ -11,14 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Cli
+from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.comparison import Key, Measured, Side, compare, judge
-
-Expand = Callable[[str], Path]
 
 _TIMES = st.lists(st.floats(100, 200), min_size=2, max_size=8)
 
@@ -112,10 +110,10 @@ def _slower(store: Path, run: str, factor: float, name: str) -> None:
             path.write_text(json.dumps(document))
 
 
-def test_a_report_against_a_baseline(cli: Cli, tmp_path: Path) -> None:
-    workload = ROOT / "workloads" / "vector_add.yaml"
-    assert cli("run", workload, "--collector", "replay") == 0
-    store = tmp_path / "store"
+def test_a_report_against_a_baseline(
+    cli: Cli, replayed: Callable[[str], Path], tmp_path: Path
+) -> None:
+    store = shutil.copytree(replayed("vector_add"), tmp_path / "store")
     (run,) = [path.name for path in (store / "runs").iterdir()]
     for number, factor in enumerate((1.0, 1.001, 0.999, 1.1, 1.101, 1.099)):
         _slower(store, run, factor, f"{'before' if number < 3 else 'after'}-{number}")
@@ -140,9 +138,8 @@ def test_a_report_against_a_baseline(cli: Cli, tmp_path: Path) -> None:
     assert "would be compared with itself" in cli.err
 
 
-def test_reports_are_compared_by_kernel(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("nsys/eager_small.sqlite"), expand("nsys/compute.sqlite")) == 0
-    before, after = (line.split()[0] for line in cli.out.splitlines()[:2])
+def test_reports_are_compared_by_kernel(cli: Cli, stored: Callable[..., list[str]]) -> None:
+    before, after = stored("nsys/eager_small.sqlite", "nsys/compute.sqlite")
     assert cli("report", after, "--baseline", before, "--json") == 0
     section = next(s for s in json.loads(cli.out)["sections"] if s["id"] == "regression")
     (table,) = section["tables"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Cli, Tiny
+from conftest import Tiny
 from test_bottleneck import SUBCLASSES
 
 from analysis.knowledge import techniques
@@ -16,7 +16,6 @@ from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
-Expand = Callable[[str], Path]
 
 CAUSES = {
     "-", "*", "uncoalesced", "bank_conflict", "atomics", "local_spill", "small_grid",
@@ -186,11 +185,10 @@ def test_features_of_a_launch() -> None:
     ]
 
 
-def test_recommendations_are_ranked_by_what_they_could_save(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("ncu/visible.ncu-rep")) == 0
-    assert cli("report", "--json") == 0
-    items = json.loads(cli.out)["recommendations"]
-    bounds = [float(re.findall(r"^at most ([\d.]+) %", item["gain"])[0]) for item in items]
+def test_recommendations_are_ranked_by_what_they_could_save(pages: Callable[..., Path]) -> None:
+    document = json.loads((pages("ncu/visible.ncu-rep") / "report.json").read_text())
+    items = document["recommendations"]
+    bounds = [float(re.match(r"at most ([\d.]+) %", item["gain"])[1]) for item in items]  # type: ignore[index]
     primary = [b for b, item in zip(bounds, items, strict=True) if "secondary" not in item["gain"]]
     assert primary == sorted(primary, reverse=True)
     assert [item["priority"] for item in items] == list(range(1, len(items) + 1))

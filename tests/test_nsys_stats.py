@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
 
 import pytest
-from conftest import DATA, Tiny
+from conftest import DATA, empty_database
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,19 +38,35 @@ def _column(header: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("view", VIEWS)
-def test_equal_to_nsys(
-    view: str, capture: str, captures: Store, ingested: Callable[[str], str]
-) -> None:
+@pytest.fixture(scope="module")
+def summaries(
+    captures: Store, ingested: Callable[[str], str]
+) -> Iterator[Callable[[str], Session]]:
+    """Return a connection to a capture with the views of this module; the last one stays open."""
+    opened: dict[str, Session] = {}
+
+    def connection(capture: str) -> Session:
+        if capture not in opened:
+            while opened:
+                opened.popitem()[1].close()
+            report = ingested(f"nsys/{capture}.sqlite")
+            opened[capture] = Session.open(captures, [report], use=VIEWS)
+        return opened[capture]
+
+    yield connection
+    for con in opened.values():
+        con.close()
+
+
+@pytest.mark.parametrize(
+    ("capture", "view"),
+    [(c, v) for c in CAPTURES for v in VIEWS if f"{c}_{v}" not in UNASKED],
+)
+def test_equal_to_nsys(capture: str, view: str, summaries: Callable[[str], Session]) -> None:
     path = STATS / f"{capture}_{view}.csv"
-    report = ingested(f"nsys/{capture}.sqlite")
-    if f"{capture}_{view}" in UNASKED:
-        pytest.skip("nsys was not asked")
-    with Session.open(captures, [report]) as con:
-        found = con.execute(f"SELECT * EXCLUDE report_id FROM {view}")
-        names = [column[0] for column in found.description]
-        rows = [tuple(_cell(str(v) if v is not None else "") for v in r) for r in found.fetchall()]
+    found = summaries(capture).execute(f"SELECT * EXCLUDE report_id FROM {view}")
+    names = [column[0] for column in found.description]
+    rows = [tuple(_cell(str(v) if v is not None else "") for v in r) for r in found.fetchall()]
     if not path.exists():
         # nsys writes no file where it found no row.
         assert rows == []
@@ -82,12 +99,13 @@ durations = st.lists(st.integers(0, 10**12), min_size=1, max_size=40)
 @given(durations)
 def test_statistics_against_brute_force(values: list[int]) -> None:
     """The view's arithmetic on one kernel name, against Python's statistics."""
-    with _empty_store() as con:
-        con.con.executemany(
-            "INSERT INTO nsys_kernels BY NAME SELECT 'r' report_id, 'k' demangled, ? dur_ns",
-            [(value,) for value in values],
-        )
-        row = con.execute("SELECT * FROM cuda_gpu_kern_sum").fetchone()
+    con = _empty_store()
+    con.execute("DELETE FROM nsys_kernels")
+    con.execute(
+        "INSERT INTO nsys_kernels BY NAME SELECT 'r' report_id, 'k' demangled, unnest(?) dur_ns",
+        [values],
+    )
+    row = con.execute("SELECT * FROM cuda_gpu_kern_sum").fetchone()
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     assert row is not None
     assert row[2:4] == (sum(values), len(values))
@@ -98,9 +116,10 @@ def test_statistics_against_brute_force(values: list[int]) -> None:
     assert row[1] == (100.0 if sum(values) else None)
 
 
+@cache
 def _empty_store() -> Session:
-    """Return a session whose tables have no rows."""
-    return Session(Tiny().con, materialize=False)
+    """Return a session whose tables have no rows; examples of a test follow one another in it."""
+    return Session(empty_database(), materialize=False)
 
 
 @given(
@@ -111,8 +130,7 @@ def _empty_store() -> Session:
     )
 )
 def test_rounding_goes_by_the_exact_value(number: float) -> None:
-    with _empty_store() as con:
-        ours = con.execute("SELECT round_tenth(?::DOUBLE)", [number]).fetchone()
+    ours = _empty_store().execute("SELECT round_tenth(?::DOUBLE)", [number]).fetchone()
     exact = Decimal(number).quantize(Decimal("0.1"), ROUND_HALF_UP)
     assert ours is not None
     assert ours[0] == float(exact)

@@ -51,7 +51,8 @@ def measured(tmp_path: Path, profilers: Path, cli: Cli) -> Path:
 def test_a_recording_replays_what_was_measured(measured: Path, cli: Cli, tmp_path: Path) -> None:
     (before,) = Store(tmp_path / "store").runs()
     assert cli("record", "--to", tmp_path / "rec", "--limit", "9") == 0, cli.err
-    assert cli("run", measured, "--collector", "replay", "--store", tmp_path / "other") == 0
+    words = ("run", measured, "--collector", "replay", "--store", tmp_path / "other")
+    assert cli(*words, report=True) == 0
     (after,) = Store(tmp_path / "other").runs()
     for ours, theirs in zip(before.tasks, after.tasks, strict=True):
         for name in ("params", "times_ms", "launches_ms", "timing_method", "validation", "kernel"):

@@ -15,6 +15,11 @@ from templates.formats import format_value, shorten
 from templates.renderers import markdown_text
 
 Expand = Callable[[str], Path]
+Pages = Callable[..., Path]
+Stored = Callable[..., list[str]]
+
+#: One step of a model: its kernels, and its timeline.
+STEP = ("ncu/block.ncu-rep", "nsys/gpumetrics.sqlite")
 
 HOSTILE = "k</script><script>alert(1)</script>\"'`|*_[x](javascript:x) \u202e\n<b>"
 
@@ -70,12 +75,8 @@ def test_a_report_of_ingested_files(cli: Cli, expand: Expand, tmp_path: Path) ->
     assert len(tables["Profiled kernels"]["rows"]) == 95
 
 
-def test_the_figure_has_a_mark_and_a_text_for_each_kernel(
-    cli: Cli, expand: Expand, tmp_path: Path
-) -> None:
-    assert cli("ingest", expand("ncu/visible.ncu-rep")) == 0
-    assert cli("report", "--html") == 0
-    page = (tmp_path / "report.html").read_text()
+def test_the_figure_has_a_mark_and_a_text_for_each_kernel(pages: Pages) -> None:
+    page = (pages("ncu/visible.ncu-rep") / "report.html").read_text()
     titles = re.findall(r'id="f\d+-kernel-\d+" class="mark" [^>]*><title>([^<]*)</title>', page)
     assert len(titles) == 15
     assert "dram_copy: compute 6.0 %, memory 82.6 %, memory" in titles
@@ -83,8 +84,8 @@ def test_the_figure_has_a_mark_and_a_text_for_each_kernel(
     assert not re.search(r'(src|href)="http:', page)
 
 
-def test_figures_stand_beside_markdown(cli: Cli, expand: Expand, tmp_path: Path) -> None:
-    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
+def test_figures_stand_beside_markdown(cli: Cli, stored: Stored, tmp_path: Path) -> None:
+    stored(*STEP)
     for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG")):
         assert cli("report", "--md", "pr.md", "--figures", kind) == 0
         shown = re.findall(
@@ -100,10 +101,9 @@ def test_figures_stand_beside_markdown(cli: Cli, expand: Expand, tmp_path: Path)
     assert "needs --md FILE" in cli.err
 
 
-def test_sections_come_in_order_and_say_what_to_collect(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("ncu/block.ncu-rep")) == 0
-    assert cli("report", "--json") == 0
-    found = json.loads(cli.out)["sections"]
+def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
+    folder = pages("ncu/block.ncu-rep")
+    found = json.loads((folder / "report.json").read_text())["sections"]
     assert [section["id"] for section in found] == [
         "budget", "kernels", "roofline", "stalls", "occupancy", "memory", "source", "launches",
         "communication", "nvtx", "sizes", "tuning", "regression",
@@ -112,30 +112,26 @@ def test_sections_come_in_order_and_say_what_to_collect(cli: Cli, expand: Expand
         assert bool(section["tables"]) != bool(section["missing"]), section["id"]
     missing = {section["id"]: section["missing"] for section in found if section["missing"]}
     assert "nsys profile" in missing["budget"]
-    assert cli("report", "--html", "-") == 0
-    assert f"Not collected: {missing['budget']}." in cli.out
+    assert f"Not collected: {missing['budget']}." in (folder / "report.html").read_text()
 
 
-def test_a_page_is_small(cli: Cli, expand: Expand, tmp_path: Path) -> None:
-    assert cli("ingest", expand("ncu/block.ncu-rep")) == 0
-    assert cli("report", "--html") == 0
-    assert (tmp_path / "report.html").stat().st_size < 1.5e6
+def test_a_page_is_small(pages: Pages) -> None:
+    assert (pages("ncu/block.ncu-rep") / "report.html").stat().st_size < 1.5e6
 
 
-def test_every_table_and_finding_names_its_source(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
-    reports = {line.split()[0] for line in cli.out.splitlines()}
-    assert cli("report", "--json") == 0
-    document = json.loads(cli.out)
+def test_every_table_and_finding_names_its_source(
+    pages: Pages, ingested: Callable[[str], str]
+) -> None:
+    reports = set(map(ingested, STEP))
+    document = json.loads((pages(*STEP) / "report.json").read_text())
     for item in [*_tables(document), *document["findings"]]:
         assert set(item["source"]["reports"]) <= reports
         assert item["source"]["view"]
     assert document["findings"]
 
 
-def test_an_index_links_to_a_page_for_each_run(cli: Cli, expand: Expand, tmp_path: Path) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
-    report = cli.out.split()[0]
+def test_an_index_links_to_a_page_for_each_run(cli: Cli, stored: Stored, tmp_path: Path) -> None:
+    (report,) = stored("nsys/memcpy.sqlite")
     assert cli("report", "--index", "pages") == 2
     assert "there is no run to list" in cli.err
     for name in ("vector_add", "ddp_step"):
@@ -176,27 +172,19 @@ def _without_source(value: Any, path: str, sourced: bool) -> Iterator[str]:
         yield path
 
 
-def test_every_number_has_a_source(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
-    assert cli("report", "--json") == 0
-    documents = [json.loads(cli.out)]
-    for name in ("gemm", "fused_matmul_tuning", "ddp_step"):
-        path = ROOT / "workloads" / f"{name}.yaml"
-        assert cli("run", path, "--collector", "replay") == 0
-        assert cli("report", "--json") == 0
-        documents.append(json.loads(cli.out))
-    for document in documents:
-        assert list(_without_source(document, "", False)) == []
-        assert document["statements"]
+@pytest.mark.parametrize("names", [STEP, ("gemm",), ("fused_matmul_tuning",), ("ddp_step",)])
+def test_every_number_has_a_source(names: tuple[str, ...], pages: Pages) -> None:
+    document = json.loads((pages(*names) / "report.json").read_text())
+    assert list(_without_source(document, "", False)) == []
+    assert document["statements"]
 
 
-def test_reports_are_the_same_byte_for_byte(cli: Cli, expand: Expand, tmp_path: Path) -> None:
-    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
-    pages = []
-    for _ in range(2):
-        assert cli("report", "--html", "--md") == 0
-        pages.append([(tmp_path / f"report.{kind}").read_bytes() for kind in ("html", "md")])
-    assert pages[0] == pages[1]
+def test_reports_are_the_same_byte_for_byte(
+    pages: Pages, cli: Cli, stored: Stored, tmp_path: Path
+) -> None:
+    assert cli("report", *stored(*STEP), "--html", "--md") == 0
+    for name in ("report.html", "report.md"):
+        assert (tmp_path / name).read_bytes() == (pages(*STEP) / name).read_bytes()
 
 
 def test_no_verdict_without_evidence(cli: Cli, tmp_path: Path) -> None:
@@ -249,9 +237,8 @@ def test_hostile_names_are_shown_and_never_executed(cli: Cli, tmp_path: Path) ->
     assert "alert" in cli.out
 
 
-def test_a_damaged_store_is_said_in_a_sentence(cli: Cli, expand: Expand, tmp_path: Path) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite")) == 0
-    report = cli.out.split()[0]
+def test_a_damaged_store_is_said_in_a_sentence(cli: Cli, stored: Stored, tmp_path: Path) -> None:
+    (report,) = stored("nsys/memcpy.sqlite")
     (tmp_path / "store" / "reports" / report / "nsys_kernels.parquet").write_bytes(b"PAR1garbage")
     assert cli("report", "--html") == 2
     assert "'perfpipe store verify' tells what is damaged" in cli.err
@@ -259,9 +246,8 @@ def test_a_damaged_store_is_said_in_a_sentence(cli: Cli, expand: Expand, tmp_pat
     assert not (tmp_path / "report.html").exists()
 
 
-def test_names_choose_reports(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("nsys/memcpy.sqlite"), expand("nsys/ops.sqlite")) == 0
-    first = cli.out.split()[0]
+def test_names_choose_reports(cli: Cli, stored: Stored) -> None:
+    first, _ = stored("nsys/memcpy.sqlite", "nsys/ops.sqlite")
     assert cli("report", first[:6], "--json") == 0
     document = json.loads(cli.out)
     assert {r for t in _tables(document) for r in t["source"]["reports"]} == {first}
@@ -271,10 +257,8 @@ def test_names_choose_reports(cli: Cli, expand: Expand) -> None:
     assert "means several" in cli.err
 
 
-def test_long_tables_are_cut_and_say_so(cli: Cli, expand: Expand) -> None:
-    assert cli("ingest", expand("ncu/block.ncu-rep")) == 0
-    assert cli("report", "--md", "-") == 0
-    assert "showing 10 of 95" in cli.out
+def test_long_tables_are_cut_and_say_so(pages: Pages) -> None:
+    assert "showing 10 of 95" in (pages("ncu/block.ncu-rep") / "report.md").read_text()
 
 
 @pytest.mark.parametrize(

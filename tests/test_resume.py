@@ -63,12 +63,12 @@ def _interrupted(sweep: Path, number: signal.Signals) -> int:
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while "b plain" not in _text(sweep.parent / "launched"):
         assert time.monotonic() < until and process.poll() is None, process.stderr
         time.sleep(0.05)
     os.kill(process.pid, number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     (sweep.parent / "slow").unlink()
     return process.returncode
 

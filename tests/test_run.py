@@ -19,7 +19,7 @@ Expand = Callable[[str], Path]
 
 
 def test_replay_says_so_everywhere(cli: Cli, tmp_path: Path) -> None:
-    assert cli("run", GEMM, "--collector", "replay") == 0
+    assert cli("run", GEMM, "--collector", "replay", report=True) == 0
     assert cli.out.split() == ["report.html", "report.md"]
     notice = "Replayed from a recording: captured on NVIDIA H200"
     assert notice in (tmp_path / "report.html").read_text()
@@ -41,6 +41,7 @@ def test_auto_replays_without_a_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", "/nowhere")
     tools.gpus.cache_clear()
     assert cli("run", GEMM, "--set", "size=512") == 0
+    assert not Path("report.html").exists(), "none was asked for"
     assert "no GPU here: replaying a recorded capture, nothing is measured" in cli.err
     tools.gpus.cache_clear()
 
@@ -122,7 +123,7 @@ def workload(tmp_path: Path) -> Callable[[str], Path]:
             command: ["{{python}}", program.py, "{{kind}}"]
             matrix: {{kind: {kinds}}}
             work: {{flops: 2e9, dtype: fp16}}
-            timeout: 2
+            timeout: 8
             collect: {{nsys: {{}}, ncu: {{launch_count: 3}}}}
             """
         path.write_text(textwrap.dedent(text))
@@ -134,7 +135,7 @@ def workload(tmp_path: Path) -> Callable[[str], Path]:
 def test_measuring_runs_the_program_and_both_profilers(
     workload: Callable[[str], Path], profilers: Path, cli: Cli, tmp_path: Path
 ) -> None:
-    assert cli("run", workload("[good]"), "--collector", "all") == 0
+    assert cli("run", workload("[good]"), "--collector", "all", report=True) == 0
     run = Store(tmp_path / "store").runs()[0]
     task = run.tasks[0]
     assert task.times_ms == (3.0, 1.0, 2.0)
@@ -168,14 +169,15 @@ def test_a_relative_store_lies_where_the_command_was_given(
 def test_failures_are_data_and_the_rest_goes_on(
     workload: Callable[[str], Path], profilers: Path, cli: Cli, tmp_path: Path
 ) -> None:
-    assert cli("run", workload("[good, wrong, broken, slow]"), "--collector", "ncu") == 1
+    path = workload("[good, wrong, broken, slow]")
+    assert cli("run", path, "--collector", "ncu", report=True) == 1
     assert "3 of 4 tasks failed" in cli.err
     run = Store(tmp_path / "store").runs()[0]
     errors = [task.error or "" for task in run.tasks]
     assert errors[0] == ""
     assert "wrong result (largest error 0.5); not timed, not profiled" in errors[1]
     assert "exit code 1: something broke" in errors[2]
-    assert "longer than 2 s" in errors[3]
+    assert "longer than 8 s" in errors[3]
     assert not any(task.times_ms for task in run.tasks[1:])
     assert "wrong result" in (tmp_path / "report.html").read_text()
 
@@ -228,7 +230,6 @@ def test_settings_need_a_value(cli: Cli) -> None:
     assert "NAME=VALUE" in cli.err
 
 
-def test_run_records_are_json_with_a_version(cli: Cli, tmp_path: Path) -> None:
-    assert cli("run", GEMM, "--collector", "replay", "--set", "size=512") == 0
-    path = next((tmp_path / "store" / "runs").glob("*/run.json"))
+def test_run_records_are_json_with_a_version(replayed: Callable[[str], Path]) -> None:
+    path = next((replayed("gemm") / "runs").glob("*/run.json"))
     assert json.loads(path.read_text())["schema_version"] == 1

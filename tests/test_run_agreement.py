@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,45 +89,50 @@ def test_without_iterations_nothing_is_said_to_agree() -> None:
     assert found["profiled_ms"] == pytest.approx(0.04)
 
 
-def test_the_recorded_runs_agree(cli: Cli) -> None:
+def test_the_recorded_runs_agree(cli: Cli, replayed: Callable[[str], Path]) -> None:
     """Of kernels that are longer than a launch, nsys and the timing are within 10 %."""
-    for name in ("gemm", "vector_add", "fused_matmul_tuning"):
-        assert cli("run", ROOT / "workloads" / f"{name}.yaml", "--collector", "replay") == 0
     sql = (
         "SELECT count(*), count(*) FILTER (agrees), count(*) FILTER (NOT agrees AND explanation = '') "
         "FROM run_agreement WHERE timed_ms > 0.02 AND traced_ms IS NOT NULL"
     )
-    assert cli("query", sql, "--format", "csv") == 0
-    compared, agree, unexplained = map(int, cli.out.splitlines()[1].split(","))
+    counts = []
+    for name in ("gemm", "vector_add", "fused_matmul_tuning"):
+        assert cli("query", sql, "--format", "csv", "--store", replayed(name)) == 0
+        counts.append(map(int, cli.out.splitlines()[1].split(",")))
+    compared, agree, unexplained = map(sum, zip(*counts, strict=True))
     assert compared >= 11
     assert agree == compared
     assert unexplained == 0
 
 
-def test_the_recorded_ranks_are_two(cli: Cli) -> None:
-    assert cli("run", ROOT / "workloads" / "ddp_step.yaml", "--collector", "replay") == 0
+def test_the_recorded_ranks_are_two(
+    cli: Cli, replayed: Callable[[str], Path], pages: Callable[..., Path]
+) -> None:
     sql = "SELECT job, count(*), min(paired) FROM job_ranks GROUP BY job ORDER BY job"
-    assert cli("query", sql, "--format", "csv") == 0
+    assert cli("query", sql, "--format", "csv", "--store", replayed("ddp_step")) == 0
     rows = [line.split(",") for line in cli.out.splitlines()[1:]]
     assert [(ranks, int(paired) > 100) for _, ranks, paired in rows] == [("2", True), ("2", True)]
-    assert cli("report", "--json") == 0
-    claims = {(f["claim"], f["evidence"].split("; ")[1]) for f in json.loads(cli.out)["findings"]}
+    document = json.loads((pages("ddp_step") / "report.json").read_text())
+    claims = {(f["claim"], f["evidence"].split("; ")[1]) for f in document["findings"]}
     waiting = [evidence for claim, evidence in claims if "GPU 1 waits for other ranks" in claim]
     assert len(waiting) == 2
     assert all("is waiting" in evidence for evidence in waiting)
 
 
-def test_a_recording_that_is_replayed_twice_counts_once(cli: Cli) -> None:
+def test_a_recording_that_is_replayed_twice_counts_once(
+    cli: Cli, replayed: Callable[[str], Path], tmp_path: Path
+) -> None:
     sql = (
         "SELECT step, model_flop, step_ns, mfu_pct FROM step_mfu "
         "JOIN reports USING (report_id) JOIN run_tasks AS t USING (run_id) "
         "WHERE list_contains(t.reports, report_id) AND label = 'size=2048 dtype=fp16'"
     )
-    answers = []
-    for _ in range(2):
-        assert cli("run", ROOT / "workloads" / "gemm.yaml", "--collector", "replay") == 0
-        assert cli("query", sql, "--format", "csv") == 0
-        answers.append(cli.out)
+    shutil.copytree(replayed("gemm"), tmp_path / "store")
+    assert cli("query", sql, "--format", "csv") == 0
+    answers = [cli.out]
+    assert cli("run", ROOT / "workloads" / "gemm.yaml", "--collector", "replay") == 0
+    assert cli("query", sql, "--format", "csv") == 0
+    answers.append(cli.out)
     assert answers[0] == answers[1]
     rows = [line.split(",") for line in answers[0].splitlines()[1:]]
     assert len({step for step, *_ in rows}) == len(rows) >= 10

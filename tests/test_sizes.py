@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Cli, Tiny
+from conftest import Cli, Tiny
 
 from analysis.runs import class_change
 
 
-def test_a_sweep_by_size(cli: Cli, tmp_path: Path) -> None:
+def test_a_sweep_by_size(
+    cli: Cli, replayed: Callable[[str], Path], pages: Callable[..., Path]
+) -> None:
     """The recorded GEMM: too small at 512 and 1024, on the tensor cores from 2048."""
-    assert cli("run", ROOT / "workloads" / "gemm.yaml", "--collector", "replay") == 0
-    assert cli("query", "FROM run_efficiency", "--format", "json") == 0
+    store = replayed("gemm")
+    assert cli("query", "FROM run_efficiency", "--format", "json", "--store", store) == 0
     rows = json.loads(cli.out)["rows"]
     assert [(row["size"], row["size_class"], row["bound"], row["subclass"]) for row in rows] == [
         (512, "small", "launch", "small_grid"),
@@ -38,8 +41,7 @@ def test_a_sweep_by_size(cli: Cli, tmp_path: Path) -> None:
         assert row["effective_bytes_per_s"] == pytest.approx(3 * width * n**2 / seconds)
         # Timed warm and under load, counted by ncu alone and with cold caches.
         assert row["hfu_pct"] == pytest.approx(row["mfu_pct"], rel=0.2)
-    assert cli("report", "--json") == 0
-    document = json.loads(cli.out)
+    document = json.loads((pages("gemm") / "report.json").read_text())
     sizes = next(
         table
         for section in document["sections"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from conftest import Cli, Tiny
@@ -19,9 +18,9 @@ def _steps(cli: Cli, *options: str) -> set[str]:
 
 
 def test_an_expression_names_the_steps(
-    cli: Cli, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, stored: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+    stored("nsys/ddp_comm_rank1.sqlite")
     assert _steps(cli) == {f"step {n}" for n in range(8)}
     assert _steps(cli, "--step-range", "^FORW") == {"forward"}
     assert "PERFPIPE_STEP_RANGE" not in os.environ, "it holds for one command"
@@ -31,8 +30,8 @@ def test_an_expression_names_the_steps(
     assert "| 8 |" in cli.out.split("### Steps")[1].split("###")[0]
 
 
-def test_what_is_no_expression_is_refused(cli: Cli, expand: Callable[[str], Path]) -> None:
-    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+def test_what_is_no_expression_is_refused(cli: Cli, stored: Callable[..., list[str]]) -> None:
+    stored("nsys/ddp_comm_rank1.sqlite")
     assert cli("query", STEPS, "--step-range", "step (") == 2
     assert "step (: no regular expression" in cli.err
     assert len(cli.err.strip().splitlines()) == 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Cli
+from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,8 +26,6 @@ from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 from pipelines.search import Search
 from pipelines.workload import Workload, load_workload
-
-TUNING = ROOT / "workloads" / "fused_matmul_tuning.yaml"
 
 PROGRAM = """
 import json, sys
@@ -64,7 +63,7 @@ def workload(tmp_path: Path) -> Path:
 def test_a_search_finds_its_way_and_keeps_failures(
     workload: Path, cli: Cli, tmp_path: Path
 ) -> None:
-    assert cli("run", workload, "--collector", "timing") == 0, cli.err
+    assert cli("run", workload, "--collector", "timing", report=True) == 0, cli.err
     (run,) = Store(tmp_path / "store").runs()
     assert run.status == "done"
     tasks = run.tasks
@@ -300,24 +299,24 @@ def test_a_faulty_history(text: str, sentence: str, cli: Cli, tmp_path: Path) ->
     assert sentence in cli.err
 
 
-def test_a_run_that_was_no_search(cli: Cli) -> None:
-    words = ("--collector", "replay", "--set", "size=512")
-    assert cli("run", ROOT / "workloads" / "gemm.yaml", *words) == 0
-    assert cli("tuning") == 2
+def test_a_run_that_was_no_search(cli: Cli, replayed: Callable[[str], Path]) -> None:
+    assert cli("tuning", "--store", replayed("gemm")) == 2
     assert "was no search" in cli.err
     assert cli("tuning", "nothing.jsonl") == 2
 
 
-def test_the_shipped_search_tells_its_story(cli: Cli, tmp_path: Path) -> None:
-    assert cli("run", TUNING, "--collector", "replay") == 0, cli.err
-    (run,) = Store(tmp_path / "store").runs()
+def test_the_shipped_search_tells_its_story(
+    cli: Cli, replayed: Callable[[str], Path], pages: Callable[..., Path]
+) -> None:
+    store = replayed("fused_matmul_tuning")
+    (run,) = Store(store).runs()
     counts = [sum(t.generation == g for t in run.tasks) for g in range(3)]
     assert counts == [8, 8, 8]
     assert any(t.failure in ("wrong_result", "out_of_resources") for t in run.tasks)
-    text = (tmp_path / "report.md").read_text()
+    text = (pages("fused_matmul_tuning") / "report.md").read_text()
     assert "The quickest of 24 configurations in 3 generations" in text
     assert "best all have" in text
-    assert cli("tuning") == 0
+    assert cli("tuning", "--store", store) == 0
 
 
 def test_reading_a_history_needs_text(tmp_path: Path) -> None:

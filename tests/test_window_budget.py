@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_time_budget import category_at, short_gaps, timelines
 
-from analysis.session import Session
 from analysis.windows import VIEWS_USED, choose_ranges, choose_time
 
 Timeline = dict[str, list[dict[str, Any]]]
@@ -43,7 +41,7 @@ def test_a_chosen_time_against_each_nanosecond(timeline: Timeline, begin: int, l
         db = Tiny()
         for table, rows in timeline.items():
             db.add(table, *rows)
-        Session(db.con).use(*VIEWS_USED)
+        db.session.use(*VIEWS_USED)
     choose_time(db.con, begin, begin + length)
     found = db.con.execute("SELECT category, time_ns FROM window_budget WHERE time_ns > 0")
     assert dict(found.fetchall()) == dict(_expected(timeline, begin, begin + length))
@@ -64,7 +62,7 @@ def test_a_range_is_what_its_process_launched_while_it_was_open() -> None:
         {"pid": 1, "tid": 1, "range_id": 0, "name": "backward", "start_ns": 10, "end_ns": 20},
         {"pid": 1, "tid": 1, "range_id": 1, "name": "empty", "start_ns": 21, "end_ns": 22},
     )
-    Session(db.con).use(*VIEWS_USED)
+    db.session.use(*VIEWS_USED)
     choose_ranges(db.con, ":backward", 5)
     choose_ranges(db.con, "empty", 5)
     assert db.con.execute(
@@ -76,8 +74,8 @@ def test_a_range_is_what_its_process_launched_while_it_was_open() -> None:
     ]
 
 
-def test_the_command(cli: Cli, expand: Callable[[str], Path]) -> None:
-    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+def test_the_command(cli: Cli, stored: Callable[..., list[str]]) -> None:
+    stored("nsys/ddp_comm_rank1.sqlite")
     assert cli("budget", "--json") == 0
     whole = json.loads(cli.out)["windows"]
     assert {row["window_name"] for row in whole} == {"whole"}
@@ -103,8 +101,8 @@ def test_the_command(cli: Cli, expand: Callable[[str], Path]) -> None:
     ],
 )
 def test_what_cannot_be_chosen(
-    cli: Cli, expand: Callable[[str], Path], options: list[str], sentence: str
+    cli: Cli, stored: Callable[..., list[str]], options: list[str], sentence: str
 ) -> None:
-    assert cli("ingest", expand("nsys/ddp_comm_rank1.sqlite")) == 0
+    stored("nsys/ddp_comm_rank1.sqlite")
     assert cli("budget", *options) == 2
     assert sentence in cli.err

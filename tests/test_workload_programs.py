@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,18 +22,47 @@ ATTENTION = ["--batch", "1", "--heads", "2", "--length", "100", "--dim", "16", "
              "--block-n", "32"]  # fmt: skip
 
 
-def run(program: str, *options: str, **env: str) -> tuple[int, list[dict[str, Any]], str]:
-    words = [sys.executable, program, "--warmup", "1", "--iterations", "3", *options]
-    return finished(words, **env)
+ENVIRONMENT = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+Finished = tuple[int, list[dict[str, Any]], str]
 
 
-def finished(words: list[str], **env: str) -> tuple[int, list[dict[str, Any]], str]:
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", **env}
-    done = subprocess.run(
-        words, cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=240
-    )
-    messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return done.returncode, messages, done.stderr
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    """An interpreter with PyTorch, see forks.py."""
+    words = [sys.executable, str(Path(__file__).parent / "forks.py")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, cwd=FOLDER, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True
+    ) as server:
+        yield server
+        assert server.stdin is not None
+        server.stdin.close()
+
+
+@pytest.fixture
+def run(forks: subprocess.Popen[str], tmp_path: Path) -> Callable[..., Finished]:
+    """Run a program in a fork, and return its exit code, its messages and its errors."""
+
+    def finish(program: str, *options: str, **env: str) -> Finished:
+        words = [program, *(("--warmup", "1", "--iterations", "3") if options else ()), *options]
+        out, err = tmp_path / "out", tmp_path / "err"
+        job = {"words": words, "env": env, "out": str(out), "err": str(err)}
+        assert forks.stdin is not None and forks.stdout is not None
+        forks.stdin.write(json.dumps(job) + "\n")
+        forks.stdin.flush()
+        code = int(forks.stdout.readline())
+        return code, messages_of(out.read_text()), err.read_text()
+
+    return finish
+
+
+def finished(words: list[str]) -> Finished:
+    done = subprocess.run(words, cwd=FOLDER, env=ENVIRONMENT, capture_output=True, text=True)
+    return done.returncode, messages_of(done.stdout), done.stderr
+
+
+def messages_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
 def said(messages: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -69,7 +100,9 @@ GOOD = [
 
 
 @pytest.mark.parametrize("words", GOOD, ids=lambda words: " ".join(words))
-def test_the_result_is_right_and_timed(words: tuple[str, ...]) -> None:
+def test_the_result_is_right_and_timed(
+    words: tuple[str, ...], run: Callable[..., Finished]
+) -> None:
     code, messages, errors = run(*words)
     assert code == 0, errors
     (validation,) = said(messages, "validation")
@@ -91,7 +124,9 @@ def test_the_result_is_right_and_timed(words: tuple[str, ...]) -> None:
     ],
     ids=["skips work", "sums in half precision", "no tolerance"],
 )  # fmt: skip
-def test_a_wrong_result_is_told_and_not_timed(words: tuple[str, ...]) -> None:
+def test_a_wrong_result_is_told_and_not_timed(
+    words: tuple[str, ...], run: Callable[..., Finished]
+) -> None:
     code, messages, _ = run(*words)
     assert code == 3
     (validation,) = said(messages, "validation")
@@ -100,14 +135,14 @@ def test_a_wrong_result_is_told_and_not_timed(words: tuple[str, ...]) -> None:
     assert not said(messages, "time")
 
 
-def test_under_a_profiler_nothing_is_timed_or_checked_again() -> None:
+def test_under_a_profiler_nothing_is_timed_or_checked_again(run: Callable[..., Finished]) -> None:
     code, messages, errors = run("vector_add.py", "--n", "5000", PERFPIPE_COLLECTOR="nsys")
     assert code == 0, errors
     assert not said(messages, "time")
     assert not said(messages, "validation")
 
 
-def test_a_type_that_the_interpreter_lacks_is_refused() -> None:
+def test_a_type_that_the_interpreter_lacks_is_refused(run: Callable[..., Finished]) -> None:
     code, _, errors = run("gemm.py", "--m", "32", "--n", "32", "--k", "32", "--dtype", "bf16",
                           "--backend", "triton")  # fmt: skip
     assert code == 1
@@ -127,7 +162,10 @@ def test_data_parallel_training_over_two_processes() -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_workload_gives_its_program_known_options(path: Any) -> None:
-    """Each command is parsed by the program itself, up to the help that --help prints."""
+    """Each command is parsed by the program itself, up to the help that --help prints.
+
+    Here each is launched as it is for users, by an interpreter of its own.
+    """
     from pipelines.plan import planned_tasks
     from pipelines.workload import load_workload
 

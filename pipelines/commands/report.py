@@ -73,13 +73,13 @@ def report_command(
     from pipelines.reporting import make_report, output, write_index
     from templates.renderers import print_terminal
 
+    if figures and as_md in (None, "-"):
+        raise InputError("--figures needs --md FILE, beside which the figures are written")
     store = resolve_store(store_path, must_exist=True)
     if index is not None:
         click.echo(write_index(store, names, index, step_range))
         return
     report = make_report(store, names, baseline, step_range)
-    if figures and as_md in (None, "-"):
-        raise InputError("--figures needs --md FILE, beside which the figures are written")
     output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)
     if as_html is None and as_md is None and as_json is None:
         from rich.console import Console

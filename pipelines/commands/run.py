@@ -61,6 +61,7 @@ from pipelines.workload import Scalar, load_workload
     "--md", metavar="FILE", default="report.md", show_default=True, help="Markdown report to write."
 )
 @step_range_option
+@click.option("--no-report", is_flag=True, help="Write no report; perfpipe report writes it later.")
 @store_option
 def run_command(
     workload: Path,
@@ -74,6 +75,7 @@ def run_command(
     html: str,
     md: str,
     step_range: str | None,
+    no_report: bool,
     store_path: str | None,
 ) -> None:
     """Launch WORKLOAD (a YAML file) under the profilers, ingest what they record, and report.
@@ -101,16 +103,13 @@ def run_command(
     store = resolve_store(store_path)
     with progress(loaded.name, plan.launches) as steps:
         record = execute(plan, store, steps)
-    from pipelines.reporting import make_report, output
-
     if as_json:
         click.echo(json_document(run=asdict(record)))
-    output(
-        make_report(store, [record.run_id], step_range=step_range),
-        html=html,
-        md=md,
-        quiet=as_json,
-    )
+    if not no_report:
+        from pipelines.reporting import make_report, output
+
+        report = make_report(store, [record.run_id], step_range=step_range)
+        output(report, html=html, md=md, quiet=as_json)
     raise_for_status(record)
 
 
