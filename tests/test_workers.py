@@ -32,7 +32,7 @@ def act(task: tuple[str, str]) -> object:
     if what == "pid":
         return os.getpid()
     if what == "where":
-        return os.getcwd(), os.environ.get("PERFPIPE_TEST")
+        return str(Path.cwd()), os.environ.get("PERFPIPE_TEST")
     if what == "exit":
         os._exit(3)
     if what == "signal":
