@@ -88,7 +88,7 @@ def budget_command(
             choose_ranges(con, nvtx, most)
             if known[plain] > most:
                 click.echo(f"the first {most} of {known[plain]:,} ranges (--most)", err=True)
-        result = con.execute(
+        result = session.execute(
             "SELECT source_name, b.* FROM window_budget AS b JOIN reports USING (report_id) "
             "ORDER BY window_index, time_ns DESC, category"
         )
