@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields, replace
+import tempfile
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.decoding import decode
 from perfpipe.errors import StoreError
 from perfpipe.runrecord import (
     RUN_COLUMNS,
@@ -30,6 +30,7 @@ from perfpipe.runrecord import (
     task_row,
 )
 from perfpipe.store import Store
+from perfpipe.verify import verify
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
 #: Texts that UTF-8 can hold.
@@ -89,15 +90,12 @@ RUN = RunRecord("r", "w", "all", "2026-01-01T00:00:00Z", reports=("a",), tasks=(
 
 @given(RECORDS)
 def test_what_is_written_is_read_again(record: RunRecord) -> None:
-    # The file in between is that of json, as write_json makes it.
-    assert decode(RunRecord, _json(record)) == record
+    with tempfile.TemporaryDirectory() as folder:
+        record.write(Path(folder) / "run.json")
+        assert RunRecord.read(Path(folder) / "run.json") == record
     rows = [task_row(record, task) for task in record.tasks]
     assert all(len(row) == len(TASK_COLUMNS) for row in rows)
     assert len(run_row(record)) == len(RUN_COLUMNS)
-
-
-def _json(record: RunRecord) -> Any:
-    return json.loads(json.dumps(asdict(record)))
 
 
 def test_a_file_of_the_store(tmp_path: Path) -> None:
@@ -157,6 +155,9 @@ def test_damage_is_one_sentence(
         assert sentence in cli.err
         assert len(cli.err.splitlines()) == 1
     assert not (tmp_path / "pages").exists()
+    ((name, fault),) = verify(Store(tmp_path / "store"))
+    assert name == "r"
+    assert sentence in str(fault)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 1', "[" * 100_000, "\0"])
