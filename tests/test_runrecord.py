@@ -14,6 +14,7 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfpipe.decoding import decode
 from perfpipe.errors import StoreError
 from perfpipe.runrecord import (
     RUN_COLUMNS,
@@ -124,6 +125,17 @@ def test_an_older_record_is_read(tmp_path: Path) -> None:
     (result,) = run.tasks
     assert (run.replayed, result.done, result.median_ms, result.gpu_state) == (True, True, 1, None)
     assert result.validation == Validation(ok=True, max_abs_error=0.5, more={"cosine": 1.0})
+
+
+def test_what_a_program_states_is_kept_but_never_believed() -> None:
+    said = {"registers": "many", "spills": True, "warps": 10**400, "stages": 3, "tile": 64, "x": [1]}
+    kernel = Kernel(stages=3, more={"registers": "many", "spills": True, "tile": 64})
+    assert Kernel.of(said) == kernel
+    assert Kernel.of(vars(kernel)) == kernel
+    assert decode(float, 2**70) == 2**70
+    for kind, value in ((float, 10**400), (int, 2**63), (int, True), (float, False), (int, 1.0)):
+        with pytest.raises(ValueError, match="the value is"):
+            decode(kind, value)
 
 
 @pytest.mark.parametrize(
