@@ -128,7 +128,14 @@ def test_an_older_record_is_read(tmp_path: Path) -> None:
 
 
 def test_what_a_program_states_is_kept_but_never_believed() -> None:
-    said = {"registers": "many", "spills": True, "warps": 10**400, "stages": 3, "tile": 64, "x": [1]}
+    said = {
+        "registers": "many",
+        "spills": True,
+        "warps": 10**400,
+        "stages": 3,
+        "tile": 64,
+        "x": [1],
+    }
     kernel = Kernel(stages=3, more={"registers": "many", "spills": True, "tile": 64})
     assert Kernel.of(said) == kernel
     assert Kernel.of(vars(kernel)) == kernel
