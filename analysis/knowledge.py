@@ -9,11 +9,10 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from perfpipe.database import ColumnSpec, create_table
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-#: Matches any subclass or cause, none included.
-ANY = "*"
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,21 @@ def _technique(key: str, entry: dict[str, Any]) -> Technique:
     return Technique(key, classes=tuple(classes), features=tuple(entry.pop("features")), **entry)
 
 
-def install_knowledge(con: DuckDBPyConnection) -> None:
+_COLUMNS: tuple[ColumnSpec, ...] = (
+    ("technique", "VARCHAR", ""),
+    ("rank", "INTEGER", ""),
+    ("bound", "VARCHAR", ""),
+    ("subclass", "VARCHAR", ""),
+    ("cause", "VARCHAR", ""),
+    ("features", "VARCHAR[]", ""),
+    ("gain", "VARCHAR", ""),
+    ("difficulty", "VARCHAR", ""),
+)
+
+
+def make_techniques(con: DuckDBPyConnection) -> None:
     """Create the private table of techniques, one row for each class that they are for."""
-    con.execute(
-        "CREATE TABLE _techniques (technique VARCHAR, rank INTEGER, bound VARCHAR, "
-        "subclass VARCHAR, cause VARCHAR, features VARCHAR[], gain VARCHAR, difficulty VARCHAR)"
-    )
-    rows = list(_rows())
-    con.executemany(f"INSERT INTO _techniques VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    create_table(con, "_techniques", _COLUMNS, list(_rows()))
 
 
 def _rows() -> Iterator[tuple[Any, ...]]:

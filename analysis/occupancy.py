@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from analysis.session import Session
+from perfpipe.database import open_database
 from perfpipe.specs import Architecture
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 @dataclass(frozen=True)
@@ -80,19 +78,12 @@ def curves(architecture: Architecture, kernel: Kernel) -> dict[str, list[tuple[i
     return {"registers": registers, "block size": blocks}
 
 
-def calculator() -> DuckDBPyConnection:
-    """Return a connection that has perfpipe's macros and nothing else."""
-    import duckdb
-
-    from analysis.views import threshold_macro
-
-    con = duckdb.connect()
-    con.execute(threshold_macro())
-    con.execute(resources.files("analysis").joinpath("sql", "macros.sql").read_text("utf-8"))
-    return con
+def calculator() -> Session:
+    """Return a session that has perfpipe's macros and no store."""
+    return Session(open_database())
 
 
-def _calculate(con: DuckDBPyConnection, architecture: Architecture, kernel: Kernel) -> Occupancy:
+def _calculate(con: Session, architecture: Architecture, kernel: Kernel) -> Occupancy:
     values = {**asdict(architecture), "block": kernel.block, "regs": kernel.registers}
     values |= {"smem": kernel.smem, "named": kernel.barriers}
     del values["cc"], values["smem_per_block"]

@@ -2,57 +2,82 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from perfpipe.query import comment
-from perfpipe.specs import Architecture, architectures, find_spec
+from perfpipe.database import ColumnSpec, comment, create_table
+from perfpipe.specs import Architecture, GpuSpec, architectures, find_spec
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 PEAKS_DOC = "Vendor peaks of the GPU of each report, one row a type; no row where it is not known."
-PEAKS_COLUMNS = {
-    "report_id": ("VARCHAR", "report"),
-    "gpu": ("VARCHAR", "GPU model that the device name and SM count stand for"),
-    "dtype": ("VARCHAR", "type, as in 'perfpipe specs'"),
-    "flop_per_s": ("DOUBLE", "dense peak, FLOP/s (int8: operations/s)"),
-    "bytes_per_s": ("DOUBLE", "DRAM bandwidth, byte/s"),
-    "source": ("VARCHAR", "where the vendor states it"),
-}
+PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
+    ("report_id", "VARCHAR", "report"),
+    ("gpu", "VARCHAR", "GPU model that the device name and SM count stand for"),
+    ("dtype", "VARCHAR", "type, as in 'perfpipe specs'"),
+    ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s)"),
+    ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s"),
+    ("source", "VARCHAR", "where the vendor states it"),
+)
+_LINK_COLUMNS: tuple[ColumnSpec, ...] = (
+    ("report_id", "VARCHAR", ""),
+    ("dram_bytes_per_s", "DOUBLE", ""),
+    ("pcie_bytes_per_s", "DOUBLE", ""),
+    ("nvlink_bytes_per_s", "DOUBLE", ""),
+)
 ARCHITECTURE_DOC = "What an SM holds, by compute capability."
 
 
-def install_peaks(con: DuckDBPyConnection) -> None:
-    """Create gpu_peaks, gpu_architectures and the private table of links."""
-    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in PEAKS_COLUMNS.items())
-    con.execute(f"CREATE TABLE gpu_peaks ({columns})")
-    con.execute(
-        "CREATE TABLE _gpu_links (report_id VARCHAR, dram_bytes_per_s DOUBLE, "
-        "pcie_bytes_per_s DOUBLE, nvlink_bytes_per_s DOUBLE)"
-    )
+def make_gpu_peaks(con: DuckDBPyConnection) -> None:
+    """Create gpu_peaks from `reports`."""
+    rows = [
+        (*device, spec.name, dtype, peak * 1e12, spec.bandwidth_gbs * 1e9, spec.source)
+        for device, spec in _specs(con)
+        for dtype, peak in spec.dense.items()
+    ]
+    _make_for_reports(con, "gpu_peaks", PEAKS_COLUMNS, rows)
+    comment(con, "TABLE", "gpu_peaks", PEAKS_DOC, {name: doc for name, _, doc in PEAKS_COLUMNS})
+
+
+def make_gpu_links(con: DuckDBPyConnection) -> None:
+    """Create the private table of bandwidths of each report's GPU, from `reports`."""
     rows = []
-    for report_id, gpu, sm_count in con.execute(
-        "SELECT report_id, gpu, sm_count FROM reports WHERE gpu IS NOT NULL ORDER BY report_id"
-    ).fetchall():
+    for device, spec in _specs(con):
+        links = (spec.bandwidth_gbs, spec.pcie_gbs, spec.nvlink_gbs)
+        rows.append((*device, *(None if rate is None else rate * 1e9 for rate in links)))
+    _make_for_reports(con, "_gpu_links", _LINK_COLUMNS, rows)
+
+
+def make_architectures(con: DuckDBPyConnection) -> None:
+    """Create gpu_architectures."""
+    docs = Architecture.documentation()
+    columns = [(n, "VARCHAR" if n == "cc" else "BIGINT", doc) for n, doc in docs.items()]
+    rows = [tuple(getattr(a, name) for name in docs) for a in architectures().values()]
+    create_table(con, "gpu_architectures", columns, rows, ARCHITECTURE_DOC)
+
+
+def _specs(con: DuckDBPyConnection) -> Iterator[tuple[tuple[str, int | None], GpuSpec]]:
+    """Yield each kind of device among the reports, as name and SM count, with its peaks."""
+    devices = con.execute(
+        "SELECT DISTINCT gpu, sm_count FROM reports WHERE gpu IS NOT NULL ORDER BY gpu, sm_count"
+    ).fetchall()
+    for gpu, sm_count in devices:
         spec = find_spec(gpu, sm_count)
         if spec:
-            links = (spec.bandwidth_gbs, spec.pcie_gbs, spec.nvlink_gbs)
-            rates = [None if rate is None else rate * 1e9 for rate in links]
-            con.execute("INSERT INTO _gpu_links VALUES (?, ?, ?, ?)", [report_id, *rates])
-            rows += [
-                (report_id, spec.name, dtype, peak * 1e12, spec.bandwidth_gbs * 1e9, spec.source)
-                for dtype, peak in spec.dense.items()
-            ]
-    if rows:
-        con.executemany(
-            f"INSERT INTO gpu_peaks VALUES ({', '.join('?' * len(PEAKS_COLUMNS))})", rows
-        )
-    comment(con, "TABLE", "gpu_peaks", PEAKS_DOC, {n: d for n, (_, d) in PEAKS_COLUMNS.items()})
-    docs = Architecture.documentation()
-    columns = ", ".join(f"{name} {'VARCHAR' if name == 'cc' else 'BIGINT'}" for name in docs)
-    con.execute(f"CREATE TABLE gpu_architectures ({columns})")
-    con.executemany(
-        f"INSERT INTO gpu_architectures VALUES ({', '.join('?' * len(docs))})",
-        [tuple(getattr(a, name) for name in docs) for a in architectures().values()],
+            yield (gpu, sm_count), spec
+
+
+def _make_for_reports(
+    con: DuckDBPyConnection, name: str, columns: Sequence[ColumnSpec], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Create a table whose rows, given for a device, stand for each report of that device."""
+    device = (("device", "VARCHAR", ""), ("device_sms", "BIGINT", ""))
+    create_table(con, "_by_device", (*device, *columns[1:]), rows)
+    values = ", ".join(f"d.{column}" for column, *_ in columns[1:])
+    con.execute(
+        f"CREATE TABLE {name} AS SELECT r.report_id, {values} FROM reports AS r "
+        "JOIN _by_device AS d ON r.gpu = d.device AND r.sm_count IS NOT DISTINCT FROM d.device_sms "
+        "ORDER BY ALL"
     )
-    comment(con, "TABLE", "gpu_architectures", ARCHITECTURE_DOC, docs)
+    con.execute("DROP TABLE _by_device")

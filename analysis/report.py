@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analysis.comparison import Comparison
 from analysis.findings import classified, kernel_findings, recommendations, verdict
@@ -25,6 +25,7 @@ from analysis.report_facts import (
     warnings_of,
 )
 from analysis.runs import agreement_table, reach, size_table, task_table
+from analysis.search_story import story
 from analysis.sections import sections
 from analysis.timeline import (
     next_step,
@@ -39,9 +40,9 @@ from analysis.timeline_tables import (
     TIMELINE_TABLES,
     TimelineTable,
 )
-from analysis.tuning import story
 from analysis.tuning_tables import tuning_tables
 from analysis.views import views
+from perfpipe.runrecord import RunRecord
 from perfpipe.viewmodel import Column, Fact, Report, Source, Table
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ VIEWS_USED = " ".join(
 def build_report(
     con: DuckDBPyConnection,
     reports: Sequence[str],
-    run: dict[str, Any] | None = None,
+    run: RunRecord | None = None,
     compared: Comparison | None = None,
     title: str | None = None,
 ) -> Report:
@@ -110,20 +111,20 @@ def build_report(
         made += compared.tables
         statements = [*compared.statements, *statements]
         more += compared.sides
-    if run is not None and run["tasks"]:
+    if run is not None and run.tasks:
         made.append(task_table(run, device_of(con, chosen)))
-        made.append(size_table(con, run["run_id"]))
-        made.append(agreement_table(con, run["run_id"]))
+        made.append(size_table(con, run.run_id))
+        made.append(agreement_table(con, run.run_id))
         history = history_of_run(run)
         if history.trials:
-            source = Source("tuning", (run["run_id"],))
+            source = Source("tuning", (run.run_id,))
             made += tuning_tables(history, source)
             told = story(history)
             statements = [*(Fact("", text, source) for text in told[:_TOLD]), *statements]
             if told[_TOLD:]:
                 more.append(Fact("The search", " ".join(told[_TOLD:]), source))
-        elif text := reach(con, run["run_id"]):
-            source = Source("run_efficiency", (run["run_id"],))
+        elif text := reach(con, run.run_id):
+            source = Source("run_efficiency", (run.run_id,))
             statements = [Fact("", text, source), *statements]
     warnings = warnings_of(con, chosen)
     if timeline and not kinds.get("ncu"):

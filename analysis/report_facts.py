@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.views import thresholds
+from analysis.thresholds import thresholds
+from perfpipe.database import quote
 from perfpipe.model import tables as stored_tables
-from perfpipe.query import quote
+from perfpipe.runrecord import RunRecord
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Fact, Source
 
@@ -28,22 +29,22 @@ def rows_of(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
     return con.execute(sql).fetchall()
 
 
-def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None) -> str:
+def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | None) -> str:
     """Return the workload's name, or what the reports are called."""
     if run is not None:
-        return str(run["workload"])
+        return run.workload
     sql = f"SELECT source_name FROM reports WHERE report_id IN {in_list(chosen)} ORDER BY 1"
     names = [str(name) for (name,) in rows_of(con, sql)]
     return names[0] if len(names) == 1 else f"{len(names)} reports"
 
 
-def notice_of(run: dict[str, Any] | None) -> str | None:
+def notice_of(run: RunRecord | None) -> str | None:
     """Return the sentence that a replayed run carries on every page."""
-    recording = run and run.get("recording")
+    recording = run and run.recording
     if not recording:
         return None
     return (
-        f"Replayed from a recording: captured on {recording['gpu']} on {recording['captured_at']}. "
+        f"Replayed from a recording: captured on {recording.gpu} on {recording.captured_at}. "
         "Nothing was measured on this machine."
     )
 
@@ -63,7 +64,7 @@ def summary_of(
     con: DuckDBPyConnection,
     chosen: Sequence[str],
     kinds: dict[str, int],
-    run: dict[str, Any] | None,
+    run: RunRecord | None,
 ) -> list[Fact]:
     """Return the facts of the first screen."""
     ids = in_list(chosen)
@@ -76,9 +77,9 @@ def summary_of(
     if gpu:
         add("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""), "reports")
     if run is not None:
-        done = sum(task["status"] == "done" for task in run["tasks"])
-        text = f"{done} of {len(run['tasks'])} done"
-        facts.append(Fact("Configurations", text, Source("run.json", (run["run_id"],))))
+        done = sum(task.done for task in run.tasks)
+        text = f"{done} of {len(run.tasks)} done"
+        facts.append(Fact("Configurations", text, Source("run.json", (run.run_id,))))
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     if counted:
         add("Reports", counted, "reports")
@@ -186,18 +187,18 @@ def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
 
 
 def provenance_of(
-    con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None
+    con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | None
 ) -> list[Fact]:
     """Return where everything came from."""
     facts = []
     if run is not None:
-        of_run = Source("run.json", (run["run_id"],))
-        facts.append(Fact("Run", str(run["run_id"]), of_run))
-        facts.append(Fact("Collector", str(run["collector"]), of_run))
-        recording = run.get("recording")
+        of_run = Source("run.json", (run.run_id,))
+        facts.append(Fact("Run", run.run_id, of_run))
+        facts.append(Fact("Collector", run.collector, of_run))
+        recording = run.recording
         if recording:
-            tools = ", ".join(f"{name} {version}" for name, version in recording["tools"].items())
-            text = f"{recording['gpu']}, {recording['captured_at']}, {tools}"
+            tools = ", ".join(f"{name} {version}" for name, version in recording.tools.items())
+            text = f"{recording.gpu}, {recording.captured_at}, {tools}"
             facts.append(Fact("Recording", text, of_run))
     rules = Source("thresholds.toml", ())
     facts.append(Fact("Rules", f"thresholds version {_thresholds_version()}", rules))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from analysis.knowledge import techniques
 from analysis.report_facts import in_list
-from analysis.views import thresholds
+from analysis.thresholds import thresholds
 from perfpipe.units import words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 

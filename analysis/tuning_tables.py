@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.history import History, Trial
-from analysis.tuning import (
+from analysis.search_story import (
     best_of,
     generations,
     pareto,

@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Views that a connection must have for the functions here.
-VIEWS_USED = "window_budget _tracks _spans"
+#: What a session must have for the functions here.
+VIEWS_USED = (
+    "window_budget",
+    "_tracks",
+    "_spans",
+    "nsys_nvtx_ranges",
+    "launches",
+    "_chosen_windows",
+)
+
+
+def make_chosen_windows(con: DuckDBPyConnection) -> None:
+    """Create the private table of chosen windows, numbered from -1 down; a plain query has none."""
+    con.execute(
+        "CREATE TABLE _chosen_windows "
+        "(track INTEGER, window_id INTEGER, name VARCHAR, start_ns BIGINT, end_ns BIGINT)"
+    )
 
 
 def choose_time(con: DuckDBPyConnection, start_ns: int | None, end_ns: int | None) -> None:

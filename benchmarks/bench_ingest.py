@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from synthetic import TABLES, synthesize
+from synthetic import TABLES, Shape, synthesize
 
 COPIES = 40
 
@@ -40,7 +40,9 @@ def main() -> int:
         )
         return 0
     with tempfile.TemporaryDirectory() as directory:
-        export = options.export or synthesize(Path(directory) / "long.sqlite", COPIES)
+        export = options.export or synthesize(
+            Path(directory) / "long.sqlite", COPIES, Shape(annotated=False)
+        )
         rounds: dict[str, list[dict[str, float]]] = {"fetch": [], "ingest": []}
         for _ in range(options.rounds):
             for side, results in rounds.items():
@@ -94,7 +96,7 @@ def _ingest(export: Path) -> dict[str, float]:
     import duckdb
     import pyarrow as pa
 
-    from ingest.report import ingest
+    from ingest.reading import ingest
     from perfpipe.store import Store
 
     # Imports are not counted; the first pa.array() imports pandas where that is installed.

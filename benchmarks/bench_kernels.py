@@ -100,7 +100,7 @@ def _repeat(report: Path, directory: Path) -> dict[str, float]:
     """Ingest a report and repeat its launches until there are LAUNCHES."""
     import duckdb
 
-    from ingest.report import ingest
+    from ingest.reading import ingest
     from perfpipe.store import Store
 
     store = Store(directory / "store")
@@ -126,7 +126,7 @@ def _ingest(report: Path) -> dict[str, float]:
     import ncu_report
     import pyarrow as pa
 
-    from ingest.report import ingest
+    from ingest.reading import ingest
     from perfpipe.store import Store
 
     assert adbc_driver_sqlite.dbapi and duckdb and ncu_report and len(pa.array([0]))
@@ -143,15 +143,15 @@ def _views(root: Path) -> dict[str, float]:
     """Open the store and evaluate every kernel view, one after the other, into memory."""
     import duckdb
 
+    from analysis.session import Session
     from analysis.views import views
-    from perfpipe.query import connect
     from perfpipe.store import Store
 
     assert duckdb
     names = [view.name for view in views().values() if view.layer == "ncu" and view.public]
     started = time.perf_counter()
     rows = 0
-    with connect(Store(root), sql=" ".join(names)) as con:
+    with Session.open(Store(root)) as con:
         con.execute(f"SET threads = {THREADS}")
         for name in names:
             con.execute(f"CREATE TEMP TABLE result AS FROM {name}")

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.store import Store
 
 SEED = Path(__file__).parent.parent / "tests" / "data" / "ncu" / "block.raw.csv.xz"

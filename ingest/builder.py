@@ -63,6 +63,6 @@ class ReportBuilder:
             facts=self.facts,
             warnings=tuple(self.warnings),
             missing=tuple(sorted(self.missing, key=lambda gap: (gap.table, gap.column))),
-            tables=self.stored,
+            tables=dict(sorted(self.stored.items())),
             provenance=provenance(),
         )

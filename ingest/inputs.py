@@ -1,4 +1,4 @@
-"""What an input is, told from its content, and its identity."""
+"""What an input is, told from its content, and its identity; both are found out once."""
 
 from __future__ import annotations
 
@@ -8,55 +8,33 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from ingest.compressed import chunks, compression_of, reading
+from ingest.formats import FORMATS, Content
 from perfpipe.errors import InputError, StoreError, os_error_sentence
-
-#: How much of a text file is searched for an ncu CSV header: a program may print before it.
-_TEXT_SEARCH = 4 << 20
-
-#: How much of JSON is searched for what a trace begins with.
-_JSON_SEARCH = 1 << 16
-
-_NCU_CSV = re.compile(rb'^(?:\xef\xbb\xbf)?"ID","Process ID","Process Name",', re.MULTILINE)
-_NCU_SOURCE_CSV = re.compile(
-    rb'^(?:\xef\xbb\xbf)?"Kernel Name",.*\r?\n(?:"#",)?"Address","Source"', re.MULTILINE
-)
-_KINETO = re.compile(
-    rb'^\s*(\{.*"(traceEvents|deviceProperties|schemaVersion)"|\[\s*\{.*"ph"\s*:)', re.DOTALL
-)
-_FOREIGN_CSV = re.compile(rb'^"?ID"?[,;\t]"?Process ID"?[,;\t]', re.MULTILINE)
-
-#: Formats and the kind of report that they hold.
-KINDS = {
-    "ncu-rep": "ncu",
-    "ncu-csv": "ncu",
-    "ncu-source-csv": "ncu",
-    "nsys-rep": "nsys",
-    "nsys-sqlite": "nsys",
-    "nsys-parquetdir": "nsys",
-    "nsys-arrowdir": "nsys",
-    "torch-kineto": "torch",
-}
 
 
 @dataclass(frozen=True)
 class Input:
-    """An input file or directory; `content` is where its plain bytes lie once opened."""
+    """An input file or directory; what is known of it travels along, so that nobody asks again.
+
+    `file_sha256` is the checksum of a file as it lies there, `sha256` and `size` (bytes) are those
+    of its content, which lies at `content`: for a compressed file only once it is opened.
+    """
 
     path: Path
     format: str
     content: Path
     compressed: bool = False
+    file_sha256: str = ""
     sha256: str = ""
     size: int = 0
 
     @property
     def kind(self) -> str:
         """The kind of report: ncu, nsys or torch."""
-        return KINDS[self.format]
+        return FORMATS[self.format].kind
 
     @property
     def report_id(self) -> str:
@@ -70,32 +48,41 @@ def identify(path: Path) -> Input:
     Raises InputError for anything that is not a report perfpipe reads.
     """
     if path.is_dir():
-        return Input(path, _directory_format(path), path)
-    compressed = compression_of(path) is not None
-    pieces = chunks(path)
-    head = next(pieces, b"")
-    if not head:
-        raise InputError(f"{path}: the file is empty")
-    return Input(path, _file_format(path, head, pieces), path, compressed)
+        content, compressed = Content(path), False
+    else:
+        content, compressed = Content(path, chunks(path)), compression_of(path) is not None
+        if not content.head:
+            raise InputError(f"{path}: the file is empty")
+    return Input(path, _format(content), path, compressed)
+
+
+def hashed(found: Input) -> Input:
+    """Return the input with its checksums; a compressed file is not expanded for that."""
+    if found.sha256 or found.file_sha256:
+        return found
+    if found.path.is_dir():
+        sha256, size = _directory_identity(found.path)
+        return replace(found, sha256=sha256, size=size)
+    digest = _file_sha256(found.path)
+    if found.compressed:
+        return replace(found, file_sha256=digest)
+    return replace(found, file_sha256=digest, sha256=digest, size=found.path.stat().st_size)
 
 
 @contextmanager
 def opened(found: Input) -> Iterator[Input]:
-    """Give the input with its plain content on disk, its checksum and its size."""
-    if found.path.is_dir():
-        sha256, size = _directory_identity(found.path)
-        yield replace(found, sha256=sha256, size=size)
-    elif not found.compressed:
-        yield replace(found, sha256=file_sha256(found.path), size=found.path.stat().st_size)
-    else:
-        with tempfile.TemporaryDirectory(prefix="perfpipe-") as directory:
-            content = Path(directory) / found.path.stem
-            sha256, size = _expand(found.path, content)
-            yield replace(found, content=content, sha256=sha256, size=size)
+    """Give the input with its plain content on disk, its checksums and its size."""
+    found = hashed(found)
+    if not found.compressed:
+        yield found
+        return
+    with tempfile.TemporaryDirectory(prefix="perfpipe-") as directory:
+        content = Path(directory) / found.path.stem
+        sha256, size = _expand(found.path, content)
+        yield replace(found, content=content, sha256=sha256, size=size)
 
 
-def file_sha256(path: Path) -> str:
-    """Return the checksum of a file as it lies there, compressed or not."""
+def _file_sha256(path: Path) -> str:
     with reading(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -115,62 +102,40 @@ def _expand(path: Path, target: Path) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def _directory_format(path: Path) -> str:
-    if (path / "StringIds.parquet").is_file() or (path / "META_DATA_EXPORT.parquet").is_file():
-        return "nsys-parquetdir"
-    if (path / "StringIds.arrow").is_file() or (path / "META_DATA_EXPORT.arrow").is_file():
-        return "nsys-arrowdir"
-    raise InputError(f"{path}: a directory, but not an nsys parquetdir or arrowdir export")
-
-
-def is_export_directory(path: Path) -> bool:
-    """Say whether a directory is one report, rather than a folder of reports."""
-    try:
-        return bool(_directory_format(path))
-    except InputError:
-        return False
-
-
 def _directory_identity(path: Path) -> tuple[str, int]:
     """Hash the sorted (name, sha256) list of the files, as the store's ids are defined."""
     files = sorted(p for p in path.iterdir() if p.is_file())
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{file.name}\0{file_sha256(file)}\n".encode())
+        digest.update(f"{file.name}\0{_file_sha256(file)}\n".encode())
     return digest.hexdigest(), sum(file.stat().st_size for file in files)
 
 
-def _file_format(path: Path, head: bytes, rest: Iterator[bytes]) -> str:
-    if head.startswith(b"NVR\0"):
-        return "ncu-rep"
-    if head.startswith(b"SQLite format 3\0"):
-        return "nsys-sqlite"
-    if head.startswith(b"PAR1") or head.startswith(b"ARROW1"):
-        raise InputError(f"{path}: one table of an export; name the whole directory instead")
-    if head.startswith(b"NVIDIA Tegra Profiler Report"):
-        return "nsys-rep"
+def _format(content: Content) -> str:
+    for form in FORMATS.values():
+        if form.detect(content):
+            return form.name
+    raise InputError(f"{content.path}: {_what_else(content)}")
+
+
+def _what_else(content: Content) -> str:
+    """Say what an input is that is no report, and what to do about it."""
+    path = content.path
+    if path.is_dir():
+        return "a directory, but not an nsys parquetdir or arrowdir export"
+    if content.head.startswith((b"PAR1", b"ARROW1")):
+        return "one table of an export; name the whole directory instead"
     if path.name.removesuffix(".xz").endswith(".qdstrm"):
-        raise InputError(
-            f"{path}: raw nsys data that was never imported; run 'QdstrmImporter -i {path.name}' "
+        return (
+            f"raw nsys data that was never imported; run 'QdstrmImporter -i {path.name}' "
             "(a missing libdw.so.1 is the usual reason that nsys did not)"
         )
-    text = head
-    for piece in rest:
-        if len(text) >= _TEXT_SEARCH:
-            break
-        text += piece
-    if _NCU_CSV.search(text):
-        return "ncu-csv"
-    if _NCU_SOURCE_CSV.search(text):
-        return "ncu-source-csv"
-    if _KINETO.match(text[:_JSON_SEARCH]):
-        return "torch-kineto"
-    if _FOREIGN_CSV.search(text):
-        raise InputError(
-            f"{path}: an ncu CSV that another program saved again, with other separators "
+    if re.search(rb'^"?ID"?[,;\t]"?Process ID"?[,;\t]', content.text, re.MULTILINE):
+        return (
+            "an ncu CSV that another program saved again, with other separators "
             "or quotes; export it with 'ncu --import REPORT --csv --page raw'"
         )
-    raise InputError(f"{path}: not a report that perfpipe reads ({_looks_like(text)})")
+    return f"not a report that perfpipe reads ({_looks_like(content.text)})"
 
 
 def _looks_like(text: bytes) -> str:
@@ -181,55 +146,3 @@ def _looks_like(text: bytes) -> str:
     if b"\0" in text[:4096]:
         return "unknown binary data"
     return "text without an ncu CSV header"
-
-
-def expand_paths(paths: list[str]) -> list[Path]:
-    """Return the inputs that arguments name: files, export directories, globs and folders.
-
-    A folder gives the reports in it and below it; other files there are passed over.  Raises
-    InputError when a name or a pattern matches nothing.
-    """
-    found = list(chain.from_iterable(_expand_one(Path(text)) for text in paths))
-    return list(dict.fromkeys(found))
-
-
-_REPORT_NAME = re.compile(
-    r"\.(ncu-rep|nsys-rep|sqlite|db|csv|txt|log|json)(\.(xz|gz|zst))?$", re.IGNORECASE
-)
-
-
-def _expand_one(path: Path) -> list[Path]:
-    if path.is_dir():
-        if is_export_directory(path):
-            return [path]
-        return _reports_below(path)
-    if path.exists():
-        return [path]
-    if any(char in path.name for char in "*?["):
-        matches = sorted(path.parent.glob(path.name))
-        if matches:
-            return [report for match in matches for report in _expand_one(match)]
-    raise InputError(f"{path}: no such file or directory")
-
-
-def _reports_below(folder: Path) -> list[Path]:
-    reports = []
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            reports += [entry] if is_export_directory(entry) else _reports_below(entry)
-        elif _REPORT_NAME.search(entry.name) and _is_report(entry):
-            reports.append(entry)
-    return reports
-
-
-def _is_report(path: Path) -> bool:
-    """Pass over tables of text that only look like reports (nsys stats output, say)."""
-    if not re.search(r"\.(csv|txt|log|json)\b", path.name, re.IGNORECASE):
-        return True
-    try:
-        identify(path)
-    except InputError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ingest.formats import FORMATS
 from ingest.inputs import identify, opened
-from ingest.masking import mask, mask_value, names_in
-from ingest.ncu.scrub import scrub_ncu_rep
-from ingest.nsys.scrub import scrub_sqlite
+from ingest.masking import mask, names_in
 from perfpipe.errors import InputError
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import tables
@@ -21,7 +19,7 @@ from perfpipe.store import Store
 from perfpipe.tablewriter import TableWriter
 
 #: Ending of a scrubbed file, by the format that it has.
-ENDINGS = {"ncu-rep": ".ncu-rep", "nsys-sqlite": ".sqlite", "torch-kineto": ".json"}
+ENDINGS = {form.name: form.endings[0] for form in FORMATS.values() if form.scrubber}
 
 
 def scrub_file(source: Path, target: Path, *known: str) -> list[str]:
@@ -30,26 +28,13 @@ def scrub_file(source: Path, target: Path, *known: str) -> list[str]:
     `known` are names to remove beside those that the report itself gives away.  Raises InputError
     for a format of which perfpipe cannot make one.
     """
-    with opened(identify(source)) as found:
-        if found.format == "nsys-sqlite":
-            return scrub_sqlite(found.content, target, *known)
-        if found.format == "ncu-rep":
-            scrub_ncu_rep(found.content, target, *known)
-        elif found.format == "torch-kineto":
-            _scrub_kineto(found.content, target, *known)
-        else:
-            raise InputError(
-                f"{source}: {found.format} cannot be scrubbed; {', '.join(ENDINGS)} and stores can"
-            )
-    return []
-
-
-def _scrub_kineto(source: Path, target: Path, *known: str) -> None:
-    trace = json.loads(source.read_text(encoding="utf-8"))
-    if isinstance(trace, dict):
-        trace.pop("traceName", None)
-    names = names_in([json.dumps(trace)], *known)
-    target.write_text(json.dumps(mask_value(trace, names)), encoding="utf-8")
+    found = identify(source)
+    if found.format not in ENDINGS:
+        raise InputError(
+            f"{source}: {found.format} cannot be scrubbed; {', '.join(ENDINGS)} and stores can"
+        )
+    with opened(found) as readable:
+        return FORMATS[found.format].scrub(readable.content, target, *known)
 
 
 def scrub_store(source: Store, target: Store) -> int:

@@ -13,18 +13,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    from collections.abc import Collection
+
+    from analysis.session import Session
 
 __all__ = ["open_store"]
 
 
-def open_store(path: str | Path | None = None) -> DuckDBPyConnection:
-    """Open a store for SQL: every table and view of `perfpipe schema`, in memory over Parquet.
+def open_store(
+    path: str | Path | None = None,
+    reports: Collection[str] | None = None,
+    *,
+    step_range: str | None = None,
+) -> Session:
+    """Open a store for SQL: every table and view of `perfpipe schema`, made as queries name them.
 
-    `path` defaults to $PERFPIPE_STORE, else ./perfpipe-store.  Raises StoreError when there is
-    no store or when it was written with another schema version.
+    `path` defaults to $PERFPIPE_STORE, else ./perfpipe-store.  `reports` are ids of those to look
+    at, all by default: of a store with many, only their files are opened.  `step_range` is a
+    regular expression of NVTX ranges that are steps.  `.sql(query)` returns a DuckDB relation.
+
+    Raises StoreError when there is no store or when it was written with another schema version,
+    InputError where `step_range` is no regular expression.
     """
-    from perfpipe.query import connect
+    from analysis.session import Session
     from perfpipe.store import Store
 
-    return connect(Store.locate(path, must_exist=True))
+    return Session.open(Store.locate(path, must_exist=True), reports, step_range=step_range)

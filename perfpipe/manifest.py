@@ -23,18 +23,19 @@ class Missing:
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A Parquet file of a report."""
+    """A Parquet file of a report; `schema` is empty in manifests of older versions."""
 
     rows: int
     bytes: int
     sha256: str
+    schema: str = ""
 
     @classmethod
-    def of(cls, path: Path, rows: int) -> StoredTable:
+    def of(cls, path: Path, rows: int, schema: str = "") -> StoredTable:
         """Measure a finished file."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return cls(rows, path.stat().st_size, digest)
+        return cls(rows, path.stat().st_size, digest, schema)
 
 
 @dataclass
@@ -84,7 +85,11 @@ class Manifest:
     @classmethod
     def read(cls, path: Path) -> Manifest:
         """Read a manifest; StoreError when it is unreadable or of an unknown schema version."""
-        record: dict[str, Any] = read_json(path, "report manifest")
+        return cls.of_record(read_json(path, "report manifest"), path)
+
+    @classmethod
+    def of_record(cls, record: dict[str, Any], path: Path) -> Manifest:
+        """Return the manifest that a JSON object holds; `path` is what errors name."""
         version = record.get("schema_version")
         if version != SCHEMA_VERSION:
             raise StoreError(

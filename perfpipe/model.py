@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
@@ -37,6 +39,11 @@ class Table:
     columns: tuple[Column, ...]
 
     @cached_property
+    def signature(self) -> str:
+        """What files with just these columns state as their schema."""
+        return schema_signature([(column.name, column.type) for column in self.columns])
+
+    @cached_property
     def schema(self) -> pa.Schema:
         """Arrow schema with the schema version in its metadata."""
         import pyarrow as pa
@@ -44,6 +51,12 @@ class Table:
         types = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
         fields = [pa.field(column.name, types[column.type]) for column in self.columns]
         return pa.schema(fields, metadata={b"perfpipe.schema_version": b"%d" % SCHEMA_VERSION})
+
+
+def schema_signature(columns: Sequence[tuple[str, str]]) -> str:
+    """Return what files with the same columns, in name, type and order, have in common."""
+    text = ",".join(f"{name} {kind}" for name, kind in columns)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 @cache

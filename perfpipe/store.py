@@ -1,7 +1,8 @@
 """The store: immutable reports and runs as directories, safe for many writers.
 
 A report is written into a hidden temporary directory beside its final place and renamed, so a
-reader or a killed writer never leaves half of one behind; there are no lock files.
+reader or a killed writer never leaves half of one behind; there are no lock files.  Compaction
+(perfpipe.compaction) gathers the rows of many reports in segments, which are published likewise.
 """
 
 from __future__ import annotations
@@ -11,21 +12,25 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from perfpipe.errors import StoreError, os_error_sentence
 from perfpipe.files import replacing
-from perfpipe.jsonfile import read_json, write_json
 from perfpipe.manifest import Manifest
-from perfpipe.model import SCHEMA_VERSION
+from perfpipe.runrecord import RunRecord
+from perfpipe.segments import INDEX, Segment, segment_manifests
 
 #: Environment variable that names the store.
 STORE_VARIABLE = "PERFPIPE_STORE"
 DEFAULT_STORE = "perfpipe-store"
 
-_TEMPORARY = (".tmp-", ".trash-")
+#: How the names of directories that are being written and removed begin; the id follows.
+WRITING = ".tmp-"
+_TEMPORARY = (WRITING, ".trash-")
+
+#: How often segments are listed again when they change meanwhile.
+_ATTEMPTS = 5
 
 
 class Store:
@@ -35,6 +40,8 @@ class Store:
         self.root = Path(root)
         self.reports_dir = self.root / "reports"
         self.runs_dir = self.root / "runs"
+        self.segments_dir = self.root / "segments"
+        self.removed_dir = self.root / "removed"
 
     @classmethod
     def locate(cls, path: str | Path | None = None, *, must_exist: bool = False) -> Store:
@@ -49,11 +56,47 @@ class Store:
 
     def report_ids(self) -> list[str]:
         """Return the ids of the published reports, sorted."""
+        # In this order: a report is in a segment before its own directory goes.
+        own = self.own_report_ids()
+        return sorted({*own}.union(*self.reports_in_segments().values()))
+
+    def own_report_ids(self) -> list[str]:
+        """Return the ids of reports with a directory of their own, sorted."""
         return _published(self.reports_dir)
 
     def has_report(self, report_id: str) -> bool:
-        """Say whether a report is published."""
-        return (self.reports_dir / report_id).is_dir()
+        """Return whether a report is published."""
+        own = (self.reports_dir / report_id).is_dir()
+        return own or any(report_id in held for held in self.reports_in_segments().values())
+
+    def segments(self) -> list[Segment]:
+        """Return the segments, without those that another one takes the place of."""
+        for attempts in range(_ATTEMPTS, 0, -1):
+            paths = [self.segments_dir / name for name in _published(self.segments_dir)]
+            try:
+                found = [Segment.read(path) for path in paths]
+            except StoreError:
+                # Replaced and removed since they were listed.
+                if attempts == 1 or all(path.is_dir() for path in paths):
+                    raise
+                continue
+            replaced = frozenset[str]().union(*(segment.replaces for segment in found))
+            return [segment for segment in found if segment.segment_id not in replaced]
+        raise AssertionError("unreachable")
+
+    def reports_in_segments(self) -> dict[Segment, frozenset[str]]:
+        """Return the segments with the reports that are read from them."""
+        return {
+            segment: segment.reports - self.removed_from(segment.segment_id)
+            for segment in self.segments()
+        }
+
+    def removed_from(self, segment_id: str) -> frozenset[str]:
+        """Return the reports that were taken out of a segment."""
+        try:
+            return frozenset(path.name for path in (self.removed_dir / segment_id).iterdir())
+        except FileNotFoundError:
+            return frozenset()
 
     def alias(self, file_sha256: str) -> str | None:
         """Return the report that a compressed file gave, so that it need not be expanded again."""
@@ -71,14 +114,34 @@ class Store:
 
     def manifest(self, report_id: str) -> Manifest:
         """Return a report's manifest; StoreError when it is missing or of another version."""
+        for segment, held in self.reports_in_segments().items():
+            if report_id in held:
+                return next(segment_manifests(segment, [report_id]))
         return Manifest.read(self.reports_dir / report_id / "manifest.json")
 
     def manifests(self) -> list[Manifest]:
         """Return the manifests of all reports, by report id."""
-        return [self.manifest(report_id) for report_id in self.report_ids()]
+        own = frozenset(self.own_report_ids())
+        segments = self.reports_in_segments()
+        found = self.own_manifests(sorted(own.difference(*segments.values())))
+        for segment, held in segments.items():
+            found += segment_manifests(segment, held)
+        return sorted(found, key=lambda manifest: manifest.report_id)
+
+    def own_manifests(self, report_ids: Iterable[str]) -> list[Manifest]:
+        """Return the manifests of reports that have directories of their own."""
+        found = []
+        for report_id in report_ids:
+            try:
+                found.append(Manifest.read(self.reports_dir / report_id / "manifest.json"))
+            except StoreError:
+                # Removed since the directory was listed.
+                if (self.reports_dir / report_id).is_dir():
+                    raise
+        return found
 
     def table_path(self, report_id: str, table: str) -> Path:
-        """Return where a report's table lies."""
+        """Return where the table of a report with a directory of its own lies."""
         return self.reports_dir / report_id / f"{table}.parquet"
 
     def run_ids(self) -> list[str]:
@@ -86,41 +149,39 @@ class Store:
         found = _published(self.runs_dir)
         return [run_id for run_id in found if (self.runs_dir / run_id / "run.json").exists()]
 
-    def runs(self) -> list[dict[str, Any]]:
+    def runs(self) -> list[RunRecord]:
         """Return the run records, oldest first."""
         records = [self.run(run_id) for run_id in self.run_ids()]
-        return sorted(records, key=lambda run: (run["started_at"], run["run_id"]))
+        return sorted(records, key=lambda run: (run.started_at, run.run_id))
 
-    def run(self, run_id: str) -> dict[str, Any]:
-        """Return one run record."""
-        path = self.runs_dir / run_id / "run.json"
-        record = read_json(path, "run record")
-        if record.get("schema_version") != SCHEMA_VERSION:
-            raise StoreError(
-                f"{path}: schema version {record.get('schema_version')!r}, but this perfpipe "
-                f"reads {SCHEMA_VERSION}; use the perfpipe that wrote it"
-            )
-        return record
+    def run(self, run_id: str) -> RunRecord:
+        """Return one run record; StoreError when it is damaged or of another version."""
+        return RunRecord.read(self.runs_dir / run_id / "run.json")
 
-    def write_run(self, record: dict[str, Any]) -> Path:
+    def write_run(self, record: RunRecord) -> Path:
         """Write a run record atomically and return its directory."""
-        directory = self.runs_dir / str(record["run_id"])
+        directory = self.runs_dir / record.run_id
         with storing(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            write_json(directory / "run.json", {"schema_version": SCHEMA_VERSION, **record})
+            record.write(directory / "run.json")
         return directory
 
     @contextlib.contextmanager
     def new_report(self, report_id: str) -> Iterator[Path]:
         """Give a temporary directory for a report; it is removed unless `publish` moved it."""
-        directory = self.reports_dir / f".tmp-{report_id}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        with storing(directory):
-            directory.mkdir(parents=True)
-        try:
-            with storing(directory):
-                yield directory
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+        with _new_directory(self.reports_dir, report_id) as directory:
+            yield directory
+
+    @contextlib.contextmanager
+    def new_segment(self) -> Iterator[Path]:
+        """Give a temporary directory for a segment; it is removed unless it was published."""
+        with _new_directory(self.segments_dir, uuid.uuid4().hex[:12]) as directory:
+            yield directory
+
+    def publish_segment(self, directory: Path) -> Segment:
+        """Rename a finished directory to the segment's id."""
+        final = self.segments_dir / directory.name.split("-")[1]
+        directory.rename(final)
+        return Segment.read(final)
 
     def publish(self, directory: Path, manifest: Manifest, *, replace: bool = False) -> bool:
         """Rename a finished directory to its report id; False when another writer was first."""
@@ -138,29 +199,59 @@ class Store:
                 if not final.is_dir():
                     raise
                 return False
+            if replace:
+                self._take_out(manifest.report_id)
         return True
 
     def remove(self, report_id: str) -> None:
-        """Remove a report."""
-        final = self.reports_dir / report_id
-        if not final.is_dir():
+        """Remove a report; StoreError where there is none."""
+        if not self.has_report(report_id):
             raise StoreError(f"{report_id}: no such report in {self.root}")
-        trash = self._trash(report_id)
+        final = self.reports_dir / report_id
         with storing(final):
-            final.rename(trash)
-            shutil.rmtree(trash)
+            trash = self._trash(report_id)
+            with contextlib.suppress(FileNotFoundError):
+                final.rename(trash)
+                shutil.rmtree(trash)
+            self._take_out(report_id)
+
+    def _take_out(self, report_id: str) -> None:
+        """Hide what segments hold of a report, those included that are being written.
+
+        A compaction makes its directory before it lists reports: one that has listed this report
+        is seen here, and one that is not seen lists what there is by now.
+        """
+        for segment in self.segments():
+            if report_id in segment.reports:
+                self._mark_removed(segment.segment_id, report_id)
+        for path in self._temporary(self.segments_dir):
+            if path.name.startswith(WRITING):
+                self._mark_removed(path.name.split("-")[1], report_id)
+
+    def _mark_removed(self, segment_id: str, report_id: str) -> None:
+        mark = self.removed_dir / segment_id / report_id
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
 
     def _trash(self, report_id: str) -> Path:
         return self.reports_dir / f".trash-{report_id}-{uuid.uuid4().hex[:8]}"
 
     def leftovers(self) -> list[Path]:
         """Return temporary directories that unfinished or killed writers left behind."""
-        if not self.reports_dir.is_dir():
+        return self._temporary(self.reports_dir) + self._temporary(self.segments_dir)
+
+    @staticmethod
+    def _temporary(directory: Path) -> list[Path]:
+        if not directory.is_dir():
             return []
-        return sorted(p for p in self.reports_dir.iterdir() if p.name.startswith(_TEMPORARY))
+        return sorted(p for p in directory.iterdir() if p.name.startswith(_TEMPORARY))
 
     def collect_garbage(self, older_than_s: float) -> list[Path]:
-        """Remove leftovers that nobody has touched for `older_than_s` seconds; return them."""
+        """Remove what nobody needs or has touched for `older_than_s` seconds; return it.
+
+        That is what killed writers left, segments that others took the place of, and directories
+        of reports that a segment holds.
+        """
         now = time.time()
         removed = []
         for path in self.leftovers():
@@ -169,7 +260,55 @@ class Store:
                 if now - newest >= older_than_s:
                     shutil.rmtree(path, ignore_errors=True)
                     removed.append(path)
+        return removed + self.remove_replaced(older_than_s)
+
+    def remove_replaced(self, older_than_s: float) -> list[Path]:
+        """Remove what segments of that age took the place of; return it."""
+        now = time.time()
+        removed = []
+        for segment, held in self.reports_in_segments().items():
+            with contextlib.suppress(FileNotFoundError):
+                if now - (segment.path / INDEX).stat().st_mtime >= older_than_s:
+                    removed += self._drop_replaced(segment, held)
         return removed
+
+    def _drop_replaced(self, segment: Segment, held: Collection[str]) -> list[Path]:
+        """Remove the segments and directories that a segment takes the place of; return them."""
+        dropped = []
+        for segment_id in sorted(segment.replaces):
+            path = self.segments_dir / segment_id
+            with contextlib.suppress(FileNotFoundError):
+                trash = self.segments_dir / f".trash-{segment_id}-{uuid.uuid4().hex[:8]}"
+                path.rename(trash)
+                shutil.rmtree(trash, ignore_errors=True)
+                shutil.rmtree(self.removed_dir / segment_id, ignore_errors=True)
+                dropped.append(path)
+        both = sorted({*self.own_report_ids()} & {*held})
+        for manifest in segment_manifests(segment, both):
+            final = self.reports_dir / manifest.report_id
+            trash = self._trash(manifest.report_id)
+            with contextlib.suppress(FileNotFoundError):
+                final.rename(trash)
+                # Ingested anew in the meantime: then this one counts, and the segment's is hidden.
+                if Manifest.read(trash / "manifest.json") != manifest:
+                    with contextlib.suppress(OSError):
+                        trash.rename(final)
+                    continue
+                shutil.rmtree(trash, ignore_errors=True)
+                dropped.append(final)
+        return dropped
+
+
+@contextlib.contextmanager
+def _new_directory(parent: Path, name: str) -> Iterator[Path]:
+    directory = parent / f"{WRITING}{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    with storing(directory):
+        directory.mkdir(parents=True)
+    try:
+        with storing(directory):
+            yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager

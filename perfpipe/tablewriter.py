@@ -81,7 +81,7 @@ class TableWriter:
         if self._gathered:
             self._flush()
         self._open(self._table.schema).close()
-        return StoredTable.of(self.path, self.rows)
+        return StoredTable.of(self.path, self.rows, self._table.signature)
 
     def __enter__(self) -> TableWriter:
         return self

@@ -1,25 +1,21 @@
-"""Ingests many inputs, each in a process of its own: a vendor library may crash or hang."""
+"""Ingests many inputs, in processes of their own: a vendor library may crash or hang."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from ingest.report import Outcome, ingest, present
+from ingest.inputs import Input, hashed, identify
+from ingest.outcome import Outcome, known
 from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.store import Store
-from pipelines.collectors.nsys import export_nsys_rep
+from pipelines.workers import Lost, spread
 
-#: How long a reader that is told to end may take to clean up, s.
-_PATIENCE_S = 5
+#: How long an input may take, s; the longest captures take a tenth of it.
+TIME_LIMIT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -30,99 +26,80 @@ class Failure:
     error: PerfpipeError
 
 
+@dataclass(frozen=True)
+class _Task:
+    source: Path | Input
+    store: Store
+    force: bool
+
+    @property
+    def path(self) -> Path:
+        return self.source.path if isinstance(self.source, Input) else self.source
+
+
 def default_jobs() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def ingest_many(
-    paths: Iterable[Path], store: Store, *, jobs: int, force: bool = False
+    paths: Iterable[Path],
+    store: Store,
+    *,
+    jobs: int,
+    force: bool = False,
+    limit_s: float = TIME_LIMIT_S,
 ) -> Iterator[Outcome | Failure]:
-    """Ingest inputs with up to `jobs` processes and yield each result as it is ready."""
-    waiting = []
-    for path in paths:
-        try:
-            there = None if force else present(path, store)
-        except PerfpipeError as error:
-            yield Failure(path, error)
-            continue
-        if there is not None:
-            yield there
-        else:
-            waiting.append(path)
-    waiting.reverse()
-    running: dict[Connection, tuple[Path, BaseProcess]] = {}
-    # Not forked: this process may hold threads, whose locks nobody would release in the child.
-    context = multiprocessing.get_context("spawn")
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                path = waiting.pop()
-                receiver, sender = context.Pipe(duplex=False)
-                process: BaseProcess = context.Process(
-                    target=_work, args=(sender, path, store, force)
-                )
-                process.start()
-                sender.close()
-                running[receiver] = (path, process)
-            for ready in wait(list(running)):
-                assert isinstance(ready, Connection)  # noqa: S101
-                yield _result(ready, *running.pop(ready))
-    finally:
-        for _, process in running.values():
-            process.terminate()
-        for _, process in running.values():
-            process.join(_PATIENCE_S)
-            process.kill()
+    """Ingest inputs with up to `jobs` processes and yield each result as it is ready.
 
-
-def ingest_one(path: Path, store: Store, *, force: bool = False) -> Outcome:
-    """Ingest one input in this process; an .nsys-rep is exported first."""
-    with tempfile.TemporaryDirectory(prefix="perfpipe-") as directory:
-        target = Path(directory) / "export.sqlite"
-        return ingest(
-            path, store, force=force, export=lambda report: export_nsys_rep(report, target)
-        )
-
-
-def _result(ready: Connection, path: Path, process: BaseProcess) -> Outcome | Failure:
-    try:
-        result = ready.recv()
-    except EOFError:
-        process.join()
-        result = Failure(
-            path,
-            TaskFailed(
-                f"{path}: the reader crashed (exit code {process.exitcode}); nothing was stored"
-            ),
-        )
-    ready.close()
-    process.join()
-    assert isinstance(result, (Outcome, Failure))  # noqa: S101
-    return result
-
-
-def _leave(*_: object) -> None:
-    """End this process, tidying up on the way.
-
-    Raised in a destructor or an import hook the exit is printed and lost: then it comes again.
+    An input that takes longer than `limit_s` seconds fails, as does one whose reader crashes.
     """
-    sys.unraisablehook = lambda _: None
-    signal.signal(signal.SIGALRM, _leave)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    sys.exit(128 + signal.SIGTERM)
+    tasks = [_Task(path, store, force) for path in paths]
+    if len(tasks) == 1 and (tasks[0].path.is_file() or tasks[0].path.is_dir()):
+        # No process is needed to say that it is there already, or is no report.
+        result = _looked_up(tasks[0])
+        if not isinstance(result, _Task):
+            yield result
+            return
+        tasks = [result]
+    for task, answer in spread(_ingest, tasks, jobs=jobs, limit_s=limit_s):
+        if isinstance(answer, Lost):
+            yield Failure(task.path, TaskFailed(f"{task.path}: {_reason(answer, limit_s)}"))
+        else:
+            yield answer
 
 
-def _work(sender: Connection, path: Path, store: Store, force: bool) -> None:
-    # An interrupt goes to the whole group; the parent says so and ends this process, which then
-    # leaves nothing behind.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
+def _looked_up(task: _Task) -> Outcome | Failure | _Task:
     try:
-        result: Outcome | Failure = ingest_one(path, store, force=force)
+        found = hashed(identify(task.path))
+        there = None if task.force else known(found, task.store)
     except PerfpipeError as error:
-        result = Failure(path, error)
-    except MemoryError:
-        result = Failure(path, TaskFailed(f"{path}: not enough memory to read it"))
-    sender.send(result)
-    sender.close()
+        return Failure(task.path, error)
+    return there or _Task(found, task.store, task.force)
+
+
+def _reason(lost: Lost, limit_s: float) -> str:
+    match lost.why:
+        case "time":
+            return f"not read within {limit_s:g} s; nothing was stored (--timeout allows for more)"
+        case "memory":
+            return "not enough memory to read it"
+        case _:
+            return f"the reader crashed (exit code {lost.exitcode}); nothing was stored"
+
+
+def _ingest(task: _Task) -> Outcome | Failure:
+    """Ingest one input in this process; an .nsys-rep is exported first."""
+    # Not needed by the process that only waits for its workers.
+    from ingest.reading import ingest
+
+    def export(report: Path) -> Path:
+        from pipelines.collectors.nsys import export_nsys_rep
+
+        return export_nsys_rep(report, Path(directory) / "export.sqlite")
+
+    with tempfile.TemporaryDirectory(prefix="perfpipe-") as directory:
+        try:
+            return ingest(task.source, task.store, force=task.force, export=export)
+        except PerfpipeError as error:
+            return Failure(task.path, error)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
 
 from perfpipe.errors import InputError
-from perfpipe.query import STEP_RANGE_VARIABLE
 from perfpipe.store import STORE_VARIABLE, Store
+
+#: Regular expression of NVTX ranges that are steps, in upper or lower case, instead of ours.
+STEP_RANGE_VARIABLE = "PERFPIPE_STEP_RANGE"
 
 store_option: Callable[[Any], Any] = click.option(
     "--store",
@@ -23,7 +24,7 @@ store_option: Callable[[Any], Any] = click.option(
 )
 
 
-def the_store(path: str | None, *, must_exist: bool = False) -> Store:
+def resolve_store(path: str | None, *, must_exist: bool = False) -> Store:
     """Return the store that --store names."""
     return Store.locate(path, must_exist=must_exist)
 
@@ -57,29 +58,10 @@ filter_option: Callable[[Any], Any] = click.option(
 )
 
 
-def step_range_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --step-range, which holds for as long as the command runs."""
-    return click.option(
-        "--step-range",
-        metavar="REGEX",
-        envvar=STEP_RANGE_VARIABLE,
-        show_envvar=True,
-        expose_value=False,
-        callback=_set_step_range,
-        help="NVTX ranges that are steps (default: 'step 3', 'iter_3', 'ProfilerStep#3', ...).",
-    )(command)
-
-
-def _set_step_range(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    before = os.environ.get(STEP_RANGE_VARIABLE)
-    if value is None or value == before:
-        return
-    os.environ[STEP_RANGE_VARIABLE] = value
-
-    def restore() -> None:
-        if before is None:
-            del os.environ[STEP_RANGE_VARIABLE]
-        else:
-            os.environ[STEP_RANGE_VARIABLE] = before
-
-    ctx.call_on_close(restore)
+step_range_option: Callable[[Any], Any] = click.option(
+    "--step-range",
+    metavar="REGEX",
+    envvar=STEP_RANGE_VARIABLE,
+    show_envvar=True,
+    help="NVTX ranges that are steps (default: 'step 3', 'iter_3', 'ProfilerStep#3', ...).",
+)

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,10 +17,10 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
-from analysis.views import install
-from ingest.report import ingest
+from analysis.session import Session
+from ingest.reading import ingest
+from perfpipe.catalogue import CATALOGUE
 from perfpipe.model import tables
-from perfpipe.query import CATALOGUE
 from perfpipe.store import Store
 from pipelines import tools
 from pipelines.cli import run_cli
@@ -189,11 +190,6 @@ def store(tmp_path: Path) -> Store:
 Row = dict[str, Any]
 
 
-def _views(con: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Make what a query needs: macros, reference tables and the views that it mentions."""
-    install(con, sql)
-
-
 class Tiny:
     """A database of a few rows, to see what a view makes of them.
 
@@ -201,7 +197,7 @@ class Tiny:
     """
 
     def __init__(self, launches: Sequence[Row] = (), metrics: dict[int, Row] | None = None) -> None:
-        self.con = _IDLE.pop() if _IDLE else _database()
+        self.con = _IDLE.pop() if _IDLE else empty_database()
         self.con.execute("BEGIN")
         self._operations = 0
         self.add("reports", {"kind": "ncu", "gpu": "NVIDIA H200", "sm_count": 132})
@@ -215,6 +211,11 @@ class Tiny:
                 column = "text" if isinstance(value, str) else "value"
                 row = {"launch_id": launch_id, "metric": metric, column: value}
                 self.add("ncu_metrics", row)
+
+    @cached_property
+    def session(self) -> Session:
+        """What makes views here."""
+        return Session(self.con)
 
     def __del__(self) -> None:
         """Undo what was done, and leave the database to the next one."""
@@ -235,16 +236,16 @@ class Tiny:
             )
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Make the views that the query mentions and run it."""
-        _views(self.con, sql)
-        return self.con.execute(sql).fetchall()
+        """Make the views that the query names and run it."""
+        return self.session.execute(sql).fetchall()
 
 
 #: Databases with empty tables; what a test does in one is a transaction that is not kept.
 _IDLE: list[duckdb.DuckDBPyConnection] = []
 
 
-def _database() -> duckdb.DuckDBPyConnection:
+def empty_database() -> duckdb.DuckDBPyConnection:
+    """Return a database with the tables of a store, without rows."""
     con = duckdb.connect()
     types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
     for table in tables().values():

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from conftest import DATA, Cli, Tiny
 
-from analysis.views import thresholds
-from perfpipe.query import connect
+from analysis.session import Session
+from analysis.thresholds import thresholds
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -58,7 +58,7 @@ def test_equal_to_nsys(
         header, *printed = [row for row in csv.reader(file) if row]
     known = [(index, *COLUMNS[name]) for index, name in enumerate(header) if name in COLUMNS]
     assert len(known) >= 2
-    with connect(captures, [ingested(f"nsys/{capture}.sqlite")], f"rule_{rule}") as con:
+    with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")]) as con:
         rows = con.execute(
             f"SELECT {', '.join(column for _, column, _ in known)} FROM rule_{rule}"
         ).fetchall()
@@ -71,7 +71,7 @@ def test_a_rule_that_found_nothing_there_finds_nothing_here(
 ) -> None:
     answered = {path.stem for path in ANSWERS}
     for capture in ("compute", "graph_node", "h2d", "eager_small", "memcpy"):
-        with connect(captures, [ingested(f"nsys/{capture}.sqlite")], "rule_gpu_gaps") as con:
+        with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")]) as con:
             count = con.execute("SELECT count(*) FROM rule_gpu_gaps").fetchone()
         assert (count != (0,)) == (f"{capture}_analyze_gpu_gaps" in answered), capture
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,11 @@ from conftest import Tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.arrays import NONE
+from analysis.session import Session
+from ingest.arrays import NONE, STILL_OPEN
 from ingest.nsys.attribution import Projection, attribute
 from ingest.nsys.launches import Calls
 from ingest.nsys.ranges import PUSH_POP, START_END, Ranges
-from perfpipe.query import connect
 from perfpipe.store import Store
 
 
@@ -117,6 +118,66 @@ def test_a_range_holds_a_run_of_calls_and_their_span_on_the_gpu(
     for index, count in enumerate(children):
         inside = [i for i, outer in enumerate(ranges.enclosing) if outer == index]
         assert count == sum(rows[1][i] > 0 for i in inside)
+
+
+Thread = tuple[list[tuple[int, int]], list[Call]]
+
+
+@given(st.lists(st.tuples(_nested(), _calls()), min_size=1, max_size=4))
+def test_threads_in_turn_have_their_own_runs(threads: list[Thread]) -> None:
+    """Ranges of several threads, ordered by start, each hold calls of their own thread only."""
+    rows = sorted(
+        (start, -end, tid) for tid, (spans, _) in enumerate(threads, 1) for start, end in spans
+    )
+    ranges = _ranges([(start, -end) for start, end, _ in rows])
+    ranges = replace(
+        ranges,
+        thread=np.array([tid - 1 for *_, tid in rows], np.int32),
+        threads=[(1, tid) for tid in range(1, len(threads) + 1)],
+    )
+    parts = [_launching(calls, tid) for tid, (_, calls) in enumerate(threads, 1)]
+    calls = parts[0]
+    for name in ("pid", "tid", "start", "end", "gpu_start", "gpu_end", "gpu_time"):
+        setattr(calls, name, np.concatenate([getattr(part, name) for part in parts]))
+    columns = Projection(calls, ranges).columns(slice(0, len(rows)))
+    names = ("calls", "gpu_start_ns", "gpu_end_ns", "gpu_time_ns")
+    found = zip(*(columns[name].to_pylist() for name in names), strict=True)
+    for (start, end, tid), row in zip(rows, found, strict=True):
+        held = [call for call in threads[tid - 1][1] if _within(call, (start, -end))]
+        expected = (
+            len(held),
+            min((call[2] for call in held), default=None),
+            max((call[3] for call in held), default=None),
+            sum(call[3] - call[2] for call in held) if held else None,
+        )
+        assert row == expected
+
+
+@st.composite
+def _overlapping(draw: st.DrawFn) -> list[tuple[int, int]]:
+    """Start/end ranges: any borders, a few never end."""
+    lengths = st.one_of(st.integers(0, 12), st.just(STILL_OPEN))
+    spans = draw(st.lists(st.tuples(st.integers(0, 20), lengths), max_size=20))
+    ends = [(start, min(start + length, STILL_OPEN)) for start, length in spans]
+    return sorted(ends, key=lambda span: (span[0], -span[1]))
+
+
+@given(_overlapping(), _calls())
+def test_overlapping_ranges_hold_what_lies_within(
+    spans: list[tuple[int, int]], calls: list[Call]
+) -> None:
+    """The innermost of overlapping ranges is the latest that holds all."""
+    ranges = _ranges(spans, style=START_END)
+    for index, (start, end) in enumerate(spans):
+        holding = [i for i in range(index) if spans[i][1] > start and spans[i][1] >= end]
+        around = max(holding, default=NONE)
+        assert ranges.enclosing[index] == around
+        assert ranges.level[index] == (0 if around == NONE else ranges.level[around] + 1)
+    for call, index in zip(
+        calls, attribute(_launching(calls), ranges).innermost.tolist(), strict=True
+    ):
+        holding = [i for i, span in enumerate(spans) if _within(call, span)]
+        assert index == max(holding, default=NONE)
 
 
 def test_autograd_launches_in_the_range_that_the_main_thread_is_in() -> None:
@@ -234,7 +295,7 @@ def test_a_tree_of_ranges() -> None:
 
 def test_the_tree_of_a_capture_adds_up(captures: Store, ingested: Callable[[str], str]) -> None:
     """Inclusive time against a plain sum over the operations that each range of a thread launched."""
-    with connect(captures, [ingested("nsys/eager_small.sqlite")], "nvtx_tree") as con:
+    with Session.open(captures, [ingested("nsys/eager_small.sqlite")]) as con:
         tree = dict(con.execute("SELECT path, gpu_time_ns FROM nvtx_tree").fetchall())
         plain = con.execute(
             """
@@ -255,7 +316,7 @@ def test_the_share_that_is_attributed_is_stated(
     captures: Store, ingested: Callable[[str], str]
 ) -> None:
     """Autograd launches the backward pass of eager PyTorch, which is about two thirds of it."""
-    with connect(captures, [ingested("nsys/eager_small.sqlite")], "nvtx_attribution") as con:
+    with Session.open(captures, [ingested("nsys/eager_small.sqlite")]) as con:
         ((total, own, main, without, *shares),) = con.execute(
             "SELECT * EXCLUDE (report_id, pid) FROM nvtx_attribution"
         ).fetchall()

@@ -11,7 +11,7 @@ from conftest import Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -71,7 +71,7 @@ OPERATORS = {
 
 
 def test_labelled_kernels_read_as_they_were_built(captures: Store, ingested: Ingested) -> None:
-    with connect(captures, [ingested("ncu/visible.ncu-rep")], "kernel_bottleneck") as con:
+    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
         rows = con.execute(
             "SELECT nvtx_path, bound, subclass, cause, agrees_with_ncu, confidence, explanation "
             "FROM kernel_bottleneck JOIN ncu_launches USING (report_id, launch_id)"
@@ -85,7 +85,7 @@ def test_labelled_kernels_read_as_they_were_built(captures: Store, ingested: Ing
 
 
 def test_operators_read_as_their_family(captures: Store, ingested: Ingested) -> None:
-    with connect(captures, [ingested("ncu/ops.ncu-rep")], "kernel_bottleneck") as con:
+    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
         rows = con.execute(
             "SELECT nvtx_path, bound, subclass, agrees_with_ncu, confidence, explanation "
             "FROM kernel_bottleneck JOIN ncu_launches USING (report_id, launch_id)"
@@ -104,10 +104,10 @@ def test_operators_read_as_their_family(captures: Store, ingested: Ingested) -> 
 def test_every_launch_has_a_verdict_with_evidence(
     captures: Store, ingested: Ingested, name: str, form: str
 ) -> None:
-    with connect(captures, [ingested(f"ncu/{name}.{form}")], "kernel_bottleneck") as con:
+    with Session.open(captures, [ingested(f"ncu/{name}.{form}")]) as con:
         launches = con.execute("SELECT count(*) FROM ncu_launches").fetchone()
         rows = con.execute("SELECT * FROM kernel_bottleneck").fetchall()
-        names = [column[0] for column in con.description]
+        names = [column[0] for column in con.con.description]
     assert launches == (len(rows),)
     for row in (dict(zip(names, values, strict=True)) for values in rows):
         assert row["bound"] in BOUNDS - {"unknown"}
@@ -125,7 +125,7 @@ def test_csv_and_report_give_the_same_bound(captures: Store, ingested: Ingested)
     """CSV names no constituents, so that the level may be told less finely; never the bound."""
     answers = []
     for form in ("ncu-rep", "raw.csv"):
-        with connect(captures, [ingested(f"ncu/visible.{form}")], "kernel_bottleneck") as con:
+        with Session.open(captures, [ingested(f"ncu/visible.{form}")]) as con:
             sql = "SELECT launch_id, bound, subclass, cause FROM kernel_bottleneck ORDER BY ALL"
             answers.append(con.execute(sql).fetchall())
     assert answers[0] == answers[1]

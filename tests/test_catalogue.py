@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from conftest import Tiny
 
-from analysis.catalogue import Alias, metrics, parse_capabilities
+from analysis.metrics import Alias, metrics, parse_capabilities
 from analysis.views import views
 
 KINDS = {"counter", "rate", "ratio", "throughput", "occupancy", "attribute"}

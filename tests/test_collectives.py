@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from conftest import DATA, Tiny
 
-from ingest.report import ingest
-from perfpipe.query import connect
+from analysis.session import Session
+from ingest.reading import ingest
 from perfpipe.store import Store
 
 MI = 1 << 20
@@ -43,7 +43,7 @@ NSYS = [DATA / "nsys" / f"collectives_rank{rank}.sqlite.xz" for rank in (0, 1)]
 
 def _ask(store: Store, paths: list[Path], sql: str) -> list[tuple[Any, ...]]:
     reports = [ingest(path, store).report_id for path in paths]
-    with connect(store, reports, sql) as con:
+    with Session.open(store, reports) as con:
         return con.execute(sql).fetchall()
 
 

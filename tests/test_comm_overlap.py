@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -18,7 +18,7 @@ def test_communication_is_measured_by_unions(captures: Store, ingested: Ingested
         "SELECT communication_ns, compute_ns, overlapped_ns, exposed_ns, overlap_pct "
         "FROM comm_overlap"
     )
-    with connect(captures, [ingested("nsys/ddp_comm_rank0.sqlite")], sql) as con:
+    with Session.open(captures, [ingested("nsys/ddp_comm_rank0.sqlite")]) as con:
         communication, compute, overlapped, exposed, pct = con.execute(sql).fetchall()[0]
         kernels = con.execute("SELECT name, start_ns, end_ns FROM nsys_kernels").fetchall()
         budget = con.execute("SELECT sum(dur_ns) FROM nsys_kernels WHERE name LIKE 'nccl%'")

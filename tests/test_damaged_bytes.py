@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.errors import PerfpipeError
 from perfpipe.store import Store
 from perfpipe.verify import verify

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 from pipelines.cli import run_cli
 from templates.perfetto import write_trace
@@ -59,7 +59,7 @@ def test_everything_is_written_once_and_nests(
     assert run_cli(["export", "perfetto", report, "-o", str(output), *store]) == 0
     document = json.loads(gzip.decompress(output.read_bytes()), parse_float=Decimal)
     events = document["traceEvents"]
-    with connect(captures, [report], "gpu_idle_gaps launches") as con:
+    with Session.open(captures, [report]) as con:
         wanted: Counter[tuple[str, int, int]] = Counter()
         for sql in (
             "SELECT kind, start_ns, end_ns - start_ns FROM launches",

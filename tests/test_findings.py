@@ -12,7 +12,7 @@ from conftest import Tiny
 from test_bottleneck import SUBCLASSES
 
 from analysis.knowledge import techniques
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -86,7 +86,7 @@ def test_what_limits_a_kernel_names_its_technique(captures: Store, ingested: Ing
         SELECT nvtx_path, list(technique ORDER BY rank), list(gain_pct ORDER BY rank)
         FROM kernel_findings JOIN ncu_launches USING (report_id, launch_id) GROUP BY 1
     """
-    with connect(captures, [ingested("ncu/visible.ncu-rep")], sql) as con:
+    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
         rows = con.execute(sql).fetchall()
     found = {label: names for label, names, _ in rows}
     for label, technique in ADVICE.items():
@@ -113,7 +113,7 @@ def test_gains_are_those_of_ncu_or_of_the_speed_of_light(
         FROM kernel_findings AS f JOIN kernel_sol USING (report_id, launch_id)
     """
     ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with connect(captures, ids, sql) as con:
+    with Session.open(captures, ids) as con:
         every, headroom, by_rule, equal, wrong = con.execute(sql).fetchall()[0]
         shares = con.execute(
             "SELECT sum(share) FROM (SELECT DISTINCT report_id, launch_id, time_share_pct AS share "
@@ -131,13 +131,11 @@ def test_an_epilogue_behind_a_product_is_told_to_be_fused(
 ) -> None:
     """leaky_relu of a 4096 x 4096 FP16 product: written once and read once for nothing."""
     sql = (
-        "SELECT nvtx_path, saved_bytes, fusion_saved_bytes(4096, 4096, 2) FROM kernel_findings "
+        "SELECT nvtx_path, saved_bytes FROM kernel_findings "
         "JOIN ncu_launches USING (report_id, launch_id) WHERE technique = 'epilogue_fusion'"
     )
-    with connect(captures, [ingested("ncu/ops.ncu-rep")], sql) as con:
-        assert con.execute(sql).fetchall() == [
-            ("unfused_matmul_leaky_relu", 67_108_864.0, 67_108_864.0)
-        ]
+    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+        assert con.execute(sql).fetchall() == [("unfused_matmul_leaky_relu", 4.0 * 4096 * 4096)]
 
 
 SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"

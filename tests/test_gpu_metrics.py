@@ -11,7 +11,7 @@ from conftest import Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 SM, TENSOR = "SMs Active [Throughput %]", "Tensor Active [Throughput %]"
@@ -105,7 +105,7 @@ def test_metrics_decide_what_busy_means(values: dict[str, float], bound: str | N
 
 def test_of_a_real_capture(captures: Store, ingested: Callable[[str], str]) -> None:
     report = ingested("nsys/gpumetrics.sqlite")
-    with connect(captures, [report], "gpu_metrics_sum timeline_bottleneck nsys_gpu_metrics") as con:
+    with Session.open(captures, [report]) as con:
         scopes = con.execute(
             "SELECT scope, count(*), bool_and(sampled_ns = time_ns) FROM gpu_metrics_sum GROUP BY scope"
         ).fetchall()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.inputs import expand_paths, identify, opened
+from ingest.finding import expand_paths
+from ingest.inputs import identify, opened
 from perfpipe.errors import InputError
 
 Expand = Callable[[str], Path]

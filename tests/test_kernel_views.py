@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from conftest import Tiny
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -77,7 +77,7 @@ def test_the_largest_constituent_is_the_sol(captures: Store, ingested: Ingested,
         FROM kernel_sol_breakdown AS b JOIN kernel_sol AS s USING (report_id, launch_id)
         WHERE b.rank = 1
     """  # fmt: skip
-    with connect(captures, [ingested(f"ncu/{name}.ncu-rep")], sql) as con:
+    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
         counts = con.execute(sql).fetchone()
         launches = con.execute("SELECT 2 * count(*) FROM ncu_launches").fetchone()
     assert counts is not None and launches is not None
@@ -89,7 +89,8 @@ def test_pipes_by_capability() -> None:
     db = Tiny(
         [{"launch_id": 0, "cc": "9.0"}, {"launch_id": 1, "cc": "8.0"}, {"launch_id": 2, "cc": "8.6"}],
         {
-            0: {f"sm__pipe_tensor_cycles_active{end}": 90.0, f"sm__pipe_tensor_op_hmma_cycles_active{end}": 80.0,
+            0: {f"sm__pipe_tensor_cycles_active{end}": 90.0,
+                f"sm__pipe_tensor_op_hmma_cycles_active{end}": 80.0,
                 f"sm__pipe_shared_cycles_active{end}": 95.0, f"sm__inst_executed_pipe_fp16{end}": 3.0},
             1: {f"sm__inst_executed_pipe_fp16{end}": 3.0, f"sm__pipe_alu_cycles_active{end}": 2.0},
             2: {f"sm__pipe_tensor_cycles_active_v2{end}": 50.0, f"sm__inst_executed_pipe_fma{end}": 60.0},
@@ -149,7 +150,7 @@ def test_samples_of_all_reasons_are_the_sample_count(
         ) JOIN (SELECT report_id, launch_id, samples FROM kernel_metrics) USING (report_id, launch_id)
         WHERE samples > 0
     """  # fmt: skip
-    with connect(captures, [ingested(f"ncu/{name}.ncu-rep")], sql) as con:
+    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
         counts = con.execute(sql).fetchone()
     assert counts is not None
     assert counts[0] == counts[1] > 10
@@ -226,7 +227,7 @@ def test_hot_spots_of_two_reports_of_one_program_compare(
     )
     answers = []
     for form in ("ncu-rep", "source.csv"):
-        with connect(captures, [ingested(f"ncu/visible.{form}")], sql) as con:
+        with Session.open(captures, [ingested(f"ncu/visible.{form}")]) as con:
             answers.append(con.execute(sql).fetchall())
     assert len(answers[0]) == 14
     offsets = [{pc for _, pc, _ in answer} for answer in answers]

@@ -13,11 +13,11 @@ from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report import build_report
-from ingest.report import ingest
+from analysis.report import VIEWS_USED, build_report
+from analysis.session import Session
+from ingest.reading import ingest
 from ingest.torch.kineto import _ns, _operation
 from perfpipe.errors import InputError
-from perfpipe.query import connect
 from perfpipe.store import Store
 from pipelines.cli import run_cli
 
@@ -85,7 +85,7 @@ def test_every_event_is_there_to_the_nanosecond(
 ) -> None:
     everything = ("cuda_runtime", "cuda_driver", "cpu_op", "user_annotation", *GPU)
     zero = _intervals(trace, *everything)[0][0]
-    with connect(captures, [report], table) as con:
+    with Session.open(captures, [report]) as con:
         rows = con.execute(f"SELECT start_ns, end_ns FROM {table} ORDER BY ALL").fetchall()
     assert rows == [(start - zero, end - zero) for start, end in _intervals(trace, *categories)]
 
@@ -98,7 +98,7 @@ def test_kernels_keep_their_launch_and_name(
         for e in trace["traceEvents"]
         if e.get("cat") == "kernel"
     )
-    with connect(captures, [report], "nsys_kernels nsys_launches") as con:
+    with Session.open(captures, [report]) as con:
         rows = con.execute(
             "SELECT correlation_id, demangled, grid_x, grid_y, grid_z, block_x, block_y, block_z "
             "FROM nsys_kernels ORDER BY ALL"
@@ -113,7 +113,7 @@ def test_kernels_keep_their_launch_and_name(
 def test_the_budget_equals_a_plain_count_of_the_trace(
     captures: Store, report: str, trace: dict[str, Any]
 ) -> None:
-    with connect(captures, [report], "gpu_time_budget") as con:
+    with Session.open(captures, [report]) as con:
         parts = dict(con.execute("SELECT category, time_ns FROM gpu_time_budget").fetchall())
         window = con.execute(
             "SELECT any_value(window_end_ns - window_start_ns) FROM gpu_time_budget"
@@ -125,14 +125,14 @@ def test_the_budget_equals_a_plain_count_of_the_trace(
 
 
 def test_the_report_names_the_bound_and_the_steps(captures: Store, report: str) -> None:
-    with connect(captures, [report], "step_summary timeline_bottleneck") as con:
+    with Session.open(captures, [report]) as con:
         steps = con.execute("SELECT count(*) FROM step_budget").fetchone()
         bound = con.execute("SELECT bound FROM timeline_bottleneck").fetchall()
     assert steps is not None
     assert steps[0] > 0
     assert bound == [("launch_overhead",)]
-    with connect(captures, [report]) as con:
-        built = build_report(con, [report])
+    with Session.open(captures, [report], use=VIEWS_USED.split()) as con:
+        built = build_report(con.con, [report])
     assert "launch overhead" in built.verdict.lower()
 
 
@@ -185,7 +185,7 @@ def test_a_trace_without_a_gpu_says_what_to_do(tmp_path: Path) -> None:
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 2}
     store = Store(tmp_path / "store")
     made = ingest(_write(tmp_path / "cpu.json", {"traceEvents": [event]}), store)
-    with connect(store, [made.report_id], "nsys_nvtx_ranges") as con:
+    with Session.open(store, [made.report_id]) as con:
         assert con.execute("SELECT name, dur_ns FROM nsys_nvtx_ranges").fetchall() == [
             ("aten::mm", 2000)
         ]
@@ -212,7 +212,7 @@ def test_traces_of_two_ranks_are_a_job(tmp_path: Path) -> None:
             "distributedInfo": {"backend": "nccl", "rank": 1 - rank, "world_size": 2},
         }
         reports.append(ingest(_write(tmp_path / f"t{rank}.json", document), store).report_id)
-    with connect(store, reports, "job_ranks paired_collectives") as con:
+    with Session.open(store, reports) as con:
         ranks = con.execute("SELECT rank, report_id, rank_source FROM job_ranks").fetchall()
         pairs = con.execute(
             "SELECT transfer_ns, waiting_ns, last_rank, last_start_ns - first_start_ns, together "

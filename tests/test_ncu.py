@@ -8,12 +8,12 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.session import Session
 from ingest.ncu.container import read_container
 from ingest.ncu.csv_tables import Cell, extent, parse_cell
 from ingest.ncu.names import function_name, nvtx_path_from_csv, plain_message, stall_reason
-from ingest.report import ingest
+from ingest.reading import ingest
 from perfpipe.errors import InputError
-from perfpipe.query import connect
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -54,7 +54,7 @@ def test_a_report_with_a_damaged_block_header_is_refused(
 
 def test_instances_are_those_that_analyses_use(captures: Store, ingested: Ingested) -> None:
     report = ingested("ncu/visible.ncu-rep")
-    with connect(captures, [report]) as con:
+    with Session.open(captures, [report]) as con:
         samples, total = con.execute(
             "SELECT sum(i.value), sum(DISTINCT m.value) FROM ncu_instances i "
             "JOIN ncu_metrics m USING (report_id, launch_id, metric) "
@@ -80,7 +80,7 @@ def test_source_lines_of_report_and_csv_are_the_same(captures: Store, ingested: 
         "launch_id, pc, sass, samples, executions, thread_executions, stall_long_scoreboard, "
         "stall_barrier, stall_wait, stall_selected, stall_no_instruction"
     )
-    with connect(captures, [report, page]) as con:
+    with Session.open(captures, [report, page]) as con:
         rows = {
             i: con.execute(
                 f"SELECT {columns} FROM ncu_source WHERE report_id = ? ORDER BY launch_id, pc", [i]
@@ -101,7 +101,7 @@ def test_source_lines_of_report_and_csv_are_the_same(captures: Store, ingested: 
 
 def test_imported_sources_give_the_text_of_lines(captures: Store, ingested: Ingested) -> None:
     report = ingested("ncu/visible.ncu-rep")
-    with connect(captures, [report]) as con:
+    with Session.open(captures, [report]) as con:
         (text,) = con.execute(
             "SELECT DISTINCT text FROM kernel_hotspots "
             "WHERE report_id = ? AND kind = 'line' AND rank = 1 AND kernel_name = 'dram_copy'",
@@ -114,7 +114,7 @@ def test_a_scrubbed_recording_keeps_its_source_lines(store: Store) -> None:
     """Its paths were shortened, in debug information otherwise than among the imported files."""
     folder = ROOT / "workloads" / "recordings" / "vector_add-h200"
     report = ingest(folder / "04-268435456-1024.ncu-rep.xz", store).report_id
-    with connect(store, [report]) as con:
+    with Session.open(store, [report]) as con:
         row = con.execute(
             "SELECT file, text FROM kernel_hotspots WHERE kind = 'line' AND rank = 1"
         ).fetchone()
@@ -123,7 +123,7 @@ def test_a_scrubbed_recording_keeps_its_source_lines(store: Store) -> None:
 
 def test_sampled_stalls_of_instructions_add_up(captures: Store, ingested: Ingested) -> None:
     report = ingested("ncu/visible.ncu-rep")
-    with connect(captures, [report]) as con:
+    with Session.open(captures, [report]) as con:
         stalls = [
             c[0] for c in con.execute("DESCRIBE ncu_source").fetchall() if c[0].startswith("stall_")
         ]
@@ -137,7 +137,7 @@ def test_sampled_stalls_of_instructions_add_up(captures: Store, ingested: Ingest
 
 def test_live_output_with_other_lines_in_it(captures: Store, ingested: Ingested) -> None:
     report = ingested("ncu/live_stdout.csv")
-    with connect(captures, [report]) as con:
+    with Session.open(captures, [report]) as con:
         names = con.execute("SELECT kernel_name FROM ncu_launches ORDER BY launch_id").fetchall()
     assert len(names) == 15
     assert names[0] == ("dram_copy",)
@@ -166,7 +166,7 @@ def test_lost_launches_and_profiler_errors_are_warned_of(tmp_path: Path, store: 
     outcome = ingest(path, store)
     assert any("1 launches found" in w and "states 2" in w for w in outcome.warnings)
     assert any("An error occurred" in w for w in outcome.warnings)
-    with connect(store) as con:
+    with Session.open(store) as con:
         metric = con.execute("SELECT value, unit FROM ncu_metrics WHERE metric = 'm'").fetchone()
     assert metric == (1_234_500_000.0, "byte")
 
@@ -178,7 +178,7 @@ def test_two_tables_and_two_processes_restart_the_ids(tmp_path: Path, store: Sto
         CSV_HEAD + CSV_UNITS + _row(0, "a", "1") + "noise\n" + CSV_HEAD + CSV_UNITS + second,
     )
     ingest(path, store)
-    with connect(store) as con:
+    with Session.open(store) as con:
         rows = con.execute("SELECT launch_id, kernel_name, process_id FROM ncu_launches ORDER BY 1")
         assert rows.fetchall() == [(0, "a", 7), (1, "b", 8)]
 
@@ -201,7 +201,7 @@ def test_damaged_csv_is_refused(text: str, sentence: str, tmp_path: Path, store:
 def test_names_with_commas_newlines_and_markup_stay_whole(tmp_path: Path, store: Store) -> None:
     name = "void f<a, \n<script>alert(1)</script>>(int, T *)"
     ingest(_csv(tmp_path, CSV_HEAD + CSV_UNITS + _row(0, name, "1")), store)
-    with connect(store) as con:
+    with Session.open(store) as con:
         assert con.execute("SELECT kernel_demangled FROM ncu_launches").fetchone() == (name,)
 
 
@@ -242,7 +242,7 @@ def test_extents() -> None:
 
 def test_function_names_equal_those_of_ncu(captures: Store, ingested: Ingested) -> None:
     reports = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with connect(captures, reports) as con:
+    with Session.open(captures, reports) as con:
         names = con.execute("SELECT DISTINCT kernel_demangled, kernel_name FROM ncu_launches")
         pairs = names.fetchall()
     assert len(pairs) > 50

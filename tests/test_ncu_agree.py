@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis.session import Session
 from ingest.ncu.csv_tables import read_csv_text, tables
-from perfpipe.query import connect
 from perfpipe.store import Store
 from perfpipe.units import base_unit
 
@@ -48,7 +48,7 @@ Metrics = dict[tuple[int, str], tuple[float | None, str | None]]
 
 
 def _metrics(store: Store, report_id: str) -> Metrics:
-    with connect(store, [report_id]) as con:
+    with Session.open(store, [report_id]) as con:
         rows = con.execute("SELECT launch_id, metric, value, text FROM ncu_metrics").fetchall()
     return {(launch, metric): (value, text) for launch, metric, value, text in rows}
 
@@ -121,7 +121,7 @@ def test_pages_agree_with_each_other_on_launches(
         "launch_id, workload_type, kernel_name, kernel_key(kernel_demangled), cc, device, "
         "context, stream, grid_x, grid_y, grid_z, block_x, block_y, block_z, process_id, nvtx_path"
     )
-    with connect(captures, ids) as con:
+    with Session.open(captures, ids) as con:
         rows = [
             con.execute(
                 f"SELECT {columns} FROM ncu_launches WHERE report_id = ? ORDER BY launch_id", [i]
@@ -138,7 +138,7 @@ def test_rules_agree_with_the_details_page(
 ) -> None:
     report = ingested(f"ncu/{name}.ncu-rep")
     page = ingested(f"ncu/{name}.details.csv")
-    with connect(captures, [report, page]) as con:
+    with Session.open(captures, [report, page]) as con:
         rows = {
             i: con.execute(
                 "SELECT launch_id, section, rule, type, message, speedup_kind, "

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.report import ingest
+from analysis.session import Session
+from ingest.reading import ingest
 from perfpipe.errors import InputError
-from perfpipe.query import connect
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -99,7 +99,7 @@ def test_columns_that_are_seldom_filled(
             f"SELECT start, iif({where}, {number}, NULL) FROM NVTX_EVENTS "
             "WHERE eventType IN (34, 59, 60) ORDER BY start, end DESC"
         ).fetchall()
-    with connect(store, [report], "nsys_nvtx_ranges") as duck:
+    with Session.open(store, [report]) as duck:
         found = duck.execute(
             f"SELECT start_ns, {ours} FROM nsys_nvtx_ranges ORDER BY range_id"
         ).fetchall()

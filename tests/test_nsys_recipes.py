@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Row = dict[str, Any]
@@ -29,9 +29,9 @@ def _recipe(name: str) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def ranks(captures: Store, ingested: Callable[[str], str]) -> Iterator[DuckDBPyConnection]:
+def ranks(captures: Store, ingested: Callable[[str], str]) -> Iterator[Session]:
     reports = [ingested(f"nsys/ddp_comm_rank{rank}.sqlite") for rank in PIDS]
-    with connect(captures, reports, VIEWS) as con:
+    with Session.open(captures, reports) as con:
         yield con
 
 

@@ -8,17 +8,13 @@ import statistics
 from collections.abc import Callable, Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
-from pathlib import Path
 
-import duckdb
 import pytest
-from conftest import DATA
+from conftest import DATA, empty_database
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.views import install, threshold_macro
-from perfpipe.model import tables
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 STATS = DATA / "nsys" / "stats"
@@ -45,16 +41,16 @@ def _column(header: str) -> str:
 @pytest.fixture(scope="module")
 def summaries(
     captures: Store, ingested: Callable[[str], str]
-) -> Iterator[Callable[[str], duckdb.DuckDBPyConnection]]:
+) -> Iterator[Callable[[str], Session]]:
     """Return a connection to a capture with the views of this module; the last one stays open."""
-    opened: dict[str, duckdb.DuckDBPyConnection] = {}
+    opened: dict[str, Session] = {}
 
-    def connection(capture: str) -> duckdb.DuckDBPyConnection:
+    def connection(capture: str) -> Session:
         if capture not in opened:
             while opened:
                 opened.popitem()[1].close()
             report = ingested(f"nsys/{capture}.sqlite")
-            opened[capture] = connect(captures, [report], " ".join(VIEWS))
+            opened[capture] = Session.open(captures, [report], use=VIEWS)
         return opened[capture]
 
     yield connection
@@ -66,9 +62,7 @@ def summaries(
     ("capture", "view"),
     [(c, v) for c in CAPTURES for v in VIEWS if f"{c}_{v}" not in UNASKED],
 )
-def test_equal_to_nsys(
-    capture: str, view: str, summaries: Callable[[str], duckdb.DuckDBPyConnection]
-) -> None:
+def test_equal_to_nsys(capture: str, view: str, summaries: Callable[[str], Session]) -> None:
     path = STATS / f"{capture}_{view}.csv"
     found = summaries(capture).execute(f"SELECT * EXCLUDE report_id FROM {view}")
     names = [column[0] for column in found.description]
@@ -123,25 +117,9 @@ def test_statistics_against_brute_force(values: list[int]) -> None:
 
 
 @cache
-def _empty_store() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    for table in (
-        "nsys_kernels",
-        "nsys_memory_ops",
-        "nsys_api_calls",
-        "nsys_osrt",
-        "nsys_nvtx_ranges",
-        "launches",
-    ):
-        types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
-        columns = ", ".join(f"{c.name} {types[c.type]}" for c in tables()[table].columns)
-        con.execute(f"CREATE TABLE {table} ({columns})")
-    root = Path(install.__code__.co_filename).parent / "sql"
-    con.execute(threshold_macro())
-    names = ("_names", "_durations", "_duration_stats", "cuda_gpu_kern_sum")
-    for file in ("macros.sql", "timeline_macros.sql", *(f"nsys/{name}.sql" for name in names)):
-        con.execute((root / file).read_text())
-    return con
+def _empty_store() -> Session:
+    """Return a session whose tables have no rows; examples of a test follow one another in it."""
+    return Session(empty_database(), materialize=False)
 
 
 @given(

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from analysis.session import Session
 from ingest.nsys import sqlite_export
-from ingest.report import Outcome, ingest
+from ingest.outcome import Outcome
+from ingest.reading import ingest
 from perfpipe.manifest import Manifest
-from perfpipe.query import connect
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -120,7 +121,7 @@ def test_launches_against_brute_force(
     """ddp_single holds two processes whose correlation ids collide."""
     report = ingested(f"nsys/{name}.sqlite")
     kinds = {"kernel": "KERNEL", "memcpy": "MEMCPY", "memset": "MEMSET", "graph": "GRAPH_TRACE"}
-    with connect(captures, [report]) as con:
+    with Session.open(captures, [report]) as con:
         rows = con.execute("SELECT start_ns, pid, kind, api_start_ns FROM launches").fetchall()
     found = sorted((s, p, kinds[k], a) for s, p, k, a in rows)
     assert found == sorted(_brute_force_launches(expand(f"nsys/{name}.sqlite")))
@@ -128,7 +129,7 @@ def test_launches_against_brute_force(
 
 def test_a_graph_launch_owns_many_kernels(captures: Store, ingested: Callable[[str], str]) -> None:
     report = ingested("nsys/graph_node.sqlite")
-    with connect(captures, [report]) as con:
+    with Session.open(captures, [report]) as con:
         per_call = con.execute(
             "SELECT count(*) FROM launches GROUP BY pid, correlation_id ORDER BY 1"
         ).fetchall()
@@ -160,7 +161,7 @@ def test_missing_tables_are_gaps_with_a_reason(edited: Callable[..., Path], stor
     assert "annotate the program" in gaps["nsys_nvtx_ranges", ""]
     assert ("nsys_gpus", "") in gaps
     assert any("15 of 15 GPU operations have no launching API call" in w for w in outcome.warnings)
-    with connect(store) as con:
+    with Session.open(store) as con:
         assert con.execute("SELECT count(*) FROM nsys_kernels").fetchone() == (0,)
         assert con.execute("SELECT count(*), count(api_name) FROM launches").fetchone() == (15, 0)
 
@@ -181,7 +182,7 @@ def test_missing_columns_of_older_schemas_are_null(
     report = ingest(path, store).report_id
     gaps = _gaps(store.manifest(report))
     assert gaps["nsys_kernels", "mangled"] == f"{table} of this export has no column mangledName"
-    with connect(store) as con:
+    with Session.open(store) as con:
         row = con.execute(
             "SELECT mangled, graph_node_id, launch_type, registers FROM nsys_kernels LIMIT 1"
         ).fetchone()
@@ -198,7 +199,7 @@ def test_nvtx_text_may_be_registered(edited: Callable[..., Path], store: Store) 
         "UPDATE NVTX_EVENTS SET \"end\" = NULL WHERE text = 'step 4'",
     )
     ingest(path, store)
-    with connect(store) as con:
+    with Session.open(store) as con:
         rows = con.execute(
             "SELECT name, end_ns IS NULL, depth FROM nsys_nvtx_ranges ORDER BY start_ns"
         )
@@ -209,7 +210,7 @@ def test_nvtx_text_may_be_registered(edited: Callable[..., Path], store: Store) 
 
 def test_domains_belong_to_their_process(captures: Store, ingested: Callable[[str], str]) -> None:
     report = ingested("nsys/ddp_single.sqlite")
-    with connect(captures, [report]) as con:
+    with Session.open(captures, [report]) as con:
         rows = con.execute(
             "SELECT domain, count(DISTINCT pid), count(*) FROM nsys_nvtx_ranges GROUP BY domain"
         ).fetchall()
@@ -259,7 +260,7 @@ def test_a_bad_cell_costs_that_cell_only(edited: Callable[..., Path], store: Sto
         "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET gridX = 'abc' WHERE correlationId = 88",
     )
     outcome = ingest(path, store)
-    with connect(store) as con:
+    with Session.open(store) as con:
         rows = con.execute("SELECT count(*), count(grid_x), count(grid_y) FROM nsys_kernels")
         assert rows.fetchone() == (10, 9, 10)
     assert any("gridX is not int" in warning for warning in outcome.warnings)
@@ -275,7 +276,7 @@ def test_a_bad_cell_behind_the_first_batch(
         "WHERE start = (SELECT max(start) FROM CUPTI_ACTIVITY_KIND_KERNEL)",
     )
     ingest(path, store)
-    with connect(store) as con:
+    with Session.open(store) as con:
         rows = con.execute(
             "SELECT count(*), count(grid_x), count(DISTINCT start_ns) FROM nsys_kernels"
         )
@@ -295,7 +296,7 @@ def test_environment_variables_are_dropped_but_for_the_allow_list(
            (1, 'Local', 'DeviceEnvironment', 610, 'WORLD_SIZE=8;TOKEN=hunter2')""",
     )
     report = ingest(path, store).report_id
-    with connect(store) as con:
+    with Session.open(store) as con:
         rows = con.execute(
             "SELECT name, value FROM nsys_environment WHERE source = 'variable' ORDER BY 1"
         ).fetchall()

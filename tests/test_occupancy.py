@@ -6,14 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import duckdb
 import pytest
 from conftest import Cli, Tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.occupancy import Kernel, calculate, calculator
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.specs import Architecture, architectures
 from perfpipe.store import Store
 
@@ -22,14 +21,13 @@ REPORTS = ("visible", "ops", "block")
 
 
 @pytest.fixture(scope="module")
-def profiled(captures: Store, ingested: Ingested) -> Iterator[duckdb.DuckDBPyConnection]:
+def profiled(captures: Store, ingested: Ingested) -> Iterator[Session]:
     ids = [ingested(f"ncu/{name}.ncu-rep") for name in REPORTS]
-    names = "kernel_metrics kernel_occupancy kernel_occupancy_curves kernel_occupancy_steps"
-    with connect(captures, ids, names) as con:
+    with Session.open(captures, ids) as con:
         yield con
 
 
-def test_limits_equal_ncu_on_every_launch(profiled: duckdb.DuckDBPyConnection) -> None:
+def test_limits_equal_ncu_on_every_launch(profiled: Session) -> None:
     """From registers, shared memory and barriers alone, against launch__occupancy_limit_*."""
     equal = {
         "occupancy_limit_warps(w.block_size, a.warps)": "w.limit_warps",
@@ -54,7 +52,7 @@ def test_limits_equal_ncu_on_every_launch(profiled: duckdb.DuckDBPyConnection) -
 
 
 def test_occupancy_and_waves_equal_ncu_on_every_launch(
-    profiled: duckdb.DuckDBPyConnection,
+    profiled: Session,
 ) -> None:
     rows = profiled.execute("""
         SELECT
@@ -79,7 +77,7 @@ def test_occupancy_and_waves_equal_ncu_on_every_launch(
     ],
 )  # fmt: skip
 def test_curves_equal_those_of_ncu(
-    profiled: duckdb.DuckDBPyConnection, resource: str, metric: str, where: str, points: int | None
+    profiled: Session, resource: str, metric: str, where: str, points: int | None
 ) -> None:
     compared, equal = profiled.execute(f"""
         SELECT count(*), count(*) FILTER (c.warps_per_sm = i.value)
@@ -110,7 +108,7 @@ def test_curves_equal_those_of_ncu(
     assert unequal is None or unequal > 48 * 1024
 
 
-def test_the_next_step_is_a_point_of_the_curve(profiled: duckdb.DuckDBPyConnection) -> None:
+def test_the_next_step_is_a_point_of_the_curve(profiled: Session) -> None:
     worse = profiled.execute("""
         SELECT count(*) FROM kernel_occupancy_steps AS s
         JOIN kernel_occupancy AS o USING (report_id, launch_id)

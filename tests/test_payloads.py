@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.session import Session
 from ingest.nsys.payloads import _decoded, _Entry
-from ingest.report import ingest
-from perfpipe.query import connect
+from ingest.reading import ingest
 from perfpipe.store import Store
 
 CAPTURE = "ddp_straggler_rank0"
@@ -61,7 +61,7 @@ def test_a_damaged_payload_costs_that_one_only(
         "(SELECT max(rowid) FROM NVTX_EVENTS WHERE length(binaryData) = 56)",
     )
     report = ingest(path, store).report_id
-    with connect(store, [report], "nsys_nvtx_payloads nccl_collectives") as con:
+    with Session.open(store, [report]) as con:
         ((ranges,),) = con.execute(
             "SELECT count(DISTINCT range_id) FROM nsys_nvtx_payloads"
         ).fetchall()
@@ -73,7 +73,7 @@ def test_an_export_without_payloads_says_how_to_get_them(
     edited: Callable[..., Path], store: Store
 ) -> None:
     report = ingest(edited(CAPTURE, "UPDATE NVTX_EVENTS SET binaryData = NULL"), store).report_id
-    with connect(store, [report], "nccl_collectives paired_collectives") as con:
+    with Session.open(store, [report]) as con:
         (reason,) = con.execute(
             "SELECT reason FROM collection_gaps WHERE table_name = 'nsys_nvtx_payloads'"
         ).fetchall()[0]

@@ -11,7 +11,7 @@ from conftest import Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -19,7 +19,7 @@ KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
 def _ask(captures: Store, reports: list[str], sql: str) -> list[tuple[Any, ...]]:
-    with connect(captures, reports, sql) as con:
+    with Session.open(captures, reports) as con:
         return con.execute(sql).fetchall()
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import duckdb
 import pytest
 from conftest import Tiny
 
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -31,14 +30,14 @@ RECOMPUTED = {
 
 
 @pytest.fixture(scope="module")
-def profiled(captures: Store, ingested: Ingested) -> Iterator[duckdb.DuckDBPyConnection]:
+def profiled(captures: Store, ingested: Ingested) -> Iterator[Session]:
     ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with connect(captures, ids, "kernel_rules_recomputed kernel_rules") as con:
+    with Session.open(captures, ids) as con:
         yield con
 
 
 @pytest.mark.parametrize("rule", RECOMPUTED)
-def test_a_rule_fires_where_ncu_fired_it(profiled: duckdb.DuckDBPyConnection, rule: str) -> None:
+def test_a_rule_fires_where_ncu_fired_it(profiled: Session, rule: str) -> None:
     """On all 151 launches: the same launches, titles, types and estimates."""
     count, finding = RECOMPUTED[rule]
     columns = "report_id, launch_id, title, type, speedup_kind, round(speedup_pct, 6)"
@@ -55,7 +54,7 @@ def test_a_rule_fires_where_ncu_fired_it(profiled: duckdb.DuckDBPyConnection, ru
 
 
 def test_the_rules_that_are_not_recomputed_are_named(
-    profiled: duckdb.DuckDBPyConnection,
+    profiled: Session,
 ) -> None:
     """Their conditions need numbers that no metric of the report holds, or say little."""
     every = profiled.execute("SELECT DISTINCT rule FROM ncu_rules").fetchall()
@@ -71,7 +70,7 @@ def test_the_rules_that_are_not_recomputed_are_named(
 
 def test_rules_come_from_the_report_or_are_recomputed(captures: Store, ingested: Ingested) -> None:
     ids = {name: ingested(f"ncu/visible.{name}") for name in ("ncu-rep", "raw.csv")}
-    with connect(captures, ids.values(), "kernel_rules") as con:
+    with Session.open(captures, ids.values()) as con:
         found = {
             name: con.execute(
                 "SELECT DISTINCT launch_id, rule, title, type, round(speedup_pct, 2) "
@@ -88,7 +87,7 @@ def test_rules_come_from_the_report_or_are_recomputed(captures: Store, ingested:
     assert found["raw.csv"] == found["ncu-rep"]
 
 
-def test_what_says_little_is_secondary(profiled: duckdb.DuckDBPyConnection) -> None:
+def test_what_says_little_is_secondary(profiled: Session) -> None:
     rows = profiled.execute("""
         SELECT
             count(*) FILTER (s.max_sol_pct >= 80 AND NOT r.secondary),

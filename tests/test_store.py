@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from conftest import DATA, Cli, lacking
 
-from ingest.report import ingest
+from analysis.session import Session
+from ingest.reading import ingest
 from perfpipe.errors import StoreError
-from perfpipe.query import connect
+from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.verify import verify
 
@@ -66,7 +67,7 @@ def test_another_schema_version_is_refused(version: object, expand: Expand, stor
     path = store.reports_dir / report / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
     with pytest.raises(StoreError, match="schema version"):
-        connect(store)
+        Session.open(store, use=["reports"])
     assert "schema version" in _faults(store)[0][1]
 
 
@@ -91,7 +92,7 @@ def test_verify_finds_damage(
 
 def test_removed_reports_are_gone_and_missed_by_their_run(expand: Expand, store: Store) -> None:
     report = ingest(expand("nsys/memcpy.sqlite"), store).report_id
-    store.write_run({"run_id": "r", "started_at": "", "reports": [report]})
+    store.write_run(RunRecord("r", "w", "timing", "", reports=(report,)))
     assert _faults(store) == []
     store.remove(report)
     assert store.report_ids() == []
@@ -187,7 +188,8 @@ def test_a_killed_writer_leaves_a_clean_store(expand: Expand, store: Store) -> N
 UNPRIVILEGED = """
 import os, sys
 from pathlib import Path
-from ingest.report import ingest
+import ingest.nsys.reader
+from ingest.reading import ingest
 from perfpipe.errors import PerfpipeError
 from perfpipe.store import Store
 if os.geteuid() == 0:
@@ -312,6 +314,6 @@ def test_there_is_no_store(cli: Cli) -> None:
 
 def test_a_launch_that_ended_early_does_not_hide_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    store.write_run({"run_id": "whole", "started_at": "2026-01-01T00:00:00Z"})
+    store.write_run(RunRecord("whole", "w", "timing", "2026-01-01T00:00:00Z"))
     (store.runs_dir / "early" / "tasks" / "000").mkdir(parents=True)
-    assert [run["run_id"] for run in store.runs()] == ["whole"]
+    assert [run.run_id for run in store.runs()] == ["whole"]

@@ -12,8 +12,8 @@ from conftest import DATA, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.views import thresholds as _defaults
-from perfpipe.query import connect
+from analysis.session import Session
+from analysis.thresholds import thresholds as _defaults
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -42,7 +42,7 @@ def test_the_parts_of_every_capture_add_up(
     captures: Store, ingested: Ingested, capture: str
 ) -> None:
     report = ingested(f"nsys/{capture}.sqlite")
-    with connect(captures, [report], "gpu_time_budget step_budget gpu_idle_gaps") as con:
+    with Session.open(captures, [report]) as con:
         whole = con.execute(
             "SELECT device, sum(time_ns) - any_value(window_end_ns - window_start_ns), "
             "min(time_ns) >= 0, list(category ORDER BY category), round(sum(share_pct), 6) "
@@ -76,7 +76,7 @@ def test_verdicts(captures: Store, ingested: Ingested, capture: str) -> None:
         "SELECT device, bound, round(share_pct), contributors, confidence, explanation "
         "FROM timeline_bottleneck"
     )
-    with connect(captures, [ingested(f"nsys/{capture}.sqlite")], sql) as con:
+    with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")]) as con:
         rows = con.execute(sql).fetchall()
     assert [row[:4] for row in rows] == VERDICTS[capture]
     for *_, confidence, explanation in rows:
@@ -88,7 +88,7 @@ def test_verdicts(captures: Store, ingested: Ingested, capture: str) -> None:
 
 def test_one_report_of_two_ranks_is_partitioned_by_gpu(captures: Store, ingested: Ingested) -> None:
     sql = "SELECT device, category, time_ns FROM gpu_time_budget"
-    with connect(captures, [ingested("nsys/ddp_single.sqlite")], sql) as con:
+    with Session.open(captures, [ingested("nsys/ddp_single.sqlite")]) as con:
         rows = con.execute(sql).fetchall()
     devices = {device for device, *_ in rows}
     assert devices == {0, 1}
@@ -187,7 +187,7 @@ def test_budget_against_counting_each_nanosecond(
     timeline: dict[str, list[dict[str, Any]]], shuffle: random.Random
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analysis.views.thresholds", short_gaps)
+        patch.setattr("analysis.session.thresholds", short_gaps)
         answers = []
         for _ in range(2):
             db = Tiny()

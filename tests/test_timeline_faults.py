@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from analysis.session import Session
 from analysis.views import views
-from ingest.report import ingest
-from perfpipe.query import connect
+from ingest.reading import ingest
 from perfpipe.store import Store
 from pipelines.cli import run_cli
 
@@ -56,7 +56,7 @@ def analysed(tmp_path: Path) -> Any:
         store = Store(tmp_path / "store")
         report = ingest(path, store).report_id
         names = [v.name for v in views().values() if v.layer != "ncu" and v.public]
-        with connect(store, [report], " ".join(names)) as db:
+        with Session.open(store, [report]) as db:
             for name in names:
                 db.execute(f"FROM {name}").fetchall()
             answer = db.execute(sql).fetchall()

@@ -11,7 +11,7 @@ import pytest
 from conftest import Cli, Tiny
 
 from analysis.knowledge import techniques
-from perfpipe.query import connect
+from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -114,7 +114,10 @@ def test_copies_by_kind_of_memory() -> None:
 def test_findings_name_a_technique_for_every_contributor(
     captures: Store, ingested: Ingested
 ) -> None:
-    sql = "SELECT bound, list(technique ORDER BY rank), any_value(largest_gap) FROM timeline_findings GROUP BY 1"
+    sql = (
+        "SELECT bound, list(technique ORDER BY rank), any_value(largest_gap) "
+        "FROM timeline_findings GROUP BY 1"
+    )
     expected = {
         "eager_small": {"launch_overhead": ["cuda_graphs", "larger_batch"]},
         "graph_node": {"launch_overhead": ["larger_batch"]},
@@ -124,7 +127,7 @@ def test_findings_name_a_technique_for_every_contributor(
         "compute": {},
     }
     for capture, found in expected.items():
-        with connect(captures, [ingested(f"nsys/{capture}.sqlite")], sql) as con:
+        with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")]) as con:
             rows = con.execute(sql).fetchall()
         assert {bound: names for bound, names, _ in rows} == found, capture
         assert all(gap for bound, _, gap in rows if bound in ("sync", "launch_overhead"))
@@ -167,7 +170,7 @@ def test_a_capture_without_gpu_work_has_no_budget() -> None:
 
 def test_copies_against_their_links(captures: Store, ingested: Callable[[str], str]) -> None:
     """256 MiB copies between host and an H200, pinned and pageable."""
-    with connect(captures, [ingested("nsys/memcpy.sqlite")], "memory_op_summary") as con:
+    with Session.open(captures, [ingested("nsys/memcpy.sqlite")]) as con:
         rows = con.execute(
             "SELECT operation, src_kind, dst_kind, link, link_bytes_per_s, link_pct "
             "FROM memory_op_summary WHERE bytes > 1e6"

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_time_budget import category_at, short_gaps, timelines
 
-from analysis.views import install
 from analysis.windows import VIEWS_USED, choose_ranges, choose_time
 
 Timeline = dict[str, list[dict[str, Any]]]
@@ -38,11 +37,11 @@ def _expected(timeline: Timeline, begin: int, end: int) -> Counter[str]:
 @given(timelines(), st.integers(-10, 70), st.integers(1, 40))
 def test_a_chosen_time_against_each_nanosecond(timeline: Timeline, begin: int, length: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analysis.views.thresholds", short_gaps)
+        patch.setattr("analysis.session.thresholds", short_gaps)
         db = Tiny()
         for table, rows in timeline.items():
             db.add(table, *rows)
-        install(db.con, VIEWS_USED)
+        db.session.use(*VIEWS_USED)
     choose_time(db.con, begin, begin + length)
     found = db.con.execute("SELECT category, time_ns FROM window_budget WHERE time_ns > 0")
     assert dict(found.fetchall()) == dict(_expected(timeline, begin, begin + length))
@@ -63,7 +62,7 @@ def test_a_range_is_what_its_process_launched_while_it_was_open() -> None:
         {"pid": 1, "tid": 1, "range_id": 0, "name": "backward", "start_ns": 10, "end_ns": 20},
         {"pid": 1, "tid": 1, "range_id": 1, "name": "empty", "start_ns": 21, "end_ns": 22},
     )
-    install(db.con, VIEWS_USED)
+    db.session.use(*VIEWS_USED)
     choose_ranges(db.con, ":backward", 5)
     choose_ranges(db.con, "empty", 5)
     assert db.con.execute(

@@ -166,7 +166,7 @@ def test_every_workload_gives_its_program_known_options(path: Any) -> None:
 
     Here each is launched as it is for users, by an interpreter of its own.
     """
-    from pipelines.runner import planned_tasks
+    from pipelines.plan import planned_tasks
     from pipelines.workload import load_workload
 
     task = planned_tasks(load_workload(path), path)[0]

@@ -1,7 +1,7 @@
 """Says which launching calls each NVTX range holds, and which range is innermost around a call.
 
 Calls of one thread, ordered by start, end in that order as well, so that a range holds a run of
-them: two binary searches find it, and a reduction over the run gives its projection on the GPU.
+them: two binary searches find it, and the extremes of the run give its projection on the GPU.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import pyarrow as pa
 from ingest.arrays import NONE, Codes, Ints, nullable
 from ingest.nsys.launches import Calls
 from ingest.nsys.ranges import Ranges
-
-#: Ranges looked at in one go, to bound memory.
-_AT_A_TIME = 1_000_000
+from ingest.sequences import in_parts, latest_reaching, over_runs
 
 _NO_START = np.iinfo(np.int64).max
 
@@ -50,18 +48,20 @@ def attribute(calls: Calls, ranges: Ranges) -> Attribution:
     """
     innermost = np.full(len(calls.pid), NONE, np.int32)
     borrowed = np.zeros(len(calls.pid), bool)
-    number = {thread: code for code, thread in enumerate(ranges.threads)}
-    for (pid, tid), thread in _threads(calls).items():
+    threads = _threads(calls)
+    alone: dict[int, list[Ints]] = {}
+    for (pid, tid), thread in threads.items():
         rows = slice(thread.first, thread.first + len(thread.start))
-        code = number.get((pid, tid))
-        if code is not None:
-            innermost[rows] = _around(ranges, code, thread.start, thread.end)
-        main = number.get((pid, pid))
-        if main is not None and tid != pid:
-            alone = rows.start + np.flatnonzero(innermost[rows] == NONE)
-            begun = calls.start[alone]
-            innermost[alone] = _around(ranges, main, begun, begun)
-            borrowed[alone] = innermost[alone] != NONE
+        innermost[rows] = _around(ranges, (pid, tid), thread.start, thread.end)
+        if tid != pid:
+            left = thread.first + np.flatnonzero(innermost[rows] == NONE)
+            alone.setdefault(pid, []).append(left)
+    for pid, parts in alone.items():
+        # All threads of a process at a time: its main thread may have millions of ranges.
+        left = np.concatenate(parts)
+        begun = calls.start[left]
+        innermost[left] = _around(ranges, (pid, pid), begun, begun)
+        borrowed[left] = innermost[left] != NONE
     return Attribution(innermost, borrowed)
 
 
@@ -87,23 +87,18 @@ class Projection:
 
     def __init__(self, calls: Calls, ranges: Ranges) -> None:
         # One more than there are calls: a run may end behind the last.
-        self._start = np.append(calls.gpu_start, _NO_START)
-        self._end = np.append(calls.gpu_end, 0)
         self._time = np.append(0, np.cumsum(calls.gpu_time))
         self._before = np.append(0, np.cumsum(calls.gpu_start != _NO_START)).astype(np.int32)
         self._first = np.zeros(len(ranges), np.int32)
         self._count = np.where(ranges.on_one_thread, np.int32(0), np.int32(NONE))
-        number = {thread: code for code, thread in enumerate(ranges.threads)}
         for key, thread in _threads(calls).items():
-            if (code := number.get(key)) is not None:
-                own = np.flatnonzero((ranges.thread == code) & ranges.on_one_thread)
-                for part in np.array_split(own, len(own) // _AT_A_TIME + 1):
-                    runs = _runs(thread, ranges.start[part], ranges.end[part])
-                    self._first[part], self._count[part] = runs
-        launching = ranges.enclosing != NONE
-        for first in range(0, len(ranges), _AT_A_TIME):
-            rows = slice(first, first + _AT_A_TIME)
-            launching[rows] &= self._gpu_calls(rows) > 0
+            for part in in_parts(ranges.of_thread(key)):
+                runs = _runs(thread, ranges.start[part], ranges.end[part])
+                self._first[part], self._count[part] = runs
+        last = self._first + np.maximum(self._count, 0)
+        self._start = over_runs(np.minimum, calls.gpu_start, self._first, last)
+        self._end = over_runs(np.maximum, calls.gpu_end, self._first, last)
+        launching = (ranges.enclosing != NONE) & (self._before[last] > self._before[self._first])
         inside = ranges.enclosing[launching]
         self._children = np.bincount(inside, minlength=len(ranges)).astype(np.int32)
 
@@ -111,33 +106,17 @@ class Projection:
         """Return the columns of nsys_nvtx_ranges on launched work, of some rows."""
         first, count = self._first[rows], self._count[rows]
         last = first + np.maximum(count, 0)
-        start, end = self._spans(first, last)
-        gpu_calls = self._gpu_calls(rows)
+        gpu_calls = self._before[last] - self._before[first]
         unknown, idle = count == NONE, gpu_calls == 0
         return {
             "children": pa.array(self._children[rows]),
             "first_call": pa.array(first, mask=count <= 0),
             "calls": pa.array(count, mask=unknown),
             "gpu_calls": pa.array(gpu_calls, mask=unknown),
-            "gpu_start_ns": pa.array(start, mask=idle),
-            "gpu_end_ns": pa.array(end, mask=idle),
+            "gpu_start_ns": pa.array(self._start[rows], mask=idle),
+            "gpu_end_ns": pa.array(self._end[rows], mask=idle),
             "gpu_time_ns": pa.array(self._time[last] - self._time[first], mask=idle),
         }
-
-    def _gpu_calls(self, rows: slice) -> Codes:
-        first = self._first[rows]
-        last = first + np.maximum(self._count[rows], 0)
-        return self._before[last] - self._before[first]
-
-    def _spans(self, first: Codes, last: Codes) -> tuple[Ints, Ints]:
-        """Return the earliest start and the latest end of each run; anything for empty ones."""
-        start, end = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
-        some = np.flatnonzero(last > first)
-        if len(some):
-            borders = np.stack([first[some], last[some]], axis=1).ravel()
-            start[some] = np.minimum.reduceat(self._start, borders)[::2]
-            end[some] = np.maximum.reduceat(self._end, borders)[::2]
-        return start, end
 
 
 def _threads(calls: Calls) -> dict[tuple[int, int], _Thread]:
@@ -159,19 +138,12 @@ def _runs(thread: _Thread, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return first + thread.first, np.maximum(0, last - first)
 
 
-def _around(ranges: Ranges, code: int, start: Ints, end: Ints) -> Codes:
+def _around(ranges: Ranges, thread: tuple[int, int], start: Ints, end: Ints) -> Codes:
     """Return the innermost range of a thread around each interval, NONE without one.
 
-    The range that started last before an interval holds it, or one that encloses that does.
+    It is the last of those that have started which does not end before the interval.
     """
-    own = np.flatnonzero((ranges.thread == code) & ranges.on_one_thread).astype(np.int32)
-    if not len(own):
-        return np.full(len(start), NONE, np.int32)
+    own = ranges.of_thread(thread)
     at = np.searchsorted(ranges.start[own], start, side="right") - 1
-    found = np.where(at >= 0, own[at], np.int32(NONE))
-    todo = np.flatnonzero(found != NONE)
-    while len(todo):
-        todo = todo[ranges.end[found[todo]] < end[todo]]
-        found[todo] = ranges.enclosing[found[todo]]
-        todo = todo[found[todo] != NONE]
-    return found
+    found = latest_reaching(ranges.end[own], at, end)
+    return np.where(found == NONE, NONE, own[found]) if len(own) else found

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, groups, nullable
+from ingest.sequences import depths, latest_reaching
 
 #: Styles by code.
 STYLES = ("PushPop", "StartEnd", "Mark")
@@ -58,26 +61,34 @@ class Ranges:
         else:
             self.depth, self.parent = nesting(self.start, self.end, both, nested)
         self._place_start_end_ranges()
+        self._of_thread = dict(self._by_thread(self.on_one_thread))
+
+    def of_thread(self, thread: tuple[int, int]) -> Codes:
+        """Return the ranges, in order, that a thread (process and thread id) began and ended."""
+        return self._of_thread.get(thread, np.array([], np.int32))
+
+    def _by_thread(self, which: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[int, int], Codes]]:
+        chosen = np.flatnonzero(which).astype(np.int32)
+        for code, members in groups(self.thread[chosen]):
+            yield self.threads[code], chosen[members]
 
     def _place_start_end_ranges(self) -> None:
         """Find level and enclosing range anew on threads with start/end ranges.
 
         These may overlap others without being nested: the innermost is the latest that holds all.
         """
-        threads = np.unique(self.thread[self.on_one_thread & (self.style == START_END)])
-        if len(threads):
-            # They may be the same arrays as depth and parent, which stay.
-            self.level, self.enclosing = self.level.copy(), self.enclosing.copy()
-        for thread in threads:
-            own = np.flatnonzero(self.on_one_thread & (self.thread == thread))
-            opened: list[int] = []
-            for index in own.tolist():
-                start, end = self.start[index], self.end[index]
-                opened = [i for i in opened if self.end[i] > start]
-                around = next((i for i in reversed(opened) if self.end[i] >= end), NONE)
-                self.enclosing[index] = around
-                self.level[index] = 0 if around == NONE else self.level[around] + 1
-                opened.append(index)
+        mixed = np.zeros(len(self.threads), bool)
+        mixed[self.thread[self.on_one_thread & (self.style == START_END)]] = True
+        if not mixed.any():
+            return
+        # They may be the same arrays as depth and parent, which stay.
+        self.level, self.enclosing = self.level.copy(), self.enclosing.copy()
+        for _, own in self._by_thread(self.on_one_thread & mixed[self.thread]):
+            start, end = self.start[own], self.end[own]
+            # One that ends where another begins does not hold it, whatever that one's length.
+            around = latest_reaching(end, np.arange(len(own)) - 1, np.maximum(end, start + 1))
+            self.enclosing[own] = np.where(around == NONE, NONE, own[around])
+            self.level[own] = depths(around)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -170,9 +181,14 @@ def nesting(
 
 def _parents(level: Codes, members: Codes) -> Codes:
     parent = np.full(len(level), NONE, np.int32)
-    outer = np.flatnonzero(level == 0)
-    for depth in range(1, int(level.max(initial=0)) + 1):
-        children = np.flatnonzero(level == depth)
+    # Sorted by level; codes of 16 bits sort in linear time.
+    deepest = int(level.max(initial=0))
+    small = level.astype(np.int16) if deepest <= np.iinfo(np.int16).max else level
+    by_level = np.argsort(small, kind="stable").astype(np.int32)
+    borders = np.cumsum(np.bincount(level, minlength=1))
+    outer = by_level[: borders[0]]
+    for first, last in pairwise(borders.tolist()):
+        children = by_level[first:last]
         parent[children] = members[outer[np.searchsorted(outer, children) - 1]]
         outer = children
     return parent

@@ -8,7 +8,13 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, did_you_mean
-from pipelines.options import json_document, json_option, store_option, the_store
+from pipelines.options import (
+    json_document,
+    json_option,
+    resolve_store,
+    step_range_option,
+    store_option,
+)
 
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
@@ -37,6 +43,7 @@ class Time(click.ParamType[int]):
     "--most", type=click.IntRange(1), default=20, show_default=True, help="Ranges at most."
 )
 @json_option()
+@step_range_option
 @store_option
 def budget_command(
     names: tuple[str, ...],
@@ -45,6 +52,7 @@ def budget_command(
     nvtx: str | None,
     most: int,
     as_json: bool,
+    step_range: str | None,
     store_path: str | None,
 ) -> None:
     """Say where the GPU's time went: whole, between two times, or within NVTX ranges.
@@ -58,17 +66,18 @@ def budget_command(
     perfpipe budget --from 1.2s --to 1300ms
     perfpipe budget --nvtx backward
     """
+    from analysis.session import Session
     from analysis.windows import VIEWS_USED, choose_ranges, choose_time, range_names
-    from perfpipe.query import connect
     from pipelines.reporting import select
 
     if nvtx is not None and (start is not None or end is not None):
         raise click.UsageError("choose by time or by --nvtx, not by both")
     if start is not None and end is not None and start >= end:
         raise InputError("--from must lie before --to")
-    store = the_store(store_path, must_exist=True)
+    store = resolve_store(store_path, must_exist=True)
     reports = select(store, names).reports
-    with connect(store, reports, VIEWS_USED) as con:
+    with Session.open(store, reports, use=VIEWS_USED, step_range=step_range) as session:
+        con = session.con
         if nvtx is None:
             choose_time(con, start, end)
         else:

@@ -14,7 +14,7 @@ import click
 
 from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.units import format_bytes
-from pipelines.options import json_document, json_option, store_option, the_store
+from pipelines.options import json_document, json_option, resolve_store, store_option
 from pipelines.process import run
 from pipelines.tools import find_tool
 
@@ -123,7 +123,7 @@ def _slurm() -> Check:
 
 
 def _store(store_path: str | None) -> Check:
-    root = the_store(store_path).root
+    root = resolve_store(store_path).root
     there = next(p for p in (root, *root.resolve().parents) if p.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         return Check("store", WARNING, f"{root}: {there} cannot be written")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, StoreError, os_error_sentence
-from pipelines.options import store_option, the_store
+from pipelines.options import resolve_store, store_option
 
 
 @click.group("export")
@@ -36,24 +36,26 @@ def perfetto_command(names: tuple[str, ...], output: Path, store_path: str | Non
     perfpipe export perfetto
     perfpipe export perfetto 7a4c -o step.json.gz
     """
+    from analysis.session import Session
+    from perfpipe.database import in_list
     from perfpipe.files import replacing
-    from perfpipe.query import connect, quote
     from pipelines.reporting import select
     from templates.perfetto import COLUMNS, write_trace
 
-    store = the_store(store_path, must_exist=True)
+    store = resolve_store(store_path, must_exist=True)
     reports = select(store, names).reports
-    listed = ", ".join(quote(report) for report in reports)
-    with connect(store, reports, "_timeline_slices") as con:
+    listed = in_list(reports)
+    with Session.open(store, reports, use=("_timeline_slices", "reports")) as session:
+        con = session.con
         timelines = con.execute(
-            f"SELECT count(*) FROM reports WHERE kind <> 'ncu' AND report_id IN ({listed})"
+            f"SELECT count(*) FROM reports WHERE kind <> 'ncu' AND report_id IN {listed}"
         ).fetchone()
         source = "source_name || ' '" if timelines != (1,) else "''"
         columns = ", ".join((source, *COLUMNS[1:]))
         result = con.execute(
             f"SELECT {columns} FROM _timeline_slices "
             "JOIN (SELECT report_id, source_name FROM reports) USING (report_id) "
-            f"WHERE report_id IN ({listed}) "
+            f"WHERE report_id IN {listed} "
             "ORDER BY start_ns, dur_ns DESC, source_name, process, row_name, name"
         )
         if timelines == (0,):

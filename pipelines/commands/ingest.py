@@ -4,37 +4,56 @@ from __future__ import annotations
 
 import click
 
-from ingest.inputs import expand_paths
-from ingest.report import Outcome
+from ingest.finding import expand_paths
+from ingest.formats import FORMATS
+from ingest.outcome import Outcome
 from perfpipe.errors import PerfpipeError
 from pipelines.console import progress, say
-from pipelines.ingesting import Failure, default_jobs, ingest_many
-from pipelines.options import store_option, the_store
+from pipelines.ingesting import TIME_LIMIT_S, Failure, default_jobs, ingest_many
+from pipelines.options import resolve_store, store_option
+
+#: What `--help` says of the formats.
+_READS = ", ".join(form.title for form in FORMATS.values())
+
+_HELP = f"""Read report files into the store; what a file is, is told from its content.
+
+PATH is a file, a directory or a pattern: {_READS}; .xz, .gz and .zst are opened.  The same bytes
+are never read twice.
+
+Prints one line for each file: report id, kind, rows, name.  A file that cannot be read, or whose
+reader crashes or hangs, is said on stderr and ends the command with an exit code other than 0; the
+others are read all the same.
+"""
 
 
-@click.command("ingest")
+@click.command("ingest", help=_HELP)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--jobs", "-j", type=click.IntRange(1), help="Processes (default: one a processor).")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=TIME_LIMIT_S,
+    show_default=True,
+    help="Seconds that reading one file may take.",
+)
 @click.option("--force", is_flag=True, help="Read again what is in the store already.")
 @store_option
 def ingest_command(
-    paths: tuple[str, ...], jobs: int | None, force: bool, store_path: str | None
+    paths: tuple[str, ...],
+    jobs: int | None,
+    timeout: float,
+    force: bool,
+    store_path: str | None,
 ) -> None:
-    """Read report files into the store; what a file is, is told from its content.
-
-    PATH is a file, a directory or a pattern: .ncu-rep, ncu CSV (--page raw, details or source,
-    also live output), nsys SQLite, parquetdir or arrowdir exports, .nsys-rep where nsys is
-    installed, and traces of torch.profiler (Kineto JSON); .xz, .gz and .zst are opened.  The
-    same bytes are never read twice.
-
-    Prints one line for each file: report id, kind, rows, name.  A file that cannot be read is
-    said on stderr and ends the command with exit code 2; the others are read all the same.
-    """
-    store = the_store(store_path)
+    """Read report files into the store."""
+    store = resolve_store(store_path)
     inputs = expand_paths(list(paths))
     failures: list[Failure] = []
     with progress("ingest", len(inputs)) as steps:
-        for result in ingest_many(inputs, store, jobs=jobs or default_jobs(), force=force):
+        results = ingest_many(
+            inputs, store, jobs=jobs or default_jobs(), force=force, limit_s=timeout
+        )
+        for result in results:
             if isinstance(result, Failure):
                 failures.append(result)
                 steps.step(f"{result.path.name}: not ingested")

@@ -12,7 +12,7 @@ import click
 
 from perfpipe.errors import InputError
 from perfpipe.files import replacing
-from pipelines.options import json_document, step_range_option, store_option, the_store
+from pipelines.options import json_document, resolve_store, step_range_option, store_option
 
 FORMATS = ("table", "csv", "json", "parquet")
 
@@ -38,6 +38,14 @@ FORMATS = ("table", "csv", "json", "parquet")
     show_default=True,
     help="Rows shown as a table; other formats give all.",
 )
+@click.option(
+    "--report",
+    "-r",
+    "names",
+    multiple=True,
+    metavar="RUN|REPORT",
+    help="Look at these alone; of a store with many, only their files are opened.",
+)
 @step_range_option
 @store_option
 def query_command(
@@ -46,6 +54,8 @@ def query_command(
     form: str,
     output: Path | None,
     limit: int,
+    names: tuple[str, ...],
+    step_range: str | None,
     store_path: str | None,
 ) -> None:
     """Run one SQL SELECT over the tables and views of the store (`perfpipe schema` lists them).
@@ -56,27 +66,28 @@ def query_command(
     perfpipe query "FROM kernel_sol"
     perfpipe query "SELECT name, total_time_ns FROM cuda_gpu_kern_sum LIMIT 5" --format csv
     """
-    from perfpipe.query import connect, lock, run_user_sql
+    from analysis.session import Session
+    from pipelines.reporting import select
 
     text = _sql(sql, file)
     if form == "parquet" and output is None:
         raise InputError("--format parquet needs --output FILE")
-    store = the_store(store_path, must_exist=True)
-    with connect(store, sql=text) as con:
-        lock(con, store)
-        result = run_user_sql(con, text)
+    store = resolve_store(store_path, must_exist=True)
+    reports = select(store, names).reports if names else None
+    with Session.open(store, reports, step_range=step_range) as session:
+        result = session.run_user_sql(text)
         if form == "parquet" and output is not None:
             _write_parquet(result, output)
             return
-        names = [column[0] for column in result.description]
+        columns = [column[0] for column in result.description]
         rows = result.fetchall()
     if form == "json":
-        document = json_document(rows=[dict(zip(names, r, strict=True)) for r in rows])
+        document = json_document(rows=[dict(zip(columns, r, strict=True)) for r in rows])
         _write(document + "\n", output)
     elif form == "csv":
-        _write_csv(names, rows, output)
+        _write_csv(columns, rows, output)
     else:
-        _write(_as_table(names, rows, limit), output)
+        _write(_as_table(columns, rows, limit), output)
 
 
 def _sql(sql: str | None, file: Path | None) -> str:

@@ -8,7 +8,7 @@ import click
 
 from perfpipe.errors import InputError
 from perfpipe.units import format_bytes
-from pipelines.options import filter_option, store_option, the_store
+from pipelines.options import filter_option, resolve_store, store_option
 
 #: What a recording may weigh, MB.
 _LIMIT_MB = 3.0
@@ -54,7 +54,7 @@ def record_command(
     from pipelines.recorder import record_run
     from pipelines.reporting import select
 
-    store = the_store(store_path, must_exist=True)
+    store = resolve_store(store_path, must_exist=True)
     chosen = select(store, [run] if run else []).run
     if chosen is None:
         raise InputError("there is no run to record; 'perfpipe run' makes one")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import step_range_option, store_option, the_store
+from pipelines.options import resolve_store, step_range_option, store_option
 
 
 def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
@@ -54,6 +54,7 @@ def report_command(
     figures: Literal["svg", "png"] | None,
     baseline: tuple[str, ...],
     index: Path | None,
+    step_range: str | None,
     store_path: str | None,
 ) -> None:
     """Report on a run, or on ingested reports: what bounds it, how far from the limit, what to do.
@@ -74,11 +75,11 @@ def report_command(
 
     if figures and as_md in (None, "-"):
         raise InputError("--figures needs --md FILE, beside which the figures are written")
-    store = the_store(store_path, must_exist=True)
+    store = resolve_store(store_path, must_exist=True)
     if index is not None:
-        click.echo(write_index(store, names, index))
+        click.echo(write_index(store, names, index, step_range))
         return
-    report = make_report(store, names, baseline)
+    report = make_report(store, names, baseline, step_range)
     output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)
     if as_html is None and as_md is None and as_json is None:
         from rich.console import Console

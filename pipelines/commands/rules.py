@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from perfpipe.errors import InputError, did_you_mean
-from pipelines.options import json_document, json_option, store_option, the_store
+from pipelines.options import json_document, json_option, resolve_store, store_option
 
 #: Rules of `nsys analyze`, each a view rule_NAME, and what they look for.
 RULES = {
@@ -44,22 +44,22 @@ def rules_command(
     perfpipe rules
     perfpipe rules -r gpu_gaps -r cuda_api_sync --rows 10
     """
-    from perfpipe.query import connect, quote
+    from analysis.session import Session
+    from perfpipe.database import in_list
     from pipelines.reporting import select
 
     for name in chosen:
         if name not in RULES:
             raise InputError(f"no rule '{name}'{did_you_mean(name, RULES)}")
-    store = the_store(store_path, must_exist=True)
+    store = resolve_store(store_path, must_exist=True)
     reports = select(store, names).reports
-    listed = ", ".join(quote(report) for report in reports)
     found = {}
     wanted = [name for name in RULES if not chosen or name in chosen]
-    with connect(store, reports, " ".join(f"rule_{name}" for name in wanted)) as con:
+    with Session.open(store, reports, use=[f"rule_{name}" for name in wanted]) as session:
         for name in wanted:
-            result = con.execute(
+            result = session.execute(
                 f"SELECT source_name, v.* FROM rule_{name} AS v JOIN reports USING (report_id) "
-                f"WHERE report_id IN ({listed})"
+                f"WHERE report_id IN {in_list(reports)}"
             )
             columns = [column[0] for column in result.description]
             found[name] = [dict(zip(columns, row, strict=True)) for row in result.fetchall()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -14,17 +15,12 @@ from pipelines.options import (
     json_document,
     json_option,
     pairs,
+    resolve_store,
+    step_range_option,
     store_option,
-    the_store,
 )
-from pipelines.runner import (
-    COLLECTORS,
-    Plan,
-    choose_collector,
-    execute,
-    planned_tasks,
-    raise_for_status,
-)
+from pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
+from pipelines.runner import execute, raise_for_status
 from pipelines.tasks import Task, directory_of
 from pipelines.workload import Scalar, load_workload
 
@@ -64,6 +60,7 @@ from pipelines.workload import Scalar, load_workload
 @click.option(
     "--md", metavar="FILE", default="report.md", show_default=True, help="Markdown report to write."
 )
+@step_range_option
 @click.option("--no-report", is_flag=True, help="Write no report; perfpipe report writes it later.")
 @store_option
 def run_command(
@@ -77,6 +74,7 @@ def run_command(
     as_json: bool,
     html: str,
     md: str,
+    step_range: str | None,
     no_report: bool,
     store_path: str | None,
 ) -> None:
@@ -102,15 +100,16 @@ def run_command(
     kind, reason = choose_collector(collector, launcher)
     plan = Plan(loaded, workload, planned, kind, resume or rerun_failed, rerun_failed)
     say(f"{loaded.name}: {plan.launches} configurations; {reason}")
-    store = the_store(store_path)
+    store = resolve_store(store_path)
     with progress(loaded.name, plan.launches) as steps:
         record = execute(plan, store, steps)
     if as_json:
-        click.echo(json_document(run=record))
+        click.echo(json_document(run=asdict(record)))
     if not no_report:
         from pipelines.reporting import make_report, output
 
-        output(make_report(store, [record["run_id"]]), html=html, md=md, quiet=as_json)
+        report = make_report(store, [record.run_id], step_range=step_range)
+        output(report, html=html, md=md, quiet=as_json)
     raise_for_status(record)
 
 

@@ -26,9 +26,10 @@ class Relation:
 
 def relations() -> list[Relation]:
     """Return every public relation: catalogue, stored and reference tables, analysis views."""
-    from analysis.views import reference_tables, views
+    from analysis.reference import REFERENCE_TABLES
+    from analysis.views import views
+    from perfpipe.catalogue import CATALOGUE, CATALOGUE_DOCS
     from perfpipe.model import tables
-    from perfpipe.query import CATALOGUE, CATALOGUE_DOCS
 
     stored = [
         Relation(t.name, "table", t.doc, tuple((c.name, c.doc) for c in t.columns))
@@ -39,8 +40,9 @@ def relations() -> list[Relation]:
         for name, columns in CATALOGUE.items()
     ]
     reference = [
-        Relation(name, "reference", doc, tuple(columns.items()))
-        for name, doc, columns in reference_tables()
+        Relation(name, "reference", table.doc, tuple(table.columns.items()))
+        for name, table in REFERENCE_TABLES.items()
+        if table.doc
     ]
     analysis = [
         Relation(v.name, "view", v.doc, tuple(v.columns.items()))

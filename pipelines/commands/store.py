@@ -8,7 +8,7 @@ import click
 
 from perfpipe.errors import StoreError
 from perfpipe.units import format_bytes
-from pipelines.options import json_document, json_option, store_option, the_store
+from pipelines.options import json_document, json_option, resolve_store, store_option
 
 
 @click.group("store")
@@ -21,7 +21,7 @@ def store_command() -> None:
 @store_option
 def ls_command(as_json: bool, store_path: str | None) -> None:
     """List the reports: id, kind, rows, size, name, warnings."""
-    manifests = the_store(store_path, must_exist=True).manifests()
+    manifests = resolve_store(store_path, must_exist=True).manifests()
     if as_json:
         click.echo(json_document(reports=[asdict(m) for m in manifests]))
         return
@@ -38,7 +38,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
 @store_option
 def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
     """Remove reports; their inputs are left alone."""
-    store = the_store(store_path, must_exist=True)
+    store = resolve_store(store_path, must_exist=True)
     for report_id in report_ids:
         store.remove(report_id)
         click.echo(f"removed {report_id}")
@@ -56,7 +56,7 @@ def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:
     """Remove what killed writers left behind."""
-    removed = the_store(store_path, must_exist=True).collect_garbage(older_than * 3600)
+    removed = resolve_store(store_path, must_exist=True).collect_garbage(older_than * 3600)
     for path in removed:
         click.echo(f"removed {path.name}")
     click.echo(f"{len(removed)} leftovers removed", err=True)
@@ -72,7 +72,7 @@ def verify_command(as_json: bool, store_path: str | None) -> None:
     """
     from perfpipe.verify import verify
 
-    store = the_store(store_path, must_exist=True)
+    store = resolve_store(store_path, must_exist=True)
     results = list(verify(store))
     faults = [(name, fault) for name, fault in results if fault]
     left = len(store.leftovers())

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import json_document, json_option, store_option, the_store
+from pipelines.options import json_document, json_option, resolve_store, store_option
 
 
 @click.command("tuning")
@@ -28,7 +28,7 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     perfpipe tuning trials.jsonl
     """
     from analysis.history import history_of_run, read_history
-    from analysis.tuning import convergence, generations, pareto, shared_by_best, story
+    from analysis.search_story import convergence, generations, pareto, shared_by_best, story
     from analysis.tuning_tables import tuning_tables
     from perfpipe.viewmodel import Source
     from pipelines.reporting import select
@@ -36,11 +36,11 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     if history is not None and (Path(history).is_file() or history.endswith(".jsonl")):
         found, name = read_history(Path(history)), history
     else:
-        store = the_store(store_path, must_exist=True)
+        store = resolve_store(store_path, must_exist=True)
         run = select(store, [history] if history else []).run
         if run is None:
             raise InputError("name a run or a JSON lines file")
-        found, name = history_of_run(run), str(run["run_id"])
+        found, name = history_of_run(run), run.run_id
         if not found.trials:
             raise InputError(f"{name} was no search: its workload has no tune")
     rounds = generations(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import store_option, the_store
+from pipelines.options import resolve_store, store_option
 
 
 @click.command("work")
@@ -45,7 +45,7 @@ def work_command(
 
     if flops is None and moved is None:
         raise InputError("state --flops or --bytes or both")
-    store = the_store(store_path, must_exist=True)
+    store = resolve_store(store_path, must_exist=True)
     names = dict(_number(text) for text in params)
     try:
         values = [None if text is None else evaluate(text, names) for text in (flops, moved)]

@@ -1,0 +1,73 @@
+"""The SQL macros: formulas of the .sql files, thresholds, and what names on timelines mean."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from perfpipe.database import quote
+
+_FILES = ("macros.sql", "timeline_macros.sql")
+_MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
+_COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
+
+#: Patterns of timeline.toml, and how upper and lower case are looked at.
+_NAME_MACROS = {"communication": "i", "synchronising": "", "step": "i", "loading": ""}
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A scalar macro: `body` is the expression that a call stands for."""
+
+    name: str
+    parameters: str
+    body: str
+
+    @property
+    def sql(self) -> str:
+        """The statement that creates it."""
+        return f"CREATE MACRO {self.name}({self.parameters}) AS {self.body}"
+
+
+def macros(thresholds: Mapping[str, float], step_range: str | None = None) -> dict[str, Macro]:
+    """Return every macro by name; `step_range` is a regular expression of ranges that are steps."""
+    made = (_threshold_macro(thresholds), *_name_macros(step_range))
+    return _of_files() | {macro.name: macro for macro in made}
+
+
+@cache
+def _of_files() -> dict[str, Macro]:
+    found = {}
+    for name in _FILES:
+        text = resources.files("analysis").joinpath("sql", name).read_text(encoding="utf-8")
+        text = _COMMENT.sub("", text)
+        starts = list(_MACRO.finditer(text))
+        ends = [start.start() for start in starts[1:]] + [len(text)]
+        for start, end in zip(starts, ends, strict=True):
+            body = text[start.end() : end].strip().removesuffix(";")
+            found[start[1].lower()] = Macro(start[1], start[2], body)
+    return found
+
+
+def _threshold_macro(thresholds: Mapping[str, float]) -> Macro:
+    """Return the macro threshold(name); constants are folded away, a table would be joined."""
+    # Without the type they are DECIMAL, and what is compared with them is cast, value by value.
+    cases = " ".join(
+        f"WHEN {quote(name)} THEN {value!r}::DOUBLE" for name, value in thresholds.items()
+    )
+    return Macro("threshold", "name", f"CASE name {cases} END")
+
+
+def _name_macros(step_range: str | None) -> Iterator[Macro]:
+    """Yield the macros that tell names on a timeline apart, is_step(name) and others."""
+    text = resources.files("analysis").joinpath("timeline.toml").read_text(encoding="utf-8")
+    patterns = tomllib.loads(text)
+    if step_range:
+        patterns["step"] = step_range
+    for kind, option in _NAME_MACROS.items():
+        test = f"regexp_matches(name, {quote(patterns[kind])}, {quote(option)})"
+        yield Macro(f"is_{kind}", "name", test)

@@ -1,0 +1,64 @@
+"""The tables that come with perfpipe: metrics, peaks, architectures, techniques."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from analysis.knowledge import make_techniques
+from analysis.metrics import (
+    CATALOGUE_COLUMNS,
+    CATALOGUE_DOC,
+    make_catalogue,
+    make_flop_metrics,
+    make_pipe_metrics,
+    make_stall_metrics,
+    make_tensor_metrics,
+)
+from analysis.peaks import (
+    ARCHITECTURE_DOC,
+    PEAKS_COLUMNS,
+    PEAKS_DOC,
+    make_architectures,
+    make_gpu_links,
+    make_gpu_peaks,
+)
+from analysis.windows import make_chosen_windows
+from perfpipe.specs import Architecture
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+@dataclass(frozen=True)
+class ReferenceTable:
+    """A table that `make` creates out of `needs`; without `doc` it is private."""
+
+    make: Callable[[DuckDBPyConnection], None]
+    needs: frozenset[str] = frozenset()
+    doc: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+REFERENCE_TABLES = {
+    "metric_catalogue": ReferenceTable(
+        make_catalogue, doc=CATALOGUE_DOC, columns=CATALOGUE_COLUMNS
+    ),
+    "gpu_peaks": ReferenceTable(
+        make_gpu_peaks,
+        frozenset({"reports"}),
+        PEAKS_DOC,
+        {name: doc for name, _, doc in PEAKS_COLUMNS},
+    ),
+    "gpu_architectures": ReferenceTable(
+        make_architectures, doc=ARCHITECTURE_DOC, columns=Architecture.documentation()
+    ),
+    "_gpu_links": ReferenceTable(make_gpu_links, frozenset({"reports"})),
+    "_stall_metrics": ReferenceTable(make_stall_metrics),
+    "_pipe_metrics": ReferenceTable(make_pipe_metrics),
+    "_tensor_metrics": ReferenceTable(make_tensor_metrics),
+    "_flop_metrics": ReferenceTable(make_flop_metrics),
+    "_techniques": ReferenceTable(make_techniques),
+    "_chosen_windows": ReferenceTable(make_chosen_windows),
+}

@@ -1,0 +1,226 @@
+"""A store open for SQL: tables and views are made when a query first names them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from analysis.macros import macros
+from analysis.names import names_in
+from analysis.reference import REFERENCE_TABLES
+from analysis.thresholds import thresholds
+from analysis.views import views
+from perfpipe.database import check_user_sql, comment, first_lines, lock, open_database, sql_error
+from perfpipe.errors import InputError, StoreError
+from perfpipe.snapshot import Snapshot
+from perfpipe.storetables import StoreTables, document
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+    from perfpipe.store import Store
+
+
+class Session:
+    """SQL over some tables: those of a store, or those that `con` holds already.
+
+    Views, macros and reference tables are made as queries name them, and what these need.  A
+    view that is marked for it becomes a table where several others read it, which is decided
+    among the names of one call: `use` with all that is wanted makes the most of it.
+    """
+
+    def __init__(
+        self,
+        con: DuckDBPyConnection,
+        store_tables: StoreTables | None = None,
+        *,
+        step_range: str | None = None,
+        limits: Mapping[str, float] | None = None,
+        materialize: bool = True,
+    ) -> None:
+        """Take over a connection; `limits` are thresholds, `step_range` says what steps are called.
+
+        Raises InputError where `step_range` is no regular expression.
+        """
+        self.con = con
+        self._store_tables = store_tables
+        self._check(step_range)
+        self._macros = macros(limits or thresholds(), step_range)
+        self._materialize = materialize
+        self._directories: list[Path] = []
+        self._locked = False
+        self._made: set[str] = set()
+        stored = StoreTables.names() if store_tables else frozenset[str]()
+        self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
+
+    @classmethod
+    def open(
+        cls,
+        store: Store,
+        report_ids: Collection[str] | None = None,
+        run_ids: Collection[str] | None = None,
+        *,
+        use: Iterable[str] = (),
+        step_range: str | None = None,
+    ) -> Self:
+        """Open some reports and runs of a store, or all, and make the names in `use`.
+
+        Raises StoreError where the store cannot be read.
+        """
+        con = open_database()
+        tables = StoreTables(con, Snapshot.of(store, report_ids), run_ids)
+        session = cls(con, tables, step_range=step_range)
+        session._directories = [store.reports_dir, store.segments_dir]
+        session.use(*use)
+        return session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.con.close()
+
+    def sql(self, query: str) -> DuckDBPyRelation:
+        """Return the relation of a query; its `.df()`, `.fetchall()`, `.show()` run it."""
+        self.use_for(query)
+        return self.con.sql(query)
+
+    def execute(self, query: str, parameters: object = None) -> DuckDBPyConnection:
+        """Run a query and return the connection, which holds its result."""
+        self.use_for(query)
+        return self.con.execute(query, parameters)
+
+    def run_user_sql(self, query: str) -> DuckDBPyConnection:
+        """Run a query that somebody typed, which can read the store and nothing else.
+
+        Raises InputError for what is not one SELECT, or does not run.
+        """
+        import duckdb
+
+        check_user_sql(self.con, query)
+        self.use_for(query)
+        if not self._locked:
+            lock(self.con, self._directories)
+            self._locked = True
+        try:
+            return self.con.execute(query)
+        except duckdb.Error as error:
+            raise sql_error(error) from error
+
+    def use_for(self, query: str) -> None:
+        """Make what a query names; where it asks DuckDB's catalogue, all there is, documented."""
+        named = names_in(self.con, query)
+        if any(name.startswith(_CATALOGUES) for name in named):
+            self.use(*self._known)
+            self._document()
+        self.use(*named)
+
+    def use(self, *names: str) -> None:
+        """Make tables, views and macros, and what they need; other names are passed over.
+
+        Raises StoreError where files of the store cannot be read.
+        """
+        import duckdb
+
+        wanted = self._closure(names)
+        tables = self._worth_keeping(wanted, names)
+        for name in wanted:
+            try:
+                self._make(name, "TABLE" if name in tables else "VIEW")
+            except duckdb.Error as error:
+                raise StoreError(
+                    f"cannot read the store: {first_lines(error)}; 'perfpipe store verify' "
+                    "tells what is damaged"
+                ) from error
+            self._made.add(name)
+
+    def _closure(self, names: Iterable[str]) -> list[str]:
+        """Return what is to be made for some names, each after what it needs."""
+        found: dict[str, None] = {}
+
+        def visit(name: str) -> None:
+            if name in self._known and name not in self._made and name not in found:
+                for needed in sorted(self.needs(name)):
+                    visit(needed)
+                found[name] = None
+
+        for name in sorted(names):
+            visit(name)
+        return list(found)
+
+    def needs(self, name: str) -> frozenset[str]:
+        """Return the tables, views and macros that one names itself."""
+        if name in views():
+            return names_in(self.con, views()[name].query) & self._known
+        if name in self._macros:
+            return names_in(self.con, f"SELECT {self._macros[name].body}") & self._known
+        if name in REFERENCE_TABLES:
+            return REFERENCE_TABLES[name].needs
+        return frozenset()
+
+    def _worth_keeping(self, wanted: Collection[str], names: Collection[str]) -> set[str]:
+        """Return the views to compute once: others of those that are wanted read them repeatedly.
+
+        Who reads a plain view reads what that needs as well.
+        """
+        kept: set[str] = set()
+        if not self._materialize:
+            return kept
+        chosen = [name for name in wanted if name in views()]
+        readings: dict[str, int] = {}
+        for name in reversed(chosen):
+            readers = [other for other in readings if name in self.needs(other)]
+            times = sum(1 if reader in kept else readings[reader] for reader in readers)
+            readings[name] = times + (name in names)
+            if views()[name].kept and readings[name] > 1:
+                kept.add(name)
+        return kept
+
+    def _make(self, name: str, kind: str) -> None:
+        if name in views():
+            self.con.execute(f"CREATE {kind} {name} AS {views()[name].query}")
+        elif name in self._macros:
+            self.con.execute(self._macros[name].sql)
+        elif name in REFERENCE_TABLES:
+            REFERENCE_TABLES[name].make(self.con)
+        elif self._store_tables is not None:
+            self._store_tables.make(name)
+
+    def _document(self) -> None:
+        """Attach documentation to all that was made, for the catalogue of the database."""
+        kinds = dict(
+            self.con.execute(
+                "SELECT table_name, replace(table_type, 'BASE ', '') FROM information_schema.tables"
+            ).fetchall()
+        )
+        for name in self._made & views().keys():
+            view = views()[name]
+            comment(self.con, kinds[name], name, view.doc, dict(view.columns))
+        for name in self._made & StoreTables.names():
+            document(self.con, name)
+
+    def _check(self, step_range: str | None) -> None:
+        import duckdb
+
+        if step_range:
+            try:
+                self.con.execute("SELECT regexp_matches('', ?)", [step_range])
+            except duckdb.Error as error:
+                raise InputError(
+                    f"{step_range}: no regular expression of ranges ({first_lines(error)})"
+                ) from error
+
+
+#: How names of the database's own catalogue begin.
+_CATALOGUES = ("duckdb_", "information_schema", "pg_", "sqlite_", "pragma_", '"tables"')

@@ -1,0 +1,80 @@
+-- Launching, queueing and running of kernels, equal to `nsys stats --report cuda_kern_exec_sum`.  The
+-- queue time is not a defect: it is long where the host runs ahead of a busy GPU.  Kernels of one
+-- CUDA graph share the time of one launching call.
+--
+-- report_id: report
+-- pid: process id
+-- tid: launching thread
+-- devid: CUDA device number
+-- count: kernels
+-- qcount: kernels that began after their launching call had returned; the others have no queue time
+-- tavg_ns: mean time from the call to the kernel's end, ns, rounded to 0.1
+-- tmed_ns: its median, ns
+-- tmin_ns: shortest, ns
+-- tmax_ns: longest, ns
+-- tstddev_ns: sample standard deviation, ns
+-- aavg_ns: mean time of the API call, ns
+-- amed_ns: its median, ns
+-- amin_ns: shortest, ns
+-- amax_ns: longest, ns
+-- astddev_ns: sample standard deviation, ns
+-- qavg_ns: mean queue time, ns; NULL where no kernel has one
+-- qmed_ns: its median, ns
+-- qmin_ns: shortest, ns
+-- qmax_ns: longest, ns
+-- qstddev_ns: sample standard deviation, ns; 0 for one and for none, as nsys prints
+-- kavg_ns: mean kernel time, ns
+-- kmed_ns: its median, ns
+-- kmin_ns: shortest, ns
+-- kmax_ns: longest, ns
+-- kstddev_ns: sample standard deviation, ns
+-- api_name: launching function
+-- kernel_name: kernel name with template arguments
+CREATE VIEW cuda_kern_exec_sum AS
+WITH timed AS (
+    SELECT
+        report_id,
+        pid,
+        tid,
+        device,
+        demangled,
+        api_recorded_name,
+        greatest(end_ns, api_end_ns) - api_start_ns AS total_ns,
+        api_end_ns - api_start_ns AS api_ns,
+        CASE WHEN start_ns >= api_end_ns THEN start_ns - api_end_ns END AS queue_ns,
+        end_ns - start_ns AS kernel_ns
+    FROM launches
+    WHERE kind = 'kernel' AND api_start_ns IS NOT NULL
+)
+SELECT
+    report_id,
+    pid,
+    tid,
+    device AS devid,
+    count(*) AS count,
+    count(queue_ns) AS qcount,
+    round_tenth(avg(total_ns)) AS tavg_ns,
+    round_tenth(median(total_ns)) AS tmed_ns,
+    min(total_ns) AS tmin_ns,
+    max(total_ns) AS tmax_ns,
+    nsys_stddev(total_ns) AS tstddev_ns,
+    round_tenth(avg(api_ns)) AS aavg_ns,
+    round_tenth(median(api_ns)) AS amed_ns,
+    min(api_ns) AS amin_ns,
+    max(api_ns) AS amax_ns,
+    nsys_stddev(api_ns) AS astddev_ns,
+    round_tenth(avg(queue_ns)) AS qavg_ns,
+    round_tenth(median(queue_ns)) AS qmed_ns,
+    min(queue_ns) AS qmin_ns,
+    max(queue_ns) AS qmax_ns,
+    nsys_stddev(queue_ns) AS qstddev_ns,
+    round_tenth(avg(kernel_ns)) AS kavg_ns,
+    round_tenth(median(kernel_ns)) AS kmed_ns,
+    min(kernel_ns) AS kmin_ns,
+    max(kernel_ns) AS kmax_ns,
+    nsys_stddev(kernel_ns) AS kstddev_ns,
+    nsys_api_name(api_recorded_name) AS api_name,
+    demangled AS kernel_name
+FROM timed
+GROUP BY report_id, pid, tid, device, nsys_api_name(api_recorded_name), demangled
+ORDER BY report_id, tavg_ns DESC, pid, tid, devid, api_name, kernel_name;

@@ -1,0 +1,63 @@
+"""Finds the reports that arguments name: files, export directories, globs and folders."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+from ingest.formats import FORMATS
+from ingest.inputs import identify
+from perfpipe.errors import InputError
+
+_PACKED = (".xz", ".gz", ".zst")
+
+
+def expand_paths(paths: list[str]) -> list[Path]:
+    """Return the inputs that arguments name, each once.
+
+    A folder gives the reports in it and below it; other files there are passed over.  Raises
+    InputError when a name or a pattern matches nothing.
+    """
+    found = list(chain.from_iterable(_expand_one(Path(text)) for text in paths))
+    return list(dict.fromkeys(found))
+
+
+def _expand_one(path: Path) -> list[Path]:
+    if path.is_dir():
+        return [path] if _is_report(path) else _reports_below(path)
+    if path.exists():
+        return [path]
+    if any(char in path.name for char in "*?["):
+        matches = sorted(path.parent.glob(path.name))
+        if matches:
+            return [report for match in matches for report in _expand_one(match)]
+    raise InputError(f"{path}: no such file or directory")
+
+
+def _reports_below(folder: Path) -> list[Path]:
+    reports = []
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            reports += [entry] if _is_report(entry) else _reports_below(entry)
+        elif _has_name_of_report(entry):
+            reports.append(entry)
+    return reports
+
+
+def _has_name_of_report(path: Path) -> bool:
+    """Say whether a file has the name of a report, and is one where others have such names."""
+    name = path.name.lower()
+    for ending in _PACKED:
+        name = name.removesuffix(ending)
+    forms = [form for form in FORMATS.values() if name.endswith(form.endings)]
+    return any(not form.ambiguous for form in forms) or (bool(forms) and _is_report(path))
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        identify(path)
+    except InputError:
+        return False
+    return True

@@ -1,0 +1,196 @@
+"""Reads ncu CSV: `--page raw`, `--page details`, and live output with other lines in it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+
+from ingest.builder import ReportBuilder
+from ingest.ncu.checks import LaunchChecks, check_launches
+from ingest.ncu.csv_tables import (
+    Cell,
+    extent,
+    parse_cell,
+    read_csv_text,
+    tables,
+    whole,
+)
+from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
+from ingest.ncu.names import function_name, nvtx_path_from_csv
+from perfpipe.errors import InputError
+
+_IDENTITY = frozenset(
+    {
+        "ID",
+        "Process ID",
+        "Process Name",
+        "Host Name",
+        "Kernel Name",
+        "Kernel Time",
+        "Context",
+        "Stream",
+        "Block Size",
+        "Grid Size",
+        "Device",
+        "CC",
+    }
+)
+_PUSH_POP = "thread Domain:Push/Pop_Range"
+_START_STOP = "Id:Domain:Start/Stop_Range"
+
+Record = dict[str, str]
+
+
+def read_csv_pages(builder: ReportBuilder) -> None:
+    """Read every table of a CSV file into the ncu tables; InputError when none holds a launch."""
+    source = builder.source
+    text = read_csv_text(source.content)
+    with ncu_tables(builder) as out:
+        reader = _Reader(builder, out)
+        for header, rows in tables(source.path, text, "ID"):
+            if "Minimum" in header and "Maximum" in header:
+                raise InputError(
+                    f"{source.path}: a summary over launches (--print-summary); "
+                    "export it without that option"
+                )
+            records = (dict(zip(header, row, strict=False)) for row in rows)
+            if "Metric Name" in header:
+                reader.details(records)
+            else:
+                reader.raw(header, records)
+        reader.finish()
+    if not reader.launches:
+        raise InputError(f"{source.path}: the CSV holds no launch")
+    reader.checks.report(builder)
+    check_launches(builder, found=reader.launches, expected=text.profiled)
+    for error in text.errors:
+        builder.warn(f"ncu: {error}")
+    for column in ("range_index", "action_index"):
+        builder.lacks("ncu_launches", "not printed in CSV; ingest the .ncu-rep", column)
+    for table in ("ncu_instances", "ncu_source"):
+        builder.lacks(table, "not printed on this CSV page; ingest the .ncu-rep")
+
+
+class _Reader:
+    """Turns records into rows; a launch is complete when the next one begins."""
+
+    def __init__(self, builder: ReportBuilder, out: NcuTables) -> None:
+        self._builder = builder
+        self._out = out
+        self._key: tuple[str, str] | None = None
+        self._record: Record = {}
+        self._values: dict[str, float | str | None] = {}
+        self._rules = 0
+        self._has_rules = False
+        self.launches = 0
+        self.checks = LaunchChecks()
+
+    def raw(self, header: list[str], records: Iterator[Record]) -> None:
+        """Read a raw page: one record a launch, behind a record of units."""
+        metrics = [
+            name
+            for name in header
+            if name not in _IDENTITY and not name.startswith((_PUSH_POP, _START_STOP))
+        ]
+        units: Record = {}
+        for record in records:
+            if not record.get("ID"):
+                units = record
+                continue
+            self._begin(record, new=True)
+            if len(record) < len(header):
+                raise InputError(f"{self._builder.source.path}: the last row is cut short")
+            for metric in metrics:
+                self._add_metric(metric, parse_cell(metric, record[metric], units.get(metric, "")))
+        self.finish()
+        if not self._has_rules:
+            self._builder.lacks("ncu_rules", "not printed on the raw page")
+
+    def details(self, records: Iterator[Record]) -> None:
+        """Read a details page: a record for each metric and for each rule result."""
+        labels = section_labels()
+        for record in records:
+            self._begin(record, new=False)
+            if label := record.get("Metric Name"):
+                section = record["Section Name"]
+                metric = labels.get(section, {}).get(label, f"{section}:{label}")
+                if metric not in self._values:
+                    cell = record.get("Metric Value", "")
+                    self._add_metric(
+                        metric, parse_cell(metric, cell, record.get("Metric Unit", ""))
+                    )
+            if rule := record.get("Rule Name"):
+                speedup = parse_cell(rule, record.get("Estimated Speedup", ""), "%")
+                self._out.rules.add(
+                    self.launches - 1,
+                    self._rules,
+                    rule,
+                    record.get("Section Name") or None,
+                    None,
+                    record.get("Rule Description") or None,
+                    record.get("Rule Type") or None,
+                    record.get("Estimated Speedup Type") or None,
+                    speedup.value if speedup else None,
+                )
+                self._rules += 1
+                self._has_rules = True
+        self.finish()
+
+    def _begin(self, record: Record, *, new: bool) -> None:
+        key = (record.get("Process ID", ""), record["ID"])
+        if key == self._key and not new:
+            return
+        self.finish()
+        self._key, self._record, self._values, self._rules = key, record, {}, 0
+        self.launches += 1
+        facts = self._builder.facts
+        facts.host = facts.host or record.get("Host Name") or None
+        facts.command = facts.command or record.get("Process Name") or None
+
+    def _add_metric(self, metric: str, cell: Cell | None) -> None:
+        if cell is None:
+            return
+        self._values[metric] = cell.text if cell.value is None else cell.value
+        self._out.metrics.add(self.launches - 1, metric, cell.value, cell.text, cell.unit)
+
+    def finish(self) -> None:
+        """Write the launch at hand."""
+        if self._key is None:
+            return
+        record, values = self._record, self._values
+        name = record.get("Kernel Name", "")
+        duration = values.get(DURATION)
+        device_name = values.get("device__attribute_display_name")
+        pushed = next((v for k, v in record.items() if k.startswith(_PUSH_POP)), "")
+        launch = Launch(
+            self.launches - 1,
+            kernel_name=function_name(name),
+            kernel_demangled=name,
+            cc=record.get("CC") or None,
+            device=whole(record.get("Device")),
+            device_name=str(device_name) if device_name else None,
+            context=whole(record.get("Context")),
+            stream=whole(record.get("Stream")),
+            grid=extent(record.get("Grid Size")),
+            block=extent(record.get("Block Size")),
+            process_id=whole(record.get("Process ID")),
+            nvtx_path=nvtx_path_from_csv(pushed),
+            duration_ns=duration if isinstance(duration, float) else None,
+        )
+        self._out.launches.add(*launch.row())
+        facts = self._builder.facts
+        facts.gpu = facts.gpu or launch.device_name
+        sms = values.get("launch__sm_count")
+        if facts.sm_count is None and isinstance(sms, float):
+            facts.sm_count = int(sms)
+        self.checks.add(launch.launch_id, values)
+        self._key = None
+
+
+@cache
+def section_labels() -> dict[str, dict[str, str]]:
+    """Return section -> label -> metric of the details page."""
+    text = resources.files("ingest.ncu").joinpath("labels.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

@@ -1,0 +1,90 @@
+"""Reads an nsys export into the nsys tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from ingest.builder import ReportBuilder
+from ingest.inputs import Input
+from ingest.nsys.convert import start_writing
+from ingest.nsys.directory_export import DirectoryExport
+from ingest.nsys.export import Export
+from ingest.nsys.launches import join_launches
+from ingest.nsys.metadata import write_environment, write_gpu_metrics, write_gpus
+from ingest.nsys.nvtx import ranges_of, start_reading, why_no_ranges
+from ingest.nsys.payloads import write_payloads
+from ingest.nsys.resolve import Resolver
+from ingest.nsys.sqlite_export import SqliteExport
+from ingest.nsys.timeline import RANGES, write_timeline
+from perfpipe.errors import InputError
+
+#: Tables read at a time; more would only add memory.
+_THREADS = 2
+
+
+def read_nsys(builder: ReportBuilder) -> None:
+    """Read an SQLite, parquetdir or arrowdir export; the same capture gives the same tables.
+
+    Raises InputError when it is no whole export.
+    """
+    export = _open(builder.source)
+    write_environment(builder, export)
+    resolver = Resolver(export)
+    devices = write_gpus(builder, export)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        tables = start_writing(builder, export, resolver, pool)
+        ranges_read = start_reading(export, pool)
+        for table in tables:
+            table.result()
+        # Joined while ranges, which are most of many captures, are still being read.
+        launches = join_launches(builder)
+        # What the join took; the allocator would keep it.
+        pa.default_memory_pool().release_unused()
+        write_gpu_metrics(builder, export, devices)
+        ranges = ranges_of(ranges_read, resolver)
+    if ranges is None:
+        builder.lacks(RANGES, why_no_ranges(export))
+    write_payloads(builder, export, ranges)
+    write_timeline(builder, launches, ranges)
+    _check(builder, export)
+
+
+def _open(source: Input) -> Export:
+    """Open an SQLite, parquetdir or arrowdir export.
+
+    Raises InputError when the file is cut short or is no nsys export.
+    """
+    if source.format == "nsys-sqlite":
+        export: Export = SqliteExport(source.path, source.content)
+    else:
+        export = DirectoryExport(source.path, source.content)
+    if "StringIds" not in export.tables():
+        raise InputError(f"{source.path}: not an nsys export (it has no table StringIds)")
+    return export
+
+
+def _check(builder: ReportBuilder, export: Export) -> None:
+    """Warn of what nsys says about the capture, of hidden work, and of a capture without any."""
+    for note in sorted(export.notes):
+        builder.warn(f"{note}; they were read as NULL")
+    enum = export.read("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ["id", "label"])
+    labels = dict(zip(enum["id"].to_pylist(), enum["label"].to_pylist(), strict=True))
+    rows = export.read("DIAGNOSTIC_EVENT", ["severity", "text"])
+    serious = Counter(
+        text.strip()
+        for severity, text in zip(*(rows[c].to_pylist() for c in rows.column_names), strict=True)
+        if labels.get(severity) in ("Warning", "Error")
+    )
+    for text, count in serious.items():
+        builder.warn(f"nsys: {text}" + (f" ({count} times)" if count > 1 else ""))
+    stored = builder.stored
+    if stored["nsys_graph_launches"].rows:
+        builder.warn(
+            f"{stored['nsys_graph_launches'].rows:,} CUDA graph launches were traced as a whole; "
+            "their kernels are hidden (trace with --cuda-graph-trace=node)"
+        )
+    elif not stored["launches"].rows:
+        builder.warn("the capture holds no GPU work")

@@ -1,0 +1,64 @@
+"""Reads one input into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from ingest.builder import ReportBuilder
+from ingest.formats import FORMATS
+from ingest.inputs import Input, hashed, identify, opened
+from ingest.outcome import Outcome, known
+from perfpipe.errors import InputError, ToolMissing
+from perfpipe.store import Store, storing
+
+
+def ingest(
+    source: Path | Input,
+    store: Store,
+    *,
+    force: bool = False,
+    export: Callable[[Path], Path] | None = None,
+) -> Outcome:
+    """Read one input into the store, unless the same bytes are there already.
+
+    `export` turns an .nsys-rep into an SQLite file (a process is started for that, which is not
+    this layer's business); without it ToolMissing is raised.  Raises InputError when the input
+    is not a whole report, StoreError when the store cannot be written.
+    """
+    found = hashed(source if isinstance(source, Input) else identify(source))
+    there = None if force else known(found, store)
+    if there is not None:
+        return there
+    with opened(found) as content:
+        there = None if force else known(content, store)
+        outcome = there or _read(content, store, force, export)
+    if found.compressed:
+        with storing(store.root):
+            store.add_alias(found.file_sha256, outcome.report_id)
+    return outcome
+
+
+def _read(
+    source: Input, store: Store, force: bool, export: Callable[[Path], Path] | None
+) -> Outcome:
+    readable = _exported(source, export) if FORMATS[source.format].exported else source
+    with store.new_report(source.report_id) as directory:
+        builder = ReportBuilder(directory, readable)
+        try:
+            FORMATS[readable.format].read(builder)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{source.path}: damaged text ({error})") from error
+        # The report is that of the file that the user named.
+        builder.source = source
+        manifest = builder.manifest()
+        new = store.publish(directory, manifest, replace=force)
+    return Outcome.of(source.path, manifest, new=new)
+
+
+def _exported(source: Input, export: Callable[[Path], Path] | None) -> Input:
+    if export is None:
+        raise ToolMissing(f"{source.path}: nsys is needed to export an .nsys-rep")
+    form = FORMATS[source.format].exported
+    return replace(source, format=form, content=export(source.content))

@@ -1,0 +1,90 @@
+"""Questions about runs and predecessors in a sequence, for many places at a time.
+
+All take O(n log n) steps, in whatever order the questions come and however long their runs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.arrays import NONE, Codes, Ints
+
+#: Questions looked at in one go, to bound memory.
+_AT_A_TIME = 1_000_000
+
+
+def in_parts(rows: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Yield a few rows at a time."""
+    for first in range(0, len(rows), _AT_A_TIME):
+        yield rows[first : first + _AT_A_TIME]
+
+
+def over_runs(pick: np.ufunc, values: Ints, first: Codes, last: Codes) -> Ints:
+    """Return pick.reduce(values[first:last]) for each pair, 0 for an empty run.
+
+    `pick` is np.minimum or np.maximum: two windows of a power of two cover a run, and may overlap.
+    """
+    found = np.zeros(len(first), np.int64)
+    # 0 for an empty run, k for one of 2**(k - 1) values and more.
+    size = np.zeros(len(first), np.int8)
+    for at in range(0, len(first), _AT_A_TIME):
+        some = slice(at, at + _AT_A_TIME)
+        size[some] = np.frexp((last[some] - first[some]).astype(np.float64))[1]
+    picked, width = values, 1
+    for k in range(1, int(size.max(initial=0)) + 1):
+        for rows in in_parts(np.flatnonzero(size == k)):
+            found[rows] = pick(picked[first[rows]], picked[last[rows] - width])
+        picked, width = pick(picked[:-width], picked[width:]), 2 * width
+    return found
+
+
+def latest_reaching(values: Ints, place: npt.NDArray[np.integer], bound: Ints) -> Codes:
+    """Return the last index up to each place whose value is at least the bound, else NONE.
+
+    Looks at longer and longer blocks before the place, then into the one that has such a value.
+    """
+    largest = [values]
+    while len(largest[-1]) > 1:
+        left, right = largest[-1][::2], largest[-1][1::2]
+        pairs = left.copy()
+        np.maximum(pairs[: len(right)], right, out=pairs[: len(right)])
+        largest.append(pairs)
+    found = np.full(len(place), NONE, np.int32)
+    for rows in in_parts(np.flatnonzero(place >= 0)):
+        found[rows] = _latest_in_blocks(largest, place[rows].astype(np.int64), bound[rows])
+    return found
+
+
+def _latest_in_blocks(largest: list[Ints], block: Ints, bound: Ints) -> Codes:
+    found = np.full(len(block), NONE, np.int32)
+    todo = np.arange(len(block))
+    for level, values in enumerate(largest):
+        reaches = values[block] >= bound[todo]
+        rows, at = todo[reaches], block[reaches]
+        for halves in reversed(largest[:level]):
+            at = np.minimum(2 * at + 1, len(halves) - 1)
+            at -= halves[at] < bound[rows]
+        found[rows] = at
+        # Next is the pair that ends before this block, or ends with it: it is known not to reach.
+        todo, block = todo[~reaches], block[~reaches]
+        block = (block - (block % 2 == 0)) >> 1
+        todo, block = todo[block >= 0], block[block >= 0]
+    return found
+
+
+def depths(parent: Codes) -> Codes:
+    """Return how many ancestors each index has; a parent is NONE or another index."""
+    depth = (parent != NONE).astype(np.int32)
+    above = parent.copy()
+    todo = np.flatnonzero(above != NONE)
+    while len(todo):
+        # `depth` counts the ancestors up to `above`; each step doubles how far that is.
+        up = above[todo]
+        depth[todo] += depth[up]
+        above[todo] = above[up]
+        todo = todo[above[todo] != NONE]
+    return depth

@@ -1,0 +1,163 @@
+"""Gathers the rows of many reports in segments, so that thousands of reports open at once.
+
+A compaction writes a new segment from reports that lie in directories of their own and from
+smaller segments, and publishes it by renaming.  Nothing is changed in place: readers go on with
+the files that they know, and what the new segment takes the place of is removed by a later
+compaction or by `store gc`.  Segments grow geometrically, so that each row is written a few times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfpipe.catalogue import CATALOGUE as CATALOGUE_TABLES
+from perfpipe.catalogue import MANIFEST_COLUMNS, gap_rows, manifest_row
+from perfpipe.database import create_table, first_lines, open_database, quote
+from perfpipe.errors import StoreError
+from perfpipe.manifest import Manifest, StoredTable
+from perfpipe.model import SCHEMA_VERSION, schema_signature, tables
+from perfpipe.segments import CATALOGUE, Segment, SegmentFile, segment_manifests
+from perfpipe.snapshot import Snapshot
+from perfpipe.store import Store
+from perfpipe.storetables import StoreTables
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+#: A report whose files are larger stays where it is: little to gain, and much to copy.
+LARGEST = 32 << 20
+
+#: A segment is written anew when it holds at most this many times the reports that are added.
+_GROWTH = 2
+
+#: Rows of a row group: few enough that a query of one report reads little.
+_ROW_GROUP = 32_768
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What a compaction did: `added` reports; what it removed of what had been replaced before."""
+
+    added: int
+    segment: Segment | None
+    removed: list[Path]
+
+
+def compact(store: Store, grace_s: float) -> Compacted:
+    """Gather small reports in a segment, and remove what was replaced `grace_s` seconds ago.
+
+    Readers may have younger files open.  Raises StoreError where the store cannot be read or
+    written; what is there then stays as it was.
+    """
+    own, segment = _small(store), None
+    if own:
+        with store.new_segment() as directory:
+            # Listed anew: what Store.remove takes away from here on is hidden from the segment.
+            own = _small(store)
+            held = store.reports_in_segments()
+            merged = {s: held[s] for s in _to_merge(held, len(own))}
+            _write(store, directory, own, merged)
+            segment = store.publish_segment(directory)
+    return Compacted(len(own), segment, store.remove_replaced(grace_s))
+
+
+def _small(store: Store) -> list[Manifest]:
+    """Return the reports in directories of their own alone that are worth gathering."""
+    own = frozenset(store.own_report_ids()).difference(*store.reports_in_segments().values())
+    manifests = store.own_manifests(sorted(own))
+    return [m for m in manifests if sum(table.bytes for table in m.tables.values()) <= LARGEST]
+
+
+def _to_merge(held: Mapping[Segment, frozenset[str]], added: int) -> list[Segment]:
+    """Return the segments that are no larger than what is added to them, the smallest first."""
+    chosen = []
+    for segment in sorted(held, key=lambda s: (len(held[s]), s.segment_id)):
+        if len(held[segment]) > _GROWTH * added:
+            break
+        chosen.append(segment)
+        added += len(held[segment])
+    return chosen
+
+
+def _write(
+    store: Store,
+    directory: Path,
+    own: Sequence[Manifest],
+    merged: Mapping[Segment, frozenset[str]],
+) -> None:
+    """Write the files of a segment and its index."""
+    import duckdb
+
+    manifests = [*own]
+    for segment, held in merged.items():
+        manifests += segment_manifests(segment, held)
+    manifests.sort(key=lambda manifest: manifest.report_id)
+    snapshot = Snapshot(store, [manifest.report_id for manifest in own], merged)
+    files = []
+    with open_database() as con:
+        try:
+            source = StoreTables(con, snapshot, row_numbers=True)
+            for name in tables():
+                if any(name in manifest.tables for manifest in manifests):
+                    source.make(name)
+                    order = "report_id, file_row_number"
+                    sql = f"SELECT * EXCLUDE (file_row_number) FROM {name} ORDER BY {order}"
+                    files.append(_copy(con, sql, directory, name, tables()[name].signature))
+            files += _write_catalogue(con, directory, manifests)
+        except duckdb.Error as error:
+            raise StoreError(
+                f"cannot compact {store.root}: {first_lines(error)}; nothing was changed "
+                "('perfpipe store verify' names damaged reports)"
+            ) from error
+    _check(files, manifests)
+    reports = frozenset(manifest.report_id for manifest in manifests)
+    replaces = frozenset(segment.segment_id for segment in merged)
+    Segment(directory, reports, replaces, tuple(files)).write_index(directory)
+
+
+def _write_catalogue(
+    con: DuckDBPyConnection, directory: Path, manifests: Sequence[Manifest]
+) -> list[SegmentFile]:
+    columns = (*MANIFEST_COLUMNS, ("manifest", "VARCHAR", ""))
+    rows = [(*manifest_row(m), json.dumps(asdict(m), ensure_ascii=False)) for m in manifests]
+    create_table(con, CATALOGUE, columns, rows)
+    gaps = CATALOGUE_TABLES["collection_gaps"]
+    create_table(con, "collection_gaps", gaps, [row for m in manifests for row in gap_rows(m)])
+    return [
+        _copy(con, f"SELECT * FROM {name} ORDER BY ALL", directory, name, _signature(spec))
+        for name, spec in ((CATALOGUE, columns), ("collection_gaps", gaps))
+    ]
+
+
+def _signature(spec: Sequence[tuple[str, str, str]]) -> str:
+    return schema_signature([(name, kind) for name, kind, _ in spec])
+
+
+def _copy(
+    con: DuckDBPyConnection, sql: str, directory: Path, name: str, schema: str
+) -> SegmentFile:
+    path = directory / f"{name}.parquet"
+    con.execute(
+        f"COPY ({sql}) TO {quote(str(path))} (FORMAT parquet, COMPRESSION zstd, "
+        f"ROW_GROUP_SIZE {_ROW_GROUP}, "
+        f"KV_METADATA {{'perfpipe.schema_version': '{SCHEMA_VERSION}'}})"
+    )
+    ((rows,),) = con.execute(f"SELECT count(*) FROM read_parquet({quote(str(path))})").fetchall()
+    stored = StoredTable.of(path, int(rows), schema)
+    return SegmentFile(path.name, name, schema, stored.rows, stored.bytes, stored.sha256)
+
+
+def _check(files: Sequence[SegmentFile], manifests: Sequence[Manifest]) -> None:
+    """Raise StoreError where a file has not the rows that the manifests state."""
+    for file in files:
+        if file.table in tables():
+            stated = sum(m.tables[file.table].rows for m in manifests if file.table in m.tables)
+            if file.rows != stated:
+                raise StoreError(
+                    f"{file.table}: {file.rows} rows where the manifests state {stated}; nothing "
+                    "was changed ('perfpipe store verify' names damaged reports)"
+                )

@@ -1,0 +1,141 @@
+"""DuckDB as perfpipe uses it: in memory, without network or extensions, for SQL that only reads."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfpipe.errors import InputError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+#: What every connection of perfpipe starts with: no extension is fetched or loaded.
+NO_EXTENSIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+#: Bounds what a query may take of memory, such as 2GB; beyond it DuckDB spills to its directory.
+MEMORY_VARIABLE = "PERFPIPE_MEMORY"
+
+#: Types of DuckDB for those of the data model.
+SQL_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
+
+#: A column of a table made in memory: name, type of DuckDB, meaning.
+ColumnSpec = tuple[str, str, str]
+
+_EXPLAIN = re.compile(r"\s*EXPLAIN\b(\s+ANALYZE\b)?(\s*\([^()]*\))?", re.IGNORECASE)
+
+
+def open_database() -> DuckDBPyConnection:
+    """Return a connection to an empty database; InputError where PERFPIPE_MEMORY is no size."""
+    import duckdb
+
+    config: dict[str, Any] = {
+        **NO_EXTENSIONS,
+        "temp_directory": str(_spill_directory()),
+        "python_enable_replacements": "false",
+    }
+    if limit := os.environ.get(MEMORY_VARIABLE):
+        config["memory_limit"] = limit
+    try:
+        con = duckdb.connect(config=config)
+    except duckdb.Error as error:
+        raise InputError(f"{MEMORY_VARIABLE}={limit}: {first_lines(error)}") from error
+    # A bar that DuckDB draws on a terminal would mix with perfpipe's own.
+    con.execute("SET enable_progress_bar = false")
+    return con
+
+
+def _spill_directory() -> Path:
+    """Return a directory of this connection's own: DuckDB makes it when it has to spill.
+
+    A locked connection may read its spill directory, so it must hold nothing else.
+    """
+    base = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()
+    return Path(base) / f"perfpipe-duckdb-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def lock(con: DuckDBPyConnection, directories: Sequence[Path]) -> None:
+    """Let the connection read files below the directories and nothing else, for good."""
+    allowed = ", ".join(quote(f"{path.resolve()}/") for path in directories)
+    con.execute(f"SET allowed_directories = [{allowed}]")
+    con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
+
+
+def check_user_sql(con: DuckDBPyConnection, sql: str) -> None:
+    """Raise InputError unless the text is one statement that only reads.
+
+    EXPLAIN ANALYZE runs what it explains, so that has to be a SELECT as well.
+    """
+    import duckdb
+
+    try:
+        statements = con.extract_statements(sql)
+    except duckdb.Error as error:
+        raise sql_error(error) from error
+    if len(statements) != 1:
+        raise InputError(f"SQL: one statement is needed, not {len(statements)}")
+    kind = statements[0].type
+    if kind == duckdb.StatementType.EXPLAIN and (explained := explained_sql(sql)) is not None:
+        check_user_sql(con, explained)
+    elif kind != duckdb.StatementType.SELECT:
+        raise InputError(f"SQL: only SELECT is allowed here, not {kind.name}")
+
+
+def explained_sql(sql: str) -> str | None:
+    """Return what an EXPLAIN statement is about, None for any other."""
+    explained = _EXPLAIN.match(sql)
+    return sql[explained.end() :] if explained else None
+
+
+def sql_error(error: Exception) -> InputError:
+    """Return DuckDB's complaint about a query as one sentence."""
+    return InputError(f"SQL: {first_lines(error)}")
+
+
+def first_lines(error: Exception) -> str:
+    """Return the first lines of an error as one."""
+    return " ".join(line.strip() for line in str(error).splitlines()[:3] if line.strip())
+
+
+def quote(text: str) -> str:
+    """Return a SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def in_list(values: Sequence[str]) -> str:
+    """Return the right side of IN for some texts; for none of them what matches nothing."""
+    return f"({', '.join(quote(value) for value in values) or 'NULL'})"
+
+
+def create_table(
+    con: DuckDBPyConnection,
+    name: str,
+    columns: Sequence[ColumnSpec],
+    rows: Sequence[Sequence[Any]] = (),
+    doc: str = "",
+) -> None:
+    """Create a table with its documentation and insert rows, column by column.
+
+    Row by row DuckDB takes a millisecond each.
+    """
+    con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {kind}' for c, kind, _ in columns)})")
+    if rows:
+        lists = ", ".join(f"unnest(?::{kind}[])" for _, kind, _ in columns)
+        con.execute(f"INSERT INTO {name} SELECT {lists}", list(map(list, zip(*rows, strict=True))))
+    if doc:
+        comment(con, "TABLE", name, doc, {column: text for column, _, text in columns})
+
+
+def comment(
+    con: DuckDBPyConnection, kind: str, name: str, doc: str, columns: dict[str, str]
+) -> None:
+    """Attach documentation to a view or table and its columns."""
+    con.execute(f"COMMENT ON {kind} {name} IS {quote(doc)}")
+    for column, text in columns.items():
+        con.execute(f"COMMENT ON COLUMN {name}.{column} IS {quote(text)}")

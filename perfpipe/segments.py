@@ -1,0 +1,108 @@
+"""Segments: many reports' rows in one file a table, written once and never changed.
+
+    segments/<id>/segment.json        its reports, files, and the segments that it replaces
+    segments/<id>/catalogue.parquet   a row a report: what `reports` shows, and the manifest
+    segments/<id>/<table>.parquet     rows of all its reports, by report_id
+    removed/<id>/<report_id>          a report that was taken out: readers pass over its rows
+
+A report may also lie in a directory of its own; where a segment holds it too, the segment is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perfpipe.database import first_lines, in_list, open_database, quote
+from perfpipe.errors import StoreError
+from perfpipe.jsonfile import read_json, write_json
+from perfpipe.manifest import Manifest
+from perfpipe.model import SCHEMA_VERSION
+
+#: File of a segment that says what is in it.
+INDEX = "segment.json"
+
+#: The table of reports in a segment.
+CATALOGUE = "catalogue"
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """A Parquet file of a segment: rows of one table, all with the columns of `schema`."""
+
+    file: str
+    table: str
+    schema: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment on disk; `path` is its directory, `replaces` names segments that it holds."""
+
+    path: Path
+    reports: frozenset[str]
+    replaces: frozenset[str]
+    files: tuple[SegmentFile, ...]
+
+    @property
+    def segment_id(self) -> str:
+        """The id, which is the name of the directory."""
+        return self.path.name
+
+    def write_index(self, directory: Path) -> None:
+        """Write segment.json into the directory that becomes the segment."""
+        record = {
+            "schema_version": SCHEMA_VERSION,
+            "replaces": sorted(self.replaces),
+            "files": [asdict(file) for file in self.files],
+            "reports": sorted(self.reports),
+        }
+        write_json(directory / INDEX, record)
+
+    @classmethod
+    def read(cls, path: Path) -> Segment:
+        """Read a segment's index; StoreError when it is damaged or of an unknown version."""
+        return _read(path.resolve())
+
+
+@cache
+def _read(path: Path) -> Segment:
+    record: dict[str, Any] = read_json(path / INDEX, "segment of a store")
+    version = record.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
+            "use the perfpipe that wrote it"
+        )
+    try:
+        files = tuple(SegmentFile(**file) for file in record["files"])
+        reports, replaces = frozenset(record["reports"]), frozenset(record["replaces"])
+    except (KeyError, TypeError) as error:
+        raise StoreError(f"{path / INDEX}: not a whole segment ({error})") from error
+    return Segment(path, reports, replaces, files)
+
+
+def segment_manifests(segment: Segment, report_ids: Collection[str]) -> Iterator[Manifest]:
+    """Yield the manifests of some reports of a segment, by report id."""
+    import duckdb
+
+    if not report_ids:
+        return
+    path = segment.path / f"{CATALOGUE}.parquet"
+    chosen = in_list(sorted(report_ids)) if len(report_ids) < len(segment.reports) else None
+    sql = f"SELECT manifest FROM read_parquet({quote(str(path))})"
+    sql += f" WHERE report_id IN {chosen}" if chosen else ""
+    with open_database() as con:
+        try:
+            rows = con.execute(f"{sql} ORDER BY report_id").fetchall()
+        except duckdb.Error as error:
+            raise StoreError(f"{path}: not readable ({first_lines(error)})") from error
+    for (text,) in rows:
+        yield Manifest.of_record(json.loads(text), path)

@@ -1,0 +1,199 @@
+"""Worker processes that take one task after another; one that crashes or hangs is replaced.
+
+Workers start when they are needed and stay for later tasks of this process; they end with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Literal
+
+#: How long a worker that is told to end may take to clean up, s.
+_PATIENCE_S = 5
+
+#: A worker that once held more than this ends after its task, to give the memory back.
+_KEPT_BYTES = 1 << 30
+
+# Not forked: this process may hold threads, whose locks nobody would release in the child.
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A task without an answer: its worker crashed, took too long, or ran out of memory."""
+
+    why: Literal["crash", "time", "memory"]
+    exitcode: int | None = None
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A task, and the surroundings in which this process would do it."""
+
+    work: Callable[[Any], Any]
+    task: Any
+    scratch: str
+    directory: str
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Reply:
+    answer: Any
+    last: bool
+
+
+class _Worker:
+    """A process, the connection to it, and what it is doing."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = _CONTEXT.Pipe()
+        self.process = _CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.task: Any = None
+        self.deadline = 0.0
+
+    def give(self, order: _Order, limit_s: float) -> None:
+        self.task, self.deadline = order.task, time.monotonic() + limit_s
+        # A worker that has died is found out when its answer is asked for.
+        with contextlib.suppress(OSError):
+            self.connection.send(order)
+
+    def answer(self) -> Any:
+        """Return the answer, and keep the worker for another task where it may."""
+        try:
+            reply: _Reply = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            self.connection.close()
+            return Lost("crash", self.process.exitcode)
+        if reply.last:
+            self.connection.close()
+            self.process.join(_PATIENCE_S)
+        else:
+            _idle.append(self)
+        return reply.answer
+
+
+_idle: list[_Worker] = []
+
+
+def spread(
+    work: Callable[[Any], Any], tasks: Iterable[Any], *, jobs: int, limit_s: float
+) -> Iterator[tuple[Any, Any]]:
+    """Do `work` for each task in up to `jobs` processes; yield task and answer as they come.
+
+    The answer is a Lost where the worker crashed, or took longer than `limit_s` seconds.  `work`
+    must be a function of a module.  Temporary files that a worker leaves behind are removed.
+    """
+    waiting = iter(tasks)
+    busy: dict[Connection, _Worker] = {}
+    with tempfile.TemporaryDirectory(prefix="perfpipe-", ignore_cleanup_errors=True) as scratch:
+        try:
+            while True:
+                for task in islice(waiting, jobs - len(busy)):
+                    worker = _worker()
+                    busy[worker.connection] = worker
+                    worker.give(_order(work, task, scratch), limit_s)
+                if not busy:
+                    return
+                deadline = min(worker.deadline for worker in busy.values())
+                for ready in wait(list(busy), max(0.0, deadline - time.monotonic())):
+                    assert isinstance(ready, Connection)  # noqa: S101
+                    worker = busy.pop(ready)
+                    yield worker.task, worker.answer()
+                now = time.monotonic()
+                for late in [worker for worker in busy.values() if worker.deadline <= now]:
+                    del busy[late.connection]
+                    _end([late])
+                    yield late.task, Lost("time")
+        finally:
+            _end(list(busy.values()))
+
+
+def _worker() -> _Worker:
+    while _idle:
+        worker = _idle.pop()
+        if worker.process.is_alive():
+            return worker
+        worker.connection.close()
+    return _Worker()
+
+
+def _order(work: Callable[[Any], Any], task: Any, scratch: str) -> _Order:
+    directory = ""
+    with contextlib.suppress(OSError):  # removed under our feet
+        directory = str(Path.cwd())
+    return _Order(work, task, scratch, directory, dict(os.environ))
+
+
+def _end(workers: list[_Worker]) -> None:
+    """End workers, with a moment to tidy up."""
+    for worker in workers:
+        worker.process.terminate()
+    for worker in workers:
+        worker.process.join(_PATIENCE_S)
+        worker.process.kill()
+        worker.process.join()
+        worker.connection.close()
+
+
+@atexit.register
+def end_idle_workers() -> None:
+    """End the workers that are kept for later tasks."""
+    workers, _idle[:] = _idle[:], []
+    _end(workers)
+
+
+def _serve(orders: Connection) -> None:
+    """Do what is asked for, until nobody is left to ask."""
+    # An interrupt goes to the whole group; the parent says so and ends this process, which then
+    # leaves nothing behind.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+    last = False
+    with contextlib.suppress(EOFError, OSError):
+        while not last:
+            order: _Order = orders.recv()
+            answer = _answer(order)
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 > _KEPT_BYTES
+            last = grown or isinstance(answer, Lost)
+            orders.send(_Reply(answer, last))
+
+
+def _answer(order: _Order) -> Any:
+    if os.environ != order.environment:
+        os.environ.clear()
+        os.environ.update(order.environment)
+    with contextlib.suppress(OSError):
+        os.chdir(order.directory)
+    tempfile.tempdir = order.scratch
+    try:
+        return order.work(order.task)
+    except MemoryError:
+        return Lost("memory")
+
+
+def _leave(*_: object) -> None:
+    """End this process, tidying up on the way.
+
+    Raised in a destructor or an import hook the exit is printed and lost: then it comes again.
+    """
+    sys.unraisablehook = lambda _: None
+    signal.signal(signal.SIGALRM, _leave)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    sys.exit(128 + signal.SIGTERM)

@@ -1,0 +1,187 @@
+"""Workers: one that crashes, hangs or runs out of memory fails its task, and is replaced."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import DATA, Cli
+
+from ingest import inputs
+from ingest.inputs import hashed, identify
+from ingest.outcome import Outcome
+from ingest.reading import ingest
+from perfpipe.store import Store
+from pipelines import workers
+from pipelines.ingesting import Failure, ingest_many
+from pipelines.workers import Lost, end_idle_workers, spread
+
+
+def act(task: tuple[str, str]) -> object:
+    """Do what a task says, in a worker."""
+    what, argument = task
+    Path(tempfile.mkdtemp(), "leftover").touch()
+    if what == "pid":
+        return os.getpid()
+    if what == "where":
+        return str(Path.cwd()), os.environ.get("PERFPIPE_TEST")
+    if what == "exit":
+        os._exit(3)
+    if what == "signal":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if what == "memory":
+        raise MemoryError
+    if what == "hang":
+        # As a library does that no longer listens to signals.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(argument).write_text(str(os.getpid()))
+    while True:
+        time.sleep(1)
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for temporary files, which must be empty in the end; and no worker from before."""
+    end_idle_workers()
+    directory = tmp_path / "scratch"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    yield directory
+    end_idle_workers()
+    assert list(directory.iterdir()) == []
+
+
+def _answers(*tasks: tuple[str, str], jobs: int = 1, limit_s: float = 60) -> list[object]:
+    found = dict(spread(act, tasks, jobs=jobs, limit_s=limit_s))
+    return [found[task] for task in tasks]
+
+
+def test_a_worker_takes_one_task_after_another() -> None:
+    first, second = _answers(("pid", "a"), ("pid", "b"))
+    assert first == second != os.getpid()
+    assert _answers(("pid", "c")) == [first]
+    end_idle_workers()
+    assert not _alive(first)
+
+
+@pytest.mark.parametrize(
+    ("what", "lost"),
+    [
+        ("exit", Lost("crash", 3)),
+        ("signal", Lost("crash", -signal.SIGSEGV)),
+        ("memory", Lost("memory")),
+    ],
+)
+def test_a_worker_that_dies_is_replaced(what: str, lost: Lost) -> None:
+    before, failed, after = _answers(("pid", "a"), (what, ""), ("pid", "b"))
+    assert failed == lost
+    assert after != before
+    assert not _alive(before)
+
+
+def test_a_worker_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_PATIENCE_S", 0.1)
+    (before,) = _answers(("pid", ""))
+    assert _answers(("hang", str(tmp_path / "pid")), limit_s=1) == [Lost("time")]
+    assert not _alive(before)
+    assert _answers(("pid", "")) != [before]
+
+
+def test_leaving_early_ends_what_is_running(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    results = spread(act, [("sleep", str(told)), ("pid", "")], jobs=2, limit_s=60)
+    next(results)
+    while not (told.exists() and told.read_text()):
+        time.sleep(0.01)
+    results.close()  # type: ignore[attr-defined]
+    assert not _alive(int(told.read_text()))
+
+
+def test_a_kept_worker_sees_the_surroundings_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (before,) = _answers(("pid", ""))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERFPIPE_TEST", "yes")
+    assert _answers(("where", ""), ("pid", "")) == [(str(tmp_path), "yes"), before]
+
+
+def test_a_worker_that_grew_large_is_not_kept() -> None:
+    first, second = (pid for _, pid in spread(grow, [1100 << 20, 0], jobs=1, limit_s=60))
+    assert first != second
+
+
+def grow(size: int) -> int:
+    """Hold memory for a moment."""
+    held = bytearray(size)
+    held[:: 1 << 12] = b"1" * len(held[:: 1 << 12])
+    return os.getpid()
+
+
+def _alive(pid: object) -> bool:
+    return isinstance(pid, int) and Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    """An input for which a reader waits for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def test_an_input_whose_reader_crashes(
+    expand: Callable[[str], Path], store: Store, pipe: Path
+) -> None:
+    """It fails by itself: those before and behind it are ingested."""
+
+    def crash() -> None:
+        # Opens once the reader has.
+        with pipe.open("wb"):
+            for worker in multiprocessing.active_children():
+                os.kill(worker.pid or 0, signal.SIGSEGV)
+
+    paths = [expand("nsys/memcpy.sqlite"), pipe, expand("ncu/visible.raw.csv")]
+    with ThreadPoolExecutor(1) as pool:
+        crashed = pool.submit(crash)
+        results = list(ingest_many(paths, store, jobs=1))
+        crashed.result()
+    assert [str(r.error) for r in results if isinstance(r, Failure)] == [
+        f"{pipe}: the reader crashed (exit code -11); nothing was stored"
+    ]
+    assert [r.kind for r in results if isinstance(r, Outcome)] == ["nsys", "ncu"]
+    assert len(store.report_ids()) == 2
+    assert store.leftovers() == []
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_input_whose_reader_hangs(cli: Cli, pipe: Path, store: Store, others: int) -> None:
+    paths = [pipe, *[Path("/dev/null")] * others]
+    assert cli("ingest", *paths, "--timeout", "1", "--store", store.root) == 1
+    assert f"{pipe}: not read within 1 s; nothing was stored (--timeout allows for more)" in cli.err
+
+
+def test_an_input_is_hashed_once(
+    expand: Callable[[str], Path], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known of an input travels to the one that reads it."""
+    found = hashed(identify(expand("nsys/memcpy.sqlite")))
+    monkeypatch.setattr(inputs, "_file_sha256", None)
+    assert ingest(found, store).report_id == found.report_id
+    assert hashed(found) is found
+
+
+def test_a_packed_input_that_is_known_is_not_expanded(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = DATA / "nsys" / "memcpy.sqlite.xz"
+    first = ingest(packed, store)
+    monkeypatch.setattr(inputs, "_expand", None)
+    assert ingest(packed, store) == replace(first, new=False)
