@@ -5,14 +5,16 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from analysis.views import views
 from perfpipe.query import gpu_state_of, quote
 from perfpipe.specs import find_spec
 from perfpipe.units import words
-from perfpipe.viewmodel import Column, Kind, Source, Table
+from perfpipe.viewmodel import Column, Source, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+#: Views that are read here.
+VIEWS = ("run_efficiency",)
 
 _MEDIAN = "median time of an iteration, measured without a profiler"
 
@@ -98,86 +100,6 @@ def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
             f"{what}"
         )
     return None
-
-
-_AGREEMENT: tuple[tuple[str, str, Kind, str], ...] = (
-    ("label", "Configuration", "text", ""),
-    ("timed_ms", "Timed", "ms", "ms"),
-    ("traced_ms", "nsys", "ms", "ms"),
-    ("traced_span_ms", "nsys, span", "ms", "ms"),
-    ("profiled_ms", "ncu", "ms", "ms"),
-    ("round(traced_pct, 1) AS traced_pct", "nsys against timed", "number", "%"),
-    ("round(profiled_pct, 1) AS profiled_pct", "ncu against timed", "number", "%"),
-    ("explanation", "Why", "text", ""),
-)
-
-
-def agreement_table(con: DuckDBPyConnection, run_id: str) -> Table:
-    """Return what timing, nsys and ncu say of the configurations of a run."""
-    view = views()["run_agreement"]
-    names = ", ".join(name for name, *_ in _AGREEMENT)
-    rows = con.execute(
-        f"SELECT {names} FROM run_agreement WHERE run_id = {quote(run_id)} "
-        "AND timed_ms IS NOT NULL AND (traced_ms IS NOT NULL OR profiled_ms IS NOT NULL) "
-        "ORDER BY task_index"
-    ).fetchall()
-    return Table(
-        "Timing, nsys and ncu of an iteration",
-        view.doc,
-        tuple(
-            Column(name := expression.split(" AS ")[-1], title, kind, unit, view.columns[name])
-            for expression, title, kind, unit in _AGREEMENT
-        ),
-        tuple(rows),
-        len(rows),
-        Source("run_agreement", (run_id,)),
-    )
-
-
-_SIZE_COLUMNS: tuple[tuple[str, str, Kind, str], ...] = (
-    ("label", "Configuration", "text", ""),
-    ("size", "Size", "int", ""),
-    ("size_class", "Group", "text", ""),
-    ("model_flop_per_s", "Rate", "flops", ""),
-    ("mfu_pct", "MFU", "pct", "% of dense peak"),
-    ("hfu_pct", "HFU", "pct", "% of dense peak"),
-    ("bound", "Bound", "text", ""),
-    ("subclass", "Where", "text", ""),
-    ("intensity", "Intensity", "number", "FLOP/B"),
-    ("intensity_band", "Band", "text", ""),
-    ("ridge", "Ridge", "number", "FLOP/B"),
-    ("roof", "Roof", "text", ""),
-    ("sol_pct", "Of the roof", "pct", "%"),
-    ("effective_bytes_per_s", "Effective bandwidth", "bandwidth", ""),
-    ("actual_bytes_per_s", "Actual bandwidth", "bandwidth", ""),
-    ("registers", "Registers", "int", "per thread"),
-    ("smem_per_block", "Shared memory", "bytes", "per block"),
-)
-_SIZE_DETAIL = {"size_class", "intensity_band", "registers", "smem_per_block", "hfu_pct"}
-
-
-def size_table(con: DuckDBPyConnection, run_id: str) -> Table:
-    """Return the configurations of a run by size, with a sentence on how the class changes."""
-    view = views()["run_efficiency"]
-    names = ", ".join(name for name, *_ in _SIZE_COLUMNS)
-    rows = con.execute(
-        f"SELECT {names} FROM run_efficiency WHERE run_id = {quote(run_id)} "
-        "ORDER BY size, task_index"
-    ).fetchall()
-    at = {name: index for index, (name, *_) in enumerate(_SIZE_COLUMNS)}
-    classes = [(row[at["size"]], row[at["bound"]], row[at["subclass"]]) for row in rows]
-    columns = tuple(
-        Column(name, title, kind, unit, view.columns[name], name not in _SIZE_DETAIL)
-        for name, title, kind, unit in _SIZE_COLUMNS
-    )
-    return Table(
-        "Sizes",
-        f"{view.doc} {class_change(classes)}".strip(),
-        columns,
-        tuple(rows),
-        len(rows),
-        Source("run_efficiency", (run_id,)),
-    )
 
 
 def class_change(classes: list[tuple[int | None, str | None, str | None]]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import click
 
 from analysis.comparison import Comparison, compare, side_of
-from analysis.report import VIEWS_USED, build_report
+from analysis.report.build import VIEWS_USED, build_report
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.query import connect
@@ -94,7 +94,7 @@ def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
         # What a report tells of a run is told by that run alone, whatever others gave its reports.
         runs = [run["run_id"] for run in chosen.runs] if chosen.only_runs else None
-        with connect(store, chosen.reports, VIEWS_USED, runs) as con:
+        with connect(store, chosen.reports, " ".join(VIEWS_USED), runs) as con:
             return build_report(con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]

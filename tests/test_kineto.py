@@ -13,7 +13,7 @@ from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report import build_report
+from analysis.report.build import build_report
 from ingest.report import ingest
 from ingest.torch.kineto import _ns, _operation
 from perfpipe.errors import InputError

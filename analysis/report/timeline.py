@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from analysis.knowledge import techniques
-from analysis.report_facts import in_list
+from analysis.rows import in_list
 from analysis.views import thresholds
 from perfpipe.units import words
 from perfpipe.viewmodel import Finding, Recommendation, Source
@@ -30,6 +30,9 @@ _BUSY = {
     "neither": ", bound by neither compute nor memory",
 }
 
+
+#: Views that are read here.
+VIEWS = ("timeline_bottleneck", "timeline_findings", "rank_skew", "_labels")
 
 #: GPU timelines that a verdict names one by one.
 _NAMED = 4

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from analysis.report.declare import Scope
+from analysis.rows import in_list, rows_of
 from analysis.views import thresholds
 from perfpipe.model import tables as stored_tables
-from perfpipe.query import quote
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Fact, Source
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+#: Views that are read here.
+VIEWS = ("kernel_bottleneck", "timeline_bottleneck")
+
 #: Notes on verdicts that are told.
 _NOTES = 4
-
-
-def in_list(reports: Sequence[str]) -> str:
-    """Return a SQL list of report ids."""
-    return f"({', '.join(quote(report) for report in reports) or 'NULL'})"
-
-
-def rows_of(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query."""
-    return con.execute(sql).fetchall()
 
 
 def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None) -> str:
@@ -124,12 +118,12 @@ def notes_of(
     return [Fact("To know", "; ".join(few), Source("timeline_bottleneck", tuple(chosen)))]
 
 
-def nothing_of(kinds: dict[str, int]) -> str:
-    """Return why there are no findings, for the numbers of reports by kind."""
-    if kinds.get("nsys") or kinds.get("torch"):
+def nothing_of(scope: Scope) -> str:
+    """Return why there are no findings."""
+    if scope.timeline:
         least = thresholds()["timeline.contributor_pct"]
         return f"nothing but computing takes {least:g} % of the GPU's time or more"
-    if not kinds:
+    if not scope.kinds:
         return "no report was collected"
     return (
         "no kernel was classified, because no ncu report with speed-of-light metrics is among "
@@ -137,13 +131,14 @@ def nothing_of(kinds: dict[str, int]) -> str:
     )
 
 
-def no_verdict(kinds: dict[str, int]) -> str:
-    """Return what stands in place of a verdict, for the numbers of reports by kind."""
-    if not kinds:
-        return "No verdict: nothing was profiled (perfpipe run --collector all)"
-    if "ncu" not in kinds:
-        return "No verdict: the timeline holds no GPU work"
-    return "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
+def no_verdict(scope: Scope) -> Fact:
+    """Return what stands in place of a verdict."""
+    text = "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
+    if not scope.kinds:
+        text = "No verdict: nothing was profiled (perfpipe run --collector all)"
+    elif not scope.profiled:
+        text = "No verdict: the timeline holds no GPU work"
+    return Fact("", text, Source("reports", scope.reports))
 
 
 def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.knowledge import techniques
-from analysis.report_facts import in_list
+from analysis.rows import in_list
 from analysis.views import thresholds
 from perfpipe.units import format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
@@ -21,6 +21,9 @@ _WORDS = {
     "launch": "is too small to fill the GPU",
     "balanced": "is balanced between compute and memory",
 }
+
+#: Views that are read here.
+VIEWS = ("kernel_sol", "kernel_bottleneck", "kernel_findings")
 
 #: Recommendations in a report.
 _MOST = 10
