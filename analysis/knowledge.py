@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Matches any subclass or cause, none included.
-ANY = "*"
-
 
 @dataclass(frozen=True)
 class Technique:

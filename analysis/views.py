@@ -1,16 +1,19 @@
 """Loads the SQL views: one .sql file a view, its header comment being its documentation.
 
+Files lie in layer/topic/name.sql, or layer/name.sql; topics sort files and mean nothing else.
 A file reads::
 
     -- What the view is for, in one or more lines.
+    -- @materialize
     --
     -- report_id: report
     -- time_pct: share of ..., %
     CREATE VIEW name AS
     SELECT ...
 
-A view whose name begins with `_` is private and documents no columns.  Dependencies are read
-off the SQL: a view may use stored tables and views of its own or a lower folder.
+`@materialize` marks a view whose rows cost much: it is computed once where several views read
+it.  A view whose name begins with `_` is private and documents no columns.  Dependencies are read
+off the SQL: a view may use stored tables and views of its own or a lower layer.
 """
 
 from __future__ import annotations
@@ -54,9 +57,7 @@ CHOSEN_WINDOWS = (
     "(track INTEGER, window_id INTEGER, name VARCHAR, start_ns BIGINT, end_ns BIGINT)"
 )
 
-#: Ends the comment of a view that is worth keeping where several others read it.
-_ONCE = "Computed once."
-
+_MATERIALIZE = "-- @materialize"
 _CREATE = re.compile(r"^CREATE VIEW (\w+) AS$", re.MULTILINE)
 _COLUMN = re.compile(r"^-- ([a-z_0-9]+): (.+)$")
 _CONTINUED = re.compile(r"^--   +(.+)$")
@@ -64,10 +65,9 @@ _CONTINUED = re.compile(r"^--   +(.+)$")
 
 @dataclass(frozen=True)
 class View:
-    """One .sql module: `path` is layer/name.sql, `columns` maps names to documentation.
+    """One .sql module: `path` is layer/topic/name.sql, `columns` maps names to documentation.
 
-    A generated view has no file: its columns come from the metric catalogue.  A costly one says
-    so in its comment, which is not part of the documentation.
+    A generated view has no file: its columns come from the metric catalogue.
     """
 
     name: str
@@ -77,7 +77,7 @@ class View:
     columns: Mapping[str, str]
     sql: str
     generated: bool = False
-    costly: bool = False
+    materialize: bool = False
 
     @property
     def public(self) -> bool:
@@ -87,7 +87,7 @@ class View:
     @property
     def kept(self) -> bool:
         """Whether it is computed once where several views read it: its rows are few or costly."""
-        return self.layer == "ncu" or self.costly
+        return self.layer == "ncu" or self.materialize
 
     @cached_property
     def mentions(self) -> frozenset[str]:
@@ -104,38 +104,41 @@ def views() -> dict[str, View]:
     """Return every view by name, each after those that it uses."""
     found = {"kernel_metrics": _metrics_view()}
     for layer in LAYERS:
-        for file in _sql_files(_sql_root().joinpath(layer)):
-            view = parse_view(file.read_text(encoding="utf-8"), layer, file.name)
+        for path, file in _sql_files(_sql_root().joinpath(layer), layer):
+            view = parse_view(file.read_text(encoding="utf-8"), path)
             found[view.name] = view
     return dict(_by_dependency(found))
 
 
-def parse_view(text: str, layer: str, file_name: str) -> View:
-    """Parse a .sql module; ValueError when it does not follow the form."""
+def parse_view(text: str, path: str) -> View:
+    """Parse a .sql module of a path such as layer/topic/name.sql.
+
+    Raises ValueError when it does not follow the form.
+    """
+    layer, *_, file_name = path.split("/")
     created = _CREATE.search(text)
     if created is None or f"{created[1]}.sql" != file_name:
-        raise ValueError(f"{layer}/{file_name}: expected CREATE VIEW {file_name[:-4]} AS")
+        raise ValueError(f"{path}: expected CREATE VIEW {file_name[:-4]} AS")
     doc: list[str] = []
     columns: dict[str, str] = {}
     last = None
-    for line in text[: created.start()].splitlines():
+    header = text[: created.start()].splitlines()
+    for line in header:
         if (column := _COLUMN.match(line)) and ((doc and doc[-1] == "") or columns):
             last = column[1]
             columns[last] = column[2]
         elif last and (more := _CONTINUED.match(line)):
             columns[last] += " " + more[1]
-        elif line.startswith("--"):
+        elif line.startswith("--") and line != _MATERIALIZE:
             doc.append(line[2:].strip())
-    whole = " ".join(doc).strip()
-    described = whole.removesuffix(_ONCE).strip()
     return View(
         created[1],
-        f"{layer}/{file_name}",
+        path,
         layer,
-        described,
+        " ".join(doc).strip(),
         columns,
         text[created.start() :],
-        costly=whole != described,
+        materialize=_MATERIALIZE in header,
     )
 
 
@@ -292,10 +295,16 @@ def _sql_root() -> Traversable:
     return resources.files("analysis").joinpath("sql")
 
 
-def _sql_files(folder: Traversable) -> list[Traversable]:
-    return sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda f: f.name
-    )
+def _sql_files(folder: Traversable, path: str) -> list[tuple[str, Traversable]]:
+    """Return the .sql files in and below a folder with their paths, sorted by name."""
+    found: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        below = f"{path}/{entry.name}"
+        if entry.is_dir():
+            found += _sql_files(entry, below)
+        elif entry.name.endswith(".sql"):
+            found.append((below, entry))
+    return sorted(found, key=lambda item: item[1].name)
 
 
 def _by_dependency(found: dict[str, View]) -> Iterator[tuple[str, View]]:

@@ -78,10 +78,6 @@ def tables_and_views() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 _HOW = """\
 A workload file says what to launch and what to collect; `workloads/gemm.yaml` is an example, and
 `perfpipe schema workload` prints the JSON Schema for editors.

@@ -32,7 +32,8 @@ def _start(folder: Path, *, scripts: bool = True) -> webdriver.Chrome:
     options.binary_location = "/usr/bin/chromium"
     for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                  "--no-first-run", "--disable-background-networking", "--disable-component-update",
-                 "--disable-sync", "--force-prefers-reduced-motion", "--window-size=1300,1200", f"--user-data-dir={folder}"):  # fmt: skip
+                 "--disable-sync", "--force-prefers-reduced-motion", "--window-size=1300,1200",
+                 f"--user-data-dir={folder}"):  # fmt: skip
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     if not scripts:

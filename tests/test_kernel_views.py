@@ -89,7 +89,8 @@ def test_pipes_by_capability() -> None:
     db = Tiny(
         [{"launch_id": 0, "cc": "9.0"}, {"launch_id": 1, "cc": "8.0"}, {"launch_id": 2, "cc": "8.6"}],
         {
-            0: {f"sm__pipe_tensor_cycles_active{end}": 90.0, f"sm__pipe_tensor_op_hmma_cycles_active{end}": 80.0,
+            0: {f"sm__pipe_tensor_cycles_active{end}": 90.0,
+                f"sm__pipe_tensor_op_hmma_cycles_active{end}": 80.0,
                 f"sm__pipe_shared_cycles_active{end}": 95.0, f"sm__inst_executed_pipe_fp16{end}": 3.0},
             1: {f"sm__inst_executed_pipe_fp16{end}": 3.0, f"sm__pipe_alu_cycles_active{end}": 2.0},
             2: {f"sm__pipe_tensor_cycles_active_v2{end}": 50.0, f"sm__inst_executed_pipe_fma{end}": 60.0},

@@ -15,7 +15,7 @@ from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.views import install, threshold_macro
+from analysis.views import install, threshold_macro, views
 from perfpipe.model import tables
 from perfpipe.query import connect
 from perfpipe.store import Store
@@ -117,9 +117,10 @@ def _empty_store(con: duckdb.DuckDBPyConnection) -> None:
         con.execute(f"CREATE TABLE {table} ({columns})")
     root = Path(install.__code__.co_filename).parent / "sql"
     con.execute(threshold_macro())
-    names = ("_names", "_durations", "_duration_stats", "cuda_gpu_kern_sum")
-    for file in ("macros.sql", "timeline_macros.sql", *(f"nsys/{name}.sql" for name in names)):
+    for file in ("macros.sql", "timeline_macros.sql"):
         con.execute((root / file).read_text())
+    for name in ("_names", "_durations", "_duration_stats", "cuda_gpu_kern_sum"):
+        con.execute(views()[name].sql)
 
 
 @given(

@@ -40,7 +40,10 @@ def agreement(
             call += 1
     for launch_id, duration in enumerate(profiled or []):
         tiny.add("ncu_launches", {"launch_id": launch_id, "duration_ns": duration * 1000})
-    names = "timed_ms, traced_ms, traced_span_ms, traced_operations, profiled_ms, traced_pct, agrees, explanation"
+    names = (
+        "timed_ms, traced_ms, traced_span_ms, traced_operations, profiled_ms, traced_pct, "
+        "agrees, explanation"
+    )
     (row,) = tiny.rows(f"SELECT {names} FROM run_agreement")
     return dict(zip(names.split(", "), row, strict=True))
 

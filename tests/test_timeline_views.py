@@ -114,7 +114,10 @@ def test_copies_by_kind_of_memory() -> None:
 def test_findings_name_a_technique_for_every_contributor(
     captures: Store, ingested: Ingested
 ) -> None:
-    sql = "SELECT bound, list(technique ORDER BY rank), any_value(largest_gap) FROM timeline_findings GROUP BY 1"
+    sql = (
+        "SELECT bound, list(technique ORDER BY rank), any_value(largest_gap) "
+        "FROM timeline_findings GROUP BY 1"
+    )
     expected = {
         "eager_small": {"launch_overhead": ["cuda_graphs", "larger_batch"]},
         "graph_node": {"launch_overhead": ["larger_batch"]},

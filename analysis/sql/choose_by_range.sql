@@ -1,5 +1,6 @@
--- Windows of ranges named $title, as domain:name or without the domain: on each GPU from the start of the first operation
--- that the process launched while the range was open to the end of the last one.  $most of them.
+-- Windows of ranges named $title, as domain:name or without the domain: on each GPU from the start
+-- of the first operation that the process launched while the range was open to the end of the last
+-- one.  $most of them.
 INSERT INTO _chosen_windows
 WITH ranges AS (
     SELECT report_id, pid, range_id, name, start_ns, end_ns
@@ -11,7 +12,8 @@ WITH ranges AS (
 launched AS (
     SELECT t.track, r.report_id, r.range_id, r.name, min(l.start_ns) AS start_ns, max(l.end_ns) AS end_ns
     FROM ranges AS r
-    JOIN launches AS l ON l.report_id = r.report_id AND l.pid = r.pid AND l.api_start_ns BETWEEN r.start_ns AND r.end_ns
+    JOIN launches AS l
+        ON l.report_id = r.report_id AND l.pid = r.pid AND l.api_start_ns BETWEEN r.start_ns AND r.end_ns
     JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
     GROUP BY t.track, r.report_id, r.range_id, r.name
 )

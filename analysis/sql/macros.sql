@@ -17,20 +17,13 @@ CREATE MACRO kernel_key(name) AS
 -- Compute capability as a number that compares: '9.0' is 90, '12.1' is 121.
 CREATE MACRO cc_number(cc) AS split_part(cc, '.', 1)::INTEGER * 10 + split_part(cc, '.', 2)::INTEGER;
 
--- Floating-point operations of a matrix product, a multiplication and an addition each, and the bytes
--- that it must move: both operands read and the result written once.
-CREATE MACRO gemm_flop(m, n, k) AS 2.0 * m * n * k;
-CREATE MACRO gemm_bytes(m, n, k, element_bytes) AS (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) * element_bytes;
-
--- The same for a product and an elementwise epilogue in a kernel of its own, which reads and writes
--- the result once more; fused, the epilogue moves nothing.
-CREATE MACRO unfused_epilogue_bytes(m, n, k, element_bytes) AS gemm_bytes(m, n, k, element_bytes) + 2.0 * m * n * element_bytes;
-CREATE MACRO fusion_saved_bytes(m, n, element_bytes) AS 2.0 * m * n * element_bytes;
-
 -- Roofline (Williams, Waterman, Patterson 2009): FLOP/s that the memory and the compute roof leave.
 CREATE MACRO memory_roof_flop_per_s(intensity, bytes_per_s) AS intensity * bytes_per_s;
 CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
-    CASE WHEN intensity * bytes_per_s < peak_flop_per_s THEN intensity * bytes_per_s ELSE peak_flop_per_s + 0 * intensity * bytes_per_s END;
+    CASE
+        WHEN intensity * bytes_per_s < peak_flop_per_s THEN intensity * bytes_per_s
+        ELSE peak_flop_per_s + 0 * intensity * bytes_per_s
+    END;
 
 -- Whole times that b goes into a; DuckDB's // divides doubles without rounding.
 CREATE MACRO whole_times(a, b) AS floor(a / nullif(b, 0))::BIGINT;
@@ -38,19 +31,30 @@ CREATE MACRO whole_times(a, b) AS floor(a / nullif(b, 0))::BIGINT;
 -- The occupancy calculator: blocks that one resource of an SM leaves room for.  A warp's registers come
 -- from the file of its scheduler (four an SM), in units of `unit` registers.
 CREATE MACRO occupancy_warps(block_size) AS greatest(1, ceil(block_size / 32.0)::BIGINT);
-CREATE MACRO occupancy_limit_warps(block_size, max_warps) AS whole_times(max_warps, occupancy_warps(block_size));
+CREATE MACRO occupancy_limit_warps(block_size, max_warps) AS
+    whole_times(max_warps, occupancy_warps(block_size));
 CREATE MACRO occupancy_limit_registers(block_size, registers, registers_per_sm, unit, max_blocks) AS
     CASE WHEN registers > 0
-        THEN whole_times(4 * whole_times(registers_per_sm / 4, ceil(registers * 32.0 / nullif(unit, 0)) * unit), occupancy_warps(block_size))
+        THEN whole_times(
+            4 * whole_times(registers_per_sm / 4, ceil(registers * 32.0 / nullif(unit, 0)) * unit),
+            occupancy_warps(block_size)
+        )
         WHEN registers = 0 THEN max_blocks END;
-CREATE MACRO occupancy_smem_allocated(smem, reserved, unit) AS ceil((smem + reserved) * 1.0 / nullif(unit, 0))::BIGINT * unit;
+CREATE MACRO occupancy_smem_allocated(smem, reserved, unit) AS
+    ceil((smem + reserved) * 1.0 / nullif(unit, 0))::BIGINT * unit;
 CREATE MACRO occupancy_limit_shared_mem(smem_allocated, smem_per_sm, max_blocks) AS
-    CASE WHEN smem_allocated > 0 THEN whole_times(smem_per_sm, smem_allocated) WHEN smem_allocated = 0 THEN max_blocks END;
+    CASE
+        WHEN smem_allocated > 0 THEN whole_times(smem_per_sm, smem_allocated)
+        WHEN smem_allocated = 0 THEN max_blocks
+    END;
 CREATE MACRO occupancy_limit_barriers(barriers, barriers_per_sm, max_blocks) AS
     CASE WHEN barriers > 0 THEN least(max_blocks, whole_times(barriers_per_sm, barriers))
         WHEN barriers_per_sm IS NOT NULL THEN max_blocks END;
 CREATE MACRO occupancy_limit_clusters(max_active, cluster_size, sm_count) AS
-    CASE WHEN cluster_size > 0 AND max_active > 0 THEN ceil(max_active * cluster_size / nullif(sm_count, 0))::BIGINT END;
+    CASE
+        WHEN cluster_size > 0 AND max_active > 0
+            THEN ceil(max_active * cluster_size / nullif(sm_count, 0))::BIGINT
+    END;
 -- Unknown unless warps, registers and shared memory are known; barriers limit where there are any.
 CREATE MACRO occupancy_blocks(by_warps, max_blocks, by_registers, by_shared_mem, by_barriers) AS
     CASE WHEN by_warps + by_registers + by_shared_mem IS NOT NULL
@@ -60,10 +64,15 @@ CREATE MACRO occupancy_blocks(by_warps, max_blocks, by_registers, by_shared_mem,
 CREATE MACRO sol_bottleneck(compute, memory, waves) AS
     CASE
         WHEN compute IS NULL OR memory IS NULL THEN NULL
-        WHEN compute >= threshold('sol.high_pct') OR memory >= threshold('sol.high_pct') THEN 'High Throughput'
+        WHEN compute >= threshold('sol.high_pct') OR memory >= threshold('sol.high_pct')
+            THEN 'High Throughput'
         WHEN compute < threshold('sol.latency_pct') AND memory < threshold('sol.latency_pct') THEN
             CASE WHEN waves < threshold('sol.full_wave') THEN 'Small Grid' ELSE 'Latency Issue' END
         WHEN abs(compute - memory) < threshold('sol.balanced_points') THEN 'Balanced Throughput'
         WHEN compute > memory THEN 'High Compute Throughput'
         ELSE 'High Memory Throughput'
     END;
+
+-- A number that a verdict rests on, and what it was compared with; NULL where it was with nothing.
+CREATE MACRO evidence(name, measured, compared_with, in_unit) AS
+    {metric: name, value: measured, threshold: compared_with, unit: in_unit};

@@ -9,10 +9,15 @@ CREATE MACRO nsys_stddev(x) AS round_tenth(coalesce(stddev_samp(x), 0));
 
 -- Time that two intervals share, ns; 0 where they are apart, NULL where a border is unknown.
 CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS
-    CASE WHEN a_start + a_end + b_start + b_end IS NOT NULL THEN greatest(0, least(a_end, b_end) - greatest(a_start, b_start)) END;
+    CASE
+        WHEN a_start + a_end + b_start + b_end IS NOT NULL
+            THEN greatest(0, least(a_end, b_end) - greatest(a_start, b_start))
+    END;
 
--- Time of an interval behind `until`, up to when earlier ones reach: added up it is the length of their union.
-CREATE MACRO beyond_ns(start_ns, end_ns, until) AS greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));
+-- Time of an interval behind `until`, up to when earlier ones reach: added up it is the length of
+-- their union.
+CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
+    greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));
 
 -- Category of timeline_bottleneck that a category of gpu_time_budget counts in.
 CREATE MACRO timeline_bound(category) AS
@@ -20,10 +25,13 @@ CREATE MACRO timeline_bound(category) AS
 
 -- Operation that a kernel of NCCL (or one like it) performs; empty where its name does not tell.
 CREATE MACRO collective_operation(name) AS
-    regexp_extract(name, 'AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|SendRecv|Reduce|Scatter|Gather');
+    regexp_extract(
+        name,
+        'AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|SendRecv|Reduce|Scatter|Gather'
+    );
 
--- Operation of a call that NCCL performs by sending and receiving, so that the kernel's name does not tell; by NCCL's
--- names and those of torch.distributed.
+-- Operation of a call that NCCL performs by sending and receiving, so that the kernel's name does
+-- not tell; by NCCL's names and those of torch.distributed.
 CREATE MACRO collective_of_call(call) AS
     CASE
         WHEN regexp_matches(call, '^(nccl)?all_?to_?all', 'i') THEN 'AllToAll'
@@ -41,8 +49,9 @@ CREATE MACRO torch_element_bytes(dtype) AS
         WHEN dtype = 'ComplexDouble' THEN 16
     END;
 
--- Bandwidth by which nccl-tests compare operations and numbers of ranks: what each link carries, where `bytes` are
--- those of one rank's call.  https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+-- Bandwidth by which nccl-tests compare operations and numbers of ranks: what each link carries,
+-- where `bytes` are those of one rank's
+-- call.  https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 CREATE MACRO collective_bus_bytes(operation, bytes, ranks) AS
     CASE operation
         WHEN 'AllReduce' THEN bytes * 2 * (ranks - 1) / nullif(ranks, 0)

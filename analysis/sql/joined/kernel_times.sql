@@ -1,5 +1,6 @@
--- Time of each kernel configuration in each report, by the profiler that measured it: what comparisons match by.
--- ncu serialises kernels and holds clocks, nsys does neither, so that times of the two are never compared.
+-- Time of each kernel configuration in each report, by the profiler that measured it: what
+-- comparisons match by. ncu serialises kernels and holds clocks, nsys does neither, so that times
+-- of the two are never compared.
 --
 -- report_id: report
 -- profiler: nsys (or torch) for the timeline, ncu for profiled launches

@@ -1,5 +1,6 @@
--- Whether timing, nsys and ncu agree on a configuration: the time without a profiler, beside the GPU's work of an iteration on
--- the timeline and in the profiled kernels.  An iteration is an NVTX range that is a step.
+-- Whether timing, nsys and ncu agree on a configuration: the time without a profiler, beside the
+-- GPU's work of an iteration on the timeline and in the profiled kernels.  An iteration is an NVTX
+-- range that is a step.
 --
 -- run_id: run
 -- task_index: configuration, counted from 0
@@ -12,7 +13,8 @@
 -- profiled_ms: sum of the profiled kernels, ms; NULL unless ncu profiled as many as an iteration has
 -- traced_pct: traced over timed, less 100 %
 -- profiled_pct: profiled over timed, less 100 %
--- agrees: whether traced and timed, or its span and timed, differ by no more than the threshold; NULL where one is missing
+-- agrees: whether traced and timed, or its span and timed, differ by no more than the threshold;
+--   NULL where one is missing
 -- explanation: why they differ
 CREATE VIEW run_agreement AS
 WITH profiled AS (
@@ -50,7 +52,9 @@ compared AS (
         f.traced_ms,
         f.traced_span_ms,
         f.traced_operations,
-        CASE WHEN f.profiled_kernels = coalesce(f.traced_kernels, f.profiled_kernels) THEN f.profiled_ms END AS profiled_ms,
+        CASE
+            WHEN f.profiled_kernels = coalesce(f.traced_kernels, f.profiled_kernels) THEN f.profiled_ms
+        END AS profiled_ms,
         f.profiled_ms IS NOT NULL AND f.profiled_kernels != f.traced_kernels AS profiled_in_part
     FROM run_tasks AS r
     JOIN found AS f USING (run_id, task_index)
@@ -79,7 +83,8 @@ SELECT
     concat_ws(
         '; ',
         CASE
-            WHEN traced_pct < -threshold('agreement.differ_pct') AND timed_ms - traced_ms <= traced_operations * threshold('agreement.gap_us') / 1e3
+            WHEN traced_pct < -threshold('agreement.differ_pct')
+                AND timed_ms - traced_ms <= traced_operations * threshold('agreement.gap_us') / 1e3
                 THEN 'about 1 us between short kernels counts in the time'
             WHEN traced_pct < -threshold('agreement.differ_pct') AND timing_method = 'queued'
                 THEN 'the time includes what lies between the operations of an iteration'
@@ -90,10 +95,14 @@ SELECT
         END,
         CASE
             WHEN profiled_in_part THEN 'ncu profiled only some kernels of an iteration'
-            WHEN profiled_pct > threshold('agreement.differ_pct') THEN 'ncu starts with cold caches and a resting GPU'
-            WHEN profiled_pct < -threshold('agreement.differ_pct') AND list_contains(throttled_by, 'power cap')
-                THEN 'under steady load the power cap lowers the clocks, under ncu the GPU rests between kernels'
-            WHEN profiled_pct < -threshold('agreement.differ_pct') THEN 'ncu measures kernels alone, without what lies between them'
+            WHEN profiled_pct > threshold('agreement.differ_pct')
+                THEN 'ncu starts with cold caches and a resting GPU'
+            WHEN profiled_pct < -threshold('agreement.differ_pct')
+                AND list_contains(throttled_by, 'power cap')
+                THEN 'under steady load the power cap lowers the clocks, '
+                    || 'under ncu the GPU rests between kernels'
+            WHEN profiled_pct < -threshold('agreement.differ_pct')
+                THEN 'ncu measures kernels alone, without what lies between them'
         END
     ) AS explanation
 FROM shares

@@ -26,7 +26,11 @@
 -- smem_per_block: its shared memory per block, bytes
 CREATE VIEW run_efficiency AS
 WITH tasks AS (
-    SELECT *, list_max(list_transform(map_values(params::JSON::MAP(VARCHAR, VARCHAR)), lambda value: TRY_CAST(value AS BIGINT))) AS size
+    SELECT
+        *,
+        list_max(list_transform(
+            map_values(params::JSON::MAP(VARCHAR, VARCHAR)), lambda value: TRY_CAST(value AS BIGINT)
+        )) AS size
     FROM run_tasks
 ),
 sources AS (
@@ -42,8 +46,11 @@ kernels AS (
         arg_max(b.subclass, l.duration_ns) AS subclass,
         arg_max(o.registers, l.duration_ns) AS registers,
         arg_max(o.smem_allocated, l.duration_ns) AS smem_per_block,
-        sum(f.flop) / nullif(sum(l.duration_ns) FILTER (WHERE f.flop IS NOT NULL) / 1e9, 0) AS hardware_flop_per_s,
-        sum(m.dram_bytes_per_s * l.duration_ns) / nullif(sum(l.duration_ns) FILTER (WHERE m.dram_bytes_per_s IS NOT NULL), 0) AS actual_bytes_per_s
+        sum(f.flop)
+            / nullif(sum(l.duration_ns) FILTER (WHERE f.flop IS NOT NULL) / 1e9, 0) AS hardware_flop_per_s,
+        sum(m.dram_bytes_per_s * l.duration_ns)
+            / nullif(sum(l.duration_ns) FILTER (WHERE m.dram_bytes_per_s IS NOT NULL), 0)
+            AS actual_bytes_per_s
     FROM sources AS t
     JOIN ncu_launches AS l USING (report_id)
     JOIN kernel_bottleneck AS b USING (report_id, launch_id)
@@ -53,7 +60,12 @@ kernels AS (
     GROUP BY t.run_id, t.task_index
 ),
 peaks AS (
-    SELECT t.run_id, t.task_index, p.dtype, any_value(p.flop_per_s) AS flop_per_s, any_value(p.bytes_per_s) AS bytes_per_s
+    SELECT
+        t.run_id,
+        t.task_index,
+        p.dtype,
+        any_value(p.flop_per_s) AS flop_per_s,
+        any_value(p.bytes_per_s) AS bytes_per_s
     FROM sources AS t
     JOIN gpu_peaks AS p USING (report_id)
     GROUP BY t.run_id, t.task_index, p.dtype
@@ -77,16 +89,27 @@ SELECT
     label,
     dtype,
     size,
-    CASE WHEN size <= threshold('size.small') THEN 'small' WHEN size >= threshold('size.large') THEN 'large' WHEN size IS NOT NULL THEN 'medium' END AS size_class,
+    CASE
+        WHEN size <= threshold('size.small') THEN 'small'
+        WHEN size >= threshold('size.large') THEN 'large'
+        WHEN size IS NOT NULL THEN 'medium'
+    END AS size_class,
     median_ms,
     model_flop_per_s,
     100 * model_flop_per_s / nullif(peak, 0) AS mfu_pct,
     100 * hardware_flop_per_s / nullif(peak, 0) AS hfu_pct,
     intensity,
-    CASE WHEN intensity < threshold('intensity.memory') THEN 'memory' WHEN intensity <= threshold('intensity.compute') THEN 'mixed' WHEN intensity IS NOT NULL THEN 'compute' END AS intensity_band,
+    CASE
+        WHEN intensity < threshold('intensity.memory') THEN 'memory'
+        WHEN intensity <= threshold('intensity.compute') THEN 'mixed'
+        WHEN intensity IS NOT NULL THEN 'compute'
+    END AS intensity_band,
     peak / nullif(bandwidth, 0) AS ridge,
     memory_roof_flop_per_s(intensity, bandwidth) AS memory_roof_flop_per_s,
-    CASE WHEN memory_roof_flop_per_s(intensity, bandwidth) < peak THEN 'memory' WHEN memory_roof_flop_per_s(intensity, bandwidth) >= peak THEN 'compute' END AS roof,
+    CASE
+        WHEN memory_roof_flop_per_s(intensity, bandwidth) < peak THEN 'memory'
+        WHEN memory_roof_flop_per_s(intensity, bandwidth) >= peak THEN 'compute'
+    END AS roof,
     100 * model_flop_per_s / nullif(attainable_flop_per_s(peak, intensity, bandwidth), 0) AS sol_pct,
     effective_bytes_per_s,
     actual_bytes_per_s,

@@ -1,5 +1,6 @@
--- Model FLOP utilisation of each step: the workload's operations of an iteration over the step's time and the dense peak of
--- its type.  For timelines that perfpipe launched, whose workload file states flops.
+-- Model FLOP utilisation of each step: the workload's operations of an iteration over the step's
+-- time and the dense peak of its type.  For timelines that perfpipe launched, whose workload file
+-- states flops.
 --
 -- report_id: nsys report
 -- device: GPU number of the machine

@@ -1,5 +1,6 @@
--- What bounds the kernels of a timeline, by their ncu reports: share of kernel time by class of kernel_bottleneck.  The rest
--- of "compute" in timeline_bottleneck: busy is compute-bound, memory-bound or neither.
+-- What bounds the kernels of a timeline, by their ncu reports: share of kernel time by class of
+-- kernel_bottleneck.  The rest of "compute" in timeline_bottleneck: busy is compute-bound,
+-- memory-bound or neither.
 --
 -- report_id: nsys report
 -- bound: class, or unmatched for kernels that ncu did not profile

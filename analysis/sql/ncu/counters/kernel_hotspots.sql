@@ -1,0 +1,110 @@
+-- Source hot spots: instructions and source lines ranked by the stall samples that they cost, with the
+-- reasons.  A warp waits where it needs the value, not where it is made.  Needs SourceCounters; lines
+-- need -lineinfo.
+--
+-- report_id: report
+-- launch_id: launch
+-- kernel_name: function name
+-- kind: sass (an instruction) or line (a source line)
+-- rank: 1 has the most stall samples of its launch and kind
+-- pc: offset of the (first) instruction in its function, bytes; comparable between runs
+-- sass: instruction text; NULL for a line
+-- file: source file; NULL without -lineinfo
+-- line: source line
+-- text: text of that line; NULL where sources were not imported
+-- samples: warp samples
+-- stall_samples: those that were stalls
+-- stall_pct: share of all stall samples of the launch, %
+-- top_reason: the most frequent stall reason
+-- top_reason_pct: its share of the stall samples here, %
+-- reasons: stall reasons with their samples, largest first
+-- executions: warp-level executions
+CREATE VIEW kernel_hotspots AS
+WITH places AS (
+    SELECT
+        report_id,
+        launch_id,
+        'sass' AS kind,
+        pc,
+        sass,
+        file,
+        line,
+        text,
+        samples,
+        executions,
+        COLUMNS('^stall_')
+    FROM ncu_source
+    WHERE samples > 0
+    UNION ALL BY NAME
+    SELECT
+        report_id,
+        launch_id,
+        'line' AS kind,
+        min(pc) AS pc,
+        file,
+        line,
+        any_value(text) AS text,
+        sum(samples)::BIGINT AS samples,
+        sum(executions)::BIGINT AS executions,
+        sum(COLUMNS('^(stall_.*)$'))::BIGINT AS '\1'
+    FROM ncu_source
+    WHERE line > 0
+    GROUP BY report_id, launch_id, file, line
+),
+reasoned AS (
+    SELECT
+        *,
+        list_filter([
+            {samples: stall_barrier, reason: 'barrier'},
+            {samples: stall_branch_resolving, reason: 'branch_resolving'},
+            {samples: stall_dispatch_stall, reason: 'dispatch_stall'},
+            {samples: stall_drain, reason: 'drain'},
+            {samples: stall_gmma, reason: 'gmma'},
+            {samples: stall_imc_miss, reason: 'imc_miss'},
+            {samples: stall_lg_throttle, reason: 'lg_throttle'},
+            {samples: stall_long_scoreboard, reason: 'long_scoreboard'},
+            {samples: stall_math_pipe_throttle, reason: 'math_pipe_throttle'},
+            {samples: stall_membar, reason: 'membar'},
+            {samples: stall_mio_throttle, reason: 'mio_throttle'},
+            {samples: stall_misc, reason: 'misc'},
+            {samples: stall_no_instruction, reason: 'no_instruction'},
+            {samples: stall_short_scoreboard, reason: 'short_scoreboard'},
+            {samples: stall_sleeping, reason: 'sleeping'},
+            {samples: stall_tex_throttle, reason: 'tex_throttle'},
+            {samples: stall_wait, reason: 'wait'}
+        ], lambda entry: entry.samples > 0) AS unsorted
+    FROM places
+),
+stalled AS (
+    SELECT
+        *,
+        list_reverse_sort(unsorted) AS reasons,
+        list_sum(list_transform(unsorted, lambda entry: entry.samples))::BIGINT AS stall_samples
+    FROM reasoned
+    WHERE len(unsorted) > 0
+)
+SELECT
+    s.report_id,
+    s.launch_id,
+    l.kernel_name,
+    s.kind,
+    row_number() OVER (
+        PARTITION BY s.report_id, s.launch_id, s.kind ORDER BY s.stall_samples DESC, s.pc, s.line
+    ) AS rank,
+    s.pc,
+    s.sass,
+    s.file,
+    s.line,
+    s.text,
+    s.samples,
+    s.stall_samples,
+    100.0 * s.stall_samples / nullif(
+        sum(s.stall_samples) OVER (PARTITION BY s.report_id, s.launch_id, s.kind), 0
+    ) AS stall_pct,
+    s.reasons[1].reason AS top_reason,
+    100.0 * s.reasons[1].samples / nullif(s.stall_samples, 0) AS top_reason_pct,
+    s.reasons,
+    s.executions
+FROM stalled AS s
+JOIN ncu_launches AS l USING (report_id, launch_id)
+ORDER BY s.report_id, s.launch_id, s.kind, rank;

@@ -1,0 +1,72 @@
+-- Memory behaviour of each launch: how much every level moves, how well it is used, and what goes
+-- wrong: uncoalesced access, bank conflicts, spills, atomics.  NULL is not collected, 0 is none.
+--
+-- report_id: report
+-- launch_id: launch
+-- kernel_name: function name
+-- dram_read_bytes: DRAM reads, bytes
+-- dram_write_bytes: DRAM writes, bytes
+-- dram_bytes_per_s: DRAM traffic of both directions, byte/s
+-- l2_read_bytes: bytes from L2 to L1
+-- l2_write_bytes: bytes from L1 to L2
+-- l1_hit_pct: L1 hit rate, %
+-- l2_hit_pct: L2 hit rate, %; above 100 where passes differ
+-- l2_read_hit_pct: L2 hit rate of reads, %
+-- sectors_per_load: 32-byte sectors of a global load request; 4 is ideal for 4-byte elements, 16
+--   for 16-byte ones
+-- sectors_per_store: the same for global stores
+-- load_bytes_per_sector: bytes used of the 32 of a sector by global loads; NULL where there are none
+-- store_bytes_per_sector: the same for global stores
+-- global_excess_pct: sectors of global access beyond the coalesced ideal, % of all
+-- shared_conflict_pct: shared-memory bank conflicts, % of wavefronts
+-- shared_load_conflict_ways: wavefronts of a shared load that needed one; 1 is free of conflicts
+-- shared_excess_pct: shared wavefronts beyond the ideal as counted at the instructions, % of all
+-- spill_requests: warp instructions that spill or refill registers
+-- spill_pct: of local loads and stores, %; NULL without any
+-- local_requests: local loads and stores
+-- atomic_requests: global atomics and reductions
+-- atomic_pct: sectors of atomics and reductions, % of those between L1 and L2; of global requests
+--   where sectors were not collected
+-- compression_success_pct: sectors that the L2 compression unit compressed, %; matters for
+--   compressible memory only
+CREATE VIEW kernel_memory AS
+SELECT
+    w.report_id,
+    w.launch_id,
+    l.kernel_name,
+    w.dram_read_bytes,
+    w.dram_write_bytes,
+    coalesce(
+        w.dram_bytes_per_s,
+        (w.dram_read_bytes + w.dram_write_bytes) / nullif(w.duration_ns / 1e9, 0)
+    ) AS dram_bytes_per_s,
+    w.l2_to_l1_bytes AS l2_read_bytes,
+    w.l1_to_l2_bytes AS l2_write_bytes,
+    w.l1_hit_pct,
+    w.l2_hit_pct,
+    w.l2_read_hit_pct,
+    w.global_load_sectors / nullif(w.global_load_requests, 0) AS sectors_per_load,
+    w.global_store_sectors / nullif(w.global_store_requests, 0) AS sectors_per_store,
+    nullif(w.global_load_bytes_per_sector, 0) AS load_bytes_per_sector,
+    nullif(w.global_store_bytes_per_sector, 0) AS store_bytes_per_sector,
+    100 * (w.global_sectors - w.global_sectors_ideal) / nullif(w.global_sectors, 0) AS global_excess_pct,
+    100 * w.shared_conflicts / nullif(w.shared_wavefronts, 0) AS shared_conflict_pct,
+    w.shared_load_wavefronts
+        / nullif(w.shared_load_wavefronts - w.shared_load_conflicts, 0) AS shared_load_conflict_ways,
+    100 * (w.shared_source_wavefronts - w.shared_source_wavefronts_ideal)
+        / nullif(w.shared_source_wavefronts, 0) AS shared_excess_pct,
+    w.spill_requests,
+    100 * w.spill_requests / nullif(w.local_load_requests + w.local_store_requests, 0) AS spill_pct,
+    w.local_load_requests + w.local_store_requests AS local_requests,
+    w.global_atomic_requests + w.global_reduction_requests AS atomic_requests,
+    100 * coalesce(
+        32 * (w.l2_atomic_sectors + w.l2_reduction_sectors) / nullif(w.l2_to_l1_bytes + w.l1_to_l2_bytes, 0),
+        (w.global_atomic_requests + w.global_reduction_requests) / nullif(
+            w.global_atomic_requests + w.global_reduction_requests
+                + w.global_load_requests + w.global_store_requests, 0
+        )
+    ) AS atomic_pct,
+    w.compression_success_pct
+FROM kernel_metrics AS w
+JOIN ncu_launches AS l USING (report_id, launch_id)
+ORDER BY w.report_id, w.launch_id;

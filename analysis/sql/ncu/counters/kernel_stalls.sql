@@ -1,0 +1,68 @@
+-- Where the warps of a launch spend their time, by one list of reasons for both of ncu's families:
+-- cycles averaged over issued instructions (WarpStateStats) and samples (SourceCounters).
+-- `selected` is useful issue and `not_selected` is ready but not chosen: neither is a stall.
+--
+-- report_id: report
+-- launch_id: launch
+-- reason: warp state, such as long_scoreboard
+-- family: memory, shared, sync, execution, frontend, issue or misc
+-- is_stall: false for selected and not_selected
+-- cycles: cycles in this state for each issued instruction; NULL without WarpStateStats
+-- pct: the same of the warp's whole latency, %
+-- samples: warp samples in this state; NULL without SourceCounters
+-- samples_pct: of all samples, %
+-- samples_not_issued: samples while the scheduler issued nothing
+-- rank: 1 is the largest stall of the launch; NULL for what is no stall
+CREATE VIEW kernel_stalls AS
+WITH valued AS (
+    SELECT
+        m.report_id,
+        m.launch_id,
+        s.reason,
+        s.family,
+        max(m.value) FILTER (WHERE s.part = 'cycles') AS cycles_new,
+        max(m.value) FILTER (WHERE s.part = 'cycles_old') AS cycles_old,
+        max(m.value) FILTER (WHERE s.part = 'share_old') AS share_old,
+        max(m.value) FILTER (WHERE s.part = 'samples') AS samples,
+        max(m.value) FILTER (WHERE s.part = 'samples_not_issued') AS samples_not_issued
+    FROM ncu_metrics AS m
+    JOIN _stall_metrics AS s USING (metric)
+    WHERE m.value IS NOT NULL
+    GROUP BY m.report_id, m.launch_id, s.reason, s.family
+),
+shares AS (
+    SELECT
+        v.*,
+        v.reason NOT IN ('selected', 'not_selected') AS is_stall,
+        coalesce(v.cycles_new, v.cycles_old) AS cycles,
+        -- Without the latency itself the states add up to it, but for the drift between passes.
+        coalesce(
+            100 * coalesce(v.cycles_new, v.cycles_old) / nullif(coalesce(
+                w.warp_latency,
+                sum(coalesce(v.cycles_new, v.cycles_old)) OVER (PARTITION BY v.report_id, v.launch_id)
+            ), 0),
+            v.share_old
+        ) AS pct,
+        100 * v.samples / nullif(
+            coalesce(w.samples, sum(v.samples) OVER (PARTITION BY v.report_id, v.launch_id)), 0
+        ) AS samples_pct
+    FROM valued AS v
+    JOIN kernel_metrics AS w USING (report_id, launch_id)
+)
+SELECT
+    report_id,
+    launch_id,
+    reason,
+    family,
+    is_stall,
+    cycles,
+    pct,
+    samples::BIGINT AS samples,
+    samples_pct,
+    samples_not_issued::BIGINT AS samples_not_issued,
+    CASE WHEN is_stall THEN row_number() OVER (
+        PARTITION BY report_id, launch_id, is_stall
+        ORDER BY coalesce(pct, samples_pct) DESC NULLS LAST, reason
+    ) END AS rank
+FROM shares
+ORDER BY report_id, launch_id, rank NULLS LAST, reason;

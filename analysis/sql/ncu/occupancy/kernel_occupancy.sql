@@ -1,0 +1,100 @@
+-- Occupancy: how many warps an SM holds of those it could, what limits them (ties are a set), and how
+-- the grid fills the GPU.  Limits are ncu's, or calculated where a report lacks them; NVIDIA's own rule
+-- leaves barriers and clusters out.
+--
+-- report_id: report
+-- launch_id: launch
+-- kernel_name: function name
+-- block_size: threads of a block
+-- registers: registers of a thread
+-- smem_allocated: shared memory allocated for a block, bytes
+-- theoretical_occupancy_pct: warps that fit an SM, % of its slots
+-- calculated_occupancy_pct: the same by perfpipe's calculator, %
+-- achieved_occupancy_pct: warps that were active, % of the slots
+-- achieved_warps: warps active on an SM
+-- limit_warps: blocks of an SM that the warp slots allow
+-- limit_blocks: by block slots
+-- limit_registers: by registers
+-- limit_shared_mem: by shared memory
+-- limit_barriers: by named barriers; NULL below compute capability 9.0
+-- limit_clusters: by the clusters that fit the GPU; NULL without clusters
+-- blocks_per_sm: smallest of the limits
+-- limiters: limits that are this small; more than one is normal
+-- waves: grid over the blocks that fit at once
+-- full_waves: whole waves
+-- tail_blocks: blocks of the last, partial wave; 0 without one
+-- tail_pct: run time that the partial wave may cost if all blocks take equally long, %; NULL
+--   without a whole wave
+CREATE VIEW kernel_occupancy AS
+WITH calculated AS (
+    SELECT
+        *,
+        occupancy_limit_warps(block_size, warp_slots) AS by_warps,
+        occupancy_limit_registers(
+            block_size,
+            registers,
+            register_file,
+            register_unit,
+            block_slots
+        ) AS by_registers,
+        occupancy_limit_shared_mem(smem, carveout, block_slots) AS by_shared_mem,
+        occupancy_limit_barriers(barriers, barrier_slots, block_slots) AS by_barriers,
+        occupancy_limit_clusters(cluster_max_active, cluster_size, sm_count) AS by_clusters
+    FROM _occupancy_inputs
+),
+mapped AS (
+    SELECT
+        *,
+        map {
+            'warps': coalesce(limit_warps::BIGINT, by_warps),
+            'blocks': coalesce(limit_blocks::BIGINT, block_slots),
+            'registers': coalesce(limit_registers::BIGINT, by_registers),
+            'shared_mem': coalesce(limit_shared_mem::BIGINT, by_shared_mem),
+            'barriers': coalesce(limit_barriers::BIGINT, by_barriers),
+            'clusters': by_clusters
+        } AS limits,
+        occupancy_blocks(by_warps, block_slots, by_registers, by_shared_mem, by_barriers) AS calculated_blocks
+    FROM calculated
+),
+bounded AS (
+    SELECT
+        *,
+        list_min(map_values(limits)) AS blocks,
+        grid_size::BIGINT AS grid,
+        sm_count::BIGINT * list_min(map_values(limits)) AS wave
+    FROM mapped
+)
+SELECT
+    b.report_id,
+    b.launch_id,
+    l.kernel_name,
+    b.block_size::BIGINT AS block_size,
+    b.registers::BIGINT AS registers,
+    b.smem AS smem_allocated,
+    coalesce(
+        b.theoretical_occupancy_pct,
+        100.0 * b.calculated_blocks * occupancy_warps(b.block_size) / nullif(b.warp_slots, 0)
+    ) AS theoretical_occupancy_pct,
+    100.0 * b.calculated_blocks * occupancy_warps(b.block_size)
+        / nullif(b.warp_slots, 0) AS calculated_occupancy_pct,
+    b.achieved_occupancy_pct,
+    b.achieved_warps,
+    b.limits['warps'] AS limit_warps,
+    b.limits['blocks'] AS limit_blocks,
+    b.limits['registers'] AS limit_registers,
+    b.limits['shared_mem'] AS limit_shared_mem,
+    b.limits['barriers'] AS limit_barriers,
+    b.limits['clusters'] AS limit_clusters,
+    b.blocks AS blocks_per_sm,
+    list_filter(map_keys(b.limits), lambda name: b.limits[name] = b.blocks) AS limiters,
+    coalesce(b.waves, b.grid_size / nullif(b.wave, 0)) AS waves,
+    b.grid // nullif(b.wave, 0) AS full_waves,
+    b.grid % nullif(b.wave, 0) AS tail_blocks,
+    CASE
+        WHEN b.grid < b.wave THEN NULL
+        WHEN b.grid % nullif(b.wave, 0) = 0 THEN 0
+        ELSE 100.0 / (1 + b.grid // nullif(b.wave, 0))
+    END AS tail_pct
+FROM bounded AS b
+JOIN ncu_launches AS l USING (report_id, launch_id)
+ORDER BY b.report_id, b.launch_id;

@@ -1,0 +1,74 @@
+-- What occupancy would be with other resources, one changed at a time, by perfpipe's calculator.
+-- Registers and block size keep the shared-memory carve-out of the launch, as ncu's own curves do;
+-- shared memory is followed up to the largest carve-out, which the driver would choose.
+--
+-- report_id: report
+-- launch_id: launch
+-- resource: registers, shared_mem or block_size
+-- value: registers of a thread, bytes of shared memory of a block (driver's share included), or
+--   threads of a block
+-- blocks_per_sm: blocks that would fit an SM
+-- warps_per_sm: warps that would be active
+-- occupancy_pct: of the warp slots, %
+-- current: whether the launch has this value; registers count in the units that are allocated
+CREATE VIEW kernel_occupancy_curves AS
+WITH launches AS (
+    SELECT *
+    FROM _occupancy_inputs
+    WHERE block_size > 0 AND register_unit IS NOT NULL
+),
+points AS (
+    SELECT *, 'registers' AS resource, unnest(range(8, 256, 8)) AS value FROM launches
+    UNION ALL
+    SELECT *, 'block_size' AS resource, unnest(range(32, 1025, 32)) AS value FROM launches
+    UNION ALL
+    SELECT *, 'shared_mem' AS resource, unnest(range(smem_reserved, smem_per_sm + 1, 4096)) AS value
+    FROM launches
+),
+changed AS (
+    SELECT
+        report_id,
+        launch_id,
+        resource,
+        value,
+        warp_slots,
+        CASE resource WHEN 'block_size' THEN value ELSE block_size END AS threads,
+        occupancy_blocks(
+            occupancy_limit_warps(CASE resource WHEN 'block_size' THEN value ELSE block_size END, warp_slots),
+            block_slots,
+            occupancy_limit_registers(
+                CASE resource WHEN 'block_size' THEN value ELSE block_size END,
+                CASE resource WHEN 'registers' THEN value ELSE registers END,
+                register_file,
+                register_unit,
+                block_slots
+            ),
+            CASE resource
+                WHEN 'shared_mem'
+                    THEN occupancy_limit_shared_mem(
+                        occupancy_smem_allocated(value, 0, smem_unit),
+                        smem_per_sm,
+                        block_slots
+                    )
+                ELSE occupancy_limit_shared_mem(smem, carveout, block_slots)
+            END,
+            occupancy_limit_barriers(barriers, barrier_slots, block_slots)
+        ) AS blocks_per_sm,
+        CASE resource
+            WHEN 'registers' THEN value = ceil(registers / 8) * 8
+            WHEN 'block_size' THEN value = ceil(block_size / 32) * 32
+            ELSE smem BETWEEN value AND value + 4095
+        END AS current
+    FROM points
+)
+SELECT
+    report_id,
+    launch_id,
+    resource,
+    value,
+    blocks_per_sm,
+    blocks_per_sm * occupancy_warps(threads) AS warps_per_sm,
+    100.0 * blocks_per_sm * occupancy_warps(threads) / nullif(warp_slots, 0) AS occupancy_pct,
+    current
+FROM changed
+ORDER BY report_id, launch_id, resource, value;

@@ -1,0 +1,51 @@
+-- The smallest change of one resource that would let more warps run, by perfpipe's calculator.
+--
+-- report_id: report
+-- launch_id: launch
+-- registers_step: registers of a thread at which more warps fit; NULL where fewer registers do not help
+-- registers_occupancy_pct: occupancy with those, %
+-- smem_step: shared memory of a block at which more warps fit, bytes; NULL where less does not help
+-- smem_occupancy_pct: occupancy with that, %
+-- next_step: both in words
+CREATE VIEW kernel_occupancy_steps AS
+WITH better AS (
+    SELECT c.report_id, c.launch_id, c.resource, c.value, c.occupancy_pct
+    FROM kernel_occupancy_curves AS c
+    JOIN kernel_occupancy AS o USING (report_id, launch_id)
+    WHERE c.occupancy_pct > o.theoretical_occupancy_pct
+        AND (
+            (c.resource = 'registers' AND c.value < o.registers)
+                OR (c.resource = 'shared_mem' AND c.value < o.smem_allocated)
+        )
+),
+steps AS (
+    SELECT
+        report_id,
+        launch_id,
+        max(value) FILTER (WHERE resource = 'registers') AS registers_step,
+        arg_max(occupancy_pct, value) FILTER (WHERE resource = 'registers') AS registers_occupancy_pct,
+        max(value) FILTER (WHERE resource = 'shared_mem') AS smem_step,
+        arg_max(occupancy_pct, value) FILTER (WHERE resource = 'shared_mem') AS smem_occupancy_pct
+    FROM better
+    GROUP BY report_id, launch_id
+)
+SELECT
+    l.report_id,
+    l.launch_id,
+    s.registers_step,
+    s.registers_occupancy_pct,
+    s.smem_step,
+    s.smem_occupancy_pct,
+    nullif(concat_ws('; ',
+        CASE
+            WHEN s.registers_step IS NOT NULL
+                THEN printf('%d registers: %.0f %%', s.registers_step, s.registers_occupancy_pct)
+        END,
+        CASE
+            WHEN s.smem_step IS NOT NULL
+                THEN printf('%.0f KiB shared: %.0f %%', s.smem_step / 1024, s.smem_occupancy_pct)
+        END
+    ), '') AS next_step
+FROM ncu_launches AS l
+LEFT JOIN steps AS s USING (report_id, launch_id)
+ORDER BY l.report_id, l.launch_id;

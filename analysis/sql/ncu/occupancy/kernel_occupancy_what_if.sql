@@ -1,0 +1,30 @@
+-- Where occupancy would change if one resource did: the points of kernel_occupancy_curves at which
+-- more or fewer warps fit than just below, and the value that the launch has.
+--
+-- report_id: report
+-- launch_id: launch
+-- resource: registers, shared_mem or block_size
+-- value: registers of a thread, bytes of shared memory of a block (driver's share included), or
+--   threads of a block
+-- warps_per_sm: warps that would be active from here on
+-- occupancy_pct: of the warp slots, %
+-- gain_pct: occupancy beyond that of the launch, points of %
+-- current: whether the launch has this value
+CREATE VIEW kernel_occupancy_what_if AS
+WITH curves AS (
+    SELECT *, lag(warps_per_sm) OVER (PARTITION BY report_id, launch_id, resource ORDER BY value) AS before
+    FROM kernel_occupancy_curves
+)
+SELECT
+    c.report_id,
+    c.launch_id,
+    c.resource,
+    c.value,
+    c.warps_per_sm,
+    c.occupancy_pct,
+    c.occupancy_pct - o.theoretical_occupancy_pct AS gain_pct,
+    c.current
+FROM curves AS c
+JOIN kernel_occupancy AS o USING (report_id, launch_id)
+WHERE c.current OR c.before IS DISTINCT FROM c.warps_per_sm
+ORDER BY c.report_id, c.launch_id, c.resource, c.value;

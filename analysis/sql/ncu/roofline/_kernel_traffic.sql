@@ -1,0 +1,83 @@
+-- Bytes per second that each memory level moved and can move, for the roofline, by NVIDIA's
+-- definitions; where those counters are missing, by the older ones (bytes over time).
+CREATE VIEW _kernel_traffic AS
+WITH timed AS (
+    SELECT
+        *,
+        coalesce(duration_ns / 1e9, sm_elapsed_cycles / nullif(sm_clock_hz, 0)) AS seconds,
+        greatest(
+            coalesce(gmma_pipe_pct, 0),
+            coalesce(tma_pipe_pct, 0),
+            coalesce(tma_load_inst, 0)
+        ) > 0 AS bypasses_lsu
+    FROM kernel_metrics
+),
+w AS (
+    SELECT
+        *,
+        coalesce(128 * l1_writeback_cycles_per_s, l1_bytes / nullif(seconds, 0)) AS lsu_bytes_per_s,
+        coalesce(
+            shared_sol_pct / 100 * 128 * l1_writeback_peak_per_cycle * l1_clock_hz,
+            128 * shared_wavefronts / nullif(seconds, 0)
+        ) AS shared_bytes_per_s
+    FROM timed
+)
+SELECT
+    report_id,
+    launch_id,
+    'dram' AS level,
+    coalesce(
+        dram_bytes_per_s,
+        dram_bytes / nullif(seconds, 0),
+        (dram_read_bytes + dram_write_bytes) / nullif(seconds, 0)
+    ) AS bytes_per_s,
+    dram_peak_bytes_per_cycle * dram_clock_hz AS peak_bytes_per_s,
+    CASE
+        WHEN dram_bytes_per_s IS NULL AND dram_bytes IS NULL AND dram_read_bytes IS NULL
+            THEN 'not collected: ncu --section SpeedOfLight_RooflineChart'
+    END AS note,
+    seconds
+FROM w
+UNION ALL BY NAME
+SELECT
+    report_id,
+    launch_id,
+    'l2' AS level,
+    coalesce(
+        32 * l2_to_xbar_cycles_per_s,
+        l2_bytes / nullif(seconds, 0),
+        32 * l2_sectors / nullif(seconds, 0)
+    ) AS bytes_per_s,
+    32 * l2_to_xbar_peak_per_cycle * l2_clock_hz AS peak_bytes_per_s,
+    CASE
+        WHEN l2_to_xbar_cycles_per_s IS NOT NULL THEN 'read returns only; kernel_memory has both directions'
+        WHEN l2_bytes IS NULL AND l2_sectors IS NULL
+            THEN 'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
+    END AS note,
+    seconds
+FROM w
+UNION ALL BY NAME
+-- NVIDIA's L1 number sees load returns of global and local memory through the LSU alone.  In kernels
+-- that work out of shared memory it falls to next to nothing, and wgmma and TMA do not pass there at
+-- all: then the wavefronts of shared memory, 128 bytes each, are what L1 serves.
+SELECT
+    report_id,
+    launch_id,
+    'l1' AS level,
+    CASE
+        WHEN bypasses_lsu OR shared_bytes_per_s > lsu_bytes_per_s THEN shared_bytes_per_s
+        ELSE lsu_bytes_per_s
+    END AS bytes_per_s,
+    128 * l1_writeback_peak_per_cycle * l1_clock_hz AS peak_bytes_per_s,
+    CASE
+        WHEN bypasses_lsu AND shared_bytes_per_s IS NULL
+            THEN 'wgmma and TMA bypass the LSU counter: ncu --section MemoryWorkloadAnalysis_Chart'
+        WHEN bypasses_lsu THEN 'shared-memory wavefronts, since wgmma and TMA bypass the LSU counter'
+        WHEN shared_bytes_per_s > lsu_bytes_per_s
+            THEN 'shared-memory wavefronts, which outweigh loads of global and local memory'
+        WHEN l1_writeback_cycles_per_s IS NOT NULL
+            THEN 'load returns of global and local memory; shared memory is not in it'
+        WHEN l1_bytes IS NULL THEN 'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
+    END AS note,
+    seconds
+FROM w;

@@ -1,0 +1,111 @@
+-- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): for each precision that a
+-- launch computes in and each memory level, its arithmetic intensity, its rate, and the rate that the
+-- roofs leave at that intensity.  Three peaks: at the clock that was measured (ncu's roofline), at the
+-- maximum clock, and the vendor's.  A launch without floating-point operations has rows of precision
+-- none, which place its traffic.
+--
+-- report_id: report
+-- launch_id: launch
+-- kernel_name: function name
+-- precision: fp64, fp32, fp16, tensor_ and a type, or none
+-- level: dram, l2 or l1
+-- flop: operations of the launch
+-- flop_per_s: achieved, FLOP/s
+-- bytes: bytes of this level; rate x duration
+-- bytes_per_s: achieved, byte/s; NULL where not collected (note says what to collect)
+-- intensity: arithmetic intensity at this level, FLOP/byte
+-- peak_bytes_per_s: peak of this level at the measured clock, byte/s
+-- peak_bytes_per_s_nominal: vendor's DRAM bandwidth, byte/s; other levels have none
+-- peak_flop_per_s: dense peak at the measured clock, FLOP/s
+-- peak_flop_per_s_max_clock: at the maximum clock, FLOP/s
+-- peak_flop_per_s_nominal: vendor's dense peak, FLOP/s; NULL for an unknown GPU
+-- ridge: intensity at which the two roofs meet at the measured clock, FLOP/byte
+-- attainable_flop_per_s: smaller of the two roofs at this intensity and the measured clock, FLOP/s
+-- roof: which one it is: compute or the level
+-- attained_pct: achieved of attainable, %; the distance to the roof is the rest
+-- pct_of_peak: achieved of the peak at the measured clock, %
+-- pct_of_peak_max_clock: achieved of the peak at the maximum clock, %
+-- pct_of_peak_nominal: achieved of the vendor's peak, %
+-- bandwidth_pct: bytes per second of the level's peak, %
+-- note: what the level's bytes stand for, or what to collect
+CREATE VIEW kernel_roofline AS
+WITH working AS (
+    SELECT report_id, launch_id, precision, flop, flop_per_s, peak_flop_per_cycle
+    FROM kernel_flops
+    WHERE flop > 0 OR flop_per_s > 0
+),
+precisions AS (
+    SELECT * FROM working
+    UNION ALL BY NAME
+    SELECT report_id, launch_id, 'none' AS precision
+    FROM ncu_launches
+    ANTI JOIN working USING (report_id, launch_id)
+),
+peaks AS (
+    SELECT
+        p.*,
+        l.kernel_name,
+        p.peak_flop_per_cycle * coalesce(w.sm_clock_hz, w.gpc_clock_hz) AS peak,
+        p.peak_flop_per_cycle * w.clock_rate_khz * 1000 AS peak_max_clock,
+        v.flop_per_s AS peak_nominal
+    FROM precisions AS p
+    JOIN ncu_launches AS l USING (report_id, launch_id)
+    LEFT JOIN kernel_metrics AS w USING (report_id, launch_id)
+    LEFT JOIN gpu_peaks AS v
+        ON v.report_id = p.report_id
+        AND v.dtype = CASE p.precision
+            WHEN 'tensor_fp64' THEN 'fp64_tensor'
+            -- The vendor's fp16 is that of tensor cores.
+            WHEN 'fp16' THEN NULL
+            ELSE replace(p.precision, 'tensor_', '')
+        END
+),
+bandwidths AS (
+    SELECT report_id, any_value(bytes_per_s) AS bytes_per_s
+    FROM gpu_peaks
+    GROUP BY report_id
+),
+placed AS (
+    SELECT
+        p.*,
+        t.level,
+        t.bytes_per_s,
+        t.bytes_per_s * t.seconds AS bytes,
+        t.peak_bytes_per_s,
+        CASE t.level WHEN 'dram' THEN b.bytes_per_s END AS peak_bytes_nominal,
+        p.flop_per_s / nullif(t.bytes_per_s, 0) AS intensity,
+        t.note
+    FROM peaks AS p
+    LEFT JOIN _kernel_traffic AS t USING (report_id, launch_id)
+    LEFT JOIN bandwidths AS b USING (report_id)
+)
+SELECT
+    report_id,
+    launch_id,
+    kernel_name,
+    precision,
+    level,
+    flop,
+    flop_per_s,
+    bytes,
+    bytes_per_s,
+    intensity,
+    peak_bytes_per_s,
+    peak_bytes_nominal AS peak_bytes_per_s_nominal,
+    peak AS peak_flop_per_s,
+    peak_max_clock AS peak_flop_per_s_max_clock,
+    peak_nominal AS peak_flop_per_s_nominal,
+    peak / nullif(peak_bytes_per_s, 0) AS ridge,
+    attainable_flop_per_s(peak, intensity, peak_bytes_per_s) AS attainable_flop_per_s,
+    CASE
+        WHEN memory_roof_flop_per_s(intensity, peak_bytes_per_s) < peak THEN level
+        WHEN attainable_flop_per_s(peak, intensity, peak_bytes_per_s) IS NOT NULL THEN 'compute'
+    END AS roof,
+    100 * flop_per_s / nullif(attainable_flop_per_s(peak, intensity, peak_bytes_per_s), 0) AS attained_pct,
+    100 * flop_per_s / nullif(peak, 0) AS pct_of_peak,
+    100 * flop_per_s / nullif(peak_max_clock, 0) AS pct_of_peak_max_clock,
+    100 * flop_per_s / nullif(peak_nominal, 0) AS pct_of_peak_nominal,
+    100 * bytes_per_s / nullif(peak_bytes_per_s, 0) AS bandwidth_pct,
+    note
+FROM placed
+ORDER BY report_id, launch_id, precision, level;

@@ -1,0 +1,95 @@
+-- The numbers of a launch in one row: rate, share of the peaks, traffic and footprint.  The precision is
+-- the one that the launch is nearest to its peak in.  HFU counts the operations that the hardware
+-- executed, MFU those that the model needs: stated by 'perfpipe work', or by a workload file, whose
+-- configurations are in run_efficiency.
+--
+-- report_id: report
+-- launch_id: launch
+-- kernel_name: function name
+-- precision: precision that dominates; NULL without floating-point operations
+-- flop: operations executed in it
+-- flop_per_s: achieved, FLOP/s
+-- pct_of_peak: of the dense peak at the measured clock, %
+-- pct_of_peak_max_clock: of the dense peak at the maximum clock, %
+-- hfu_pct: of the vendor's dense peak, %; operations counted by the hardware
+-- mfu_pct: operations that the algorithm needs, as 'perfpipe work' states them, over the duration,
+--   of the vendor's peak, %
+-- model_flop: those operations
+-- model_intensity: those operations for each byte that must move, FLOP/byte
+-- intensity: operations for each byte of DRAM traffic, FLOP/byte
+-- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above); beside it
+--   stands the ridge
+-- ridge: intensity at which this GPU turns from memory to compute, FLOP/byte
+-- attained_pct: of what the DRAM roofline leaves, %
+-- dram_bytes_per_s: actual DRAM bandwidth, byte/s
+-- dram_pct_nominal: of the vendor's bandwidth, %
+-- registers_per_block: registers that a block takes
+-- smem_per_block: shared memory that a block takes, bytes
+-- registers_pct: registers of an SM that its resident blocks take, %
+-- smem_pct: shared memory of an SM that its resident blocks take, %
+CREATE VIEW kernel_summary AS
+WITH dominant AS (
+    SELECT *
+    FROM kernel_roofline
+    WHERE level = 'dram'
+    QUALIFY row_number() OVER (
+        PARTITION BY report_id, launch_id
+        ORDER BY
+            coalesce(pct_of_peak, pct_of_peak_nominal) DESC NULLS LAST,
+            flop_per_s DESC NULLS LAST,
+            precision
+    ) = 1
+),
+stated AS (
+    SELECT
+        l.report_id,
+        l.launch_id,
+        w.flop,
+        w.bytes,
+        100 * w.flop / nullif(l.duration_ns / 1e9, 0) / nullif(p.flop_per_s, 0) AS mfu_pct
+    FROM ncu_launches AS l
+    JOIN launch_work AS w
+        ON w.report_id = l.report_id
+        AND coalesce(regexp_matches(l.kernel_demangled, w.kernel), w.kernel IS NULL)
+        AND coalesce(regexp_matches(l.nvtx_path, w.nvtx), w.nvtx IS NULL)
+    LEFT JOIN gpu_peaks AS p ON p.report_id = l.report_id AND p.dtype = w.dtype
+    -- The narrowest statement wins.
+    QUALIFY row_number() OVER (
+        PARTITION BY l.report_id, l.launch_id
+        ORDER BY (w.kernel IS NOT NULL)::INTEGER + (w.nvtx IS NOT NULL)::INTEGER DESC, w.kernel, w.nvtx
+    ) = 1
+)
+SELECT
+    l.report_id,
+    l.launch_id,
+    l.kernel_name,
+    nullif(d.precision, 'none') AS precision,
+    d.flop,
+    d.flop_per_s,
+    d.pct_of_peak,
+    d.pct_of_peak_max_clock,
+    d.pct_of_peak_nominal AS hfu_pct,
+    t.mfu_pct,
+    t.flop AS model_flop,
+    t.flop / nullif(t.bytes, 0) AS model_intensity,
+    d.intensity,
+    CASE
+        WHEN d.intensity < threshold('intensity.memory') THEN 'memory'
+        WHEN d.intensity <= threshold('intensity.compute') THEN 'mixed'
+        WHEN d.intensity IS NOT NULL THEN 'compute'
+    END AS intensity_band,
+    d.ridge,
+    d.attained_pct,
+    d.bytes_per_s AS dram_bytes_per_s,
+    100 * d.bytes_per_s / nullif(d.peak_bytes_per_s_nominal, 0) AS dram_pct_nominal,
+    (ceil(w.registers / 8) * 8 * occupancy_warps(w.block_size) * 32)::BIGINT AS registers_per_block,
+    o.smem_allocated AS smem_per_block,
+    100.0 * ceil(w.registers / 8) * 8 * occupancy_warps(w.block_size) * 32 * o.blocks_per_sm
+        / nullif(w.max_registers_per_sm, 0) AS registers_pct,
+    100.0 * o.smem_allocated * o.blocks_per_sm / nullif(w.max_smem_per_sm, 0) AS smem_pct
+FROM ncu_launches AS l
+LEFT JOIN dominant AS d USING (report_id, launch_id)
+LEFT JOIN stated AS t USING (report_id, launch_id)
+LEFT JOIN kernel_metrics AS w USING (report_id, launch_id)
+LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
+ORDER BY l.report_id, l.launch_id;

@@ -1,0 +1,56 @@
+-- What the two SOL numbers are made of: ncu's own constituents, where the report names them
+-- (.ncu-rep does, CSV does not).  A SOL is the largest of its constituents.
+--
+-- report_id: report
+-- launch_id: launch
+-- side: compute or memory
+-- rank: 1 is the constituent that the SOL shows
+-- metric: constituent
+-- part: what it stands for: the pipe or issue for compute; dram, l2, l1 or interconnect for memory
+-- pct: its throughput, % of peak
+CREATE VIEW kernel_sol_breakdown AS
+WITH named AS (
+    SELECT
+        report_id,
+        launch_id,
+        CASE metric
+            WHEN 'breakdown:sm__throughput.avg.pct_of_peak_sustained_elapsed' THEN 'compute'
+            ELSE 'memory'
+        END AS side,
+        unnest(string_split(text, ',')) AS metric
+    FROM ncu_metrics
+    WHERE metric IN (
+        'breakdown:sm__throughput.avg.pct_of_peak_sustained_elapsed',
+        'breakdown:gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed'
+    )
+),
+valued AS (
+    SELECT n.*, m.value AS pct
+    FROM named AS n
+    JOIN ncu_metrics AS m USING (report_id, launch_id, metric)
+    -- Of a report's thousands of metrics only these can be named.
+    WHERE ends_with(m.metric, '.avg.pct_of_peak_sustained_elapsed') AND m.value IS NOT NULL
+)
+SELECT
+    report_id,
+    launch_id,
+    side,
+    row_number() OVER (PARTITION BY report_id, launch_id, side ORDER BY pct DESC, metric) AS rank,
+    metric,
+    CASE
+        WHEN side = 'memory' THEN CASE
+            WHEN regexp_matches(metric, '^(dram|fbpa?)__') THEN 'dram'
+            WHEN regexp_matches(metric, '^(lts|ltc|lrc)__') THEN 'l2'
+            WHEN starts_with(metric, 'l1tex__') THEN 'l1'
+            ELSE 'interconnect'
+        END
+        WHEN regexp_matches(metric, '^sm__(inst_executed|inst_issued|issue_active)\.') THEN 'issue'
+        ELSE regexp_replace(
+            regexp_extract(metric, '^\w+?__(?:inst_executed_)?(?:pipe_)?(\w+)\.', 1),
+            '_cycles_active$',
+            ''
+        )
+    END AS part,
+    pct
+FROM valued
+ORDER BY report_id, launch_id, side, rank;

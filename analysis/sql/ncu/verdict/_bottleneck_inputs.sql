@@ -1,0 +1,75 @@
+-- What the classifier looks at, a row a launch; anything may be NULL.
+CREATE VIEW _bottleneck_inputs AS
+WITH pipes AS (
+    SELECT report_id, launch_id, pipe, pct
+    FROM kernel_pipes
+    WHERE rank = 1
+),
+constituents AS (
+    SELECT report_id, launch_id, arg_min(part, rank) AS part, arg_min(metric, rank) AS metric, max(pct) AS pct
+    FROM kernel_sol_breakdown
+    WHERE side = 'memory' AND part != 'interconnect'
+    GROUP BY report_id, launch_id
+),
+stalls AS (
+    SELECT
+        report_id,
+        launch_id,
+        arg_min(reason, rank) AS reason,
+        arg_min(family, rank) AS family,
+        arg_min(coalesce(pct, samples_pct), rank) AS pct,
+        max(coalesce(pct, samples_pct)) FILTER (WHERE reason = 'lg_throttle') AS lg_throttle_pct
+    FROM kernel_stalls
+    WHERE is_stall
+    GROUP BY report_id, launch_id
+)
+SELECT
+    s.report_id,
+    s.launch_id,
+    s.duration_ns,
+    s.compute_sol_pct AS c,
+    s.memory_sol_pct AS m,
+    s.max_sol_pct AS sol,
+    s.dram_sol_pct AS dram,
+    s.l2_sol_pct AS l2,
+    coalesce(s.l1_elapsed_sol_pct, s.l1_sol_pct) AS l1,
+    -- Over active cycles L1 looks busy in a kernel that hardly runs; only elapsed cycles may rescue.
+    s.l1_elapsed_sol_pct AS l1_elapsed,
+    s.shared_sol_pct AS shared,
+    s.passes_disagree,
+    s.clock_drift_pct,
+    s.waves,
+    w.grid_size,
+    w.sm_count,
+    w.sm_active_cycles / nullif(coalesce(w.sm_elapsed_cycles, w.gpc_cycles), 0) AS sm_active_share,
+    100 * (w.sm_active_cycles_max - w.sm_active_cycles) / nullif(w.sm_active_cycles_max, 0) AS imbalance_pct,
+    w.threads_per_inst,
+    w.issue_active_pct,
+    w.issue_elapsed_pct,
+    w.scheduler_warps_eligible AS eligible,
+    o.theoretical_occupancy_pct AS occupancy,
+    o.limiters,
+    o.tail_pct,
+    p.pipe,
+    p.pct AS pipe_pct,
+    k.part AS memory_part,
+    k.metric AS memory_metric,
+    k.pct AS memory_part_pct,
+    t.reason AS stall,
+    t.family AS stall_family,
+    t.pct AS stall_pct,
+    t.lg_throttle_pct,
+    y.load_bytes_per_sector,
+    y.global_excess_pct,
+    greatest(y.shared_conflict_pct, y.shared_excess_pct) AS conflict_pct,
+    y.atomic_pct,
+    100 * y.spill_requests / nullif(
+        y.local_requests + w.global_load_requests + w.global_store_requests, 0
+    ) AS spill_pct
+FROM kernel_sol AS s
+LEFT JOIN kernel_metrics AS w USING (report_id, launch_id)
+LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
+LEFT JOIN kernel_memory AS y USING (report_id, launch_id)
+LEFT JOIN pipes AS p USING (report_id, launch_id)
+LEFT JOIN constituents AS k USING (report_id, launch_id)
+LEFT JOIN stalls AS t USING (report_id, launch_id);

@@ -1,0 +1,96 @@
+-- The classes beside NVIDIA's own verdict: how sure they are, and why they are unsure or another.
+CREATE VIEW _bottleneck_judged AS
+WITH ncu AS (
+    SELECT report_id, launch_id, any_value(title ORDER BY result_index) AS title
+    FROM ncu_rules
+    WHERE rule = 'SOLBottleneck' AND title IS NOT NULL
+    GROUP BY report_id, launch_id
+),
+judged AS (
+    SELECT
+        b.*,
+        sol_bottleneck(b.c, b.m, b.waves) AS verdict,
+        ncu.title,
+        CASE ncu.title
+            WHEN 'High Throughput' THEN b.bound IN ('compute', 'memory')
+            WHEN 'High Compute Throughput' THEN b.bound = 'compute'
+            WHEN 'High Memory Throughput' THEN b.bound = 'memory'
+            WHEN 'Balanced Throughput' THEN b.bound = 'balanced'
+            WHEN 'Latency Issue' THEN b.bound = 'latency'
+            WHEN 'Small Grid' THEN b.bound IN ('launch', 'latency')
+        END AS agrees,
+        abs(b.sol - threshold('sol.latency_pct')) < threshold('sol.borderline_points')
+            OR (
+                b.rule IN ('side', 'balanced')
+                AND b.sol < threshold('sol.high_pct')
+                AND abs(abs(b.c - b.m) - threshold('sol.balanced_points'))
+                    < threshold('sol.borderline_points')
+            ) AS borderline
+    FROM _bottleneck_class AS b
+    LEFT JOIN ncu USING (report_id, launch_id)
+)
+SELECT
+    *,
+    CASE
+        WHEN bound = 'unknown' THEN NULL
+        WHEN rule = 'rescue' OR passes_disagree THEN 'low'
+        WHEN borderline OR rule = 'issue' OR (subclass IS NULL AND bound != 'balanced') THEN 'medium'
+        ELSE 'high'
+    END AS confidence,
+    CASE
+        WHEN sol >= threshold('sol.high_pct') THEN threshold('sol.high_pct')
+        ELSE threshold('sol.latency_pct')
+    END AS sol_threshold,
+    nullif(concat_ws('; ',
+        CASE
+            WHEN bound = 'unknown' THEN concat(
+                CASE WHEN c IS NULL THEN 'compute SOL' WHEN m IS NULL THEN 'memory SOL' END,
+                ' was not collected: ncu --section SpeedOfLight'
+            )
+        END,
+        CASE
+            WHEN rule = 'rescue' THEN printf(
+                'memory SOL reads %.1f %%, which ncu takes for latency, but %s alone runs at %.1f %% of its '
+                || 'peak: part of its work does not count towards memory SOL',
+                m, level, greatest(dram, l2, l1_elapsed)
+            )
+        END,
+        CASE
+            WHEN feeds_tensor THEN printf(
+                'memory SOL, %.1f %%, is the larger, but it is shared memory feeding a tensor pipe that is '
+                || '%.1f %% busy',
+                m, pipe_pct
+            )
+        END,
+        CASE
+            WHEN rule = 'issue' THEN printf(
+                'both SOLs are low over the whole run, but while SMs are active the schedulers issue in '
+                || '%.1f %% of cycles',
+                issue_active_pct
+            )
+        END,
+        CASE
+            WHEN rule = 'launch' AND NOT agrees
+                THEN 'shorter than a launch costs and with idle SMs: too small to be judged by its SOL'
+        END,
+        CASE
+            WHEN borderline THEN printf(
+                'compute %.1f %% and memory %.1f %% lie within %.0f points of a threshold',
+                c, m, threshold('sol.borderline_points')
+            )
+        END,
+        CASE
+            WHEN passes_disagree THEN printf('the SM clock of its passes differs by %.1f %%', clock_drift_pct)
+        END,
+        CASE
+            WHEN subclass IS NULL AND bound IN ('latency', 'compute', 'memory') THEN concat(
+                'where was not collected: ncu --section ',
+                CASE bound
+                    WHEN 'latency' THEN 'WarpStateStats'
+                    WHEN 'compute' THEN 'ComputeWorkloadAnalysis'
+                    ELSE 'MemoryWorkloadAnalysis'
+                END
+            )
+        END
+    ), '') AS explanation
+FROM judged;

@@ -1,0 +1,115 @@
+-- What bounds each launch, by ordered rules with the thresholds of thresholds.toml, and NVIDIA's own
+-- verdict beside it.  Total: every launch has a row, and one whose SOL was not collected is `unknown`.
+-- Where the verdict differs from NVIDIA's or is not sure, `explanation` says why.
+--
+-- report_id: report
+-- launch_id: launch
+-- bound: compute, memory, latency, launch (too small or too short to fill the GPU; whether launches
+--   cost time only a timeline tells), balanced or unknown
+-- subclass: compute: tensor, fma, fp64, fp16, alu, xu, lsu, issue or divergence; memory: dram, l2,
+--   l1 or shared; latency: dependency, memory, barrier, small_grid, tail or occupancy; launch:
+--   small_grid or short
+-- cause: uncoalesced, bank_conflict, atomics, local_spill, small_grid, partial_wave, imbalance,
+--   divergence, or the resource that limits occupancy; NULL where none shows
+-- confidence: high; medium near a threshold or without a subclass; low where the SOL numbers
+--   contradict the verdict or passes disagree; NULL for unknown
+-- verdict: title of NVIDIA's SOLBottleneck rule, recomputed from the metrics
+-- ncu_verdict: title of that rule in the report; NULL where it has none
+-- agrees_with_ncu: whether the bound is what NVIDIA's title means; NULL without one
+-- explanation: why the verdict is unsure, unknown or another than NVIDIA's; NULL where there is
+--   nothing to explain
+-- evidence: JSON list of metric, value, threshold and unit
+CREATE VIEW kernel_bottleneck AS
+SELECT
+    report_id,
+    launch_id,
+    bound,
+    subclass,
+    cause,
+    confidence,
+    verdict,
+    title AS ncu_verdict,
+    agrees AS agrees_with_ncu,
+    explanation,
+    to_json(list_filter([
+        evidence('sm__throughput.avg.pct_of_peak_sustained_elapsed', c, sol_threshold, '%'),
+        evidence('gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed', m, sol_threshold, '%'),
+        evidence('launch__waves_per_multiprocessor', waves, threshold('sol.full_wave'), 'waves'),
+        evidence(
+            'gpu__time_duration.sum',
+            CASE bound WHEN 'launch' THEN duration_ns END,
+            threshold('launch.short_ns'),
+            'ns'
+        ),
+        evidence(
+            concat('pipe ', pipe, ' (kernel_pipes)'),
+            CASE bound WHEN 'compute' THEN pipe_pct END,
+            threshold('compute.pipe_pct'),
+            '%'
+        ),
+        evidence(
+            'smsp__issue_active.avg.pct_of_peak_sustained_active',
+            CASE subclass WHEN 'issue' THEN issue_active_pct END,
+            threshold('compute.issue_pct'),
+            '%'
+        ),
+        evidence(
+            'smsp__thread_inst_executed_per_inst_executed.ratio',
+            CASE WHEN 'divergence' IN (subclass, cause) THEN threads_per_inst END,
+            threshold('compute.divergent_threads'),
+            'thread'
+        ),
+        evidence(
+            memory_metric, CASE WHEN bound = 'memory' AND rule != 'rescue' THEN memory_part_pct END, NULL, '%'
+        ),
+        evidence(
+            concat(level, ' throughput (kernel_sol)'),
+            CASE rule WHEN 'rescue' THEN greatest(dram, l2, l1_elapsed) END,
+            threshold('rescue.level_pct'),
+            '%'
+        ),
+        evidence(
+            concat('stall ', stall, ' (kernel_stalls)'),
+            CASE bound WHEN 'latency' THEN stall_pct END,
+            NULL,
+            '%'
+        ),
+        evidence(
+            'sm__maximum_warps_per_active_cycle_pct',
+            CASE subclass WHEN 'occupancy' THEN occupancy END,
+            threshold('latency.occupancy_pct'),
+            '%'
+        ),
+        evidence(
+            'sm__cycles_active: 1 - avg / max',
+            CASE subclass WHEN 'tail' THEN imbalance_pct END,
+            threshold('latency.imbalance_pct'),
+            '%'
+        ),
+        evidence(
+            'smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio',
+            CASE cause WHEN 'uncoalesced' THEN load_bytes_per_sector END,
+            32 * threshold('memory.bytes_per_sector_share'),
+            'byte/sector'
+        ),
+        evidence(
+            'bank conflicts of wavefronts (kernel_memory)',
+            CASE cause WHEN 'bank_conflict' THEN conflict_pct END,
+            100 * threshold('memory.conflict_share'),
+            '%'
+        ),
+        evidence(
+            'spills of memory requests',
+            CASE cause WHEN 'local_spill' THEN spill_pct END,
+            100 * threshold('memory.spill_share'),
+            '%'
+        ),
+        evidence(
+            'atomics of global requests (kernel_memory)',
+            CASE cause WHEN 'atomics' THEN atomic_pct END,
+            100 * threshold('memory.atomic_share'),
+            '%'
+        )
+    ], lambda row: row.value IS NOT NULL)) AS evidence
+FROM _bottleneck_judged
+ORDER BY report_id, launch_id;

@@ -1,0 +1,96 @@
+-- What the counters show of each launch beside its class; techniques ask for these.  A feature whose
+-- metrics were not collected is not listed.
+--
+-- report_id: report
+-- launch_id: launch
+-- features: of tensor, no_tensor, shared, elementwise, after_tensor, uncoalesced, conflicts,
+--   spills, atomics, divergent, registers_limit, shared_limit, tail
+-- flop: floating-point operations on CUDA and tensor cores
+-- tensor_flop: those on tensor cores; NULL where not collected
+-- fusion_bytes: for an elementwise kernel after a tensor-core one, the bytes that fusing them
+--   saves: its reads of the result and its writes
+CREATE VIEW kernel_features AS
+WITH work AS (
+    SELECT
+        report_id,
+        launch_id,
+        sum(flop) AS flop,
+        sum(flop) FILTER (WHERE starts_with(precision, 'tensor_')) AS tensor_flop
+    FROM kernel_flops
+    GROUP BY report_id, launch_id
+),
+pipes AS (
+    SELECT report_id, launch_id, max(pct) FILTER (WHERE pipe = 'tensor') AS tensor_pct
+    FROM kernel_pipes
+    GROUP BY report_id, launch_id
+),
+shown AS (
+    SELECT
+        w.report_id,
+        w.launch_id,
+        f.flop,
+        f.tensor_flop,
+        -- Some GPUs run packed FP16 on the tensor pipe, so only matrix instructions or a busy pipe count.
+        coalesce(f.tensor_flop > 0, p.tensor_pct >= threshold('rule.pipe_low_pct')) AS tensor,
+        w.smem_static + w.smem_dynamic > 0 AS shared,
+        w.smem_static + w.smem_dynamic = 0
+            AND coalesce(f.tensor_flop, 0) = 0
+            AND coalesce(y.atomic_requests, 0) = 0 AS elementwise,
+        coalesce(
+            y.load_bytes_per_sector < 32 * threshold('memory.bytes_per_sector_share'),
+            y.global_excess_pct >= 100 * threshold('memory.bytes_per_sector_share')
+        ) AS uncoalesced,
+        greatest(
+            y.shared_conflict_pct,
+            y.shared_excess_pct
+        ) >= 100 * threshold('memory.conflict_share') AS conflicts,
+        w.spill_requests / nullif(
+            y.local_requests + w.global_load_requests + w.global_store_requests, 0
+        ) >= threshold('memory.spill_share') AS spills,
+        y.atomic_pct >= 100 * threshold('memory.atomic_share') AS atomics,
+        w.threads_per_inst < threshold('rule.threads') AS divergent,
+        list_contains(o.limiters, 'registers')
+            AND o.theoretical_occupancy_pct < threshold('rule.occupancy_pct') AS registers_limit,
+        list_contains(o.limiters, 'shared_mem')
+            AND o.theoretical_occupancy_pct < threshold('rule.occupancy_pct') AS shared_limit,
+        o.tail_pct >= threshold('latency.tail_pct') AS tail,
+        y.l2_read_bytes + y.l2_write_bytes AS moved
+    FROM kernel_metrics AS w
+    LEFT JOIN kernel_memory AS y USING (report_id, launch_id)
+    LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
+    LEFT JOIN work AS f USING (report_id, launch_id)
+    LEFT JOIN pipes AS p USING (report_id, launch_id)
+),
+ordered AS (
+    -- The kernel before it on the stream and within the same NVTX ranges.
+    SELECT
+        s.*,
+        lag(s.tensor) OVER (
+            PARTITION BY s.report_id, l.stream, l.nvtx_path ORDER BY s.launch_id
+        ) AS after_tensor
+    FROM shown AS s
+    JOIN ncu_launches AS l USING (report_id, launch_id)
+)
+SELECT
+    report_id,
+    launch_id,
+    list_filter([
+        CASE WHEN tensor THEN 'tensor' END,
+        CASE WHEN NOT tensor THEN 'no_tensor' END,
+        CASE WHEN shared THEN 'shared' END,
+        CASE WHEN elementwise THEN 'elementwise' END,
+        CASE WHEN after_tensor THEN 'after_tensor' END,
+        CASE WHEN uncoalesced THEN 'uncoalesced' END,
+        CASE WHEN conflicts THEN 'conflicts' END,
+        CASE WHEN spills THEN 'spills' END,
+        CASE WHEN atomics THEN 'atomics' END,
+        CASE WHEN divergent THEN 'divergent' END,
+        CASE WHEN registers_limit THEN 'registers_limit' END,
+        CASE WHEN shared_limit THEN 'shared_limit' END,
+        CASE WHEN tail THEN 'tail' END
+    ], lambda feature: feature IS NOT NULL) AS features,
+    flop,
+    tensor_flop,
+    CASE WHEN elementwise AND after_tensor THEN moved END AS fusion_bytes
+FROM ordered
+ORDER BY report_id, launch_id;

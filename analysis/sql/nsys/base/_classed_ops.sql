@@ -1,0 +1,27 @@
+-- GPU operations by what they do: class 1 computes, 2 communicates, 3 transfers.
+CREATE VIEW _classed_ops AS
+SELECT
+    t.track,
+    CASE
+        WHEN l.kind IN ('memcpy', 'memset') THEN 3
+        WHEN l.kind = 'kernel'
+            AND l.name IN (SELECT name FROM _names WHERE kind = 'kernel' AND is_communication(name))
+            THEN 2
+        ELSE 1
+    END::TINYINT AS class,
+    l.start_ns,
+    l.end_ns,
+    l.op_id,
+    l.pid,
+    l.tid,
+    l.api_start_ns,
+    -- A call without a recorded end lasted at least until what it launched began.
+    CASE
+        WHEN l.api_start_ns IS NOT NULL THEN coalesce(l.api_end_ns, greatest(l.api_start_ns, l.start_ns))
+    END AS api_end_ns
+FROM launches AS l
+JOIN _tracks AS t
+    ON t.report_id = l.report_id
+        AND t.pid IS NOT DISTINCT FROM l.pid
+        AND t.cuda_device IS NOT DISTINCT FROM l.device
+WHERE l.start_ns <= l.end_ns;

@@ -1,0 +1,30 @@
+-- GPU operations with until when the device was busy with operations that began before: what
+-- reaches beyond that, added up, is the length of the union; and the step that was the last to
+-- begin.
+-- @materialize
+CREATE VIEW _ops AS
+WITH begins AS (
+    -- A step without length begins where the next one does.
+    SELECT track, start_ns, max(window_id) AS begun
+    FROM _step_windows
+    GROUP BY track, start_ns
+),
+ordered AS (
+    SELECT
+        o.*,
+        max(o.end_ns) OVER earlier AS busy_until,
+        max(CASE WHEN o.class = 1 THEN o.end_ns END) OVER earlier AS compute_until,
+        max(CASE WHEN o.class = 2 THEN o.end_ns END) OVER earlier AS communication_until,
+        max(b.begun) OVER (
+            PARTITION BY o.track ORDER BY o.start_ns, o.end_ns, o.op_id ROWS UNBOUNDED PRECEDING
+        ) AS window_id
+    FROM _classed_ops AS o
+    LEFT JOIN begins AS b ON b.track = o.track AND b.start_ns = o.start_ns
+    WINDOW earlier AS (
+        PARTITION BY o.track
+        ORDER BY o.start_ns, o.end_ns, o.op_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+)
+SELECT *, greatest(compute_until, communication_until) AS kernels_until
+FROM ordered;

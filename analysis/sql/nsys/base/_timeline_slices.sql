@@ -1,0 +1,87 @@
+-- What a trace viewer draws: GPU operations, CUDA calls, NVTX ranges and idle gaps of GPUs, each on a row.
+--
+-- report_id: report
+-- process: group of rows, GPU n or Process pid
+-- row_name: row of the group: a stream, a thread's calls, a thread's ranges of a domain, or idle
+-- kind: kernel, memcpy, memset, graph or um (GPU operations), api, range, mark or idle
+-- name: what stands on it
+-- start_ns: start, ns
+-- dur_ns: length, ns; 0 for marks
+-- nested: false where slices of the row may overlap without being nested (start/end ranges)
+-- pid: process; NULL for idle
+-- correlation_id: links a call and the operations that it launched; NULL without one
+-- api_tid: thread that launched a GPU operation; NULL otherwise
+-- api_start_ns: start of that call, ns
+-- detail: of idle, the operation that ended it, its call and the innermost range of that
+CREATE VIEW _timeline_slices AS
+SELECT
+    l.report_id,
+    concat('GPU ', t.device) AS process,
+    concat(
+        'Stream ',
+        l.stream,
+        if(count(DISTINCT l.pid) OVER (PARTITION BY t.track) > 1, concat(' of ', l.pid), '')
+    ) AS row_name,
+    l.kind,
+    l.name,
+    l.start_ns,
+    l.end_ns - l.start_ns AS dur_ns,
+    true AS nested,
+    l.pid,
+    l.correlation_id,
+    l.tid AS api_tid,
+    l.api_start_ns,
+    NULL::VARCHAR AS detail
+FROM launches AS l
+JOIN _tracks AS t
+    ON t.report_id = l.report_id
+        AND t.pid IS NOT DISTINCT FROM l.pid
+        AND t.cuda_device IS NOT DISTINCT FROM l.device
+UNION ALL
+SELECT
+    t.report_id,
+    concat('GPU ', t.device),
+    'Idle, by cause',
+    'idle',
+    g.cause,
+    g.start_ns,
+    g.dur_ns,
+    true,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    concat_ws(', ', l.name, l.api_name, l.nvtx_range)
+FROM _gaps AS g
+JOIN _gpus AS t USING (track)
+JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
+UNION ALL
+SELECT
+    report_id,
+    concat('Process ', pid),
+    concat('Thread ', tid, ' CUDA'),
+    'api',
+    name,
+    start_ns,
+    end_ns - start_ns,
+    true,
+    pid, correlation_id, NULL, NULL, NULL
+FROM nsys_api_calls
+WHERE end_ns IS NOT NULL
+UNION ALL
+SELECT
+    report_id,
+    concat('Process ', pid),
+    concat('Thread ', tid, ' NVTX', ' ' || domain),
+    if(style = 'Mark', 'mark', 'range'),
+    name,
+    start_ns,
+    coalesce(dur_ns, 0),
+    style = 'PushPop',
+    pid,
+    NULL,
+    NULL,
+    NULL,
+    NULL
+FROM nsys_nvtx_ranges
+WHERE dur_ns IS NOT NULL OR style = 'Mark';

@@ -1,0 +1,104 @@
+-- The partition of every window, a row a category, in integer nanoseconds that add up to the window.
+-- @materialize
+CREATE VIEW _budgets AS
+WITH windows AS (
+    SELECT track, 0 AS window_id, NULL::VARCHAR AS name, start_ns AS window_start_ns, end_ns AS window_end_ns
+    FROM _spans
+    UNION ALL
+    SELECT track, window_id, name, start_ns, end_ns
+    FROM _step_windows
+    UNION ALL
+    SELECT track, window_id, name, start_ns, end_ns
+    FROM _chosen_windows
+),
+busy AS (
+    SELECT
+        track,
+        window_id,
+        min(start_ns) AS first_ns,
+        max(end_ns) AS last_ns,
+        coalesce(sum(greatest(0, end_ns - compute_from)) FILTER (WHERE class = 1), 0) AS compute,
+        coalesce(sum(greatest(0, end_ns - kernels_from)) FILTER (WHERE class < 3), 0) AS kernels,
+        sum(greatest(0, end_ns - busy_from)) AS everything
+    FROM _windowed_ops
+    GROUP BY track, window_id
+),
+windowed_gaps AS (
+    SELECT * REPLACE (0 AS window_id)
+    FROM _gaps
+    UNION ALL
+    -- Between operations of the window alone: what lies before its first and behind its last is its edge.
+    SELECT g.* EXCLUDE (window_end_ns)
+    FROM (
+        SELECT g.*, w.end_ns AS window_end_ns
+        FROM _gaps AS g
+        JOIN _step_windows AS w ON w.track = g.track AND w.window_id = g.window_id
+        UNION ALL
+        SELECT g.* REPLACE (w.window_id AS window_id), w.end_ns
+        FROM _gaps AS g
+        JOIN _chosen_windows AS w ON w.track = g.track AND w.start_ns <= g.start_ns
+    ) AS g
+    JOIN busy AS b ON b.track = g.track AND b.window_id = g.window_id
+    WHERE g.start_ns >= b.first_ns AND g.end_ns < g.window_end_ns
+),
+idle AS (
+    SELECT
+        track,
+        window_id,
+        sum(before_ns) FILTER (WHERE before_cause = 'sync') AS sync,
+        sum(before_ns) FILTER (WHERE before_cause = 'launch_gap') AS launch_gap,
+        sum(before_ns) FILTER (WHERE before_cause = 'host') AS host,
+        sum(launch_api_ns) AS launch_api,
+        sum(queued_ns) AS queued,
+        sum(profiler_overhead_ns) AS profiler_overhead,
+        sum(unattributed_ns) AS unattributed
+    FROM windowed_gaps
+    GROUP BY track, window_id
+),
+joined AS (
+    SELECT
+        w.*,
+        coalesce(b.compute, 0) AS compute,
+        coalesce(b.kernels - b.compute, 0) AS communication,
+        coalesce(b.everything - b.kernels, 0) AS transfer,
+        coalesce(i.sync, 0) AS sync,
+        coalesce(i.launch_gap, 0) AS launch_gap,
+        coalesce(i.launch_api, 0) AS launch_api,
+        coalesce(i.queued, 0) AS queued,
+        coalesce(i.host, 0) AS host,
+        coalesce(i.profiler_overhead, 0) AS profiler_overhead,
+        coalesce(
+            (b.first_ns - w.window_start_ns) + (w.window_end_ns - b.last_ns),
+            w.window_end_ns - w.window_start_ns
+        ) AS edge,
+        coalesce(i.unattributed, 0) AS unattributed
+    FROM windows AS w
+    LEFT JOIN busy AS b USING (track, window_id)
+    LEFT JOIN idle AS i USING (track, window_id)
+)
+SELECT
+    t.report_id,
+    t.device,
+    u.window_id,
+    u.name,
+    u.window_start_ns,
+    u.window_end_ns,
+    u.category,
+    u.time_ns::BIGINT AS time_ns
+FROM (
+    UNPIVOT joined
+    ON
+        compute,
+        communication,
+        transfer,
+        sync,
+        launch_gap,
+        launch_api,
+        queued,
+        host,
+        profiler_overhead,
+        edge,
+        unattributed
+    INTO NAME category VALUE time_ns
+) AS u
+JOIN _gpus AS t USING (track);

@@ -1,0 +1,45 @@
+-- Where each nanosecond of a GPU went: an exact partition of the time from its first operation to
+-- the end of its last, in integer nanoseconds.  Busy time counts once: communication is what
+-- compute does not cover, transfer what neither does.  Idle time is split by what the host did
+-- before the next operation.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- window_start_ns: start of the first operation, ns
+-- window_end_ns: end of the last operation, ns
+-- category: compute (kernels that do not communicate), communication (exposed), transfer (copies
+--   and memsets, exposed), sync (the host waited for the GPU), launch_gap (the host was between
+--   launches, up to 200 us), host (it asked for nothing for longer), launch_api (inside the
+--   launching call), queued (launched, waiting for a dependency or for the launch to arrive),
+--   profiler_overhead, edge (before the first or after the last operation of a chosen window) or
+--   unattributed (no launching call is recorded)
+-- time_ns: time, ns; zeros included
+-- share_pct: of the window, %
+-- note: what to know about it; NULL where there is nothing
+CREATE VIEW gpu_time_budget AS
+WITH hidden AS (
+    SELECT t.report_id, t.device, count(*) AS n
+    FROM launches AS l
+    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
+    WHERE l.kind = 'graph'
+    GROUP BY t.report_id, t.device
+)
+SELECT
+    b.report_id,
+    b.device,
+    b.window_start_ns,
+    b.window_end_ns,
+    b.category,
+    b.time_ns,
+    100.0 * b.time_ns / nullif(b.window_end_ns - b.window_start_ns, 0) AS share_pct,
+    CASE
+        WHEN b.category = 'compute' AND h.n > 0
+            THEN printf(
+                'holds %d CUDA graph launches whose contents are hidden (trace with --cuda-graph-trace=node)',
+                h.n
+            )
+    END AS note
+FROM _budgets AS b
+LEFT JOIN hidden AS h USING (report_id, device)
+WHERE b.window_id = 0
+ORDER BY b.report_id, b.device, b.time_ns DESC, b.category;

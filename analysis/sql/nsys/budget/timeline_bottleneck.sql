@@ -1,0 +1,97 @@
+-- What bounds each GPU's time: the largest of compute, communication, transfer, launch overhead,
+-- sync and host, with every contributor of 10 % or more.  Busy is not yet compute-bound: only ncu
+-- (timeline_busy) or sampled GPU metrics tell whether the kernels wait for memory.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- bound: compute, communication, transfer, launch_overhead (launch_gap + launch_api + queued), sync or host
+-- share_pct: its share of the window, %
+-- contributors: each of them with 10 % or more, the largest first, as text
+-- busy_bound: what bounds the kernels by sampled GPU metrics: compute, memory or neither (latency,
+--   small kernels); NULL where none were sampled
+-- confidence: high; medium where the profiler says that events might be missing; low where it says
+--   that some were lost, or kernels are hidden in CUDA graphs
+-- explanation: what to know about the verdict; NULL where there is nothing
+-- evidence: JSON list of category and share
+CREATE VIEW timeline_bottleneck AS
+WITH grouped AS (
+    SELECT
+        report_id,
+        device,
+        timeline_bound(category) AS bound,
+        sum(share_pct) AS share_pct,
+        any_value(note) AS note
+    FROM gpu_time_budget
+    WHERE category NOT IN ('edge', 'profiler_overhead', 'unattributed')
+    GROUP BY ALL
+),
+lost AS (
+    SELECT
+        report_id,
+        string_agg(DISTINCT rtrim(trim(text), '.'), '; ' ORDER BY rtrim(trim(text), '.')) AS text
+    FROM nsys_diagnostics
+    WHERE severity IN ('Warning', 'Error') AND regexp_matches(text, 'lost|dropped|not all|incomplete', 'i')
+    GROUP BY report_id
+),
+sampled AS (
+    SELECT
+        report_id,
+        device,
+        greatest(tensor_active_pct, sm_issue_pct) AS compute_pct,
+        dram_read_pct + dram_write_pct AS memory_pct,
+        printf(
+            'sampled while computing: DRAM %.0f %% of its peak, tensor pipes %.0f %%, issue slots %.0f %%',
+            dram_read_pct + dram_write_pct,
+            tensor_active_pct,
+            sm_issue_pct
+        ) AS text
+    FROM gpu_metrics_sum
+    WHERE scope = 'compute' AND sampled_ns > 0
+),
+ranked AS (
+    SELECT
+        report_id,
+        device,
+        arg_max(bound, share_pct) AS bound,
+        max(share_pct) AS share_pct,
+        string_agg(
+            printf('%s %.0f %%', replace(bound, '_', ' '), share_pct), ', '
+            ORDER BY share_pct DESC, bound
+        )
+            FILTER (WHERE share_pct >= threshold('timeline.contributor_pct')) AS contributors,
+        any_value(note) AS note,
+        to_json(list({category: bound, share_pct: share_pct} ORDER BY share_pct DESC, bound)) AS evidence
+    FROM grouped
+    GROUP BY report_id, device
+)
+SELECT
+    r.report_id,
+    r.device,
+    r.bound,
+    r.share_pct,
+    r.contributors,
+    CASE
+        WHEN m.memory_pct >= greatest(m.compute_pct, threshold('sol.latency_pct')) THEN 'memory'
+        WHEN m.compute_pct >= threshold('sol.latency_pct') THEN 'compute'
+        WHEN m.memory_pct < threshold('sol.latency_pct') AND m.compute_pct IS NOT NULL THEN 'neither'
+    END AS busy_bound,
+    CASE
+        WHEN r.note IS NOT NULL OR regexp_matches(l.text, 'lost|dropped|incomplete', 'i') THEN 'low'
+        WHEN l.text IS NOT NULL THEN 'medium'
+        ELSE 'high'
+    END AS confidence,
+    nullif(concat_ws('; ',
+        r.note,
+        l.text,
+        m.text,
+        CASE
+            WHEN r.bound = 'compute' AND m.text IS NULL
+                THEN 'busy with kernels: whether they are bound by compute or memory only ncu or sampled '
+                    || 'GPU metrics tell (nsys profile --gpu-metrics-devices=all)'
+        END
+    ), '') AS explanation,
+    r.evidence
+FROM ranked AS r
+LEFT JOIN lost AS l USING (report_id)
+LEFT JOIN sampled AS m USING (report_id, device)
+ORDER BY r.report_id, r.device;

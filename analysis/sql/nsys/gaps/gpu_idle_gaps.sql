@@ -1,0 +1,119 @@
+-- Idle intervals of each GPU, the longest first, with the cause of their largest part and what the host did.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- rank: 1 is the longest
+-- start_ns: end of the operations before, ns
+-- end_ns: start of the next operation, ns
+-- dur_ns: length, ns
+-- cause: largest part, by the categories of gpu_time_budget
+-- before_ns: time before the launching call began, ns; NULL without a recorded call
+-- launch_api_ns: time inside of the call, ns
+-- queued_ns: time after it, ns
+-- profiler_overhead_ns: time of the profiler itself, ns
+-- next_name: operation that ended the gap
+-- api_name: call that launched it
+-- sync_name: synchronising call of that thread that lay in the gap; NULL without one
+-- nvtx_range: innermost NVTX range of the launching call
+-- nvtx_path: that range and up to two around it, outer ones first, of gaps longer than a launch gap
+-- os_call: last operating-system call of that thread that reached into the gap, where it is longer
+--   than a launch gap; NULL where not traced
+-- pid: process
+-- tid: launching thread
+CREATE VIEW gpu_idle_gaps AS
+WITH ranked AS (
+    -- Before names are joined, without texts where it can be: a window sorts all columns of its rows.
+    SELECT
+        track,
+        op_id,
+        start_ns,
+        dur_ns,
+        before_ns,
+        launch_api_ns,
+        queued_ns,
+        profiler_overhead_ns,
+        cause,
+        sync_name,
+        row_number() OVER (PARTITION BY track ORDER BY dur_ns DESC, start_ns) AS rank
+    FROM _gaps
+),
+long_gaps AS (
+    SELECT g.track, g.op_id, g.start_ns, g.end_ns, l.report_id, l.pid, l.tid, l.range_id
+    FROM _gaps AS g
+    JOIN _gpus AS t USING (track)
+    JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
+    WHERE g.dur_ns > threshold('timeline.launch_gap_ns')
+),
+os AS (
+    SELECT report_id, pid, tid, start_ns, end_ns, name
+    FROM nsys_osrt
+    WHERE coalesce(nesting_level, 0) = 0
+),
+os_calls AS (
+    SELECT g.track, g.op_id, o.name
+    FROM long_gaps AS g
+    ASOF JOIN os AS o
+        ON o.report_id = g.report_id AND o.pid = g.pid AND o.tid = g.tid AND o.start_ns <= g.end_ns
+    WHERE o.end_ns > g.start_ns
+),
+-- Ranges outwards, a look at the table each: recursion and joins would read or sort all ranges for
+-- every level.
+innermost AS MATERIALIZED (
+    SELECT DISTINCT report_id, range_id
+    FROM long_gaps
+    WHERE range_id IS NOT NULL
+),
+first AS MATERIALIZED (
+    SELECT report_id, range_id, enclosing, name
+    FROM nsys_nvtx_ranges
+    WHERE range_id IN (SELECT range_id FROM innermost)
+),
+second AS MATERIALIZED (
+    SELECT report_id, range_id, enclosing, name
+    FROM nsys_nvtx_ranges
+    WHERE range_id IN (SELECT enclosing FROM first)
+),
+third AS MATERIALIZED (
+    SELECT report_id, range_id, enclosing, name
+    FROM nsys_nvtx_ranges
+    WHERE range_id IN (SELECT enclosing FROM second)
+),
+outwards AS (
+    SELECT
+        i.report_id,
+        i.range_id,
+        concat_ws(' > ', CASE WHEN c.enclosing IS NOT NULL THEN '...' END, c.name, b.name, a.name) AS path
+    FROM innermost AS i
+    JOIN first AS a ON a.report_id = i.report_id AND a.range_id = i.range_id
+    LEFT JOIN second AS b ON b.report_id = i.report_id AND b.range_id = a.enclosing
+    LEFT JOIN third AS c ON c.report_id = i.report_id AND c.range_id = b.enclosing
+)
+SELECT
+    t.report_id,
+    t.device,
+    g.rank,
+    g.start_ns,
+    g.start_ns + g.dur_ns AS end_ns,
+    g.dur_ns,
+    g.cause,
+    CASE WHEN g.queued_ns IS NOT NULL THEN g.before_ns END AS before_ns,
+    CASE WHEN g.queued_ns IS NOT NULL THEN g.launch_api_ns END AS launch_api_ns,
+    g.queued_ns,
+    g.profiler_overhead_ns,
+    l.name AS next_name,
+    l.api_name,
+    g.sync_name,
+    l.nvtx_range,
+    p.path AS nvtx_path,
+    o.name AS os_call,
+    l.pid,
+    l.tid
+FROM ranked AS g
+JOIN _gpus AS t USING (track)
+JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
+LEFT JOIN os_calls AS o ON o.track = g.track AND o.op_id = g.op_id
+LEFT JOIN outwards AS p
+    ON p.report_id = l.report_id
+        AND p.range_id = l.range_id
+        AND g.dur_ns > threshold('timeline.launch_gap_ns')
+ORDER BY g.track, g.rank;

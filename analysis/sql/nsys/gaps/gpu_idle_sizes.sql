@@ -1,0 +1,38 @@
+-- Idle time of each GPU by the length of the interval and the cause of its largest part: whether
+-- few long waits or many short ones make it up.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- size_index: counts the classes of length from 1, the shortest first
+-- size: class of length
+-- cause: largest part of the interval, by the categories of gpu_time_budget
+-- count: intervals
+-- time_ns: their sum, ns
+-- share_pct: of the time from the first operation of the device to the end of its last, %
+CREATE VIEW gpu_idle_sizes AS
+WITH sized AS (
+    SELECT
+        track,
+        cause,
+        dur_ns,
+        1
+            + (dur_ns >= 1e4)::INTEGER
+            + (dur_ns >= 1e5)::INTEGER
+            + (dur_ns >= 1e6)::INTEGER
+            + (dur_ns >= 1e7)::INTEGER AS size_index
+    FROM _gaps
+)
+SELECT
+    g.report_id,
+    g.device,
+    s.size_index,
+    ['under 10 us', '10 to 100 us', '0.1 to 1 ms', '1 to 10 ms', '10 ms and more'][s.size_index] AS size,
+    s.cause,
+    count(*) AS count,
+    sum(s.dur_ns)::BIGINT AS time_ns,
+    100.0 * sum(s.dur_ns) / nullif(any_value(p.end_ns - p.start_ns), 0) AS share_pct
+FROM sized AS s
+JOIN _gpus AS g USING (track)
+JOIN _spans AS p USING (track)
+GROUP BY g.report_id, g.device, s.size_index, s.cause
+ORDER BY g.report_id, g.device, s.size_index, time_ns DESC, s.cause;

@@ -1,0 +1,95 @@
+-- Sampled GPU metrics weighted by time: of each GPU as a whole, while it computed, in each step,
+-- and in what each NVTX range launched on its own thread.  Sample with `nsys profile
+-- --gpu-metrics-devices=all`.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- scope: whole (first operation to last), compute (while a kernel ran that does not communicate),
+--   step or range
+-- name: step, or range as domain:name; NULL otherwise
+-- instances: stretches of time that were added up
+-- time_ns: their length, ns
+-- sampled_ns: part of it that samples cover, ns; without any the rest is NULL
+-- sm_active_pct: SMs with a warp, %
+-- sm_issue_pct: cycles in which an SM issued an instruction, %
+-- tensor_active_pct: cycles in which tensor pipes worked, %
+-- dram_read_pct: DRAM read bandwidth of the peak, %
+-- dram_write_pct: DRAM write bandwidth of the peak, %
+-- dram_bytes_per_s: both, byte/s; NULL where the peak of the GPU is unknown
+CREATE VIEW gpu_metrics_sum AS
+WITH windows AS (
+    SELECT track, 'whole' AS scope, NULL::VARCHAR AS name, NULL::BIGINT AS step_index, start_ns, end_ns
+    FROM _spans
+    UNION ALL
+    SELECT track, 'compute', NULL, NULL, greatest(start_ns, compute_until), end_ns
+    FROM _ops
+    WHERE class = 1 AND end_ns > greatest(start_ns, compute_until)
+    UNION ALL
+    SELECT track, 'step', name, window_id, start_ns, end_ns
+    FROM _step_windows
+    UNION ALL
+    SELECT t.track, 'range', nsys_range_name(r.domain, r.name), NULL, r.gpu_start_ns, r.gpu_end_ns
+    FROM nsys_nvtx_ranges AS r
+    JOIN _tracks AS t USING (report_id, pid)
+    WHERE r.gpu_calls > 0
+),
+sampled AS (
+    SELECT row_number() OVER () AS id, *
+    FROM windows
+    WHERE track IN (SELECT track FROM _metric_samples)
+),
+ends AS (
+    SELECT id, track, false AS upper, start_ns AS at_ns FROM sampled
+    UNION ALL
+    SELECT id, track, true, end_ns FROM sampled
+),
+integrals AS (
+    SELECT
+        w.id,
+        w.upper,
+        m.sampled_before + least(w.at_ns, m.end_ns) - m.start_ns AS sampled_ns,
+        m.sm_active_before + m.sm_active * (least(w.at_ns, m.end_ns) - m.start_ns) AS sm_active,
+        m.sm_issue_before + m.sm_issue * (least(w.at_ns, m.end_ns) - m.start_ns) AS sm_issue,
+        m.tensor_active_before + m.tensor_active * (least(w.at_ns, m.end_ns) - m.start_ns) AS tensor_active,
+        m.dram_read_before + m.dram_read * (least(w.at_ns, m.end_ns) - m.start_ns) AS dram_read,
+        m.dram_write_before + m.dram_write * (least(w.at_ns, m.end_ns) - m.start_ns) AS dram_write
+    FROM ends AS w
+    ASOF JOIN _metric_samples AS m ON m.track = w.track AND m.start_ns <= w.at_ns
+),
+sums AS (
+    SELECT
+        w.track,
+        w.scope,
+        w.name,
+        w.step_index,
+        count(*) AS instances,
+        sum(w.end_ns - w.start_ns)::BIGINT AS time_ns,
+        coalesce(sum(u.sampled_ns - coalesce(f.sampled_ns, 0)), 0)::BIGINT AS sampled_ns,
+        sum(u.sm_active - coalesce(f.sm_active, 0 * u.sm_active)) AS sm_active,
+        sum(u.sm_issue - coalesce(f.sm_issue, 0 * u.sm_issue)) AS sm_issue,
+        sum(u.tensor_active - coalesce(f.tensor_active, 0 * u.tensor_active)) AS tensor_active,
+        sum(u.dram_read - coalesce(f.dram_read, 0 * u.dram_read)) AS dram_read,
+        sum(u.dram_write - coalesce(f.dram_write, 0 * u.dram_write)) AS dram_write
+    FROM sampled AS w
+    LEFT JOIN integrals AS u ON u.id = w.id AND u.upper
+    LEFT JOIN integrals AS f ON f.id = w.id AND NOT f.upper
+    GROUP BY w.track, w.scope, w.name, w.step_index
+)
+SELECT
+    t.report_id,
+    t.device,
+    s.scope,
+    s.name,
+    s.instances,
+    s.time_ns,
+    s.sampled_ns,
+    s.sm_active / nullif(s.sampled_ns, 0) AS sm_active_pct,
+    s.sm_issue / nullif(s.sampled_ns, 0) AS sm_issue_pct,
+    s.tensor_active / nullif(s.sampled_ns, 0) AS tensor_active_pct,
+    s.dram_read / nullif(s.sampled_ns, 0) AS dram_read_pct,
+    s.dram_write / nullif(s.sampled_ns, 0) AS dram_write_pct,
+    (s.dram_read + s.dram_write) / nullif(s.sampled_ns, 0) / 100 * g.memory_bandwidth AS dram_bytes_per_s
+FROM sums AS s
+JOIN _gpus AS t USING (track)
+LEFT JOIN nsys_gpus AS g ON g.report_id = t.report_id AND g.gpu = t.device
+ORDER BY s.track, s.scope, s.step_index, s.time_ns DESC, s.name;

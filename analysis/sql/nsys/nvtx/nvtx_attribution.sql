@@ -1,0 +1,32 @@
+-- How much GPU work has an NVTX range, for each process: on the launching thread, or through the
+-- main thread (autograd). What is said of ranges holds for that share only.
+--
+-- report_id: report
+-- pid: process
+-- operations: GPU operations
+-- own_thread: of these, launched within a range of the launching thread
+-- main_thread: launched outside of any by another thread, while the main thread was in a range
+-- without_range: the rest
+-- own_thread_time_pct: share of the operations' time, %; NULL without length
+-- main_thread_time_pct: likewise
+-- without_range_time_pct: likewise
+CREATE VIEW nvtx_attribution AS
+SELECT
+    report_id,
+    pid,
+    count(*) AS operations,
+    count(*) FILTER (range_source = 'own thread') AS own_thread,
+    count(*) FILTER (range_source = 'main thread') AS main_thread,
+    count(*) FILTER (range_source IS NULL) AS without_range,
+    100.0 * coalesce(
+        sum(end_ns - start_ns) FILTER (range_source = 'own thread'), 0
+    ) / nullif(sum(end_ns - start_ns), 0) AS own_thread_time_pct,
+    100.0 * coalesce(
+        sum(end_ns - start_ns) FILTER (range_source = 'main thread'), 0
+    ) / nullif(sum(end_ns - start_ns), 0) AS main_thread_time_pct,
+    100.0 * coalesce(
+        sum(end_ns - start_ns) FILTER (range_source IS NULL), 0
+    ) / nullif(sum(end_ns - start_ns), 0) AS without_range_time_pct
+FROM launches
+GROUP BY report_id, pid
+ORDER BY report_id, pid;

@@ -1,0 +1,45 @@
+-- NVTX ranges projected onto the GPU, equal to `nsys stats --report nvtx_gpu_proj_sum`: from the
+-- first start to the last end of what was launched within a range on its thread.  A span, not busy
+-- time: it holds idle time and other ranges' work.  All work of one launching call (a CUDA graph)
+-- counts as one.
+--
+-- report_id: report
+-- range: domain and text, with a colon between
+-- style: PushPop
+-- total_proj_time_ns: sum of projected durations, ns
+-- total_range_time_ns: sum of the durations of those ranges on the host, ns
+-- range_instances: ranges that launched something
+-- proj_avg_ns: mean projected duration, ns, rounded to 0.1
+-- proj_med_ns: its median, ns
+-- proj_min_ns: shortest, ns
+-- proj_max_ns: longest, ns
+-- proj_stddev_ns: sample standard deviation (n - 1; 0 for one), ns
+-- total_gpu_ops: launching calls
+-- avg_gpu_ops: of a range, rounded to 0.1
+-- avg_range_lvl: mean depth of the ranges, whatever their domains, rounded to 0.1
+-- avg_num_child: mean number of ranges directly inside, rounded to 0.1
+CREATE VIEW nvtx_gpu_proj_sum AS
+WITH ranges AS (
+    SELECT *, gpu_end_ns - gpu_start_ns AS proj_ns
+    FROM nsys_nvtx_ranges
+    WHERE gpu_calls > 0
+)
+SELECT
+    report_id,
+    nsys_range_name(domain, name) AS range,
+    style,
+    sum(proj_ns)::BIGINT AS total_proj_time_ns,
+    sum(dur_ns)::BIGINT AS total_range_time_ns,
+    count(*) AS range_instances,
+    round_tenth(avg(proj_ns)) AS proj_avg_ns,
+    round_tenth(median(proj_ns)) AS proj_med_ns,
+    min(proj_ns) AS proj_min_ns,
+    max(proj_ns) AS proj_max_ns,
+    nsys_stddev(proj_ns) AS proj_stddev_ns,
+    sum(gpu_calls)::BIGINT AS total_gpu_ops,
+    round_tenth(avg(gpu_calls)) AS avg_gpu_ops,
+    round_tenth(avg(level)) AS avg_range_lvl,
+    round_tenth(avg(children)) AS avg_num_child
+FROM ranges
+GROUP BY report_id, domain, name, style
+ORDER BY report_id, total_proj_time_ns DESC, range;

@@ -1,0 +1,32 @@
+-- NVTX ranges by style and name, equal to `nsys stats --report nvtx_sum`: nested ranges count in
+-- the base as well.
+--
+-- report_id: report
+-- time_pct: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
+-- total_time_ns: sum of durations, ns; overlapping ones count twice
+-- instances: ranges
+-- avg_ns: mean duration, ns, rounded to 0.1
+-- med_ns: median duration (mean of the middle two), ns, rounded to 0.1
+-- min_ns: shortest, ns
+-- max_ns: longest, ns
+-- stddev_ns: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
+-- style: PushPop or StartEnd
+-- range: domain and text, with a colon between; the default domain is empty
+CREATE VIEW nvtx_sum AS
+SELECT
+    report_id,
+    round_tenth(
+        100.0 * total_time_ns / nullif(sum(total_time_ns) OVER (PARTITION BY report_id), 0)
+    ) AS time_pct,
+    total_time_ns,
+    instances,
+    avg_ns,
+    med_ns,
+    min_ns,
+    max_ns,
+    stddev_ns,
+    kind AS style,
+    name AS range
+FROM _duration_stats
+WHERE kind IN ('PushPop', 'StartEnd')
+ORDER BY report_id, total_time_ns DESC, style, name;

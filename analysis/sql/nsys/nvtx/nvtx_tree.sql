@@ -1,0 +1,96 @@
+-- NVTX ranges as a tree: how much GPU time was launched within each path of ranges, on the ranges'
+-- own threads.  Numbers in names are folded to *, so that all steps are one; the three outermost
+-- levels of each thread.
+--
+-- report_id: report
+-- path: range with those around it, outer ones first
+-- range: domain and text, with a colon between
+-- depth: ranges around it
+-- instances: ranges that launched something
+-- gpu_time_ns: sum of the durations of what they launched, ns; inclusive
+-- own_gpu_time_ns: of that, what no range of the next level launched, ns; exclusive
+-- share_pct: of the durations of all operations of the report, %
+-- mean_ns: GPU time of an instance, ns
+-- host_time_ns: sum of the durations of those ranges on the host, ns
+-- tree_order: order of a tree that is read from the top, the longest first
+CREATE VIEW nvtx_tree AS
+WITH launching AS (
+    SELECT report_id, range_id, enclosing, level, domain, name, gpu_time_ns, dur_ns
+    FROM nsys_nvtx_ranges
+    WHERE gpu_calls > 0 AND level <= 2 AND gpu_time_ns IS NOT NULL
+),
+titles AS (
+    -- Expressions of texts once for each name, not for each range.
+    SELECT domain, name, nsys_range_name(domain, regexp_replace(name, '[0-9]+', '*', 'g')) AS title
+    FROM launching
+    GROUP BY domain, name
+),
+named AS (
+    SELECT l.*, t.title
+    FROM launching AS l
+    JOIN titles AS t ON t.domain IS NOT DISTINCT FROM l.domain AND t.name IS NOT DISTINCT FROM l.name
+),
+sums AS (
+    SELECT
+        a.report_id,
+        0 AS depth,
+        a.title,
+        NULL AS above,
+        NULL AS top,
+        sum(a.gpu_time_ns) AS ns,
+        sum(a.dur_ns) AS host_ns,
+        count(*) AS instances
+    FROM named AS a
+    WHERE a.level = 0
+    GROUP BY a.report_id, a.title
+    UNION ALL
+    SELECT b.report_id, 1, b.title, a.title, NULL, sum(b.gpu_time_ns), sum(b.dur_ns), count(*)
+    FROM named AS b
+    JOIN named AS a ON a.report_id = b.report_id AND a.range_id = b.enclosing
+    WHERE b.level = 1
+    GROUP BY b.report_id, b.title, a.title
+    UNION ALL
+    SELECT c.report_id, 2, c.title, b.title, a.title, sum(c.gpu_time_ns), sum(c.dur_ns), count(*)
+    FROM named AS c
+    JOIN named AS b ON b.report_id = c.report_id AND b.range_id = c.enclosing
+    JOIN named AS a ON a.report_id = b.report_id AND a.range_id = b.enclosing
+    WHERE c.level = 2
+    GROUP BY c.report_id, c.title, b.title, a.title
+),
+pathed AS (
+    SELECT *, concat_ws(' > ', top, above) AS parent, concat_ws(' > ', top, above, title) AS path
+    FROM sums
+),
+inside AS (
+    SELECT report_id, parent AS path, sum(ns) AS ns
+    FROM pathed
+    WHERE depth > 0
+    GROUP BY report_id, parent
+),
+totals AS (
+    SELECT report_id, sum(end_ns - start_ns) AS ns
+    FROM launches
+    GROUP BY report_id
+),
+ranked AS (
+    SELECT *, row_number() OVER (PARTITION BY report_id, parent ORDER BY ns DESC, title) AS number
+    FROM pathed
+)
+SELECT
+    r.report_id,
+    r.path,
+    r.title AS range,
+    r.depth,
+    r.instances,
+    r.ns::BIGINT AS gpu_time_ns,
+    (r.ns - coalesce(i.ns, 0))::BIGINT AS own_gpu_time_ns,
+    100.0 * r.ns / nullif(t.ns, 0) AS share_pct,
+    r.ns / r.instances AS mean_ns,
+    r.host_ns::BIGINT AS host_time_ns,
+    concat_ws('.', printf('%05d', g.number), printf('%05d', p.number), printf('%05d', r.number)) AS tree_order
+FROM ranked AS r
+JOIN totals AS t USING (report_id)
+LEFT JOIN inside AS i ON i.report_id = r.report_id AND i.path = r.path
+LEFT JOIN ranked AS p ON p.report_id = r.report_id AND p.path = r.parent AND p.depth = r.depth - 1
+LEFT JOIN ranked AS g ON g.report_id = p.report_id AND g.path = p.parent AND g.depth = p.depth - 1
+ORDER BY r.report_id, tree_order;

@@ -1,0 +1,106 @@
+-- Copies and memsets by direction and kind of memory on each GPU: bytes, achieved bandwidth, and
+-- how much of their time kernels cover.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- operation: as in nsys_memory_ops
+-- src_kind: memory read; a Pageable copy is staged through pinned memory and waits
+-- dst_kind: memory written
+-- count: operations
+-- total_ns: sum of durations, ns
+-- bytes: bytes moved or set
+-- bytes_per_s: bytes over the sum of durations, byte/s
+-- link: what the bytes go through: PCIe (host), NVLink (peer) or DRAM (within the device); NULL for others
+-- link_bytes_per_s: its vendor peak in that direction, byte/s; DRAM is read and written, and so
+--   counts half; the host's side may be slower; NULL where unknown
+-- link_pct: achieved of it, %; short copies are bound by latency
+-- covered_pct: share of their time with a kernel on the same GPU, %
+-- pageable: whether either side is pageable host memory
+CREATE VIEW memory_op_summary AS
+WITH kernels AS (
+    -- The union of kernels as segments, each with the kernel time before it.
+    SELECT
+        track,
+        greatest(start_ns, coalesce(kernels_until, start_ns)) AS start_ns,
+        end_ns,
+        sum(end_ns - greatest(start_ns, coalesce(kernels_until, start_ns))) OVER (
+            PARTITION BY track ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS before_ns
+    FROM _ops
+    WHERE class < 3 AND end_ns > coalesce(kernels_until, start_ns)
+),
+ops AS (
+    SELECT
+        t.track,
+        t.report_id,
+        t.device,
+        m.operation,
+        m.src_kind,
+        m.dst_kind,
+        m.start_ns,
+        m.end_ns,
+        m.dur_ns,
+        m.bytes
+    FROM nsys_memory_ops AS m
+    JOIN _tracks AS t ON t.report_id = m.report_id AND t.pid = m.pid AND t.cuda_device = m.device
+),
+borders AS (
+    SELECT *, end_ns AS at_ns, 1 AS sign
+    FROM ops
+    UNION ALL
+    SELECT *, start_ns, -1
+    FROM ops
+    WHERE end_ns IS NOT NULL
+),
+timed AS (
+    -- Kernel time up to the end of an operation, less that up to its start.
+    SELECT b.*, b.sign * (coalesce(k.before_ns, 0) + least(b.at_ns, k.end_ns) - k.start_ns) AS kernel_ns
+    FROM borders AS b
+    ASOF LEFT JOIN kernels AS k ON k.track = b.track AND k.start_ns <= b.at_ns
+),
+sums AS (
+    SELECT
+        report_id,
+        device,
+        operation,
+        src_kind,
+        dst_kind,
+        count(*) FILTER (sign = 1) AS count,
+        (sum(dur_ns) FILTER (sign = 1))::BIGINT AS total_ns,
+        (sum(bytes) FILTER (sign = 1))::BIGINT AS bytes,
+        coalesce(sum(kernel_ns), 0) AS covered_ns
+    FROM timed
+    GROUP BY report_id, device, operation, src_kind, dst_kind
+),
+links AS (
+    SELECT
+        report_id,
+        unnest(['[CUDA memcpy Host-to-Device]', '[CUDA memcpy Device-to-Host]']) AS operation,
+        'PCIe' AS link,
+        pcie_bytes_per_s AS peak
+    FROM _gpu_links
+    UNION ALL
+    SELECT report_id, '[CUDA memcpy Device-to-Device]', 'DRAM', dram_bytes_per_s / 2
+    FROM _gpu_links
+    UNION ALL
+    SELECT report_id, '[CUDA memcpy Peer-to-Peer]', 'NVLink', nvlink_bytes_per_s
+    FROM _gpu_links
+)
+SELECT
+    o.report_id,
+    o.device,
+    o.operation,
+    o.src_kind,
+    o.dst_kind,
+    o.count,
+    o.total_ns,
+    o.bytes,
+    o.bytes / nullif(o.total_ns / 1e9, 0) AS bytes_per_s,
+    l.link,
+    l.peak AS link_bytes_per_s,
+    100 * o.bytes / nullif(o.total_ns / 1e9, 0) / nullif(l.peak, 0) AS link_pct,
+    100.0 * o.covered_ns / nullif(o.total_ns, 0) AS covered_pct,
+    coalesce(o.src_kind = 'Pageable', false) OR coalesce(o.dst_kind = 'Pageable', false) AS pageable
+FROM sums AS o
+LEFT JOIN links AS l ON l.report_id = o.report_id AND l.operation = o.operation
+ORDER BY o.report_id, o.device, o.total_ns DESC, o.operation, o.src_kind, o.dst_kind;

@@ -1,0 +1,36 @@
+-- How much of the communication between GPUs is hidden behind compute, by unions of time, never by sums.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- communication_ns: time with at least one communicating kernel, ns
+-- compute_ns: time with at least one other kernel, ns
+-- overlapped_ns: time with both, ns
+-- exposed_ns: communication that compute does not cover, ns
+-- overlap_pct: overlapped of the communication, %; NULL without communication
+CREATE VIEW comm_overlap AS
+WITH unions AS (
+    SELECT
+        track,
+        coalesce(
+            sum(beyond_ns(start_ns, end_ns, communication_until)) FILTER (WHERE class = 2), 0
+        )::BIGINT AS communication_ns,
+        coalesce(
+            sum(beyond_ns(start_ns, end_ns, compute_until)) FILTER (WHERE class = 1), 0
+        )::BIGINT AS compute_ns,
+        coalesce(
+            sum(beyond_ns(start_ns, end_ns, kernels_until)) FILTER (WHERE class < 3), 0
+        )::BIGINT AS either_ns
+    FROM _ops
+    GROUP BY track
+)
+SELECT
+    t.report_id,
+    t.device,
+    communication_ns,
+    compute_ns,
+    communication_ns + compute_ns - either_ns AS overlapped_ns,
+    either_ns - compute_ns AS exposed_ns,
+    100.0 * (communication_ns + compute_ns - either_ns) / nullif(communication_ns, 0) AS overlap_pct
+FROM unions
+JOIN _gpus AS t USING (track)
+ORDER BY t.report_id, t.device;

@@ -1,0 +1,62 @@
+-- Communicating kernels by operation on each GPU, by their duration.  A duration holds the waiting
+-- for the other ranks as well: of the participants of one collective the shortest comes nearest to
+-- the transfer.
+--
+-- report_id: report
+-- device: GPU number of the machine
+-- operation: kernel function
+-- collective: what it performs: AllReduce, AllGather, ...
+-- count: executions
+-- total_ns: sum of durations, ns
+-- share_pct: of all communicating kernels' time, %
+-- avg_ns: mean duration, ns
+-- med_ns: median, ns
+-- min_ns: shortest, ns
+-- p95_ns: 95th percentile, ns
+-- max_ns: longest, ns
+-- bytes: bytes of this rank's calls as NCCL counts them: of one rank, on average to one peer in an
+--   AllToAll, the larger way of a group
+--   that sends and receives; NULL where nothing tells them (nsys export --include-blobs=true;
+--   torch.profiler does)
+-- algorithm_bytes_per_s: these over the sum of durations, waiting included, byte/s
+-- bus_bytes_per_s: bus bandwidth as in nccl-tests, likewise; paired_collectives has it without
+--   waiting, byte/s
+CREATE VIEW nccl_collectives AS
+WITH sums AS (
+    SELECT
+        report_id,
+        device,
+        kernel_name AS operation,
+        operation AS collective,
+        count(*) AS count,
+        sum(dur_ns)::BIGINT AS total_ns,
+        avg(dur_ns) AS avg_ns,
+        median(dur_ns) AS med_ns,
+        min(dur_ns) AS min_ns,
+        quantile_cont(dur_ns, 0.95) AS p95_ns,
+        max(dur_ns) AS max_ns,
+        sum(bytes)::BIGINT AS bytes,
+        sum(dur_ns) FILTER (WHERE bytes IS NOT NULL) AS told_ns,
+        sum(collective_bus_bytes(operation, bytes, ranks)) AS bus_bytes,
+        sum(dur_ns) FILTER (WHERE collective_bus_bytes(operation, bytes, ranks) IS NOT NULL) AS bus_ns
+    FROM _collectives
+    GROUP BY report_id, device, kernel_name, _collectives.operation
+)
+SELECT
+    report_id,
+    device,
+    operation,
+    collective,
+    count,
+    total_ns,
+    100.0 * total_ns / nullif(sum(total_ns) OVER (PARTITION BY report_id, device), 0) AS share_pct,
+    avg_ns,
+    med_ns,
+    min_ns,
+    p95_ns,
+    max_ns,
+    bytes,
+    bytes / nullif(told_ns / 1e9, 0) AS algorithm_bytes_per_s,
+    bus_bytes / nullif(bus_ns / 1e9, 0) AS bus_bytes_per_s
+FROM sums
+ORDER BY report_id, device, total_ns DESC, operation, collective;

@@ -1,0 +1,80 @@
+-- Collectives of a job, each with all its ranks: the shortest participant's time is the transfer,
+-- what the others take beyond it they waited.  Times are on the clock of the job.
+--
+-- job: as in job_ranks
+-- operation: AllReduce, AllGather, ...
+-- communicator: NCCL communicator; NULL where the export has no payloads
+-- nth: counts the operation in that communicator from 1
+-- ranks: participants that were captured
+-- first_start_ns: when the first rank arrived, ns
+-- last_start_ns: when the last one did, ns
+-- end_ns: end of the last one, ns
+-- transfer_ns: shortest participant, ns
+-- waiting_ns: sum over the ranks of what lies beyond the transfer, ns
+-- last_rank: rank that arrived last; NULL where ranks arrived closer than their clocks agree
+-- bytes: bytes of a rank's call; NULL where the export has no payloads
+-- algorithm_bytes_per_s: these over the transfer, byte/s; NULL for operations with a root whose
+--   ranks came apart
+-- bus_bytes_per_s: bus bandwidth as in nccl-tests, byte/s; NULL likewise, and where the number of
+--   ranks is unknown
+-- together: whether all ranks were in it at a time, as they must be
+CREATE VIEW paired_collectives AS
+WITH aligned AS (
+    SELECT
+        p.*,
+        p.start_ns + c.offset_ns AS at_ns,
+        p.end_ns + c.offset_ns AS until_ns,
+        coalesce(c.residual_ns, 0) AS residual_ns
+    FROM _paired AS p
+    JOIN _clocks AS c USING (job, report_id)
+),
+sums AS (
+    SELECT
+        job,
+        operation,
+        communicator,
+        nth,
+        count(*) AS ranks,
+        min(at_ns) AS first_start_ns,
+        max(at_ns) AS last_start_ns,
+        max(until_ns) AS end_ns,
+        min(dur_ns) AS transfer_ns,
+        (sum(dur_ns) - count(*) * min(dur_ns))::BIGINT AS waiting_ns,
+        -- Arrival of the last but one: the last is known by what it is later.
+        CASE
+            WHEN max(at_ns) - list_sort(list(at_ns))[-2] > max(residual_ns) THEN arg_max(rank, at_ns)
+        END AS last_rank,
+        max(bytes) AS bytes,
+        max(collective_bus_bytes(operation, bytes, p.ranks)) AS bus_bytes,
+        max(at_ns) <= min(until_ns) + max(residual_ns) AS together
+    FROM aligned AS p
+    GROUP BY job, operation, communicator, nth
+),
+carried AS (
+    -- One way only, so that who comes late finds what was sent in its buffers: that tells no bandwidth.
+    SELECT
+        *,
+        CASE
+            WHEN last_rank IS NULL OR operation NOT IN ('Broadcast', 'Reduce', 'Gather', 'Scatter')
+                THEN transfer_ns
+        END AS carried_ns
+    FROM sums
+)
+SELECT
+    job,
+    operation,
+    communicator,
+    nth,
+    ranks,
+    first_start_ns,
+    last_start_ns,
+    end_ns,
+    transfer_ns,
+    waiting_ns,
+    last_rank,
+    bytes,
+    bytes / nullif(carried_ns / 1e9, 0) AS algorithm_bytes_per_s,
+    bus_bytes / nullif(carried_ns / 1e9, 0) AS bus_bytes_per_s,
+    together
+FROM carried
+ORDER BY job, first_start_ns, operation, communicator, nth;

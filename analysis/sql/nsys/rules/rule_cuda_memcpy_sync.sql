@@ -1,0 +1,32 @@
+-- Copies through calls that block the host until they are done, the longest first, as `nsys analyze
+-- -r cuda_memcpy_sync`. A device-to-device copy does not block and is left out.
+--
+-- report_id: report
+-- duration_ns: time of the copy on the GPU, ns
+-- start_ns: start, ns
+-- src_kind: memory read
+-- dst_kind: memory written
+-- bytes: bytes
+-- pid: process
+-- device_id: CUDA device number
+-- context_id: CUDA context
+-- stream_id: CUDA stream
+-- api_name: function as recorded
+CREATE VIEW rule_cuda_memcpy_sync AS
+SELECT
+    report_id,
+    duration_ns,
+    start_ns,
+    src_kind,
+    dst_kind,
+    bytes,
+    pid,
+    device_id,
+    context_id,
+    stream_id,
+    api_name
+FROM _called_memory_ops
+WHERE starts_with(operation, '[CUDA memcpy')
+    AND NOT (src_kind = 'Device' AND dst_kind = 'Device')
+    AND regexp_matches(call, '^cu(da)?Memcpy') AND NOT contains(call, 'Async')
+ORDER BY report_id, duration_ns DESC, start_ns, stream_id;

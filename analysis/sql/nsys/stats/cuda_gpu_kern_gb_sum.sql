@@ -1,0 +1,48 @@
+-- Kernel time by name, grid and block, equal to `nsys stats --report cuda_gpu_kern_gb_sum`.
+--
+-- report_id: report
+-- time_pct: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
+-- total_time_ns: sum of durations, ns; overlapping ones count twice
+-- instances: executions
+-- avg_ns: mean duration, ns, rounded to 0.1
+-- med_ns: median duration (mean of the middle two), ns, rounded to 0.1
+-- min_ns: shortest, ns
+-- max_ns: longest, ns
+-- stddev_ns: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
+-- gridxyz: blocks in x, y and z, as nsys prints them
+-- blockxyz: threads in x, y and z
+-- name: kernel name with template arguments
+CREATE VIEW cuda_gpu_kern_gb_sum AS
+WITH sums AS (
+    SELECT
+        report_id,
+        sum(dur_ns)::BIGINT AS total_time_ns,
+        count(*) AS instances,
+        round_tenth(avg(dur_ns)) AS avg_ns,
+        round_tenth(median(dur_ns)) AS med_ns,
+        min(dur_ns) AS min_ns,
+        max(dur_ns) AS max_ns,
+        nsys_stddev(dur_ns) AS stddev_ns,
+        printf('%4d %4d %4d', grid_x, grid_y, grid_z) AS gridxyz,
+        printf('%4d %4d %4d', block_x, block_y, block_z) AS blockxyz,
+        demangled AS name
+    FROM nsys_kernels
+    GROUP BY report_id, demangled, grid_x, grid_y, grid_z, block_x, block_y, block_z
+)
+SELECT
+    report_id,
+    round_tenth(
+        100.0 * total_time_ns / nullif(sum(total_time_ns) OVER (PARTITION BY report_id), 0)
+    ) AS time_pct,
+    total_time_ns,
+    instances,
+    avg_ns,
+    med_ns,
+    min_ns,
+    max_ns,
+    stddev_ns,
+    gridxyz,
+    blockxyz,
+    name
+FROM sums
+ORDER BY report_id, total_time_ns DESC, name, gridxyz, blockxyz;

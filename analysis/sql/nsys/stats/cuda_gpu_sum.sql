@@ -1,0 +1,31 @@
+-- GPU time of kernels and memory operations together, equal to `nsys stats --report cuda_gpu_sum`.
+--
+-- report_id: report
+-- time_pct: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
+-- total_time_ns: sum of durations, ns; overlapping ones count twice
+-- instances: executions
+-- avg_ns: mean duration, ns, rounded to 0.1
+-- med_ns: median duration (mean of the middle two), ns, rounded to 0.1
+-- min_ns: shortest, ns
+-- max_ns: longest, ns
+-- stddev_ns: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
+-- category: CUDA_KERNEL or MEMORY_OPER
+-- operation: kernel name with template arguments, or memory operation
+CREATE VIEW cuda_gpu_sum AS
+SELECT
+    report_id,
+    round_tenth(
+        100.0 * total_time_ns / nullif(sum(total_time_ns) OVER (PARTITION BY report_id), 0)
+    ) AS time_pct,
+    total_time_ns,
+    instances,
+    avg_ns,
+    med_ns,
+    min_ns,
+    max_ns,
+    stddev_ns,
+    CASE kind WHEN 'kernel' THEN 'CUDA_KERNEL' ELSE 'MEMORY_OPER' END AS category,
+    name AS operation
+FROM _duration_stats
+WHERE kind IN ('kernel', 'memory')
+ORDER BY report_id, total_time_ns DESC, category, operation;

@@ -1,0 +1,28 @@
+-- Operating-system calls by function, equal to `nsys stats --report osrt_sum`: all threads
+-- together, mostly idle waits.
+--
+-- report_id: report
+-- time_pct: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
+-- total_time_ns: sum of durations, ns; overlapping ones count twice
+-- num_calls: calls
+-- avg_ns: mean duration, ns, rounded to 0.1
+-- med_ns: median duration (mean of the middle two), ns, rounded to 0.1
+-- min_ns: shortest, ns
+-- max_ns: longest, ns
+-- stddev_ns: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
+-- name: function
+CREATE VIEW osrt_sum AS
+SELECT
+    report_id,
+    time_pct,
+    total_time_ns,
+    instances AS num_calls,
+    avg_ns,
+    med_ns,
+    min_ns,
+    max_ns,
+    stddev_ns,
+    name
+FROM _duration_stats
+WHERE kind = 'os'
+ORDER BY report_id, total_time_ns DESC, name;
