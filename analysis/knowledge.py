@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Technique:
-    """One entry of knowledge.toml; `gain` is headroom, tail, rule:NAME or share:PERCENT."""
+    """One entry of knowledge.toml; `gain` is headroom, tail, rule:NAME or share:PERCENT.
+
+    `saves` is the column of kernel_features that says how many bytes it saves; empty for most.
+    """
 
     key: str
     technique: str
@@ -26,6 +29,7 @@ class Technique:
     gain: str
     difficulty: str
     link: str
+    saves: str = ""
 
 
 @cache
@@ -47,7 +51,8 @@ def install_knowledge(con: DuckDBPyConnection) -> None:
     """Create the private table of techniques, one row for each class that they are for."""
     con.execute(
         "CREATE TABLE _techniques (technique VARCHAR, rank INTEGER, bound VARCHAR, "
-        "subclass VARCHAR, cause VARCHAR, features VARCHAR[], gain VARCHAR, difficulty VARCHAR)"
+        "subclass VARCHAR, cause VARCHAR, features VARCHAR[], gain VARCHAR, difficulty VARCHAR, "
+        "saves VARCHAR)"
     )
     rows = list(_rows())
     con.executemany(f"INSERT INTO _techniques VALUES ({', '.join('?' * len(rows[0]))})", rows)
@@ -56,5 +61,5 @@ def install_knowledge(con: DuckDBPyConnection) -> None:
 def _rows() -> Iterator[tuple[Any, ...]]:
     for rank, item in enumerate(techniques().values()):
         for bound, subclass, cause in item.classes:
-            features, gain = list(item.features), item.gain
-            yield (item.key, rank, bound, subclass, cause, features, gain, item.difficulty)
+            match = (item.key, rank, bound, subclass, cause, list(item.features))
+            yield (*match, item.gain, item.difficulty, item.saves)

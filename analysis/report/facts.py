@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.report.declare import Scope
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
-VIEWS = ("kernel_bottleneck", "timeline_bottleneck")
+VIEWS = ("_totals", "timeline_bottleneck")
 
 #: Notes on verdicts that are told.
 _NOTES = 4
@@ -53,19 +53,14 @@ def device_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> tuple[str | Non
     return rows[0] if rows else (None, None)
 
 
-def summary_of(
-    con: DuckDBPyConnection,
-    chosen: Sequence[str],
-    kinds: dict[str, int],
-    run: dict[str, Any] | None,
-) -> list[Fact]:
+def summary_of(scope: Scope) -> list[Fact]:
     """Return the facts of the first screen."""
-    ids = in_list(chosen)
+    con, run, chosen = scope.con, scope.run, scope.reports
     gpu, sms = device_of(con, chosen)
     facts: list[Fact] = []
 
     def add(name: str, text: str, view: str) -> None:
-        facts.append(Fact(name, text, Source(view, tuple(chosen))))
+        facts.append(Fact(name, text, Source(view, chosen)))
 
     if gpu:
         add("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""), "reports")
@@ -73,49 +68,34 @@ def summary_of(
         done = sum(task["status"] == "done" for task in run["tasks"])
         text = f"{done} of {len(run['tasks'])} done"
         facts.append(Fact("Configurations", text, Source("run.json", (run["run_id"],))))
-    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(scope.kinds.items()))
     if counted:
         add("Reports", counted, "reports")
-    if kinds.get("ncu"):
-        count, time, agree, judged = rows_of(
-            con,
-            f"""
-            SELECT count(*), sum(duration_ns), count(*) FILTER (WHERE agrees_with_ncu),
-                count(*) FILTER (WHERE agrees_with_ncu IS NOT NULL)
-            FROM ncu_launches JOIN kernel_bottleneck USING (report_id, launch_id)
-            WHERE report_id IN {ids}
-            """,
-        )[0]
-        lasting = f", {format_ns(time)}" if time else ""
-        add("Profiled launches", f"{count:,}{lasting}", "ncu_launches")
+    ((launches, profiled, agreed, judged, kernels, traced),) = rows_of(con, "FROM _totals")
+    if scope.profiled:
+        lasting = f", {format_ns(profiled)}" if profiled else ""
+        add("Profiled launches", f"{launches:,}{lasting}", "ncu_launches")
         if judged:
-            add("Verdicts equal to NVIDIA's", f"{agree:,} of {judged:,}", "kernel_bottleneck")
-    if kinds.get("nsys") or kinds.get("torch"):
-        count, time = rows_of(
-            con,
-            f"SELECT count(*), sum(dur_ns) FROM nsys_kernels WHERE report_id IN {ids}",
-        )[0]
-        lasting = f", {format_ns(time)} in sum" if time else ""
-        add("Kernels on the timeline", f"{count:,}{lasting}", "nsys_kernels")
+            add("Verdicts equal to NVIDIA's", f"{agreed:,} of {judged:,}", "kernel_bottleneck")
+    if scope.timeline:
+        lasting = f", {format_ns(traced)} in sum" if traced else ""
+        add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
     return facts
 
 
-def notes_of(
-    con: DuckDBPyConnection, chosen: Sequence[str], warnings: Sequence[Fact]
-) -> list[Fact]:
-    """Return what to know about the verdicts on timelines beside the warnings, each note once."""
+def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:
+    """Yield what to know about the verdicts on timelines beside the warnings, each note once."""
     sql = f"""
-        SELECT DISTINCT unnest(string_split(explanation, '; ')) AS note
-        FROM timeline_bottleneck WHERE report_id IN {in_list(chosen)} AND explanation IS NOT NULL
+        SELECT DISTINCT unnest(notes) AS note
+        FROM timeline_bottleneck WHERE report_id IN {in_list(scope.reports)}
         ORDER BY note
     """
     warned = " ".join(warning.text for warning in warnings)
-    notes = [str(note) for (note,) in rows_of(con, sql) if note not in warned]
-    if not notes:
-        return []
-    few = [f"{notes[0][0].upper()}{notes[0][1:]}", *notes[1:_NOTES]]
-    few += [f"{len(notes) - _NOTES} more in timeline_bottleneck"] if len(notes) > _NOTES else []
-    return [Fact("To know", "; ".join(few), Source("timeline_bottleneck", tuple(chosen)))]
+    notes = [str(note) for (note,) in rows_of(scope.con, sql) if note not in warned]
+    if notes:
+        few = [f"{notes[0][0].upper()}{notes[0][1:]}", *notes[1:_NOTES]]
+        few += [f"{len(notes) - _NOTES} more in timeline_bottleneck"] if notes[_NOTES:] else []
+        yield Fact("To know", "; ".join(few), Source("timeline_bottleneck", scope.reports))
 
 
 def nothing_of(scope: Scope) -> str:

@@ -1,20 +1,19 @@
-"""Findings on kernels and what to do about them, ranked by what it could save."""
+"""Findings and recommendations in words: the rows of the views of the same names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from analysis.knowledge import techniques
-from analysis.rows import in_list
-from analysis.views import thresholds
+from analysis.report.declare import Scope
 from perfpipe.units import format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+#: Views that are read here.
+VIEWS = ("findings", "recommendations")
 
-_WORDS = {
+#: What is claimed of a kernel.
+_OF_KERNEL = {
     "compute": "is bound by compute",
     "memory": "is bound by memory",
     "latency": "is bound by latency: neither compute nor memory is busy",
@@ -22,211 +21,171 @@ _WORDS = {
     "balanced": "is balanced between compute and memory",
 }
 
-#: Views that are read here.
-VIEWS = ("kernel_sol", "kernel_bottleneck", "kernel_findings")
+#: What is claimed of a GPU.
+_OF_GPU = {
+    "launch_overhead": "waits for launches: the host issues work more slowly than the GPU does it",
+    "sync": "waits because the host waited for it before issuing more",
+    "host": "waits for a host that asks for nothing",
+    "transfer": "copies while nothing computes",
+    "communication": "communicates while nothing computes",
+    "ranks_wait": "waits for other ranks in collectives",
+}
 
-#: Recommendations in a report.
+#: Recommendations on kernels in a report.
 _MOST = 10
 
 
-class Classified(NamedTuple):
-    """Launches of one kernel configuration and class; times in ns, the rest in percent.
+class _Found(NamedTuple):
+    """A row of the view findings."""
 
-    SOL is the mean weighted by duration; `headroom_pct` the share of all profiled time x
-    (1 - max SOL): an upper bound on what could be saved.
-    """
-
-    name: str
-    grid: str
-    block: str
-    nvtx_path: str | None
+    subject: str
+    claim: str
     bound: str
     subclass: str | None
     cause: str | None
-    confidence: str
+    label: str | None
+    device: int | None
+    kernel_name: str
+    grid: str
+    block: str
+    nvtx_path: str | None
+    share_pct: float
+    time_ns: float
+    launches: int
+    compute_sol_pct: float
+    memory_sol_pct: float
+    waiting_pct: float | None
+    last_rank: int | None
+    last_pct: float | None
+    largest_gap: str | None
     ncu_verdict: str | None
     explanation: str | None
+    bound_pct: float
+    confidence: str
     technique: str | None
-    launches: int
-    time_ns: float
-    share_pct: float
-    compute_pct: float
-    memory_pct: float
-    headroom_pct: float
     reports: list[str]
 
-    @property
-    def where(self) -> str:
-        """The class with its subclass and cause: memory (dram, uncoalesced)."""
-        detail = ", ".join(words(part) for part in (self.subclass, self.cause) if part)
-        return f"{self.bound} ({detail})" if detail else self.bound
 
-    @property
-    def sol_pct(self) -> float:
-        """The larger of compute and memory SOL."""
-        return max(self.compute_pct, self.memory_pct)
-
-    @property
-    def near_limit(self) -> bool:
-        """Whether little is left to gain."""
-        return _near_limit(self.sol_pct)
+def findings_of(scope: Scope) -> list[Finding]:
+    """Return what was found, on timelines first."""
+    sql = f"SELECT {', '.join(_Found._fields)} FROM findings ORDER BY rank"
+    found = (_Found(*row) for row in scope.con.execute(sql).fetchall())
+    several = len(scope.reports) > 1
+    return [_of_kernel(f) if f.subject == "kernel" else _of_gpu(f, several) for f in found]
 
 
-def classified(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Classified]:
-    """Return the classified launches of some reports, the largest headroom first."""
-    rows = con.execute(
-        f"""
-        WITH launches AS (
-            SELECT *
-            FROM kernel_sol
-            JOIN kernel_bottleneck USING (report_id, launch_id)
-            LEFT JOIN (
-                SELECT report_id, launch_id, technique FROM kernel_findings WHERE rank = 1
-            ) USING (report_id, launch_id)
-            WHERE report_id IN {in_list(reports)}
-                AND duration_ns IS NOT NULL AND max_sol_pct IS NOT NULL
-        )
-        SELECT
-            kernel_name, grid, block, nvtx_path, bound, subclass, cause, confidence,
-            any_value(ncu_verdict ORDER BY report_id, launch_id),
-            any_value(explanation ORDER BY report_id, launch_id),
-            any_value(technique ORDER BY report_id, launch_id),
-            count(*),
-            sum(duration_ns) AS time_ns,
-            100 * sum(duration_ns) / sum(sum(duration_ns)) OVER (),
-            sum(compute_sol_pct * duration_ns) / sum(duration_ns),
-            sum(memory_sol_pct * duration_ns) / sum(duration_ns),
-            sum((100 - least(max_sol_pct, 100)) * duration_ns) / sum(sum(duration_ns)) OVER ()
-                AS headroom_pct,
-            list(DISTINCT report_id ORDER BY report_id)
-        FROM launches
-        GROUP BY
-            kernel_name, kernel_demangled, grid, block, nvtx_path,
-            bound, subclass, cause, confidence
-        ORDER BY headroom_pct DESC, time_ns DESC, kernel_name, grid, block, nvtx_path
-        """
-    ).fetchall()
-    return [Classified(*row) for row in rows]
-
-
-def _near_limit(sol_pct: float) -> bool:
-    return sol_pct >= thresholds()["finding.secondary_sol_pct"]
-
-
-def verdict(found: Sequence[Classified]) -> str | None:
-    """Return one sentence: what bounds most of the profiled time, and how near the limit it is."""
-    if not found:
-        return None
-    classes: dict[tuple[str, str | None], list[Classified]] = {}
-    for item in found:
-        classes.setdefault((item.bound, item.subclass), []).append(item)
-    items = max(classes.values(), key=lambda items: sum(i.share_pct for i in items))
-    share = sum(item.share_pct for item in items)
-    sol = sum(item.share_pct * item.sol_pct for item in items) / share
-    room = "near the limit" if _near_limit(sol) else "with room"
-    first = items[0]
-    where = f"{first.bound} ({words(first.subclass)})" if first.subclass else first.bound
-    return (
-        f"{share:.0f} % of the profiled kernel time is bound by {where}, "
-        f"{room}: {sol:.0f} % of the speed of light"
-    )
-
-
-def kernel_findings(found: Sequence[Classified]) -> list[Finding]:
-    """Return one finding for each kernel configuration, in the order of `found`."""
-    return [_finding(item) for item in found if item.bound in _WORDS]
-
-
-def _finding(item: Classified) -> Finding:
-    detail = ", ".join(words(part) for part in (item.subclass, item.cause) if part)
-    claim = f"{item.name} {_WORDS[item.bound]}" + (f" ({detail})" if detail else "")
-    if item.near_limit:
-        claim = f"{item.name} runs near the hardware limit of {item.where}"
-    evidence = [
-        f"compute SOL {item.compute_pct:.1f} %, memory SOL {item.memory_pct:.1f} %, "
-        f"{item.launches} launches, {format_ns(item.time_ns)}, "
-        f"{item.share_pct:.1f} % of profiled time"
-    ]
-    evidence += [f"NVIDIA: {item.ncu_verdict}"] if item.ncu_verdict else []
-    evidence += [item.explanation] if item.explanation else []
+def _finding(found: _Found, claim: str, evidence: list[str], subject: str, kernel: str) -> Finding:
     return Finding(
         claim=claim,
         evidence="; ".join(evidence),
-        bound_pct=item.headroom_pct,
-        confidence=item.confidence,
-        subject=f"{item.name} <<<{item.grid}; {item.block}>>>"
-        + (f" in {item.nvtx_path}" if item.nvtx_path else ""),
-        advice=techniques()[item.technique].technique if item.technique else "",
-        source=Source("kernel_bottleneck", tuple(item.reports)),
-        kernel=item.name,
+        bound_pct=found.bound_pct,
+        confidence=found.confidence,
+        subject=subject,
+        advice=techniques()[found.technique].technique if found.technique else "",
+        source=Source("findings", tuple(found.reports)),
+        kernel=kernel,
     )
 
 
-def recommendations(con: DuckDBPyConnection, reports: Sequence[str]) -> list[Recommendation]:
-    """Return what to try, the largest bound first: time share x gain, summed over launches.
-
-    Kernels near their limit come last.  Gains overlap, so that those of several techniques are
-    never to be added up.
-    """
-    share = "duration_ns / sum(duration_ns) OVER ()"
-    rows = con.execute(
-        f"""
-        WITH launches AS (
-            SELECT report_id, launch_id, {share} AS share
-            FROM ncu_launches WHERE report_id IN {in_list(reports)}
-        )
-        SELECT
-            technique,
-            any_value(difficulty),
-            sum(share * gain_pct) AS priority,
-            100 * sum(share),
-            list(DISTINCT printf(
-                '%s (%s)', kernel_name, replace(concat_ws(', ', bound, subclass, cause), '_', ' ')
-            )),
-            count(*),
-            list(DISTINCT gain_source ORDER BY gain_source),
-            sum(saved_bytes),
-            bool_and(secondary) AS secondary
-        FROM kernel_findings JOIN launches USING (report_id, launch_id)
-        WHERE gain_pct > 0
-        GROUP BY technique
-        HAVING priority >= {thresholds()["finding.min_gain_pct"]}
-        ORDER BY secondary, priority DESC, technique
-        LIMIT {_MOST}
-        """
-    ).fetchall()
-    return [_recommendation(reports, number + 1, *row) for number, row in enumerate(rows)]
+def _of_kernel(found: _Found) -> Finding:
+    detail = ", ".join(words(part) for part in (found.subclass, found.cause) if part)
+    detail = f" ({detail})" if detail else ""
+    if found.claim == "near_limit":
+        claim = f"{found.kernel_name} runs near the hardware limit of {found.bound}{detail}"
+    else:
+        claim = f"{found.kernel_name} {_OF_KERNEL[found.claim]}{detail}"
+    evidence = [
+        f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %, "
+        f"{found.launches} launches, {format_ns(found.time_ns)}, "
+        f"{found.share_pct:.1f} % of profiled time"
+    ]
+    evidence += [f"NVIDIA: {found.ncu_verdict}"] if found.ncu_verdict else []
+    evidence += [found.explanation] if found.explanation else []
+    subject = f"{found.kernel_name} <<<{found.grid}; {found.block}>>>"
+    subject += f" in {found.nvtx_path}" if found.nvtx_path else ""
+    return _finding(found, claim, evidence, subject, found.kernel_name)
 
 
-def _recommendation(
-    reports: Sequence[str],
-    number: int,
-    key: str,
-    difficulty: str,
-    priority: float,
-    share: float,
-    kernels: list[str],
-    launches: int,
-    sources: list[str],
-    saved_bytes: float | None,
-    secondary: bool,
-) -> Recommendation:
-    item = techniques()[key]
-    names = sorted(kernels)
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    gain = f"at most {priority:.1f} % of profiled time ({', '.join(sources)})"
-    if saved_bytes:
-        gain += f", {format_bytes(saved_bytes)} less traffic"
-    if secondary:
-        gain += "; secondary, the kernel is near its limit"
+def _of_gpu(found: _Found, several: bool) -> Finding:
+    claim = _OF_GPU.get(found.claim, f"spends time on {words(found.claim)}")
+    share = f"{found.share_pct:.1f} % of the time between first and last operation"
+    evidence = [f"{words(found.bound)} is {share}"]
+    if found.waiting_pct is not None:
+        who = ""
+        if found.last_rank is not None:
+            who = f"; rank {found.last_rank} comes last in {found.last_pct:.0f} % of them"
+        evidence.append(f"{found.waiting_pct:.1f} % is waiting{who}")
+    evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
+    claim = f"GPU {found.device} {claim}" + (f" ({found.label})" if several else "")
+    return _finding(found, claim, evidence, f"GPU {found.device} in {found.label}", "")
+
+
+class _Advice(NamedTuple):
+    """A row of the view recommendations."""
+
+    subject: str
+    technique: str
+    difficulty: str
+    bound: str
+    share_pct: float
+    gain_pct: float
+    gain_sources: list[str]
+    saved_bytes: float | None
+    secondary: bool | None
+    count: int
+    kernels: list[dict[str, Any]]
+
+
+def recommendations_of(scope: Scope) -> list[Recommendation]:
+    """Return what to try, about the time between kernels first, then about the first kernels."""
+    sql = f"SELECT {', '.join(_Advice._fields)} FROM recommendations ORDER BY rank"
+    advice = [_Advice(*row) for row in scope.con.execute(sql).fetchall()]
+    kept = [item for item in advice if item.subject != "kernel"]
+    kept += [item for item in advice if item.subject == "kernel"][:_MOST]
+    return [_recommendation(scope, number + 1, item) for number, item in enumerate(kept)]
+
+
+def _recommendation(scope: Scope, number: int, advice: _Advice) -> Recommendation:
+    item = techniques()[advice.technique]
+    reason, gain = _on_kernels(advice) if advice.subject == "kernel" else _on_gpus(advice)
     return Recommendation(
         number,
         item.technique,
-        f"{', '.join(names[:3])}{more}: {launches} launches, {share:.1f} % of profiled time",
+        reason,
         item.check_first,
         gain,
-        difficulty,
+        advice.difficulty,
         item.link,
         item.detail,
-        Source("kernel_findings", tuple(reports)),
+        Source("recommendations", scope.reports),
     )
+
+
+def _on_gpus(advice: _Advice) -> tuple[str, str]:
+    """Return what a recommendation is for, and what it could gain."""
+    gpus = f" on {advice.count} GPU timelines" if advice.count > 1 else ""
+    share = f"{advice.share_pct:.1f} % of the GPU's time"
+    return f"{words(advice.bound)}{gpus}, {share}", f"at most {share}"
+
+
+def _on_kernels(advice: _Advice) -> tuple[str, str]:
+    """Return what a recommendation is for, and what it could gain."""
+    names = sorted(
+        f"{kernel['name']} ({', '.join(words(kernel[k]) for k in _CLASS if kernel[k])})"
+        for kernel in advice.kernels
+    )
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    reason = (
+        f"{', '.join(names[:3])}{more}: {advice.count} launches, "
+        f"{advice.share_pct:.1f} % of profiled time"
+    )
+    gain = f"at most {advice.gain_pct:.1f} % of profiled time ({', '.join(advice.gain_sources)})"
+    if advice.saved_bytes:
+        gain += f", {format_bytes(advice.saved_bytes)} less traffic"
+    if advice.secondary:
+        gain += "; secondary, the kernel is near its limit"
+    return reason, gain
+
+
+#: What the class of a kernel is made of.
+_CLASS = ("bound", "subclass", "cause")
