@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.rows import in_list, rows_of
 from analysis.views import thresholds
-from perfpipe.query import gpu_state_of
+from perfpipe.runrecord import RunRecord
 from perfpipe.viewmodel import Column, Fact, Source, Table
 
 if TYPE_CHECKING:
@@ -121,21 +121,19 @@ def _margin(before: Sequence[float], after: Sequence[float]) -> float:
     return float(t.ppf(0.975, freedom)) * math.sqrt(sum(errors))
 
 
-def side_of(
-    con: DuckDBPyConnection, runs: Sequence[Mapping[str, Any]], reports: Sequence[str]
-) -> Side:
+def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequence[str]) -> Side:
     """Gather one side: runs with their reports, and reports of no run, each a run of its own."""
     found: dict[Key, Measured] = {}
     owners: dict[str, tuple[int, str]] = {}
     kernels: dict[tuple[Key, int], list[tuple[float, int]]] = {}
     for number, run in enumerate(runs):
-        for task in run["tasks"]:
-            owners |= dict.fromkeys(task["reports"], (number, task["label"]))
-            if task["times_ms"]:
-                own = found.setdefault(Key("", task["label"], "", "", ""), Measured())
-                own.medians.append(statistics.median(task["times_ms"]) * 1e6)
+        for task in run.tasks:
+            owners |= dict.fromkeys(task.reports, (number, task.label))
+            if task.median_ms is not None:
+                own = found.setdefault(Key("", task.label, "", "", ""), Measured())
+                own.medians.append(task.median_ms * 1e6)
                 own.launches.append(1)
-                clock, *_ = gpu_state_of(dict(task))
+                clock = task.gpu_state and task.gpu_state.sm_mhz
                 own.sm_mhz += [clock] if clock else []
     for number, report in enumerate(r for r in reports if r not in owners):
         owners[report] = (len(runs) + number, "")
@@ -152,7 +150,7 @@ def side_of(
         own.launches.append(sum(count for _, count in times))
     sql = f"SELECT DISTINCT gpu FROM reports WHERE report_id IN {in_list(reports)}"
     gpus = frozenset(str(gpu) for (gpu,) in rows_of(con, sql) if gpu)
-    return Side(found, gpus, tuple(run["run_id"] for run in runs) or tuple(reports))
+    return Side(found, gpus, tuple(run.run_id for run in runs) or tuple(reports))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from typing import Any
 
 from perfpipe.errors import InputError
 from perfpipe.jsonfile import json_lines
-
-Scalar = int | float | str
+from perfpipe.runrecord import Kernel, RunRecord, Scalar
 
 
 @dataclass(frozen=True)
@@ -65,15 +64,16 @@ class History:
         return 100 * (self.default.time_ms / (self.best.time_ms or 1) - 1)
 
 
-def history_of_run(run: dict[str, Any]) -> History:
+def history_of_run(run: RunRecord) -> History:
     """Return the history of a run whose tasks have generations.
 
     Parameters that are the same everywhere are no part of the search and are left out.
     """
-    tasks = [task for task in run["tasks"] if task.get("generation") is not None]
+    names = ("params", "generation", "times_ms", "status", "failure", "error")
     lines = [
-        {**task, **(task.get("kernel") or {}), "status": task["status"]}
-        for task in sorted(tasks, key=lambda task: task["index"])
+        {**{name: getattr(task, name) for name in names}, **vars(task.kernel or Kernel())}
+        for task in sorted(run.tasks, key=lambda task: task.index)
+        if task.generation is not None
     ]
     return _history(lines)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from perfpipe.query import gpu_state_of, quote
+from perfpipe.query import quote
+from perfpipe.runrecord import GpuState, RunRecord
 from perfpipe.specs import find_spec
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Source, Table
@@ -35,7 +35,7 @@ _COLUMNS = (
 )
 
 
-def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Table:
+def task_table(run: RunRecord, device: tuple[str | None, int | None]) -> Table:
     """Return the table of a run's configurations.
 
     MFU = workload FLOPs / median time / vendor dense peak; NULL without FLOPs or a known GPU.
@@ -43,27 +43,26 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
     name, sms = device
     spec = find_spec(name, sms) if name else None
     rows = []
-    for task in run["tasks"]:
-        sm_mhz, power_w, throttled_by = gpu_state_of(task)
-        times = task["times_ms"]
-        median = statistics.median(times) if times else None
-        rate = task["flops"] / median / 1e9 if median and task["flops"] else None
-        peak = spec.dense.get(task["dtype"]) if spec and task["dtype"] else None
+    for task in run.tasks:
+        state = task.gpu_state or GpuState()
+        times, median = task.times_ms, task.median_ms
+        rate = task.flops / median / 1e9 if median and task.flops else None
+        peak = spec.dense.get(task.dtype) if spec and task.dtype else None
         rows.append(
             (
-                task["label"],
-                task["status"] if task["error"] is None else f"{task['status']}: {task['error']}",
+                task.label,
+                task.status if task.error is None else f"{task.status}: {task.error}",
                 median,
                 min(times) if times else None,
                 len(times) or None,
                 rate,
                 100 * rate / peak if rate and peak else None,
-                task["bytes"] / median / 1e6 if median and task["bytes"] else None,
-                (task["validation"] or {}).get("max_abs_error"),
-                task.get("timing_method"),
-                sm_mhz,
-                power_w,
-                ", ".join(throttled_by or []) or None,
+                task.bytes / median / 1e6 if median and task.bytes else None,
+                task.validation.max_abs_error if task.validation else None,
+                task.timing_method,
+                state.sm_mhz,
+                state.power_w,
+                ", ".join(state.throttled_by or ()) or None,
             )
         )
     peak_of = f"; peaks of {spec.name} from {spec.source}" if spec else ""
@@ -74,7 +73,7 @@ def task_table(run: dict[str, Any], device: tuple[str | None, int | None]) -> Ta
         _COLUMNS,
         tuple(rows),
         len(rows),
-        Source("run.json", (run["run_id"],)),
+        Source("run.json", (run.run_id,)),
     )
 
 

@@ -51,7 +51,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StoreError(os_error_sentence(error, f"cannot read the {what}")) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: not a {what} ({error})") from error
     if not isinstance(value, dict):
         raise StoreError(f"{path}: not a {what} (no JSON object)")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import statistics
 import tempfile
 import uuid
 from collections.abc import Collection, Iterable
@@ -15,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from perfpipe.errors import InputError
 from perfpipe.model import Table, tables
+from perfpipe.runrecord import RUN_COLUMNS, TASK_COLUMNS, run_row, task_row
 from perfpipe.work import stated_work
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from perfpipe.manifest import Manifest
+    from perfpipe.runrecord import RunRecord
     from perfpipe.store import Store
 
 #: What every connection of perfpipe starts with: no extension is fetched or loaded.
@@ -53,37 +53,8 @@ CATALOGUE: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("recorded", "BOOLEAN", "whether a run replayed it from a recording"),
         ("warnings", "VARCHAR[]", "what the checks on the way in found"),
     ),
-    "runs": (
-        ("run_id", "VARCHAR", "run"),
-        ("workload", "VARCHAR", "name of the workload"),
-        ("collector", "VARCHAR", "ncu, nsys, torch or replay"),
-        ("started_at", "VARCHAR", "start, UTC"),
-        ("status", "VARCHAR", "done or failed"),
-        ("reports", "VARCHAR[]", "reports that it gave"),
-    ),
-    "run_tasks": (
-        ("run_id", "VARCHAR", "run"),
-        ("task_index", "BIGINT", "counts the configurations of the run 0.."),
-        ("label", "VARCHAR", "parameters as text, such as m=512 n=512"),
-        ("status", "VARCHAR", "done or failed"),
-        ("error", "VARCHAR", "why it failed"),
-        ("median_ms", "DOUBLE", "median time of an iteration without a profiler, ms"),
-        ("params", "VARCHAR", "parameters as JSON"),
-        ("flops", "DOUBLE", "floating-point operations of an iteration by the workload file"),
-        ("bytes", "DOUBLE", "bytes that an iteration must move, by the workload file"),
-        ("dtype", "VARCHAR", "type whose peak counts"),
-        ("reports", "VARCHAR[]", "reports of this configuration"),
-        ("failure", "VARCHAR", "kind: wrong_result, out_of_resources, timeout, crash or profiler"),
-        ("generation", "BIGINT", "round of a search, counted from 0; NULL elsewhere"),
-        ("timing_method", "VARCHAR", "how it was timed: queued, events or wall clock"),
-        ("times_ms", "DOUBLE[]", "samples of all launches in order, ms"),
-        ("registers", "BIGINT", "of its Triton kernel, per thread, as compiled"),
-        ("spills", "BIGINT", "registers of it that are kept in memory"),
-        ("sm_mhz", "DOUBLE", "median clock of the SMs while it was timed, MHz; of the first GPU"),
-        ("power_w", "DOUBLE", "median power while it was timed, W; of the first GPU"),
-        ("throttled_by", "VARCHAR[]", "what held clocks down while it was timed"),
-        ("short_label", "VARCHAR", "those of its parameters that differ within the run, as text"),
-    ),
+    "runs": RUN_COLUMNS,
+    "run_tasks": TASK_COLUMNS,
     "launch_work": (
         ("report_id", "VARCHAR", "report"),
         ("kernel", "VARCHAR", "regular expression of full kernel names; NULL for any"),
@@ -130,10 +101,10 @@ def connect(
     manifests = [m for m in store.manifests() if wanted is None or m.report_id in wanted]
     for table in tables().values():
         _create_table_view(con, store, table, manifests)
-    runs = [run for run in store.runs() if run_ids is None or run["run_id"] in run_ids]
+    runs = [run for run in store.runs() if run_ids is None or run.run_id in run_ids]
     _fill(con, "reports", _report_rows(manifests, runs))
-    _fill(con, "runs", [_run_row(run) for run in runs])
-    _fill(con, "run_tasks", [_task_row(run, task) for run in runs for task in run["tasks"]])
+    _fill(con, "runs", [run_row(run) for run in runs])
+    _fill(con, "run_tasks", [task_row(run, task) for run in runs for task in run.tasks])
     known = {m.report_id for m in manifests}
     stated = [astuple(work) for work in stated_work(store) if work.report_id in known]
     _fill(con, "launch_work", stated)
@@ -224,15 +195,15 @@ def comment(
         con.execute(f"COMMENT ON COLUMN {name}.{column} IS {quote(text)}")
 
 
-def _report_rows(manifests: list[Manifest], runs: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    newest = {report: run for run in runs for report in run["reports"]}
+def _report_rows(manifests: list[Manifest], runs: list[RunRecord]) -> list[tuple[Any, ...]]:
+    newest = {report: run for run in runs for report in run.reports}
     rows = []
     for m in manifests:
         run = newest.get(m.report_id)
         rows.append(
             (
                 m.report_id,
-                run and run["run_id"],
+                run and run.run_id,
                 m.kind,
                 m.format,
                 m.source_name,
@@ -246,64 +217,11 @@ def _report_rows(manifests: list[Manifest], runs: list[dict[str, Any]]) -> list[
                 m.facts.command,
                 m.facts.gpu,
                 m.facts.sm_count,
-                run is not None and run["collector"] == "replay",
+                run is not None and run.replayed,
                 list(m.warnings),
             )
         )
     return rows
-
-
-def _run_row(run: dict[str, Any]) -> tuple[Any, ...]:
-    names = [name for name, _, _ in CATALOGUE["runs"]]
-    return tuple(run[name] for name in names)
-
-
-def _task_row(run: dict[str, Any], task: dict[str, Any]) -> tuple[Any, ...]:
-    times = task["times_ms"]
-    kernel = task.get("kernel") or {}
-    return (
-        run["run_id"],
-        task["index"],
-        task["label"],
-        task["status"],
-        task["error"],
-        statistics.median(times) if times else None,
-        json.dumps(task["params"]),
-        task["flops"],
-        task["bytes"],
-        task["dtype"],
-        task["reports"],
-        task.get("failure"),
-        task.get("generation"),
-        task.get("timing_method"),
-        times,
-        kernel.get("registers"),
-        kernel.get("spills"),
-        *gpu_state_of(task),
-        _short_label(run, task),
-    )
-
-
-def gpu_state_of(
-    task: dict[str, Any],
-) -> tuple[float | None, float | None, list[str] | None]:
-    """Return SM clock (MHz) and power (W), medians of the first GPU, and what held clocks down."""
-    state: dict[str, Any] = next(iter((task.get("gpu_state") or {}).get("gpus", [])), {})
-    return (
-        state.get("sm_mhz", {}).get("median"),
-        state.get("power_w", {}).get("median"),
-        state.get("throttled_by"),
-    )
-
-
-def _short_label(run: dict[str, Any], task: dict[str, Any]) -> str:
-    others = [other["params"] for other in run["tasks"]]
-    differing = [
-        f"{name}={value}"
-        for name, value in task["params"].items()
-        if any(params.get(name) != value for params in others)
-    ]
-    return " ".join(differing) or str(task["label"])
 
 
 def _fill(con: DuckDBPyConnection, name: str, rows: list[tuple[Any, ...]]) -> None:

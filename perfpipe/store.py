@@ -13,13 +13,11 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from perfpipe.errors import StoreError, os_error_sentence
 from perfpipe.files import replacing
-from perfpipe.jsonfile import read_json, write_json
 from perfpipe.manifest import Manifest
-from perfpipe.model import SCHEMA_VERSION
+from perfpipe.runrecord import RunRecord
 
 #: Environment variable that names the store.
 STORE_VARIABLE = "PERFPIPE_STORE"
@@ -86,28 +84,20 @@ class Store:
         found = _published(self.runs_dir)
         return [run_id for run_id in found if (self.runs_dir / run_id / "run.json").exists()]
 
-    def runs(self) -> list[dict[str, Any]]:
+    def runs(self) -> list[RunRecord]:
         """Return the run records, oldest first."""
         records = [self.run(run_id) for run_id in self.run_ids()]
-        return sorted(records, key=lambda run: (run["started_at"], run["run_id"]))
+        return sorted(records, key=lambda run: (run.started_at, run.run_id))
 
-    def run(self, run_id: str) -> dict[str, Any]:
-        """Return one run record."""
-        path = self.runs_dir / run_id / "run.json"
-        record = read_json(path, "run record")
-        if record.get("schema_version") != SCHEMA_VERSION:
-            raise StoreError(
-                f"{path}: schema version {record.get('schema_version')!r}, but this perfpipe "
-                f"reads {SCHEMA_VERSION}; use the perfpipe that wrote it"
-            )
-        return record
+    def run(self, run_id: str) -> RunRecord:
+        """Return one run record; StoreError when it is damaged or of another version."""
+        return RunRecord.read(self.runs_dir / run_id / "run.json")
 
-    def write_run(self, record: dict[str, Any]) -> Path:
+    def write_run(self, record: RunRecord) -> Path:
         """Write a run record atomically and return its directory."""
-        directory = self.runs_dir / str(record["run_id"])
+        directory = self.runs_dir / record.run_id
         with storing(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            write_json(directory / "run.json", {"schema_version": SCHEMA_VERSION, **record})
+            record.write(directory / "run.json")
         return directory
 
     @contextlib.contextmanager

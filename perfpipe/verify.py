@@ -25,7 +25,7 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
         yield from ((report_id, fault) for fault in faults or [None])
     for run_id in store.run_ids():
         try:
-            missing = [r for r in store.run(run_id)["reports"] if not store.has_report(r)]
+            missing = [r for r in store.run(run_id).reports if not store.has_report(r)]
         except StoreError as error:
             yield run_id, str(error)
         else:

@@ -12,23 +12,24 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any
+
+from perfpipe.runrecord import Kernel, Validation
 
 _KEY = "perfpipe"
 
 
 @dataclass
-class Said:
+class ProgramOutput:
     """What a program said: times in ms, its validation, what it is compiled to."""
 
     times_ms: list[float] = field(default_factory=list)
     method: str | None = None
-    validation: dict[str, Any] | None = None
-    kernel: dict[str, Any] | None = None
+    validation: Validation | None = None
+    kernel: Kernel | None = None
     software: dict[str, str] | None = None
     out_of_resources: str | None = None
 
-    def hear(self, line: str) -> None:
+    def feed(self, line: str) -> None:
         """Take in a line; what is no message, or a faulty one, is the program's own affair."""
         if not line.startswith("{"):
             return
@@ -40,14 +41,14 @@ class Said:
             return
         content = {key: value for key, value in message.items() if key != _KEY}
         match message.get(_KEY):
-            case "validation" if self.validation is None or self.validation.get("ok"):
+            case "validation" if self.validation is None or self.validation.ok:
                 # Several ranks say it each: a wrong one counts.
-                self.validation = content
+                self.validation = Validation.of({**content, "ok": bool(content.get("ok"))})
             case "time" if isinstance(times := content.get("ms"), list):
                 self.times_ms += [float(ms) for ms in times if _is_time(ms)]
                 self.method = str(content["method"]) if "method" in content else self.method
             case "kernel":
-                self.kernel = content
+                self.kernel = Kernel.of(content)
             case "about":
                 self.software = {k: str(v) for k, v in content.items() if v is not None}
             case "out_of_resources":

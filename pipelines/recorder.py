@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ingest.report import ingest
 from ingest.scrub import ENDINGS, scrub_file
 from perfpipe.errors import InputError, StoreError, TaskFailed, os_error_sentence
 from perfpipe.query import connect
+from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store
 from perfpipe.units import format_bytes
 from pipelines.recording import KEPT, load_recording
@@ -36,7 +38,7 @@ _HEADER = """\
 
 def record_run(
     store: Store,
-    run: dict[str, Any],
+    run: RunRecord,
     target: Path,
     *,
     filters: Mapping[str, list[str]],
@@ -50,22 +52,22 @@ def record_run(
     Raises InputError for a run that was replayed or whose reports are gone, TaskFailed where the
     recording would be larger than `limit` bytes or would not replay as it ran.
     """
-    if run["collector"] == "replay":
-        raise InputError(f"{run['run_id']} was replayed itself; record a run that was measured")
+    if run.replayed:
+        raise InputError(f"{run.run_id} was replayed itself; record a run that was measured")
     if target.exists() and not force:
         raise InputError(f"{target} is there already; --force replaces it")
     with _replacing(target) as directory:
-        chosen = [task for task in run["tasks"] if passes(task["params"], filters)]
+        chosen = [task for task in run.tasks if passes(task.params, filters)]
         if not chosen:
-            raise InputError(f"{run['run_id']}: no configuration matches --filter")
+            raise InputError(f"{run.run_id}: no configuration matches --filter")
         tasks = [_task(store, task, directory) for task in chosen]
         document = {
             "version": 1,
-            "workload": run["workload"],
+            "workload": run.workload,
             **_origin(store, run),
             "tasks": tasks,
         }
-        text = _HEADER.format(workload_file=run["workload_file"], gpu=document["gpu"])
+        text = _HEADER.format(workload_file=run.workload_file, gpu=document["gpu"])
         text += yaml.safe_dump(document, sort_keys=False, width=100, default_flow_style=None)
         (directory / "recording.yaml").write_text(text, encoding="utf-8")
         load_recording(directory)
@@ -96,23 +98,28 @@ def _replacing(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _task(store: Store, task: dict[str, Any], directory: Path) -> dict[str, Any]:
-    entry = {"params": task["params"]}
-    entry |= {name: task[name] for name in KEPT if task.get(name) not in (None, [], "done")}
-    if len(task["launches_ms"]) < 2:
+def _task(store: Store, task: TaskResult, directory: Path) -> dict[str, Any]:
+    kept = asdict(task, dict_factory=_without_none)
+    entry = {"params": task.params}
+    entry |= {name: kept[name] for name in KEPT if kept.get(name) not in (None, (), "done")}
+    if len(task.launches_ms) < 2:
         entry.pop("launches_ms", None)
-    files = [_file(store, task, name, directory) for name in task["files"]]
+    files = [_file(store, task, name, directory) for name in task.files]
     return entry | ({"files": files} if files else {})
 
 
-def _file(store: Store, task: dict[str, Any], name: str, directory: Path) -> str:
+def _without_none(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in items if value is not None and value != {}}
+
+
+def _file(store: Store, task: TaskResult, name: str, directory: Path) -> str:
     """Scrub, check and compress one report; returns the name of its file."""
     source = store.runs_dir / name
     if not source.is_file():
-        raise InputError(f"{source}: the report of {task['label']} is gone; run it again")
+        raise InputError(f"{source}: the report of {task.label} is gone; run it again")
     ending = next((end for end in ENDINGS.values() if name.endswith(end)), source.suffix)
-    words = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(map(str, task["params"].values()))).strip("-")
-    packed = directory / f"{task['index']:02d}-{words}{ending}.xz"
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(map(str, task.params.values()))).strip("-")
+    packed = directory / f"{task.index:02d}-{words}{ending}.xz"
     with tempfile.TemporaryDirectory(prefix="perfpipe-") as scratch:
         plain = Path(scratch) / f"scrubbed{ending}"
         scrub_file(source, plain, socket.gethostname(), getpass.getuser())
@@ -134,9 +141,9 @@ def _check(store: Store, source: Path, scrubbed: Path, scratch: Store) -> None:
             )
 
 
-def _origin(store: Store, run: dict[str, Any]) -> dict[str, Any]:
+def _origin(store: Store, run: RunRecord) -> dict[str, Any]:
     """Return the GPU, the time and the versions of the tools of a run."""
-    with connect(store, run["reports"], "reports nsys_environment") as con:
+    with connect(store, run.reports, "reports nsys_environment") as con:
         gpus = con.execute("SELECT gpu FROM reports WHERE gpu IS NOT NULL LIMIT 1").fetchall()
         versions = con.execute(
             "SELECT kind, max(tool_version) FROM reports WHERE kind != 'torch' GROUP BY kind "
@@ -148,7 +155,7 @@ def _origin(store: Store, run: dict[str, Any]) -> dict[str, Any]:
     tools = {kind: version for kind, version in versions if version}
     if drivers[0][0]:
         tools["driver"] = drivers[0][0]
-    for task in run["tasks"]:
-        tools |= task.get("software") or {}
+    for task in run.tasks:
+        tools |= task.software or {}
     gpu = gpus[0][0] if gpus else "a machine without a GPU"
-    return {"gpu": gpu, "captured_at": run["started_at"], "tools": tools}
+    return {"gpu": gpu, "captured_at": run.started_at, "tools": tools}

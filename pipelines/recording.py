@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 
+from perfpipe.decoding import decode
 from perfpipe.errors import InputError
+from perfpipe.runrecord import GpuState, Kernel, TaskResult, Validation
+from pipelines.runs import result_of
 from pipelines.strict_yaml import line_of, load
 from pipelines.tasks import Task, task_of
 from pipelines.workload import Params, Scalar, Workload
 
-#: What a recording keeps of a result, beside its parameters and files.
-KEPT = (
-    "generation",
-    "status",
-    "failure",
-    "error",
-    "times_ms",
-    "launches_ms",
-    "timing_method",
-    "validation",
-    "kernel",
-    "gpu_state",
-)
+
+def _read_as(kind: Any) -> PlainValidator:
+    """Check a field as the run record does, which it becomes a part of."""
+    return PlainValidator(lambda value: decode(kind, value))
 
 
 class RecordedTask(BaseModel):
@@ -38,13 +40,21 @@ class RecordedTask(BaseModel):
     status: Literal["done", "failed"] = "done"
     failure: str | None = None
     error: str | None = None
-    times_ms: list[float] = []
-    launches_ms: list[list[float]] = []
+    times_ms: tuple[float, ...] = ()
+    launches_ms: tuple[tuple[float, ...], ...] = ()
     timing_method: str | None = None
-    validation: dict[str, Any] | None = None
-    kernel: dict[str, Any] | None = None
-    gpu_state: dict[str, Any] | None = None
+    validation: Annotated[Validation | None, _read_as(Validation | None)] = None
+    kernel: Annotated[Kernel | None, _read_as(Kernel | None)] = None
+    gpu_state: Annotated[GpuState | None, _read_as(GpuState | None)] = None
     files: list[str] = []
+
+    def result(self, task: Task) -> TaskResult:
+        """Return a task's result as it was recorded, without reports."""
+        return replace(result_of(task), **{name: getattr(self, name) for name in KEPT})
+
+
+#: What a recording keeps of a result, beside its parameters and files.
+KEPT = tuple(name for name in RecordedTask.model_fields if name not in ("params", "files"))
 
 
 class Recording(BaseModel):
@@ -61,22 +71,21 @@ class Recording(BaseModel):
 
     def tasks_for(
         self, planned: list[Task], workload: Workload, path: Path
-    ) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+    ) -> Iterator[tuple[Task, RecordedTask | None]]:
         """Yield each planned task with what was recorded of it; a search as it was recorded."""
         if workload.tune is not None:
             for index, recorded in enumerate(self.tasks):
                 task = task_of(index, recorded.params, workload, path, recorded.generation)
-                yield task, recorded.model_dump()
+                yield task, recorded
             return
         by_params = {_frozen(task.params): task for task in self.tasks}
         for task in planned:
-            found = by_params.get(_frozen(dict(task.params)))
-            yield task, found.model_dump() if found else None
+            yield task, by_params.get(_frozen(dict(task.params)))
 
     @model_validator(mode="after")
     def _fill(self) -> Recording:
         for task in self.tasks:
-            task.launches_ms = task.launches_ms or ([task.times_ms] if task.times_ms else [])
+            task.launches_ms = task.launches_ms or ((task.times_ms,) if task.times_ms else ())
         return self
 
 

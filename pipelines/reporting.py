@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
@@ -16,6 +16,7 @@ from analysis.report.build import VIEWS_USED, build_report
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.query import connect
+from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from templates.renderers import (
@@ -32,7 +33,7 @@ class Selection:
     """What names mean: report ids, and the runs among what was named."""
 
     reports: list[str]
-    runs: list[dict[str, Any]]
+    runs: list[RunRecord]
     named: int
 
     @property
@@ -45,11 +46,11 @@ class Selection:
         """What several runs are called together; None for anything else."""
         if len(self.runs) < 2 or not self.only_runs:
             return None
-        names = dict.fromkeys(str(run["workload"]) for run in self.runs)
+        names = dict.fromkeys(run.workload for run in self.runs)
         return f"{', '.join(names)} ({len(self.runs)} runs)"
 
     @property
-    def run(self) -> dict[str, Any] | None:
+    def run(self) -> RunRecord | None:
         """The run when it is all that was named."""
         return self.runs[0] if len(self.runs) == 1 and self.only_runs else None
 
@@ -60,11 +61,11 @@ def select(store: Store, names: Sequence[str]) -> Selection:
     A name is a run id, a report id, or the beginning of one.  Without names: the newest run,
     else every report.  Raises InputError for a name that means nothing or several things.
     """
-    runs = {run["run_id"]: run for run in store.runs()}
+    runs = {run.run_id: run for run in store.runs()}
     if not names:
         if runs:
             newest = list(runs.values())[-1]
-            return Selection(list(newest["reports"]), [newest], 1)
+            return Selection(list(newest.reports), [newest], 1)
         reports = store.report_ids()
         if not reports:
             raise InputError(f"{store.root}: the store is empty")
@@ -79,7 +80,7 @@ def select(store: Store, names: Sequence[str]) -> Selection:
             raise InputError(f"{name}: {problem}{': ' + ', '.join(exact) if exact else ''}")
         if exact[0] in runs:
             named_runs.append(runs[exact[0]])
-            found += runs[exact[0]]["reports"]
+            found += runs[exact[0]].reports
         else:
             found.append(exact[0])
     return Selection(list(dict.fromkeys(found)), named_runs, len(names))
@@ -93,7 +94,7 @@ def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()
     try:
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
         # What a report tells of a run is told by that run alone, whatever others gave its reports.
-        runs = [run["run_id"] for run in chosen.runs] if chosen.only_runs else None
+        runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with connect(store, chosen.reports, " ".join(VIEWS_USED), runs) as con:
             return build_report(con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:
@@ -106,10 +107,10 @@ def make_report(store: Store, names: Sequence[str], baseline: Sequence[str] = ()
 def _compared(store: Store, chosen: Selection, baseline: Selection) -> Comparison:
     """Compare with a baseline; InputError where a run or report is on both sides."""
     for selection in (chosen, baseline):
-        loose = {*selection.reports} - {r for run in selection.runs for r in run["reports"]}
+        loose = {*selection.reports} - {r for run in selection.runs for r in run.reports}
         if loose and selection.runs:
             raise InputError("a comparison is of runs or of reports, not of both at a time")
-    both = [run["run_id"] for run in chosen.runs if run in baseline.runs]
+    both = [run.run_id for run in chosen.runs if run in baseline.runs]
     both += sorted({*chosen.reports} & {*baseline.reports})
     if both:
         raise InputError(f"{both[0]} would be compared with itself")
@@ -153,7 +154,7 @@ def write_index(store: Store, names: Sequence[str], folder: Path) -> Path:
 
     Raises InputError where there is no run, or a name is not one.
     """
-    runs = {run["run_id"]: run for run in store.runs()}
+    runs = {run.run_id: run for run in store.runs()}
     chosen = []
     for name in names or runs:
         run = select(store, [name]).run
@@ -164,10 +165,10 @@ def write_index(store: Store, names: Sequence[str], folder: Path) -> Path:
         raise InputError(f"{store.root}: there is no run to list")
     entries = []
     for run in chosen:
-        report = make_report(store, [run["run_id"]])
-        file = f"{run['run_id']}.html"
+        report = make_report(store, [run.run_id])
+        file = f"{run.run_id}.html"
         write_text(folder / file, render_html(report))
-        facts = (run["run_id"], run["started_at"], run["status"], len(run["tasks"]))
+        facts = (run.run_id, run.started_at, run.status, len(run.tasks))
         entries.append(Entry(file, *facts, report))
     write_text(folder / "index.html", render_index(entries))
     return folder / "index.html"

@@ -72,7 +72,7 @@ def _find_tool_there(launcher: Launcher, name: str) -> Tool | None:
     return _tool(name, path, launcher.run([path, "--version"], timeout=60)) if path else None
 
 
-def need_tool(name: str, launcher: Launcher | None = None) -> Tool:
+def require_tool(name: str, launcher: Launcher | None = None) -> Tool:
     """Return a tool that can be used; ToolMissing tells what to install or to update."""
     tool = find_tool_by(launcher, name) if launcher else find_tool(name)
     product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
@@ -113,7 +113,7 @@ def gpus() -> tuple[str, ...]:
     return _gpus(run)
 
 
-def gpus_by(launcher: Launcher) -> tuple[str, ...]:
+def gpus_on(launcher: Launcher) -> tuple[str, ...]:
     """Return the names of the GPUs of the side where a launcher runs programs."""
     return gpus() if launcher.here else _gpus(launcher.run)
 

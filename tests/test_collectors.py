@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.errors import TaskFailed, ToolMissing
+from perfpipe.runrecord import Spread, Validation
 from perfpipe.store import Store
 from pipelines import tools
 from pipelines.collectors import ncu, nsys, nvml
 from pipelines.process import KEPT_OUTPUT, run
-from pipelines.protocol import Said
+from pipelines.protocol import ProgramOutput
 from pipelines.workload import CollectNcu, CollectNsys, CollectNvml
 
 PROGRAM = """
@@ -124,8 +125,8 @@ def test_what_goes_wrong_is_one_sentence_and_the_rest_stays(
     path = workload("[good, wrong, crash, hang, oor, garbage, endless]")
     assert cli("run", path, "--collector", "ncu") == 1
     assert "4 of 7 tasks failed" in cli.err
-    tasks = {t["params"]["kind"]: t for t in Store(tmp_path / "store").runs()[0]["tasks"]}
-    assert {kind: task["failure"] for kind, task in tasks.items()} == {
+    tasks = {t.params["kind"]: t for t in Store(tmp_path / "store").runs()[0].tasks}
+    assert {kind: task.failure for kind, task in tasks.items()} == {
         "good": None,
         "wrong": "wrong_result",
         "crash": "crash",
@@ -134,13 +135,13 @@ def test_what_goes_wrong_is_one_sentence_and_the_rest_stays(
         "garbage": None,
         "endless": None,
     }
-    assert "the program was ended by signal 6" in tasks["crash"]["error"]
-    assert "the program took longer than 3 s and was ended" in tasks["hang"]["error"]
-    assert "limit 227 KB" in tasks["oor"]["error"]
-    assert tasks["garbage"]["times_ms"] == [3.0, 1.0, 2.0]
-    assert tasks["endless"]["times_ms"] == [3.0, 1.0, 2.0]
-    assert all("\n" not in (task["error"] or "") for task in tasks.values())
-    assert len(tasks["good"]["reports"]) == 1
+    assert "the program was ended by signal 6" in str(tasks["crash"].error)
+    assert "the program took longer than 3 s and was ended" in str(tasks["hang"].error)
+    assert "limit 227 KB" in str(tasks["oor"].error)
+    assert tasks["garbage"].times_ms == (3.0, 1.0, 2.0)
+    assert tasks["endless"].times_ms == (3.0, 1.0, 2.0)
+    assert all("\n" not in (task.error or "") for task in tasks.values())
+    assert len(tasks["good"].reports) == 1
     kept = max(p.stat().st_size for p in tmp_path.rglob("plain.out"))
     assert kept <= KEPT_OUTPUT + 100
 
@@ -154,10 +155,10 @@ def test_a_profiler_that_fails_takes_nothing_from_the_others(
     )
     assert cli("run", workload("[good]"), "--collector", "all") == 1
     assert "only administrators" in cli.err
-    (task,) = Store(tmp_path / "store").runs()[0]["tasks"]
-    assert task["times_ms"] == [3.0, 1.0, 2.0]
-    assert len(task["reports"]) == 1
-    assert task["failure"] == "profiler"
+    (task,) = Store(tmp_path / "store").runs()[0].tasks
+    assert task.times_ms == (3.0, 1.0, 2.0)
+    assert len(task.reports) == 1
+    assert task.failure == "profiler"
 
 
 def test_a_full_disk_is_said_and_what_was_done_stays(
@@ -175,9 +176,9 @@ def test_a_full_disk_is_said_and_what_was_done_stays(
         path.write_text(path.read_text().replace('"{kind}"]', f'"{{kind}}", "{small}"]'))
         assert cli("run", path, "--collector", "ncu") == 1
         assert "the disk is full" in cli.err
-        good, fills = Store(tmp_path / "store").runs()[0]["tasks"]
-        assert good["status"] == "done"
-        assert fills["failure"] == "crash"
+        good, fills = Store(tmp_path / "store").runs()[0].tasks
+        assert good.status == "done"
+        assert fills.failure == "crash"
         (small / "big").unlink()
         assert cli("run", path, "--collector", "ncu", "--store", small / "store") in (1, 2)
         assert "No space left" in cli.err or "disk is full" in cli.err
@@ -227,16 +228,16 @@ def test_a_name_with_a_null_byte_is_no_traceback() -> None:
 @given(st.text() | st.recursive(st.none() | st.floats() | st.text(), lambda x: st.lists(x)
        | st.dictionaries(st.sampled_from(["perfpipe", "ms", "ok"]), x)).map(json.dumps))  # fmt: skip
 def test_nothing_that_a_program_prints_breaks_the_reader(line: str) -> None:
-    said = Said()
-    said.hear(line)
+    said = ProgramOutput()
+    said.feed(line)
     assert all(ms >= 0 for ms in said.times_ms)
 
 
 def test_a_wrong_rank_counts() -> None:
-    said = Said()
+    said = ProgramOutput()
     for ok in (True, False, True):
-        said.hear(json.dumps({"perfpipe": "validation", "ok": ok}))
-    assert said.validation == {"ok": False}
+        said.feed(json.dumps({"perfpipe": "validation", "ok": ok}))
+    assert said.validation == Validation(ok=False)
 
 
 def test_torch_profiler_traces_a_python_program(cli: Cli, tmp_path: Path) -> None:
@@ -258,30 +259,30 @@ def test_torch_profiler_traces_a_python_program(cli: Cli, tmp_path: Path) -> Non
 
 
 def test_the_state_of_the_gpu_is_summed_up() -> None:
-    state = nvml.GpuState()
+    state = nvml.Samples()
     for busy, mhz, reasons in ((0, 345, 1), (90, 1980, 0), (95, 1500, 0x4 | 0x20), (99, 1600, 0x4)):
         state.samples.append({"ms": 1.0, "gpu": 0, "gpu_pct": busy, "sm_mhz": mhz,
                               "power_w": None, "reasons": reasons})  # fmt: skip
-    (gpu,) = state.summary()["gpus"]
-    assert gpu["sm_mhz"] == {"min": 1500, "median": 1600, "max": 1980}
-    assert gpu["busy_samples"] == 3
-    assert gpu["throttled_by"] == ["power cap", "software thermal slowdown"]
-    assert "power_w" not in gpu
+    (gpu,) = state.summary().gpus
+    assert gpu.sm_mhz == Spread(1500, 1600, 1980)
+    assert gpu.busy_samples == 3
+    assert gpu.throttled_by == ("power cap", "software thermal slowdown")
+    assert gpu.power_w is None
 
 
 def test_without_a_driver_the_state_is_missing_with_a_reason(tmp_path: Path) -> None:
     with nvml.sampling(CollectNvml(), tmp_path) as state:
         pass
     if not state.samples:
-        assert "NVML does not answer" in state.summary()["missing"]
+        assert "NVML does not answer" in str(state.summary().missing)
 
 
 def test_gemm_runs_from_the_file_to_the_report_on_the_cpu(cli: Cli, tmp_path: Path) -> None:
     """The shipped workload with its program: only the GPU is missing."""
     words = ("--set", "size=64", "--set", "dtype=fp16", "--set", "repeats=3")
     assert cli("run", ROOT / "workloads" / "gemm.yaml", "--collector", "timing", *words) == 0
-    (task,) = Store(tmp_path / "store").runs()[0]["tasks"]
-    assert len(task["times_ms"]) == 3
-    assert task["software"]["torch"]
+    (task,) = Store(tmp_path / "store").runs()[0].tasks
+    assert len(task.times_ms) == 3
+    assert task.software and task.software["torch"]
     assert "size=64 dtype=fp16" in (tmp_path / "report.md").read_text()
-    assert sys.executable in task["command"][0]
+    assert sys.executable in task.command[0]

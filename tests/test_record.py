@@ -19,7 +19,7 @@ from ingest.masking import mask, mask_bytes, names_in
 from ingest.report import ingest
 from ingest.scrub import scrub_file
 from perfpipe.store import Store
-from pipelines.runner import planned_tasks
+from pipelines.plan import planned_tasks
 from pipelines.workload import load_workload
 
 RECORDINGS = sorted((ROOT / "workloads" / "recordings").iterdir())
@@ -53,11 +53,11 @@ def test_a_recording_replays_what_was_measured(measured: Path, cli: Cli, tmp_pat
     assert cli("record", "--to", tmp_path / "rec", "--limit", "9") == 0, cli.err
     assert cli("run", measured, "--collector", "replay", "--store", tmp_path / "other") == 0
     (after,) = Store(tmp_path / "other").runs()
-    for ours, theirs in zip(before["tasks"], after["tasks"], strict=True):
+    for ours, theirs in zip(before.tasks, after.tasks, strict=True):
         for name in ("params", "times_ms", "launches_ms", "timing_method", "validation", "kernel"):
-            assert theirs[name] == ours[name], name
-        assert len(theirs["reports"]) == 2
-    assert after["recording"]["tools"]["torch"] == "2.11.0"
+            assert getattr(theirs, name) == getattr(ours, name), name
+        assert len(theirs.reports) == 2
+    assert after.recording and after.recording.tools["torch"] == "2.11.0"
     assert "Replayed from a recording: captured on" in (tmp_path / "report.md").read_text()
 
 

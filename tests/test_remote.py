@@ -93,11 +93,11 @@ def test_a_task_runs_over_ssh_and_its_reports_come_back(
     path = _workload(tmp_path, f'{{kind: ssh, wrapper: {through}, directory: "{there}"}}')
     assert cli("run", path, "--collector", "all") == 0, cli.err
     (run,) = Store(tmp_path / "store").runs()
-    (task,) = run["tasks"]
-    assert task["times_ms"] == [2.5]
-    assert task["timing_method"] == str(there)
-    assert len(task["reports"]) == 2
-    assert task["gpu_state"]["missing"]
+    (task,) = run.tasks
+    assert task.times_ms == (2.5,)
+    assert task.timing_method == str(there)
+    assert len(task.reports) == 2
+    assert task.gpu_state and task.gpu_state.missing
     folder = next((tmp_path / "store" / "runs").glob("*/tasks/*"))
     assert (folder / "nsys.nsys-rep").read_text() == "recorded"
     assert (folder / "ncu.ncu-rep").read_bytes() == (profilers / "capture.ncu-rep").read_bytes()
@@ -149,9 +149,9 @@ def test_a_plain_wrapper_stands_before_the_profiler(
     there = tmp_path / "there's a blank"
     path = _workload(tmp_path, f'{{kind: {kind}, wrapper: [{wrapper}], directory: "{there}"}}')
     assert cli("run", path, "--collector", "all") == 0, cli.err
-    (task,) = Store(tmp_path / "store").runs()[0]["tasks"]
-    assert task["times_ms"] == [2.5]
-    assert len(task["reports"]) == 2
+    (task,) = Store(tmp_path / "store").runs()[0].tasks
+    assert task.times_ms == (2.5,)
+    assert len(task.reports) == 2
     lines = (tmp_path / "wrapped").read_text().splitlines()
     assert any(f"{profilers}/nsys profile" in line for line in lines)
     assert any(f"{profilers}/ncu --force-overwrite" in line for line in lines)

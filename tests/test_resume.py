@@ -88,16 +88,16 @@ def test_an_interrupted_sweep_runs_only_what_is_missing(
     assert _interrupted(sweep, number) == code
     assert launched(sweep) == ["a", "b"]
     (before,) = store.runs()
-    assert before["status"] == status
-    (kept,) = [task for task in before["tasks"] if task["status"] == "done"]
+    assert before.status == status
+    (kept,) = [task for task in before.tasks if task.done]
     assert cli("run", sweep, "--collector", "all", "--resume", "--store", store.root) == 0, cli.err
-    assert f"going on with {before['run_id']}" in cli.err
+    assert f"resuming {before.run_id}" in cli.err
     assert launched(sweep) == ["b", "c"]
     (after,) = store.runs()
-    assert after["status"] == "done"
-    assert [task["params"]["kind"] for task in after["tasks"]] == ["a", "b", "c"]
-    assert after["tasks"][0] == kept
-    assert len(after["reports"]) == 2
+    assert after.status == "done"
+    assert [task.params["kind"] for task in after.tasks] == ["a", "b", "c"]
+    assert after.tasks[0] == kept
+    assert len(after.reports) == 2
     assert cli("run", sweep, "--collector", "all", "--resume", "--store", store.root) == 0
     assert launched(sweep) == []
 
@@ -133,7 +133,7 @@ def test_a_profiler_that_was_not_run_is_missing(sweep: Path, cli: Cli, tmp_path:
     assert cli("run", sweep, "--collector", "ncu", "--resume") == 0
     assert launched(sweep) == ["a", "b", "c"]
     (run,) = Store(tmp_path / "store").runs()
-    assert all(len(task["reports"]) == 1 for task in run["tasks"])
+    assert all(len(task.reports) == 1 for task in run.tasks)
     assert cli("run", sweep, "--collector", "timing", "--resume") == 0
     assert launched(sweep) == [], "more than is asked for does no harm"
 

@@ -27,8 +27,8 @@ def test_replay_says_so_everywhere(cli: Cli, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     assert [fault for _, fault in verify(store) if fault] == []
     run = store.runs()[0]
-    assert run["status"] == "done"
-    assert len(run["reports"]) == 16
+    assert run.status == "done"
+    assert len(run.reports) == 16
     assert (
         cli("query", "SELECT recorded, count(*) n FROM reports GROUP BY 1", "--format", "csv") == 0
     )
@@ -48,7 +48,7 @@ def test_auto_replays_without_a_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
 def test_auto_measures_with_the_profilers_that_are_there(
     profilers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.runner import choose_collector
+    from pipelines.plan import choose_collector
 
     (profilers / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA H200\n")
     (profilers / "nvidia-smi").chmod(0o755)
@@ -71,7 +71,7 @@ def test_the_recording_holds_every_configuration_of_the_file() -> None:
     recording = load_recording(GEMM.parent / str(workload.recording))
     recorded = [task.params for task in recording.tasks]
     assert recorded == [dict(task.params) for task in tasks(workload, GEMM)]
-    assert all(task.validation and task.validation["ok"] for task in recording.tasks)
+    assert all(task.validation and task.validation.ok for task in recording.tasks)
 
 
 def test_a_configuration_that_was_not_recorded_fails(cli: Cli) -> None:
@@ -136,11 +136,12 @@ def test_measuring_runs_the_program_and_both_profilers(
 ) -> None:
     assert cli("run", workload("[good]"), "--collector", "all") == 0
     run = Store(tmp_path / "store").runs()[0]
-    task = run["tasks"][0]
-    assert task["times_ms"] == [3.0, 1.0, 2.0]
-    assert task["validation"]["ok"]
-    assert len(task["reports"]) == 2
-    kept = {p.name for p in (tmp_path / "store/runs" / run["run_id"] / "tasks").rglob("*")}
+    task = run.tasks[0]
+    assert task.times_ms == (3.0, 1.0, 2.0)
+    assert task.validation
+    assert task.validation.ok
+    assert len(task.reports) == 2
+    kept = {p.name for p in (tmp_path / "store/runs" / run.run_id / "tasks").rglob("*")}
     assert {"plain.out", "nsys.sqlite", "ncu.ncu-rep", "nsys.err", "ncu.out"} <= kept
     assert cli("query", "SELECT median_ms, status FROM run_tasks", "--format", "csv") == 0
     assert cli.out.splitlines()[1] == "2.0,done"
@@ -160,7 +161,7 @@ def test_a_relative_store_lies_where_the_command_was_given(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert cli("run", path, "--collector", "all", "--store", "here") == 0
-    assert len(Store(elsewhere / "here").runs()[0]["reports"]) == 2
+    assert len(Store(elsewhere / "here").runs()[0].reports) == 2
     assert not (tmp_path / "here").exists()
 
 
@@ -170,12 +171,12 @@ def test_failures_are_data_and_the_rest_goes_on(
     assert cli("run", workload("[good, wrong, broken, slow]"), "--collector", "ncu") == 1
     assert "3 of 4 tasks failed" in cli.err
     run = Store(tmp_path / "store").runs()[0]
-    errors = [task["error"] for task in run["tasks"]]
-    assert errors[0] is None
+    errors = [task.error or "" for task in run.tasks]
+    assert errors[0] == ""
     assert "wrong result (largest error 0.5); not timed, not profiled" in errors[1]
     assert "exit code 1: something broke" in errors[2]
     assert "longer than 2 s" in errors[3]
-    assert all(task["times_ms"] == [] for task in run["tasks"][1:])
+    assert not any(task.times_ms for task in run.tasks[1:])
     assert "wrong result" in (tmp_path / "report.html").read_text()
 
 

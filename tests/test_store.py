@@ -18,6 +18,7 @@ from conftest import DATA, Cli
 from ingest.report import ingest
 from perfpipe.errors import StoreError
 from perfpipe.query import connect
+from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.verify import verify
 
@@ -90,7 +91,7 @@ def test_verify_finds_damage(
 
 def test_removed_reports_are_gone_and_missed_by_their_run(expand: Expand, store: Store) -> None:
     report = ingest(expand("nsys/memcpy.sqlite"), store).report_id
-    store.write_run({"run_id": "r", "started_at": "", "reports": [report]})
+    store.write_run(RunRecord("r", "w", "timing", "", reports=(report,)))
     assert _faults(store) == []
     store.remove(report)
     assert store.report_ids() == []
@@ -310,6 +311,6 @@ def test_there_is_no_store(cli: Cli) -> None:
 
 def test_a_launch_that_ended_early_does_not_hide_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    store.write_run({"run_id": "whole", "started_at": "2026-01-01T00:00:00Z"})
+    store.write_run(RunRecord("whole", "w", "timing", "2026-01-01T00:00:00Z"))
     (store.runs_dir / "early" / "tasks" / "000").mkdir(parents=True)
-    assert [run["run_id"] for run in store.runs()] == ["whole"]
+    assert [run.run_id for run in store.runs()] == ["whole"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.history import History, Trial, read_history
-from analysis.tuning import (
+from analysis.search_story import (
     best_of,
     convergence,
     generations,
@@ -21,8 +21,9 @@ from analysis.tuning import (
     traits,
 )
 from perfpipe.errors import InputError
+from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.tuning import Search
+from pipelines.search import Search
 from pipelines.workload import Workload, load_workload
 
 TUNING = ROOT / "workloads" / "fused_matmul_tuning.yaml"
@@ -65,19 +66,19 @@ def test_a_search_finds_its_way_and_keeps_failures(
 ) -> None:
     assert cli("run", workload, "--collector", "timing") == 0, cli.err
     (run,) = Store(tmp_path / "store").runs()
-    assert run["status"] == "done"
-    tasks = run["tasks"]
+    assert run.status == "done"
+    tasks = run.tasks
     assert len(tasks) == 50
-    assert [task["generation"] for task in tasks] == sorted([0, 1, 2, 3, 4] * 10)
-    assert len({task["label"] for task in tasks}) == 50, "nothing is tried twice"
-    assert tasks[0]["params"] == {"x": 1, "y": 1}, "the default comes first"
-    assert {t["failure"] for t in tasks} == {None, "wrong_result", "out_of_resources"}
-    best = min(t["times_ms"][0] for t in tasks if t["times_ms"])
+    assert [task.generation for task in tasks] == sorted([0, 1, 2, 3, 4] * 10)
+    assert len({task.label for task in tasks}) == 50, "nothing is tried twice"
+    assert tasks[0].params == {"x": 1, "y": 1}, "the default comes first"
+    assert {t.failure for t in tasks} == {None, "wrong_result", "out_of_resources"}
+    best = min(t.times_ms[0] for t in tasks if t.times_ms)
     assert best <= 2.0
     assert cli("tuning") == 0
     assert "quicker than the default (42 ms)" in cli.out
     assert "Rejected: " in cli.out
-    assert cli("tuning", run["run_id"], "--json") == 0
+    assert cli("tuning", run.run_id, "--json") == 0
     document = json.loads(cli.out)
     assert len(document["trials"]) == 50
     assert document["best"]["time_ms"] == best
@@ -103,7 +104,7 @@ def test_a_search_is_resumed(workload: Path, cli: Cli, tmp_path: Path) -> None:
         path.unlink()
     assert cli("run", workload, "--collector", "timing", "--resume") == 0
     (after,) = Store(tmp_path / "store").runs()
-    assert [t["params"] for t in after["tasks"]] == [t["params"] for t in before["tasks"]]
+    assert [t.params for t in after.tasks] == [t.params for t in before.tasks]
     assert cli.err.count(": measured") == done
 
 
@@ -113,9 +114,9 @@ def test_the_best_and_the_default_are_profiled(
     workload.write_text(WORKLOAD + "collect: {ncu: {}}\n")
     assert cli("run", workload, "--collector", "all", "--set", "repeats=1") == 0, cli.err
     (run,) = Store(tmp_path / "store").runs()
-    profiled = [task for task in run["tasks"] if task["reports"]]
-    quickest = min((t for t in run["tasks"] if t["times_ms"]), key=lambda t: t["times_ms"])
-    assert {t["index"] for t in profiled} == {0, quickest["index"]}
+    profiled = [task for task in run.tasks if task.reports]
+    quickest = min((t for t in run.tasks if t.times_ms), key=lambda t: t.times_ms)
+    assert {t.index for t in profiled} == {0, quickest.index}
 
 
 def test_listed_candidates(workload: Path, cli: Cli, tmp_path: Path) -> None:
@@ -124,7 +125,7 @@ def test_listed_candidates(workload: Path, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "list.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
     assert cli("run", workload, "--collector", "timing") == 0, cli.err
     (run,) = Store(tmp_path / "store").runs()
-    assert [(t["generation"], t["params"]) for t in run["tasks"]] == [
+    assert [(t.generation, t.params) for t in run.tasks] == [
         (0, {"x": 1, "y": 2}),
         (1, {"x": 5, "y": 6}),
     ]
@@ -185,7 +186,7 @@ def test_proposals_are_new_and_within_the_space(
 ) -> None:
     tune = {"parameters": space, "population": population, "seed": seed, "generations": 4}
     workload = Workload.model_validate({"version": 1, "name": "t", "command": ["a"], "tune": tune})
-    results: list[dict[str, object]] = []
+    results: list[TaskResult] = []
     total = 1
     for values in space.values():
         total *= len(values)
@@ -196,10 +197,11 @@ def test_proposals_are_new_and_within_the_space(
         assert len(proposed) == min(population, total - len(results))
         for params in proposed:
             assert all(params[name] in values for name, values in space.items())
-            assert params not in [result["params"] for result in results]
-            times = data.draw(st.lists(st.floats(0.1, 9), max_size=2))
-            results.append({"params": params, "generation": generation, "index": len(results),
-                            "status": "done" if times else "failed", "times_ms": times})  # fmt: skip
+            assert params not in [result.params for result in results]
+            times = tuple(data.draw(st.lists(st.floats(0.1, 9), max_size=2)))
+            status = "done" if times else "failed"
+            results.append(TaskResult(len(results), "", params, status, generation=generation,
+                                      times_ms=times))  # fmt: skip
 
 
 TRIALS = st.lists(
@@ -309,9 +311,9 @@ def test_a_run_that_was_no_search(cli: Cli) -> None:
 def test_the_shipped_search_tells_its_story(cli: Cli, tmp_path: Path) -> None:
     assert cli("run", TUNING, "--collector", "replay") == 0, cli.err
     (run,) = Store(tmp_path / "store").runs()
-    counts = [sum(t["generation"] == g for t in run["tasks"]) for g in range(3)]
+    counts = [sum(t.generation == g for t in run.tasks) for g in range(3)]
     assert counts == [8, 8, 8]
-    assert any(t["failure"] in ("wrong_result", "out_of_resources") for t in run["tasks"])
+    assert any(t.failure in ("wrong_result", "out_of_resources") for t in run.tasks)
     text = (tmp_path / "report.md").read_text()
     assert "The quickest of 24 configurations in 3 generations" in text
     assert "best all have" in text

@@ -128,7 +128,7 @@ def test_data_parallel_training_over_two_processes() -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_workload_gives_its_program_known_options(path: Any) -> None:
     """Each command is parsed by the program itself, up to the help that --help prints."""
-    from pipelines.runner import planned_tasks
+    from pipelines.plan import planned_tasks
     from pipelines.workload import load_workload
 
     task = planned_tasks(load_workload(path), path)[0]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analysis.comparison import Comparison
 from analysis.report import facts, findings, verdicts
 from analysis.report.declare import Scope
 from analysis.report.sections import SECTIONS
 from analysis.rows import in_list, rows_of
+from perfpipe.runrecord import RunRecord
 from perfpipe.viewmodel import Report
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _MOST = 20
 def build_report(
     con: DuckDBPyConnection,
     reports: Sequence[str],
-    run: dict[str, Any] | None = None,
+    run: RunRecord | None = None,
     compared: Comparison | None = None,
     title: str | None = None,
 ) -> Report:

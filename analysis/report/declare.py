@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from analysis.history import History, history_of_run
 from analysis.rows import in_list, rows_of
 from analysis.views import views
 from perfpipe.query import quote
+from perfpipe.runrecord import RunRecord
 from perfpipe.viewmodel import Column, Kind, Section, Source, Table
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Scope:
     con: DuckDBPyConnection
     reports: tuple[str, ...]
     kinds: Mapping[str, int]
-    run: dict[str, Any] | None = None
+    run: RunRecord | None = None
     compared: Comparison | None = None
 
     @property
@@ -267,10 +268,10 @@ class RunTable(TableSpec):
     """A table on the configurations of a run."""
 
     def wanted(self, scope: Scope) -> bool:
-        return scope.run is not None and bool(scope.run["tasks"])
+        return scope.run is not None and bool(scope.run.tasks)
 
     def read(self, scope: Scope) -> tuple[str, ...]:
-        return (scope.run["run_id"],) if scope.run else ()
+        return (scope.run.run_id,) if scope.run else ()
 
     def sql(self, columns: str, scope: Scope) -> str:
         (run_id,) = self.read(scope)

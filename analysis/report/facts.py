@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analysis.report.declare import Scope
 from analysis.rows import in_list, rows_of
 from analysis.views import thresholds
 from perfpipe.model import tables as stored_tables
+from perfpipe.runrecord import RunRecord
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Fact, Source
 
@@ -22,22 +23,22 @@ VIEWS = ("_totals", "timeline_bottleneck")
 _NOTES = 4
 
 
-def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None) -> str:
+def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | None) -> str:
     """Return the workload's name, or what the reports are called."""
     if run is not None:
-        return str(run["workload"])
+        return run.workload
     sql = f"SELECT source_name FROM reports WHERE report_id IN {in_list(chosen)} ORDER BY 1"
     names = [str(name) for (name,) in rows_of(con, sql)]
     return names[0] if len(names) == 1 else f"{len(names)} reports"
 
 
-def notice_of(run: dict[str, Any] | None) -> str | None:
+def notice_of(run: RunRecord | None) -> str | None:
     """Return the sentence that a replayed run carries on every page."""
-    recording = run and run.get("recording")
+    recording = run and run.recording
     if not recording:
         return None
     return (
-        f"Replayed from a recording: captured on {recording['gpu']} on {recording['captured_at']}. "
+        f"Replayed from a recording: captured on {recording.gpu} on {recording.captured_at}. "
         "Nothing was measured on this machine."
     )
 
@@ -65,9 +66,9 @@ def summary_of(scope: Scope) -> list[Fact]:
     if gpu:
         add("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""), "reports")
     if run is not None:
-        done = sum(task["status"] == "done" for task in run["tasks"])
-        text = f"{done} of {len(run['tasks'])} done"
-        facts.append(Fact("Configurations", text, Source("run.json", (run["run_id"],))))
+        done = sum(task.done for task in run.tasks)
+        text = f"{done} of {len(run.tasks)} done"
+        facts.append(Fact("Configurations", text, Source("run.json", (run.run_id,))))
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(scope.kinds.items()))
     if counted:
         add("Reports", counted, "reports")
@@ -161,18 +162,18 @@ def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
 
 
 def provenance_of(
-    con: DuckDBPyConnection, chosen: Sequence[str], run: dict[str, Any] | None
+    con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | None
 ) -> list[Fact]:
     """Return where everything came from."""
     facts = []
     if run is not None:
-        of_run = Source("run.json", (run["run_id"],))
-        facts.append(Fact("Run", str(run["run_id"]), of_run))
-        facts.append(Fact("Collector", str(run["collector"]), of_run))
-        recording = run.get("recording")
+        of_run = Source("run.json", (run.run_id,))
+        facts.append(Fact("Run", run.run_id, of_run))
+        facts.append(Fact("Collector", run.collector, of_run))
+        recording = run.recording
         if recording:
-            tools = ", ".join(f"{name} {version}" for name, version in recording["tools"].items())
-            text = f"{recording['gpu']}, {recording['captured_at']}, {tools}"
+            tools = ", ".join(f"{name} {version}" for name, version in recording.tools.items())
+            text = f"{recording.gpu}, {recording.captured_at}, {tools}"
             facts.append(Fact("Recording", text, of_run))
     rules = Source("thresholds.toml", ())
     facts.append(Fact("Rules", f"thresholds version {_thresholds_version()}", rules))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from analysis import runs
 from analysis.report.declare import Scope
 from analysis.rows import in_list, rows_of
-from analysis.tuning import story
+from analysis.search_story import story
 from perfpipe.units import words
 from perfpipe.viewmodel import Fact, Source
 
@@ -32,10 +32,10 @@ _TOLD = 3
 def statements_of(scope: Scope) -> Iterator[Fact]:
     """Yield the sentences of the verdict: on the run, the comparison, timelines, kernels."""
     if scope.history is not None and scope.run is not None:
-        source = Source("tuning", (scope.run["run_id"],))
+        source = Source("tuning", (scope.run.run_id,))
         yield from (Fact("", text, source) for text in story(scope.history)[:_TOLD])
-    elif scope.run is not None and (text := runs.reach(scope.con, scope.run["run_id"])):
-        yield Fact("", text, Source("run_efficiency", (scope.run["run_id"],)))
+    elif scope.run is not None and (text := runs.reach(scope.con, scope.run.run_id)):
+        yield Fact("", text, Source("run_efficiency", (scope.run.run_id,)))
     if scope.compared is not None:
         yield from scope.compared.statements
     for text, view in (
@@ -51,7 +51,7 @@ def search_of(scope: Scope) -> Iterator[Fact]:
     if scope.history is not None and scope.run is not None:
         told = story(scope.history)[_TOLD:]
         if told:
-            yield Fact("The search", " ".join(told), Source("tuning", (scope.run["run_id"],)))
+            yield Fact("The search", " ".join(told), Source("tuning", (scope.run.run_id,)))
 
 
 def _kernels(scope: Scope) -> str | None:

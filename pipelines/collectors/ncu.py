@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from pipelines.collectors.base import Context
-from pipelines.tools import need_tool
+from pipelines.tools import require_tool
 from pipelines.workload import CollectNcu
 
 #: What ncu prints of each kernel that it profiles.
@@ -16,7 +16,7 @@ _PROFILING = re.compile(r'==PROF== Profiling "(?P<kernel>[^"]+)" - (?P<index>\d+
 def collect_ncu(context: Context, options: CollectNcu) -> Path:
     """Launch under ncu and return the .ncu-rep."""
     launcher = context.launcher
-    ncu = need_tool("ncu", launcher)
+    ncu = require_tool("ncu", launcher)
     report = context.into / "ncu.ncu-rep"
 
     def hear(line: str) -> None:

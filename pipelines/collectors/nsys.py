@@ -7,7 +7,7 @@ from pathlib import Path
 from perfpipe.errors import TaskFailed
 from pipelines.collectors.base import Context, ProgramFailed, check
 from pipelines.launcher import Launcher
-from pipelines.tools import need_tool
+from pipelines.tools import require_tool
 from pipelines.workload import CollectNsys, Execution
 
 #: What it means that nsys leaves its raw data instead of a report.
@@ -20,7 +20,7 @@ _NOT_IMPORTED = (
 def collect_nsys(context: Context, options: CollectNsys) -> Path:
     """Launch under nsys and return the exported SQLite file; the .nsys-rep lies beside it."""
     launcher = context.launcher
-    nsys = need_tool("nsys", launcher)
+    nsys = require_tool("nsys", launcher)
     report, database = context.into / "nsys.nsys-rep", context.into / "nsys.sqlite"
     words = [nsys.path, "profile", *profile_options(options), f"--output={launcher.output(report)}"]
     # Names of ranges that a program does not register can be captured as well.
@@ -73,7 +73,7 @@ def export_options(database: str | Path) -> list[str]:
 
 def export_nsys_rep(report: Path, database: Path) -> Path:
     """Export an .nsys-rep here; ToolMissing without nsys, TaskFailed when it fails."""
-    nsys = need_tool("nsys")
+    nsys = require_tool("nsys")
     launcher = Launcher(Execution(), Path.cwd())
     exported = launcher.run([nsys.path, *export_options(database), report])
     check(exported, "nsys export", None)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from perfpipe.runrecord import GpuState, OneGpu, Spread
 from pipelines.workload import CollectNvml
 
 #: Reasons for lower clocks: (bit, name), as nvmlClocksEventReasons; idle and settings are none.
@@ -26,42 +27,42 @@ REASONS = (
 _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "gpu_pct")
 
 
-class GpuState:
+class Samples:
     """Samples of the GPUs' state, a mapping each; empty where there was nothing to ask."""
 
     def __init__(self) -> None:
         self.samples: list[dict[str, Any]] = []
         self.reason: str | None = None
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> GpuState:
         """Return least, median and largest of each quantity by GPU, and what held clocks down.
 
         Only samples count in which the GPU worked, where there are any.
         """
         if not self.samples:
-            return {"missing": self.reason or "no sample was taken"}
-        found: dict[str, Any] = {"samples": len(self.samples), "gpus": []}
+            return GpuState(missing=self.reason or "no sample was taken")
+        gpus = []
         for gpu in sorted({sample["gpu"] for sample in self.samples}):
             own = [sample for sample in self.samples if sample["gpu"] == gpu]
             busy = [sample for sample in own if sample.get("gpu_pct")] or own
-            entry: dict[str, Any] = {"gpu": gpu, "busy_samples": len(busy)}
-            for name in _QUANTITIES:
-                values = [s[name] for s in busy if s.get(name) is not None]
-                if values:
-                    middle = statistics.median(values)
-                    entry[name] = {"min": min(values), "median": middle, "max": max(values)}
+            spreads = {name: _spread(busy, name) for name in _QUANTITIES}
             bits = 0
             for sample in own:
                 bits |= sample.get("reasons") or 0
-            entry["throttled_by"] = [name for bit, name in REASONS if bits & bit]
-            found["gpus"].append(entry)
-        return found
+            held = tuple(name for bit, name in REASONS if bits & bit)
+            gpus.append(OneGpu(gpu, len(busy), **spreads, throttled_by=held))
+        return GpuState(len(self.samples), tuple(gpus))
+
+
+def _spread(samples: list[dict[str, Any]], name: str) -> Spread | None:
+    values = [sample[name] for sample in samples if sample.get(name) is not None]
+    return Spread(min(values), statistics.median(values), max(values)) if values else None
 
 
 @contextlib.contextmanager
-def sampling(options: CollectNvml | None, into: Path) -> Iterator[GpuState]:
+def sampling(options: CollectNvml | None, into: Path) -> Iterator[Samples]:
     """Sample in a thread of its own for as long as the block runs; samples go to nvml.jsonl."""
-    state = GpuState()
+    state = Samples()
     handles = _handles(state) if options is not None else []
     if options is None or not handles:
         state.reason = state.reason or "not asked for, or the program runs elsewhere"
@@ -82,7 +83,7 @@ def sampling(options: CollectNvml | None, into: Path) -> Iterator[GpuState]:
             (into / "nvml.jsonl").write_text(lines, encoding="utf-8")
 
 
-def _handles(state: GpuState) -> list[Any]:
+def _handles(state: Samples) -> list[Any]:
     import pynvml
 
     try:
@@ -94,7 +95,7 @@ def _handles(state: GpuState) -> list[Any]:
         return []
 
 
-def _sample(handles: list[Any], state: GpuState, ended: threading.Event, interval: float) -> None:
+def _sample(handles: list[Any], state: Samples, ended: threading.Event, interval: float) -> None:
     started = time.monotonic()
     while True:
         for index, handle in enumerate(handles):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -17,14 +18,8 @@ from pipelines.options import (
     store_option,
     the_store,
 )
-from pipelines.runner import (
-    COLLECTORS,
-    Plan,
-    choose_collector,
-    execute,
-    planned_tasks,
-    raise_for_status,
-)
+from pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
+from pipelines.runner import execute, raise_for_status
 from pipelines.tasks import Task, directory_of
 from pipelines.workload import Scalar, load_workload
 
@@ -106,8 +101,8 @@ def run_command(
     from pipelines.reporting import make_report, output
 
     if as_json:
-        click.echo(json_document(run=record))
-    output(make_report(store, [record["run_id"]]), html=html, md=md, quiet=as_json)
+        click.echo(json_document(run=asdict(record)))
+    output(make_report(store, [record.run_id]), html=html, md=md, quiet=as_json)
     raise_for_status(record)
 
 

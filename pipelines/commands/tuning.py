@@ -29,7 +29,7 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     """
     from analysis.history import history_of_run, read_history
     from analysis.report.sections.tuning_history import tuning_tables
-    from analysis.tuning import convergence, generations, pareto, shared_by_best, story
+    from analysis.search_story import convergence, generations, pareto, shared_by_best, story
     from perfpipe.viewmodel import Source
     from pipelines.reporting import select
 
@@ -40,7 +40,7 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
         run = select(store, [history] if history else []).run
         if run is None:
             raise InputError("name a run or a JSON lines file")
-        found, name = history_of_run(run), str(run["run_id"])
+        found, name = history_of_run(run), run.run_id
         if not found.trials:
             raise InputError(f"{name} was no search: its workload has no tune")
     rounds = generations(found)

@@ -12,7 +12,7 @@ from perfpipe.viewmodel import Table
 
 
 def _configurations(scope: Scope) -> Iterator[Table]:
-    if scope.run is not None and scope.run["tasks"]:
+    if scope.run is not None and scope.run.tasks:
         device = device_of(scope.con, scope.reports)
         yield replace(task_table(scope.run, device), headline=2)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from analysis.history import History, Trial
 from analysis.report.declare import Given, Scope, SectionSpec
-from analysis.tuning import best_of, generations, pareto, traits
+from analysis.search_story import best_of, generations, pareto, traits
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Source, Table, Value
 
@@ -138,7 +138,7 @@ def _failures(history: History, source: Source) -> Table:
 def _of_run(scope: Scope) -> Iterable[Table]:
     if scope.history is None or scope.run is None:
         return ()
-    return tuning_tables(scope.history, Source("tuning", (scope.run["run_id"],)))
+    return tuning_tables(scope.history, Source("tuning", (scope.run.run_id,)))
 
 
 SECTION = SectionSpec(

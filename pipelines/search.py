@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.jsonfile import json_lines
+from perfpipe.runrecord import TaskResult
 from pipelines.tasks import combinations
 from pipelines.workload import Params, Scalar, Tune, Workload
 
@@ -50,19 +50,18 @@ class Search:
         """How many generations there are."""
         return len(self._listed) if self._listed is not None else self.tune.generations
 
-    def next_generation(self, results: Sequence[dict[str, Any]]) -> list[Params]:
+    def next_generation(self, results: Sequence[TaskResult]) -> list[Params]:
         """Return the parameters to try next, none of them tried before.
 
-        `results` are all earlier ones, in the form of run.json.  Fewer come when the space of
-        parameters is used up.
+        `results` are all earlier ones.  Fewer come when the space of parameters is used up.
         """
-        done = {result["generation"] for result in results}
+        done = {result.generation for result in results}
         generation = len(done)
         if self._listed is not None:
             return [{**self._fixed, **params} for params in self._listed[generation]]
         rng = random.Random(f"{self.tune.seed}-{generation}")  # noqa: S311
-        tried = {self._searched(result["params"]) for result in results}
-        best = [dict(self._searched(r["params"])) for r in _quickest(results)[: self.tune.keep]]
+        tried = {self._searched(result.params) for result in results}
+        best = [dict(self._searched(r.params)) for r in _quickest(results)[: self.tune.keep]]
         found: list[Params] = []
         if not results and self.tune.default:
             self._accept(dict(self.tune.default), tried, found)
@@ -75,15 +74,15 @@ class Search:
                 self._accept(self._random(rng), tried, found)
         return [{**self._fixed, **params} for params in found]
 
-    def worth_profiling(self, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def worth_profiling(self, results: Sequence[TaskResult]) -> list[TaskResult]:
         """Return the result of the quickest configuration, and that of the default."""
         best = _quickest(results)[:1]
         others = [
             result
             for result in results
-            if result["status"] == "done"
+            if result.done
             and result not in best
-            and dict(self._searched(result["params"])) == self.tune.default
+            and dict(self._searched(result.params)) == self.tune.default
         ]
         return best + others
 
@@ -114,9 +113,9 @@ class Search:
         return near
 
 
-def _quickest(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    timed = [r for r in results if r["status"] == "done" and r["times_ms"]]
-    return sorted(timed, key=lambda r: (statistics.median(r["times_ms"]), r["index"]))
+def _quickest(results: Sequence[TaskResult]) -> list[TaskResult]:
+    timed = [(r.median_ms, r.index, r) for r in results if r.done and r.median_ms is not None]
+    return [result for *_, result in sorted(timed, key=lambda item: item[:2])]
 
 
 def _candidates(path: Path, tune: Tune) -> list[list[Params]]:

@@ -1,0 +1,279 @@
+"""The run record: what was launched or replayed, and how each configuration fared.
+
+A field that says so is a column of the table `runs` or `run_tasks`.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfpipe.columns import column, columns_of, derived
+from perfpipe.decoding import Stated, decode
+from perfpipe.errors import StoreError
+from perfpipe.jsonfile import read_json, write_json
+from perfpipe.model import SCHEMA_VERSION
+
+Scalar = bool | int | float | str
+
+#: A run id names a directory, so it must be the name of one in its place.
+_RUN_ID = re.compile(r"[^./\\\0][^/\\\0]*")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Least, median and largest of a quantity."""
+
+    min: float
+    median: float
+    max: float
+
+
+@dataclass(frozen=True)
+class OneGpu:
+    """State of a GPU while a task was timed: of the samples in which it worked, if there are any.
+
+    Clocks in MHz, power in W, temperature in degrees Celsius, load in %; None where unsupported.
+    """
+
+    gpu: int
+    busy_samples: int = 0
+    sm_mhz: Spread | None = None
+    memory_mhz: Spread | None = None
+    power_w: Spread | None = None
+    temperature_c: Spread | None = None
+    gpu_pct: Spread | None = None
+    throttled_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """State of the GPUs while a task was timed; `missing` says why there is none."""
+
+    samples: int = 0
+    gpus: tuple[OneGpu, ...] = ()
+    missing: str | None = None
+
+    @property
+    @derived("DOUBLE", "median clock of the SMs while it was timed, MHz; of the first GPU")
+    def sm_mhz(self) -> float | None:
+        """Median SM clock of the first GPU, MHz."""
+        clock = self.gpus[0].sm_mhz if self.gpus else None
+        return clock.median if clock else None
+
+    @property
+    @derived("DOUBLE", "median power while it was timed, W; of the first GPU")
+    def power_w(self) -> float | None:
+        """Median power of the first GPU, W."""
+        power = self.gpus[0].power_w if self.gpus else None
+        return power.median if power else None
+
+    @property
+    @derived("VARCHAR[]", "what held clocks down while it was timed")
+    def throttled_by(self) -> tuple[str, ...] | None:
+        """What held clocks of the first GPU down; None where it is not known."""
+        return self.gpus[0].throttled_by if self.gpus else None
+
+
+@dataclass(frozen=True)
+class Kernel(Stated):
+    """What a program's compiler made of its kernel."""
+
+    name: str | None = None
+    registers: int | None = field(
+        default=None, metadata=column("BIGINT", "of its Triton kernel, per thread, as compiled")
+    )
+    spills: int | None = field(
+        default=None, metadata=column("BIGINT", "registers of it that are kept in memory")
+    )
+    shared_bytes: int | None = None
+    warps: int | None = None
+    stages: int | None = None
+
+
+@dataclass(frozen=True)
+class Validation(Stated):
+    """What a program says of its result, against its reference."""
+
+    ok: bool = False
+    max_abs_error: float | None = None
+    rel_l2_error: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What became of a configuration; times in ms, `seconds` those of each plain launch.
+
+    `key` is a hash of all that the outcome depends on; `files` lie below the store's runs/.
+    """
+
+    index: int = field(
+        metadata=column("BIGINT", "counts the configurations of the run 0..", "task_index")
+    )
+    label: str = field(metadata=column("VARCHAR", "parameters as text, such as m=512 n=512"))
+    params: dict[str, Scalar] = field(metadata=column("VARCHAR", "parameters as JSON"))
+    status: str = field(default="done", metadata=column("VARCHAR", "done or failed"))
+    error: str | None = field(default=None, metadata=column("VARCHAR", "why it failed"))
+    flops: float | None = field(
+        default=None,
+        metadata=column("DOUBLE", "floating-point operations of an iteration by the workload file"),
+    )
+    bytes: float | None = field(
+        default=None,
+        metadata=column("DOUBLE", "bytes that an iteration must move, by the workload file"),
+    )
+    dtype: str | None = field(default=None, metadata=column("VARCHAR", "type whose peak counts"))
+    reports: tuple[str, ...] = field(
+        default=(), metadata=column("VARCHAR[]", "reports of this configuration")
+    )
+    failure: str | None = field(
+        default=None,
+        metadata=column(
+            "VARCHAR",
+            "kind: wrong_result, out_of_resources, timeout, crash, profiler or not_recorded",
+        ),
+    )
+    generation: int | None = field(
+        default=None, metadata=column("BIGINT", "round of a search, counted from 0; NULL elsewhere")
+    )
+    timing_method: str | None = field(
+        default=None, metadata=column("VARCHAR", "how it was timed: queued, events or wall clock")
+    )
+    times_ms: tuple[float, ...] = field(
+        default=(), metadata=column("DOUBLE[]", "samples of all launches in order, ms")
+    )
+    kernel: Kernel | None = None
+    gpu_state: GpuState | None = None
+    validation: Validation | None = None
+    launches_ms: tuple[tuple[float, ...], ...] = ()
+    seconds: tuple[float, ...] = ()
+    software: dict[str, str] | None = None
+    profilers: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    key: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether it ended well."""
+        return self.status == "done"
+
+    @property
+    @derived("DOUBLE", "median time of an iteration without a profiler, ms")
+    def median_ms(self) -> float | None:
+        """Median of its times, ms; None where it was not timed."""
+        return statistics.median(self.times_ms) if self.times_ms else None
+
+    def write(self, path: Path) -> None:
+        """Write the result."""
+        write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(self)})
+
+    @classmethod
+    def read(cls, path: Path) -> TaskResult:
+        """Read a result; StoreError when it is unreadable or of an unknown schema version."""
+        found: TaskResult = _read(cls, path, "result of a task")
+        return found
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Where a replayed run came from."""
+
+    gpu: str
+    captured_at: str
+    tools: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run of a workload; `reports` are those of its tasks, `recording` is what was replayed."""
+
+    run_id: str = field(metadata=column("VARCHAR", "run"))
+    workload: str = field(metadata=column("VARCHAR", "name of the workload"))
+    collector: str = field(metadata=column("VARCHAR", "all, timing, nsys, ncu, torch or replay"))
+    started_at: str = field(metadata=column("VARCHAR", "start, UTC"))
+    status: str = field(
+        default="running", metadata=column("VARCHAR", "done, failed, running or interrupted")
+    )
+    reports: tuple[str, ...] = field(
+        default=(), metadata=column("VARCHAR[]", "reports that it gave")
+    )
+    tasks: tuple[TaskResult, ...] = ()
+    workload_file: str = ""
+    ended_at: str | None = None
+    recording: Recorded | None = None
+    provenance: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def replayed(self) -> bool:
+        """Whether nothing was measured."""
+        return self.collector == "replay"
+
+    def write(self, path: Path) -> None:
+        """Write the record, and its directory; StoreError where its run id cannot name one."""
+        _check_run_id(self.run_id, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(self)})
+
+    @classmethod
+    def read(cls, path: Path) -> RunRecord:
+        """Read a record; StoreError when it is unreadable or of an unknown schema version."""
+        found: RunRecord = _read(cls, path, "run record")
+        _check_run_id(found.run_id, path)
+        return found
+
+
+def _check_run_id(run_id: str, path: Path) -> None:
+    if not _RUN_ID.fullmatch(run_id):
+        raise StoreError(f"{path}: the run id {run_id!r} is no plain file name")
+
+
+def _read(kind: Any, path: Path, what: str) -> Any:
+    content = read_json(path, what)
+    version = content.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
+            "use the perfpipe that wrote it"
+        )
+    try:
+        return decode(kind, content)
+    except ValueError as error:
+        raise StoreError(f"{path}: not a whole {what} ({error})") from error
+
+
+_RUN, _TASK = tuple(columns_of(RunRecord)), tuple(columns_of(TaskResult))
+
+#: Columns of the tables: name, SQL type, meaning.
+RUN_COLUMNS = tuple(own.spec for own in _RUN)
+TASK_COLUMNS = (
+    *(own.spec for own in _RUN if own.name == "run_id"),
+    *(own.spec for own in _TASK),
+    ("short_label", "VARCHAR", "those of its parameters that differ within the run, as text"),
+)
+
+
+def run_row(run: RunRecord) -> tuple[Any, ...]:
+    """Return a row of `runs`."""
+    return tuple(own.cell(run) for own in _RUN)
+
+
+def task_row(run: RunRecord, task: TaskResult) -> tuple[Any, ...]:
+    """Return a row of `run_tasks`."""
+    return (run.run_id, *(own.cell(task) for own in _TASK), short_label(run, task))
+
+
+def short_label(run: RunRecord, task: TaskResult) -> str:
+    """Return those parameters of a task that differ within its run; all if none does."""
+    differing = [
+        f"{name}={value}"
+        for name, value in task.params.items()
+        if any(other.params.get(name) != value for other in run.tasks)
+    ]
+    return " ".join(differing) or task.label

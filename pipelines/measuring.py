@@ -1,0 +1,88 @@
+"""Measures one configuration: its check and times first, then a launch under each profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from perfpipe.errors import PerfpipeError, ToolMissing
+from perfpipe.runrecord import TaskResult
+from perfpipe.store import Store
+from pipelines.collectors.base import Context, ProgramFailed
+from pipelines.collectors.ncu import collect_ncu
+from pipelines.collectors.nsys import collect_nsys
+from pipelines.collectors.timing import time_task
+from pipelines.collectors.torch_profiler import collect_torch
+from pipelines.ingesting import Failure, default_jobs, ingest_many
+from pipelines.plan import Plan
+from pipelines.runs import result_of
+
+
+def measure(plan: Plan, context: Context, store: Store) -> TaskResult:
+    """Return the result of a task, with reports.
+
+    A search times its tasks only; those that are worth it are profiled in the end.
+    """
+    result = result_of(context.task)
+    try:
+        result = time_task(context, plan.workload.collect.nvml, result)
+    except ToolMissing:
+        raise
+    except PerfpipeError as error:
+        return failed(result, error)
+    return result if plan.workload.tune else profile(plan, context, store, result)
+
+
+def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> TaskResult:
+    """Return a result with reports; a profiler that fails takes nothing from the others."""
+    errors: list[PerfpipeError] = []
+    files: list[Path] = []
+    for name in plan.profilers:
+        context.say(f"{context.task.label}: {name}")
+        try:
+            files.append(_collect(name, context))
+        except PerfpipeError as error:
+            errors.append(error)
+    root = store.runs_dir.resolve()
+    result = replace(
+        result,
+        profilers=plan.profilers,
+        files=tuple(str(path.relative_to(root)) for path in files),
+    )
+    return with_reports(result, files, store, errors)
+
+
+def _collect(name: str, context: Context) -> Path:
+    wanted = context.workload.collect
+    if name == "nsys" and wanted.nsys:
+        return collect_nsys(context, wanted.nsys)
+    if name == "ncu" and wanted.ncu:
+        return collect_ncu(context, wanted.ncu)
+    if name == "torch" and wanted.torch:
+        return collect_torch(context, wanted.torch)
+    raise ValueError(name)
+
+
+def with_reports(
+    result: TaskResult, files: Iterable[Path], store: Store, errors: Iterable[PerfpipeError] = ()
+) -> TaskResult:
+    """Ingest a task's files and return its result with their reports.
+
+    It failed by the first of `errors`, else by the first file that cannot be ingested.
+    """
+    reports = []
+    errors = list(errors)
+    for outcome in ingest_many(files, store, jobs=default_jobs()):
+        if isinstance(outcome, Failure):
+            errors.append(outcome.error)
+        else:
+            reports.append(outcome.report_id)
+    result = replace(result, reports=tuple(sorted(reports)))
+    return failed(result, errors[0]) if errors else result
+
+
+def failed(result: TaskResult, error: PerfpipeError) -> TaskResult:
+    """Return the result of a task that failed."""
+    kind = error.kind if isinstance(error, ProgramFailed) else "profiler"
+    return replace(result, status="failed", failure=kind, error=str(error))

@@ -1,0 +1,88 @@
+"""What a run shall do: its configurations, and how they are collected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfpipe.errors import InputError
+from pipelines.launcher import Launcher
+from pipelines.recording import load_recording
+from pipelines.search import Search
+from pipelines.tasks import Task, task_of, tasks
+from pipelines.tools import find_tool_by, gpus_on
+from pipelines.workload import Execution, Workload
+
+COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
+
+#: Profilers that each collector runs, beside the plain launch.
+_PROFILERS = {
+    "all": ("nsys", "ncu", "torch"),
+    "timing": (),
+    "nsys": ("nsys",),
+    "ncu": ("ncu",),
+    "torch": ("torch",),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A workload, where it lies, its configurations, and how they are collected."""
+
+    workload: Workload
+    path: Path
+    tasks: list[Task]
+    collector: str
+    resume: bool = False
+    rerun_failed: bool = False
+
+    @property
+    def recording(self) -> Path:
+        """The directory of the recording."""
+        if self.workload.recording is None:
+            raise InputError(f"{self.path}: there is no GPU here, and the file names no recording")
+        return self.path.parent / self.workload.recording
+
+    @property
+    def profilers(self) -> tuple[str, ...]:
+        """The profilers that run: those of the collector that the workload asks for."""
+        wanted = self.workload.collect
+        return tuple(name for name in _PROFILERS[self.collector] if getattr(wanted, name))
+
+    @property
+    def launches(self) -> int:
+        """How many tasks will run at most."""
+        tune = self.workload.tune
+        if tune is None:
+            return len(self.tasks)
+        if self.collector == "replay":
+            return len(load_recording(self.recording).tasks)
+        return tune.generations * tune.population
+
+
+def planned_tasks(
+    workload: Workload, path: Path, filters: dict[str, list[str]] | None = None
+) -> list[Task]:
+    """Return the tasks that are known beforehand: all, or the first generation of a search."""
+    if workload.tune is None:
+        return tasks(workload, path, filters)
+    first = enumerate(Search(workload, path).next_generation([]))
+    return [task_of(index, params, workload, path, 0) for index, params in first]
+
+
+def choose_collector(asked: str, launcher: Launcher | None = None) -> tuple[str, str]:
+    """Return the collector for `asked`, and a sentence that says why."""
+    if asked != "auto":
+        return asked, f"collector {asked}, as asked"
+    launcher = launcher or Launcher(Execution(), Path.cwd())
+    found = gpus_on(launcher)
+    if not found:
+        return "replay", "no GPU here: replaying a recorded capture, nothing is measured"
+    match [name for name in ("nsys", "ncu") if find_tool_by(launcher, name)]:
+        case []:
+            return "replay", "a GPU is here but neither nsys nor ncu: replaying a recorded capture"
+        case [only]:
+            reason = f"measuring on {found[0]} with {only} alone, the other is not installed"
+            return only, reason
+        case _:
+            return "all", f"measuring on {found[0]}"
