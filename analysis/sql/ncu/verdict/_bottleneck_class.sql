@@ -1,24 +1,26 @@
 -- The ordered rules: bound first, then where (subclass), then why (cause).  The first rule that
 -- holds decides; a comparison with a number that was not collected does not hold.
 CREATE VIEW _bottleneck_class AS
-WITH bounds AS (
+WITH ruled AS (
     SELECT
         *,
         CASE
-            WHEN sol IS NULL THEN 'unknown'
+            WHEN max_sol_pct IS NULL THEN 'unknown'
             WHEN duration_ns < threshold('launch.short_ns')
                 AND (
                     grid_size < sm_count
-                        OR waves < threshold('sol.full_wave')
-                        OR sm_active_share < threshold('launch.sm_active_share')
+                    OR waves < threshold('sol.full_wave')
+                    OR sm_active_share < threshold('launch.sm_active_share')
                 )
                 THEN 'launch'
-            WHEN sol >= threshold('sol.high_pct') THEN 'side'
-            WHEN sol >= threshold('sol.latency_pct') AND abs(c - m) >= threshold('sol.balanced_points')
-                THEN 'side'
-            WHEN sol >= threshold('sol.latency_pct') THEN 'balanced'
+            WHEN max_sol_pct >= threshold('sol.high_pct') THEN 'larger_sol'
+            WHEN max_sol_pct >= threshold('sol.latency_pct')
+                AND abs(compute_sol_pct - memory_sol_pct) >= threshold('sol.balanced_points')
+                THEN 'larger_sol'
+            WHEN max_sol_pct >= threshold('sol.latency_pct') THEN 'balanced'
             WHEN waves < threshold('sol.full_wave') THEN 'small_grid'
-            WHEN greatest(dram, l2, l1_elapsed) >= threshold('rescue.level_pct') THEN 'rescue'
+            -- A level that the memory SOL does not show.
+            WHEN busiest_level_pct >= threshold('rescue.level_pct') THEN 'busy_level'
             WHEN imbalance_pct >= threshold('latency.imbalance_pct') THEN 'imbalance'
             WHEN imbalance_pct IS NULL AND tail_pct >= threshold('latency.tail_pct') THEN 'imbalance'
             WHEN issue_active_pct >= threshold('compute.issue_pct') THEN 'issue'
@@ -27,9 +29,9 @@ WITH bounds AS (
         -- Matrix instructions read their operands from shared memory: an L1 data stage as busy as the
         -- tensor pipe is the other side of the same work.
         coalesce(
-            m > c
-                AND c >= threshold('sol.high_pct')
-                AND m - c < threshold('sol.balanced_points')
+            memory_sol_pct > compute_sol_pct
+                AND compute_sol_pct >= threshold('sol.high_pct')
+                AND memory_sol_pct - compute_sol_pct < threshold('sol.balanced_points')
                 AND pipe = 'tensor'
                 AND pipe_pct >= threshold('sol.high_pct')
                 AND memory_part = 'l1',
@@ -37,12 +39,12 @@ WITH bounds AS (
         ) AS feeds_tensor
     FROM _bottleneck_inputs
 ),
-sided AS (
+bounds AS (
     SELECT
         *,
         CASE rule
-            WHEN 'side' THEN CASE WHEN c >= m OR feeds_tensor THEN 'compute' ELSE 'memory' END
-            WHEN 'rescue' THEN 'memory'
+            WHEN 'larger_sol' THEN if(compute_sol_pct >= memory_sol_pct OR feeds_tensor, 'compute', 'memory')
+            WHEN 'busy_level' THEN 'memory'
             WHEN 'issue' THEN 'compute'
             WHEN 'small_grid' THEN 'latency'
             WHEN 'imbalance' THEN 'latency'
@@ -50,13 +52,16 @@ sided AS (
         END AS bound,
         -- Without ncu's constituents: the level whose throughput comes nearest to the memory SOL.
         CASE
-            WHEN rule = 'rescue'
-                THEN CASE greatest(dram, l2, l1_elapsed) WHEN dram THEN 'dram' WHEN l2 THEN 'l2' ELSE 'l1' END
+            WHEN rule = 'busy_level' THEN CASE busiest_level_pct
+                WHEN dram_sol_pct THEN 'dram'
+                WHEN l2_sol_pct THEN 'l2'
+                ELSE 'l1'
+            END
             WHEN memory_part IS NOT NULL THEN memory_part
             ELSE list_sort(list_filter([
-                {gap: abs(dram - m), level: 'dram'},
-                {gap: abs(l2 - m), level: 'l2'},
-                {gap: abs(l1 - m), level: 'l1'}
+                {gap: abs(dram_sol_pct - memory_sol_pct), level: 'dram'},
+                {gap: abs(l2_sol_pct - memory_sol_pct), level: 'l2'},
+                {gap: abs(l1_sol_pct - memory_sol_pct), level: 'l1'}
             ], lambda x: x.gap IS NOT NULL))[1].level
         END AS level,
         CASE
@@ -64,7 +69,7 @@ sided AS (
             WHEN stall_family = 'sync' THEN 'barrier'
             WHEN stall_family IS NOT NULL THEN 'dependency'
         END AS stalled_on
-    FROM bounds
+    FROM ruled
 ),
 subclasses AS (
     SELECT
@@ -77,15 +82,15 @@ subclasses AS (
             WHEN 'compute' THEN CASE
                 WHEN threads_per_inst < threshold('compute.divergent_threads') THEN 'divergence'
                 WHEN rule = 'issue' THEN 'issue'
-                WHEN pipe_pct >= threshold('compute.pipe_pct')
-                    OR coalesce(issue_elapsed_pct <= pipe_pct, true)
-                    THEN pipe
+                WHEN pipe_pct >= threshold('compute.pipe_pct') THEN pipe
+                WHEN coalesce(issue_elapsed_pct <= pipe_pct, true) THEN pipe
                 ELSE 'issue'
             END
             WHEN 'memory' THEN CASE
                 -- Shared memory shares the L1 data stage.
                 WHEN level = 'l1'
-                    AND shared >= threshold('sol.high_pct') / 100 * coalesce(memory_part_pct, l1)
+                    AND shared_sol_pct
+                    >= threshold('sol.high_pct') / 100 * coalesce(memory_part_pct, l1_sol_pct)
                     THEN 'shared'
                 ELSE level
             END
@@ -93,25 +98,24 @@ subclasses AS (
                 WHEN rule = 'small_grid' AND grid_size < sm_count THEN 'small_grid'
                 WHEN rule = 'imbalance' THEN 'tail'
                 WHEN rule = 'latency'
-                    AND occupancy < threshold('latency.occupancy_pct')
-                    AND eligible < threshold('latency.eligible_warps')
+                    AND occupancy_pct < threshold('latency.occupancy_pct')
+                    AND eligible_warps < threshold('latency.eligible_warps')
                     THEN 'occupancy'
                 ELSE stalled_on
             END
         END AS subclass
-    FROM sided
+    FROM bounds
 )
 SELECT
     *,
     CASE
-        WHEN bound = 'launch' OR bound = 'unknown' OR bound = 'compute' THEN NULL
-        WHEN subclass = 'tail'
-            THEN CASE WHEN tail_pct >= threshold('latency.tail_pct') THEN 'partial_wave' ELSE 'imbalance' END
+        WHEN bound IN ('launch', 'unknown', 'compute') THEN NULL
+        WHEN subclass = 'tail' AND tail_pct >= threshold('latency.tail_pct') THEN 'partial_wave'
+        WHEN subclass = 'tail' THEN 'imbalance'
         WHEN subclass = 'occupancy' THEN limiters[1]
         WHEN rule = 'small_grid' AND subclass IS DISTINCT FROM 'small_grid' THEN 'small_grid'
-        WHEN bound = 'latency' AND subclass != 'memory' THEN CASE
-            WHEN threads_per_inst < threshold('compute.divergent_threads') THEN 'divergence'
-        END
+        WHEN bound = 'latency' AND subclass != 'memory'
+            THEN if(threads_per_inst < threshold('compute.divergent_threads'), 'divergence', NULL)
         WHEN spill_pct >= 100 * threshold('memory.spill_share') THEN 'local_spill'
         WHEN load_bytes_per_sector < 32 * threshold('memory.bytes_per_sector_share')
             OR global_excess_pct >= 100 * threshold('memory.bytes_per_sector_share')

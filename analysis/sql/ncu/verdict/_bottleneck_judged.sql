@@ -9,7 +9,7 @@ WITH ncu AS (
 judged AS (
     SELECT
         b.*,
-        sol_bottleneck(b.c, b.m, b.waves) AS verdict,
+        sol_bottleneck(b.compute_sol_pct, b.memory_sol_pct, b.waves) AS verdict,
         ncu.title,
         CASE ncu.title
             WHEN 'High Throughput' THEN b.bound IN ('compute', 'memory')
@@ -19,11 +19,11 @@ judged AS (
             WHEN 'Latency Issue' THEN b.bound = 'latency'
             WHEN 'Small Grid' THEN b.bound IN ('launch', 'latency')
         END AS agrees,
-        abs(b.sol - threshold('sol.latency_pct')) < threshold('sol.borderline_points')
+        abs(b.max_sol_pct - threshold('sol.latency_pct')) < threshold('sol.borderline_points')
             OR (
-                b.rule IN ('side', 'balanced')
-                AND b.sol < threshold('sol.high_pct')
-                AND abs(abs(b.c - b.m) - threshold('sol.balanced_points'))
+                b.rule IN ('larger_sol', 'balanced')
+                AND b.max_sol_pct < threshold('sol.high_pct')
+                AND abs(abs(b.compute_sol_pct - b.memory_sol_pct) - threshold('sol.balanced_points'))
                     < threshold('sol.borderline_points')
             ) AS borderline
     FROM _bottleneck_class AS b
@@ -33,33 +33,36 @@ SELECT
     *,
     CASE
         WHEN bound = 'unknown' THEN NULL
-        WHEN rule = 'rescue' OR passes_disagree THEN 'low'
+        WHEN rule = 'busy_level' OR passes_disagree THEN 'low'
         WHEN borderline OR rule = 'issue' OR (subclass IS NULL AND bound != 'balanced') THEN 'medium'
         ELSE 'high'
     END AS confidence,
     CASE
-        WHEN sol >= threshold('sol.high_pct') THEN threshold('sol.high_pct')
+        WHEN max_sol_pct >= threshold('sol.high_pct') THEN threshold('sol.high_pct')
         ELSE threshold('sol.latency_pct')
     END AS sol_threshold,
     nullif(concat_ws('; ',
         CASE
             WHEN bound = 'unknown' THEN concat(
-                CASE WHEN c IS NULL THEN 'compute SOL' WHEN m IS NULL THEN 'memory SOL' END,
+                CASE
+                    WHEN compute_sol_pct IS NULL THEN 'compute SOL'
+                    WHEN memory_sol_pct IS NULL THEN 'memory SOL'
+                END,
                 ' was not collected: ncu --section SpeedOfLight'
             )
         END,
         CASE
-            WHEN rule = 'rescue' THEN printf(
+            WHEN rule = 'busy_level' THEN printf(
                 'memory SOL reads %.1f %%, which ncu takes for latency, but %s alone runs at %.1f %% of its '
                 || 'peak: part of its work does not count towards memory SOL',
-                m, level, greatest(dram, l2, l1_elapsed)
+                memory_sol_pct, level, busiest_level_pct
             )
         END,
         CASE
             WHEN feeds_tensor THEN printf(
                 'memory SOL, %.1f %%, is the larger, but it is shared memory feeding a tensor pipe that is '
                 || '%.1f %% busy',
-                m, pipe_pct
+                memory_sol_pct, pipe_pct
             )
         END,
         CASE
@@ -76,7 +79,7 @@ SELECT
         CASE
             WHEN borderline THEN printf(
                 'compute %.1f %% and memory %.1f %% lie within %.0f points of a threshold',
-                c, m, threshold('sol.borderline_points')
+                compute_sol_pct, memory_sol_pct, threshold('sol.borderline_points')
             )
         END,
         CASE

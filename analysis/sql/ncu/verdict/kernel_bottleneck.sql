@@ -32,8 +32,13 @@ SELECT
     agrees AS agrees_with_ncu,
     explanation,
     to_json(list_filter([
-        evidence('sm__throughput.avg.pct_of_peak_sustained_elapsed', c, sol_threshold, '%'),
-        evidence('gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed', m, sol_threshold, '%'),
+        evidence('sm__throughput.avg.pct_of_peak_sustained_elapsed', compute_sol_pct, sol_threshold, '%'),
+        evidence(
+            'gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed',
+            memory_sol_pct,
+            sol_threshold,
+            '%'
+        ),
         evidence('launch__waves_per_multiprocessor', waves, threshold('sol.full_wave'), 'waves'),
         evidence(
             'gpu__time_duration.sum',
@@ -60,11 +65,14 @@ SELECT
             'thread'
         ),
         evidence(
-            memory_metric, CASE WHEN bound = 'memory' AND rule != 'rescue' THEN memory_part_pct END, NULL, '%'
+            memory_metric,
+            CASE WHEN bound = 'memory' AND rule != 'busy_level' THEN memory_part_pct END,
+            NULL,
+            '%'
         ),
         evidence(
             concat(level, ' throughput (kernel_sol)'),
-            CASE rule WHEN 'rescue' THEN greatest(dram, l2, l1_elapsed) END,
+            CASE rule WHEN 'busy_level' THEN busiest_level_pct END,
             threshold('rescue.level_pct'),
             '%'
         ),
@@ -76,7 +84,7 @@ SELECT
         ),
         evidence(
             'sm__maximum_warps_per_active_cycle_pct',
-            CASE subclass WHEN 'occupancy' THEN occupancy END,
+            CASE subclass WHEN 'occupancy' THEN occupancy_pct END,
             threshold('latency.occupancy_pct'),
             '%'
         ),

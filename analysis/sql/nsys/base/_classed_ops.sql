@@ -1,14 +1,14 @@
--- GPU operations by what they do: class 1 computes, 2 communicates, 3 transfers.
+-- GPU operations by what they do: class is compute, communication or transfer.
 CREATE VIEW _classed_ops AS
 SELECT
     t.track,
     CASE
-        WHEN l.kind IN ('memcpy', 'memset') THEN 3
+        WHEN l.kind IN ('memcpy', 'memset') THEN 'transfer'
         WHEN l.kind = 'kernel'
             AND l.name IN (SELECT name FROM _names WHERE kind = 'kernel' AND is_communication(name))
-            THEN 2
-        ELSE 1
-    END::TINYINT AS class,
+            THEN 'communication'
+        ELSE 'compute'
+    END::ENUM ('compute', 'communication', 'transfer') AS class,
     l.start_ns,
     l.end_ns,
     l.op_id,

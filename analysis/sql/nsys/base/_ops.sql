@@ -13,8 +13,8 @@ ordered AS (
     SELECT
         o.*,
         max(o.end_ns) OVER earlier AS busy_until,
-        max(CASE WHEN o.class = 1 THEN o.end_ns END) OVER earlier AS compute_until,
-        max(CASE WHEN o.class = 2 THEN o.end_ns END) OVER earlier AS communication_until,
+        max(CASE WHEN o.class = 'compute' THEN o.end_ns END) OVER earlier AS compute_until,
+        max(CASE WHEN o.class = 'communication' THEN o.end_ns END) OVER earlier AS communication_until,
         max(b.begun) OVER (
             PARTITION BY o.track ORDER BY o.start_ns, o.end_ns, o.op_id ROWS UNBOUNDED PRECEDING
         ) AS window_id

@@ -17,8 +17,8 @@ busy AS (
         window_id,
         min(start_ns) AS first_ns,
         max(end_ns) AS last_ns,
-        coalesce(sum(greatest(0, end_ns - compute_from)) FILTER (WHERE class = 1), 0) AS compute,
-        coalesce(sum(greatest(0, end_ns - kernels_from)) FILTER (WHERE class < 3), 0) AS kernels,
+        coalesce(sum(greatest(0, end_ns - compute_from)) FILTER (WHERE class = 'compute'), 0) AS compute,
+        coalesce(sum(greatest(0, end_ns - kernels_from)) FILTER (WHERE class != 'transfer'), 0) AS kernels,
         sum(greatest(0, end_ns - busy_from)) AS everything
     FROM _windowed_ops
     GROUP BY track, window_id

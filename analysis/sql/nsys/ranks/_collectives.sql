@@ -22,4 +22,4 @@ FROM _ops AS o
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = o.op_id
 LEFT JOIN _collective_calls AS p ON p.report_id = l.report_id AND p.range_id = l.range_id
-WHERE o.class = 2;
+WHERE o.class = 'communication';

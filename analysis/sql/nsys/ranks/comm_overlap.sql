@@ -12,13 +12,13 @@ WITH unions AS (
     SELECT
         track,
         coalesce(
-            sum(beyond_ns(start_ns, end_ns, communication_until)) FILTER (WHERE class = 2), 0
+            sum(beyond_ns(start_ns, end_ns, communication_until)) FILTER (WHERE class = 'communication'), 0
         )::BIGINT AS communication_ns,
         coalesce(
-            sum(beyond_ns(start_ns, end_ns, compute_until)) FILTER (WHERE class = 1), 0
+            sum(beyond_ns(start_ns, end_ns, compute_until)) FILTER (WHERE class = 'compute'), 0
         )::BIGINT AS compute_ns,
         coalesce(
-            sum(beyond_ns(start_ns, end_ns, kernels_until)) FILTER (WHERE class < 3), 0
+            sum(beyond_ns(start_ns, end_ns, kernels_until)) FILTER (WHERE class != 'transfer'), 0
         )::BIGINT AS either_ns
     FROM _ops
     GROUP BY track

@@ -15,7 +15,7 @@ CREATE VIEW nccl_gpu_overlap_trace AS
 WITH kernels AS (
     SELECT track, op_id, class, start_ns, end_ns
     FROM _ops
-    WHERE class < 3 AND track IN (SELECT track FROM _ops WHERE class = 2)
+    WHERE class != 'transfer' AND track IN (SELECT track FROM _ops WHERE class = 'communication')
 ),
 events AS (
     SELECT track, class, start_ns AS at_ns, 1 AS change FROM kernels
@@ -26,8 +26,8 @@ changes AS (
     SELECT
         track,
         at_ns,
-        coalesce(sum(change) FILTER (WHERE class = 1), 0) AS compute,
-        coalesce(sum(change) FILTER (WHERE class = 2), 0) AS communication
+        coalesce(sum(change) FILTER (WHERE class = 'compute'), 0) AS compute,
+        coalesce(sum(change) FILTER (WHERE class = 'communication'), 0) AS communication
     FROM events
     GROUP BY track, at_ns
 ),
@@ -47,9 +47,9 @@ so_far AS (
         track,
         at_ns,
         coalesce(sum(CASE WHEN compute > 0 THEN length_ns END) OVER w, 0) AS compute_ns,
-        coalesce(sum(CASE WHEN compute > 1 THEN length_ns END) OVER w, 0) AS computes_ns,
+        coalesce(sum(CASE WHEN compute > 1 THEN length_ns END) OVER w, 0) AS two_compute_ns,
         coalesce(sum(CASE WHEN communication > 0 THEN length_ns END) OVER w, 0) AS communication_ns,
-        coalesce(sum(CASE WHEN communication > 1 THEN length_ns END) OVER w, 0) AS communications_ns
+        coalesce(sum(CASE WHEN communication > 1 THEN length_ns END) OVER w, 0) AS two_communicate_ns
     FROM running
     WINDOW w AS (PARTITION BY track ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
@@ -57,11 +57,11 @@ covered AS (
     SELECT
         k.*,
         CASE
-            WHEN k.class = 2 THEN e.communications_ns - s.communications_ns
+            WHEN k.class = 'communication' THEN e.two_communicate_ns - s.two_communicate_ns
             ELSE e.communication_ns - s.communication_ns
         END AS communication_ns,
         CASE
-            WHEN k.class = 1 THEN e.computes_ns - s.computes_ns
+            WHEN k.class = 'compute' THEN e.two_compute_ns - s.two_compute_ns
             ELSE e.compute_ns - s.compute_ns
         END AS compute_ns
     FROM kernels AS k
@@ -75,7 +75,7 @@ SELECT
     l.name,
     c.start_ns,
     c.end_ns,
-    c.class = 2 AS communicates,
+    c.class = 'communication' AS communicates,
     100.0 * c.communication_ns / nullif(c.end_ns - c.start_ns, 0) AS communication_overlap_pct,
     100.0 * c.compute_ns / nullif(c.end_ns - c.start_ns, 0) AS compute_overlap_pct
 FROM covered AS c
