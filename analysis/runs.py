@@ -1,80 +1,17 @@
-"""The configurations of a run: time, rate and share of the vendor's peak."""
+"""What the configurations of a run tell: how near they come to the peaks, and their classes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from perfpipe.query import quote
-from perfpipe.runrecord import GpuState, RunRecord
-from perfpipe.specs import find_spec
 from perfpipe.units import words
-from perfpipe.viewmodel import Column, Source, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
 VIEWS = ("run_efficiency",)
-
-_MEDIAN = "median time of an iteration, measured without a profiler"
-
-_COLUMNS = (
-    Column("label", "Configuration", "text"),
-    Column("status", "Status", "text"),
-    Column("median_ms", "Median", "ms", "ms", _MEDIAN),
-    Column("min_ms", "Min", "ms", "ms", "shortest iteration"),
-    Column("iterations", "n", "int", "", "timed iterations"),
-    Column("tflops", "Rate", "number", "TFLOP/s", "FLOPs of the workload file / median time"),
-    Column("mfu_pct", "MFU", "pct", "% of dense peak", "rate / vendor's dense peak of that type"),
-    Column("gbs", "Least traffic", "number", "GB/s", "bytes of the workload file / median time"),
-    Column("max_abs_error", "Largest error", "number", "", "against the program's reference"),
-    Column("method", "Timed by", "text", "", "queued: the GPU's time alone", core=False),
-    Column("sm_mhz", "SM clock", "number", "MHz", "median while it was timed", core=False),
-    Column("power_w", "Power", "number", "W", "median while it was timed", core=False),
-    Column("throttled", "Held down by", "text", "", "what lowered clocks meanwhile", core=False),
-)
-
-
-def task_table(run: RunRecord, device: tuple[str | None, int | None]) -> Table:
-    """Return the table of a run's configurations.
-
-    MFU = workload FLOPs / median time / vendor dense peak; NULL without FLOPs or a known GPU.
-    """
-    name, sms = device
-    spec = find_spec(name, sms) if name else None
-    rows = []
-    for task in run.tasks:
-        state = task.gpu_state or GpuState()
-        times, median = task.times_ms, task.median_ms
-        rate = task.flops / median / 1e9 if median and task.flops else None
-        peak = spec.dense.get(task.dtype) if spec and task.dtype else None
-        rows.append(
-            (
-                task.label,
-                task.status if task.error is None else f"{task.status}: {task.error}",
-                median,
-                min(times) if times else None,
-                len(times) or None,
-                rate,
-                100 * rate / peak if rate and peak else None,
-                task.bytes / median / 1e6 if median and task.bytes else None,
-                task.validation.max_abs_error if task.validation else None,
-                task.timing_method,
-                state.sm_mhz,
-                state.power_w,
-                ", ".join(state.throttled_by or ()) or None,
-            )
-        )
-    peak_of = f"; peaks of {spec.name} from {spec.source}" if spec else ""
-    doc = f"Time of each configuration, measured without a profiler{peak_of}."
-    return Table(
-        "Configurations",
-        doc,
-        _COLUMNS,
-        tuple(rows),
-        len(rows),
-        Source("run.json", (run.run_id,)),
-    )
 
 
 def reach(con: DuckDBPyConnection, run_id: str) -> str | None:

@@ -62,6 +62,7 @@ class Col:
 
     `unit` stands in its header.  A `detail` is shown by HTML and JSON only; with `hover_of` it is
     shown when the pointer rests on that column.  One of `several` is left out for a single report.
+    `doc` is what it means, where no view says so.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Col:
     detail: bool = False
     hover_of: str = ""
     several: bool = False
+    doc: str = ""
 
     def selected(self) -> str:
         """Return the column as an item of SELECT."""
@@ -80,7 +82,9 @@ class Col:
     def made(self, doc: str) -> Column:
         """Return the column of the view-model, with what it means."""
         core = not self.detail
-        return Column(self.name, self.title, self.kind, self.unit, doc, core, self.hover_of)
+        return Column(
+            self.name, self.title, self.kind, self.unit, self.doc or doc, core, self.hover_of
+        )
 
 
 LABEL = Col("label", "Configuration", several=True)
@@ -118,7 +122,7 @@ class TableSpec(ABC):
     limit: int | None = SHORT
     figure: str = ""
     headline: int = 0
-    told: Callable[[Table], str] | None = None
+    told: Callable[[Scope, Table], str] | None = None
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -170,7 +174,8 @@ class TableSpec(ABC):
             self.figure,
             self.headline,
         )
-        yield replace(table, doc=f"{table.doc} {self.told(table)}".strip()) if self.told else table
+        said = self.told(scope, table) if self.told else ""
+        yield replace(table, doc=f"{table.doc} {said}".strip())
 
 
 @dataclass(frozen=True)

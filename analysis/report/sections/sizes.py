@@ -2,31 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-
-from analysis.report.declare import Col, Given, RunTable, Scope, SectionSpec
-from analysis.report.facts import device_of
-from analysis.runs import class_change, task_table
+from analysis.report.declare import Col, RunTable, Scope, SectionSpec
+from analysis.rows import rows_of
+from analysis.runs import class_change
+from perfpipe.query import quote
 from perfpipe.viewmodel import Table
 
 
-def _configurations(scope: Scope) -> Iterator[Table]:
-    if scope.run is not None and scope.run.tasks:
-        device = device_of(scope.con, scope.reports)
-        yield replace(task_table(scope.run, device), headline=2)
+def _peaks(scope: Scope, table: Table) -> str:
+    """Say whose peaks count."""
+    (run_id,) = table.source.reports
+    sql = f"SELECT DISTINCT gpu, peak_source FROM run_times WHERE run_id = {quote(run_id)}"
+    said = [f"Peaks of {gpu} from {source}." for gpu, source in rows_of(scope.con, sql) if gpu]
+    return " ".join(said)
 
 
-def _change(table: Table) -> str:
-    at = [[column.name for column in table.columns].index(n) for n in ("size", "bound", "subclass")]
-    return class_change([tuple(row[i] for i in at) for row in table.rows])
+def _change(scope: Scope, table: Table) -> str:
+    """Say how the class changes with size."""
+    at = {column.name: index for index, column in enumerate(table.columns)}
+    return class_change(
+        [(row[at["size"]], row[at["bound"]], row[at["subclass"]]) for row in table.rows]
+    )
 
+
+RUN_TIMES = RunTable(
+    "run_times",
+    "Configurations",
+    (
+        Col("label", "Configuration"),
+        Col("status", "Status"),
+        Col("median_ms", "Median", "ms", "ms"),
+        Col("min_ms", "Min", "ms", "ms"),
+        Col("iterations", "n", "int"),
+        Col(
+            "tflops",
+            "Rate",
+            "number",
+            "TFLOP/s",
+            sql="model_flop_per_s / 1e12",
+            doc="FLOPs of the workload file / median time",
+        ),
+        Col("mfu_pct", "MFU", "pct", "% of dense peak"),
+        Col(
+            "gbs",
+            "Least traffic",
+            "number",
+            "GB/s",
+            sql="effective_bytes_per_s / 1e9",
+            doc="bytes of the workload file / median time",
+        ),
+        Col("max_abs_error", "Largest error", "number"),
+        Col(
+            "method",
+            "Timed by",
+            sql="timing_method",
+            detail=True,
+            doc="queued: the GPU's time alone",
+        ),
+        Col("sm_mhz", "SM clock", "number", "MHz", detail=True),
+        Col("power_w", "Power", "number", "W", detail=True),
+        Col(
+            "throttled",
+            "Held down by",
+            sql="throttled_by",
+            detail=True,
+            doc="what lowered clocks meanwhile",
+        ),
+    ),
+    order="task_index",
+    limit=None,
+    headline=2,
+    told=_peaks,
+)
 
 RUN_EFFICIENCY = RunTable(
     "run_efficiency",
     "Sizes",
     (
         Col("label", "Configuration"),
+        Col("series", "Line of the figure", detail=True, hover_of="label"),
         Col("size", "Size", "int"),
         Col("size_class", "Group", detail=True),
         Col("model_flop_per_s", "Rate", "flops"),
@@ -72,5 +126,5 @@ SECTION = SectionSpec(
     "sizes",
     "Sizes and sweeps",
     "no run of a workload; perfpipe run WORKLOAD.yaml times a sweep",
-    (Given(_configurations), RUN_EFFICIENCY, RUN_AGREEMENT),
+    (RUN_TIMES, RUN_EFFICIENCY, RUN_AGREEMENT),
 )
