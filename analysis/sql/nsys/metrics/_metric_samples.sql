@@ -31,17 +31,18 @@ SELECT
     track,
     start_ns,
     end_ns,
-    coalesce(sum(end_ns - start_ns) OVER earlier, 0)::BIGINT AS sampled_before,
+    coalesce(sum(length_ns) OVER earlier, 0)::BIGINT AS sampled_before,
     sm_active,
-    coalesce((sum(sm_active * (end_ns - start_ns)) OVER earlier)::BIGINT, 0 * sm_active) AS sm_active_before,
+    coalesce((sum(sm_active * length_ns) OVER earlier)::BIGINT, 0 * sm_active) AS sm_active_before,
     sm_issue,
-    coalesce((sum(sm_issue * (end_ns - start_ns)) OVER earlier)::BIGINT, 0 * sm_issue) AS sm_issue_before,
+    coalesce((sum(sm_issue * length_ns) OVER earlier)::BIGINT, 0 * sm_issue) AS sm_issue_before,
     tensor_active,
-    coalesce((sum(tensor_active * (end_ns - start_ns)) OVER earlier)::BIGINT, 0 * tensor_active) AS tensor_active_before,
+    coalesce((sum(tensor_active * length_ns) OVER earlier)::BIGINT, 0 * tensor_active)
+        AS tensor_active_before,
     dram_read,
-    coalesce((sum(dram_read * (end_ns - start_ns)) OVER earlier)::BIGINT, 0 * dram_read) AS dram_read_before,
+    coalesce((sum(dram_read * length_ns) OVER earlier)::BIGINT, 0 * dram_read) AS dram_read_before,
     dram_write,
-    coalesce((sum(dram_write * (end_ns - start_ns)) OVER earlier)::BIGINT, 0 * dram_write) AS dram_write_before
-FROM spans
+    coalesce((sum(dram_write * length_ns) OVER earlier)::BIGINT, 0 * dram_write) AS dram_write_before
+FROM (SELECT *, end_ns - start_ns AS length_ns FROM spans)
 WHERE start_ns IS NOT NULL
 WINDOW earlier AS (PARTITION BY track ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING);
