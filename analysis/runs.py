@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from perfpipe.query import quote
 from perfpipe.units import words
@@ -38,7 +39,7 @@ def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
     return None
 
 
-def class_change(classes: list[tuple[int | None, str | None, str | None]]) -> str:
+def class_change(classes: Iterable[tuple[Any, Any, Any]]) -> str:
     """Return a sentence on how the class changes with size, for (size, bound, subclass) rows.
 
     >>> class_change([(512, "latency", "small_grid"), (8192, "compute", "tensor")])

@@ -132,7 +132,7 @@ class _Advice(NamedTuple):
     gain_sources: list[str]
     saved_bytes: float | None
     secondary: bool | None
-    count: int
+    instances: int
     kernels: list[dict[str, Any]]
 
 
@@ -163,7 +163,7 @@ def _recommendation(scope: Scope, number: int, advice: _Advice) -> Recommendatio
 
 def _on_gpus(advice: _Advice) -> tuple[str, str]:
     """Return what a recommendation is for, and what it could gain."""
-    gpus = f" on {advice.count} GPU timelines" if advice.count > 1 else ""
+    gpus = f" on {advice.instances} GPU timelines" if advice.instances > 1 else ""
     share = f"{advice.share_pct:.1f} % of the GPU's time"
     return f"{words(advice.bound)}{gpus}, {share}", f"at most {share}"
 
@@ -176,7 +176,7 @@ def _on_kernels(advice: _Advice) -> tuple[str, str]:
     )
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     reason = (
-        f"{', '.join(names[:3])}{more}: {advice.count} launches, "
+        f"{', '.join(names[:3])}{more}: {advice.instances} launches, "
         f"{advice.share_pct:.1f} % of profiled time"
     )
     gain = f"at most {advice.gain_pct:.1f} % of profiled time ({', '.join(advice.gain_sources)})"

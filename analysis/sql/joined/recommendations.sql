@@ -12,7 +12,7 @@
 -- gain_sources: where the bound comes from, as in kernel_findings; NULL for timelines
 -- saved_bytes: bytes that fusion would save; NULL for other techniques
 -- secondary: whether all launches that it is for run near their limit; NULL for timelines
--- count: GPU timelines, or launches, that it is for
+-- instances: GPU timelines, or launches, that it is for
 -- kernels: kernels that it is for: name, bound, subclass and cause of each; NULL for timelines
 CREATE VIEW recommendations AS
 WITH profiled AS (
@@ -34,7 +34,7 @@ found AS (
         any_value(difficulty) AS difficulty,
         max(share_pct) AS share_pct,
         max(share_pct) AS gain_pct,
-        count(*) AS count
+        count(*) AS instances
     FROM timeline_findings
     GROUP BY technique, bound
     UNION ALL BY NAME
@@ -47,7 +47,7 @@ found AS (
         list(DISTINCT gain_source ORDER BY gain_source) AS gain_sources,
         sum(saved_bytes ORDER BY report_id, launch_id) AS saved_bytes,
         bool_and(secondary) AS secondary,
-        count(*) AS count,
+        count(*) AS instances,
         list(
             DISTINCT {name: kernel_name, bound: bound, subclass: subclass, cause: cause}
             ORDER BY {name: kernel_name, bound: bound, subclass: subclass, cause: cause}
@@ -67,7 +67,7 @@ SELECT
     gain_sources,
     saved_bytes,
     secondary,
-    count,
+    instances,
     kernels
 FROM found
 ORDER BY rank;
