@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis.comparison import Comparison
 from analysis.report import facts, findings, verdicts
-from analysis.report.declare import Scope
+from analysis.report.scope import Scope
 from analysis.report.sections import SECTIONS
 from analysis.rows import in_list, rows_of
 from perfpipe.runrecord import RunRecord

@@ -8,52 +8,18 @@ there, and templates draw what `figure` names.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from analysis.history import History, history_of_run
+from analysis.report.scope import Scope
 from analysis.rows import in_list, rows_of
 from analysis.views import views
 from perfpipe.query import quote
-from perfpipe.runrecord import RunRecord
 from perfpipe.viewmodel import Column, Kind, Section, Source, Table
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from analysis.comparison import Comparison
 
 #: Rows of a table, and of one that lists the kernels; the rest is said to be cut.
 SHORT, LONG = 200, 500
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a report is of: reports by id and their number by kind, the run, a comparison."""
-
-    con: DuckDBPyConnection
-    reports: tuple[str, ...]
-    kinds: Mapping[str, int]
-    run: RunRecord | None = None
-    compared: Comparison | None = None
-
-    @property
-    def timeline(self) -> bool:
-        """Whether any report is a timeline."""
-        return bool(self.kinds.get("nsys") or self.kinds.get("torch"))
-
-    @property
-    def profiled(self) -> bool:
-        """Whether any report is of profiled kernels."""
-        return bool(self.kinds.get("ncu"))
-
-    @cached_property
-    def history(self) -> History | None:
-        """The search that the run is; None where it is none."""
-        history = history_of_run(self.run) if self.run is not None else None
-        return history if history and history.trials else None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.report.declare import Scope
+from analysis.report.scope import Scope
 from analysis.rows import in_list, rows_of
 from analysis.views import thresholds
 from perfpipe.model import tables as stored_tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from analysis.knowledge import techniques
-from analysis.report.declare import Scope
+from analysis.report.scope import Scope
 from perfpipe.units import format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 

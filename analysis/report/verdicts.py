@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from analysis import runs
-from analysis.report.declare import Scope
+from analysis.report.scope import Scope
 from analysis.rows import in_list, rows_of
 from analysis.search_story import story
 from perfpipe.units import words

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from analysis.report.declare import Given, Scope, SectionSpec
+from analysis.report.declare import Given, SectionSpec
+from analysis.report.scope import Scope
 from perfpipe.viewmodel import Table
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import Col, RunTable, Scope, SectionSpec
+from analysis.report.declare import Col, RunTable, SectionSpec
+from analysis.report.scope import Scope
 from analysis.rows import rows_of
 from analysis.runs import class_change
 from perfpipe.query import quote

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analysis.history import History, Trial
-from analysis.report.declare import Given, Scope, SectionSpec
+from analysis.report.declare import Given, SectionSpec
+from analysis.report.scope import Scope
 from analysis.search_story import best_of, generations, pareto, traits
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Source, Table, Value

@@ -1,7 +1,7 @@
 -- Kernels of the timelines that compute most of the time, with their share of the time of all these, %.
 CREATE VIEW _kernels_to_profile AS
 WITH sums AS (
-    SELECT k.name, sum(k.dur_ns) AS time_ns
+    SELECT k.name, sum(k.dur_ns)::BIGINT AS time_ns
     FROM nsys_kernels AS k
     SEMI JOIN (SELECT report_id FROM timeline_bottleneck WHERE bound = 'compute') USING (report_id)
     GROUP BY k.name
