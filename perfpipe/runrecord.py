@@ -99,7 +99,10 @@ class Validation(Stated):
     """What a program says of its result, against its reference."""
 
     ok: bool = False
-    max_abs_error: float | None = None
+    max_abs_error: float | None = field(
+        default=None,
+        metadata=column("DOUBLE", "largest error of its result against the program's reference"),
+    )
     rel_l2_error: float | None = None
     atol: float | None = None
     rtol: float | None = None
