@@ -14,6 +14,19 @@ CREATE MACRO kernel_key(name) AS
         '([A-Za-z_][A-Za-z_0-9]*|<unnamed>)::', '', 'g'
     );
 
+-- Sum of doubles that does not depend on the order of rows, and so not on the number of threads.
+CREATE MACRO ordered_sum(x) AS sum(x ORDER BY x);
+
+-- Mean of `x` weighted by time, where both are known.
+CREATE MACRO time_weighted(x, duration_ns) AS
+    ordered_sum(x * duration_ns)
+    / nullif(ordered_sum(CASE WHEN x IS NOT NULL THEN duration_ns END), 0);
+
+-- Value of the launch that takes longest, of those that have one; of equally long ones, of the first.
+CREATE MACRO of_longest(x, duration_ns, report_id, launch_id) AS
+    first(x ORDER BY duration_ns DESC, report_id, launch_id)
+        FILTER (x IS NOT NULL AND duration_ns IS NOT NULL);
+
 -- Compute capability as a number that compares: '9.0' is 90, '12.1' is 121.
 CREATE MACRO cc_number(cc) AS split_part(cc, '.', 1)::INTEGER * 10 + split_part(cc, '.', 2)::INTEGER;
 

@@ -41,16 +41,15 @@ kernels AS (
     SELECT
         t.run_id,
         t.task_index,
-        arg_max(l.kernel_name, l.duration_ns) AS kernel_name,
-        arg_max(b.bound, l.duration_ns) AS bound,
-        arg_max(b.subclass, l.duration_ns) AS subclass,
-        arg_max(o.registers, l.duration_ns) AS registers,
-        arg_max(o.smem_allocated, l.duration_ns) AS smem_per_block,
-        sum(f.flop)
-            / nullif(sum(l.duration_ns) FILTER (WHERE f.flop IS NOT NULL) / 1e9, 0) AS hardware_flop_per_s,
-        sum(m.dram_bytes_per_s * l.duration_ns)
-            / nullif(sum(l.duration_ns) FILTER (WHERE m.dram_bytes_per_s IS NOT NULL), 0)
-            AS actual_bytes_per_s
+        of_longest(l.kernel_name, l.duration_ns, l.report_id, l.launch_id) AS kernel_name,
+        of_longest(b.bound, l.duration_ns, l.report_id, l.launch_id) AS bound,
+        of_longest(b.subclass, l.duration_ns, l.report_id, l.launch_id) AS subclass,
+        of_longest(o.registers, l.duration_ns, l.report_id, l.launch_id) AS registers,
+        of_longest(o.smem_allocated, l.duration_ns, l.report_id, l.launch_id) AS smem_per_block,
+        ordered_sum(f.flop)
+            / nullif(ordered_sum(CASE WHEN f.flop IS NOT NULL THEN l.duration_ns END) / 1e9, 0)
+            AS hardware_flop_per_s,
+        time_weighted(m.dram_bytes_per_s, l.duration_ns) AS actual_bytes_per_s
     FROM sources AS t
     JOIN ncu_launches AS l USING (report_id)
     JOIN kernel_bottleneck AS b USING (report_id, launch_id)
@@ -64,8 +63,8 @@ peaks AS (
         t.run_id,
         t.task_index,
         p.dtype,
-        any_value(p.flop_per_s) AS flop_per_s,
-        any_value(p.bytes_per_s) AS bytes_per_s
+        max(p.flop_per_s) AS flop_per_s,
+        max(p.bytes_per_s) AS bytes_per_s
     FROM sources AS t
     JOIN gpu_peaks AS p USING (report_id)
     GROUP BY t.run_id, t.task_index, p.dtype

@@ -19,7 +19,7 @@ WITH grouped AS (
         report_id,
         device,
         timeline_bound(category) AS bound,
-        sum(share_pct) AS share_pct,
+        100.0 * sum(time_ns) / nullif(any_value(window_end_ns - window_start_ns), 0) AS share_pct,
         any_value(note) AS note
     FROM gpu_time_budget
     WHERE category NOT IN ('edge', 'profiler_overhead', 'unattributed')
@@ -52,7 +52,7 @@ ranked AS (
     SELECT
         report_id,
         device,
-        arg_max(bound, share_pct) AS bound,
+        first(bound ORDER BY share_pct DESC, bound) FILTER (share_pct IS NOT NULL) AS bound,
         max(share_pct) AS share_pct,
         string_agg(
             printf('%s %.0f %%', replace(bound, '_', ' '), share_pct), ', '

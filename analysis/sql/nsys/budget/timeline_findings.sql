@@ -48,7 +48,7 @@ worded AS (
 SELECT
     c.report_id,
     c.device,
-    row_number() OVER (PARTITION BY c.report_id, c.device ORDER BY c.share_pct DESC, t.rank) AS rank,
+    row_number() OVER (PARTITION BY c.report_id, c.device ORDER BY c.share_pct DESC, c.bound, t.rank) AS rank,
     c.bound,
     c.share_pct,
     t.technique,

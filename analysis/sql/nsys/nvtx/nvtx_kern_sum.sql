@@ -96,4 +96,4 @@ SELECT
 FROM sums AS s
 JOIN threads AS k USING (kernel)
 LEFT JOIN titles AS t USING (title)
-ORDER BY k.report_id, nvtx_range NULLS FIRST, k.pid, k.tid, s.total_time_ns DESC, kernel_name;
+ORDER BY k.report_id, nvtx_range NULLS FIRST, t.style, k.pid, k.tid, s.total_time_ns DESC, kernel_name;
