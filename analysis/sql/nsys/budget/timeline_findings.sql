@@ -1,16 +1,17 @@
--- What can be done about each GPU's time, the largest share first: the techniques of the knowledge
--- base for every contributor of 10 % or more.  A share bounds what removing it could save; kernels
--- have kernel_findings.
+-- What can be done about each GPU's time, largest share first: the techniques of the knowledge base
+-- for every contributor of 10 % or more.  The share is an upper bound on the saving; for kernels
+-- see kernel_findings.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- rank: 1 has the largest bound
--- bound: category of timeline_bottleneck that it is about
--- share_pct: its share of the window, %; at most that can be saved
+-- bound: category of timeline_bottleneck that it addresses
+-- share_pct: share of the window, %: the most that can be saved
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
--- confidence: that of the verdict
--- largest_gap: the longest idle interval of that category in words; NULL where it is not idle time
+-- confidence: confidence of the verdict
+-- largest_gap: the longest idle interval of that category in words; NULL if the category is not
+--   idle time
 CREATE VIEW timeline_findings AS
 WITH shares AS (
     SELECT
@@ -61,7 +62,7 @@ LEFT JOIN worded AS w USING (report_id, device, bound)
 LEFT JOIN launch_summary AS s USING (report_id, device)
 LEFT JOIN rank_skew AS k USING (report_id, device)
 WHERE c.bound != 'compute'
-    -- What comes from graphs already is not helped by graphs.
+    -- Graphs do not help work that already comes from graphs.
     AND (t.technique != 'cuda_graphs' OR s.graphs_save_pct >= threshold('timeline.contributor_pct'))
     AND (t.technique != 'balance_ranks' OR k.waiting_pct >= threshold('timeline.contributor_pct'))
 ORDER BY c.report_id, c.device, rank;
