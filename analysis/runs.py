@@ -1,4 +1,4 @@
-"""The configurations of a run: time, rate and share of the vendor's peak."""
+"""The configurations of a run: time, throughput and share of the vendor's peak."""
 
 from __future__ import annotations
 
@@ -22,14 +22,20 @@ _COLUMNS = (
     Column("median_ms", "Median", "ms", "ms", _MEDIAN),
     Column("min_ms", "Min", "ms", "ms", "shortest iteration"),
     Column("iterations", "n", "int", "", "timed iterations"),
-    Column("tflops", "Rate", "number", "TFLOP/s", "FLOPs of the workload file / median time"),
-    Column("mfu_pct", "MFU", "pct", "% of dense peak", "rate / vendor's dense peak of that type"),
-    Column("gbs", "Least traffic", "number", "GB/s", "bytes of the workload file / median time"),
-    Column("max_abs_error", "Largest error", "number", "", "against the program's reference"),
-    Column("method", "Timed by", "text", "", "queued: the GPU's time alone", core=False),
-    Column("sm_mhz", "SM clock", "number", "MHz", "median while it was timed", core=False),
-    Column("power_w", "Power", "number", "W", "median while it was timed", core=False),
-    Column("throttled", "Held down by", "text", "", "what lowered clocks meanwhile", core=False),
+    Column("tflops", "Throughput", "number", "TFLOP/s", "FLOPs of the workload file / median time"),
+    Column(
+        "mfu_pct", "MFU", "pct", "% of dense peak", "throughput / vendor's dense peak of that type"
+    ),
+    Column(
+        "gbs", "Effective bandwidth", "number", "GB/s", "bytes of the workload file / median time"
+    ),
+    Column("max_abs_error", "Max. error", "number", "", "against the program's reference"),
+    Column("method", "Timed by", "text", "", "queued: GPU time only", core=False),
+    Column("sm_mhz", "SM clock", "number", "MHz", "median during timing", core=False),
+    Column("power_w", "Power", "number", "W", "median during timing", core=False),
+    Column(
+        "throttled", "Clock limiter", "text", "", "what lowered clocks during timing", core=False
+    ),
 )
 
 
@@ -76,9 +82,9 @@ def task_table(run: RunRecord, device: tuple[str | None, int | None]) -> Table:
 
 
 def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
-    """Return a sentence on how near to the vendor's peaks a run comes; None where work is unknown.
+    """Return a sentence on how close a run comes to the vendor's peaks; None if work is unknown.
 
-    Of the roof where the workload file states operations and bytes, else MFU.
+    Of the roof if the workload file declares FLOPs and bytes, else MFU.
     """
     rows = con.execute(
         "SELECT short_label, sol_pct, e.mfu_pct FROM run_efficiency AS e "
@@ -180,10 +186,10 @@ def size_table(con: DuckDBPyConnection, run_id: str) -> Table:
 
 
 def class_change(classes: list[tuple[int | None, str | None, str | None]]) -> str:
-    """Return a sentence on how the class changes with size, for (size, bound, subclass) rows.
+    """Return a sentence on how the bound changes with size, for (size, bound, subclass) rows.
 
     >>> class_change([(512, "latency", "small_grid"), (8192, "compute", "tensor")])
-    'With size the class changes: latency (small grid) at 512, compute (tensor) from 8192.'
+    'The bound changes with size: latency (small grid) at 512, compute (tensor) from 8192.'
     """
     by_size: dict[int, set[str]] = {}
     for size, bound, subclass in classes:
@@ -200,7 +206,7 @@ def class_change(classes: list[tuple[int | None, str | None, str | None]]) -> st
     if len(by_size) < 2:
         return ""
     if len(steps) == 1:
-        return f"The class is the same at every size: {steps[0][1]}."
+        return f"The bound is the same at every size: {steps[0][1]}."
     parts = [
         f"{name} {'from' if sizes is steps[-1][0] else 'at'} "
         + (
@@ -210,4 +216,4 @@ def class_change(classes: list[tuple[int | None, str | None, str | None]]) -> st
         )
         for sizes, name in steps
     ]
-    return f"With size the class changes: {', '.join(parts)}."
+    return f"The bound changes with size: {', '.join(parts)}."
