@@ -30,7 +30,7 @@ from templates.renderers import (
 
 @dataclass(frozen=True)
 class Selection:
-    """What names mean: report ids, and the runs among what was named."""
+    """The selection that names stand for: report ids, and the named runs."""
 
     reports: list[str]
     runs: list[RunRecord]
@@ -38,12 +38,12 @@ class Selection:
 
     @property
     def only_runs(self) -> bool:
-        """Whether all that was named are runs."""
+        """Whether only runs were named."""
         return len(self.runs) == self.named
 
     @property
     def title(self) -> str | None:
-        """What several runs are called together; None for anything else."""
+        """The title of several runs; None for anything else."""
         if len(self.runs) < 2 or not self.only_runs:
             return None
         names = dict.fromkeys(run.workload for run in self.runs)
@@ -51,12 +51,12 @@ class Selection:
 
     @property
     def run(self) -> RunRecord | None:
-        """The run when it is all that was named."""
+        """The run, if it is the only thing named."""
         return self.runs[0] if len(self.runs) == 1 and self.only_runs else None
 
 
 def select(store: Store, names: Sequence[str]) -> Selection:
-    """Return the reports and runs that names mean.
+    """Return the reports and runs that names stand for.
 
     A name is a run id, a report id, or the beginning of one.  Without names: the newest run,
     else every report.  Raises InputError for a name that means nothing or several things.
@@ -76,7 +76,7 @@ def select(store: Store, names: Sequence[str]) -> Selection:
         matches = [key for key in (*runs, *store.report_ids()) if key.startswith(name)]
         exact = [key for key in matches if key == name] or matches
         if len(exact) != 1:
-            problem = "means several" if exact else "is no run and no report in this store"
+            problem = "is ambiguous" if exact else "is not a run or report in this store"
             raise InputError(f"{name}: {problem}{': ' + ', '.join(exact) if exact else ''}")
         if exact[0] in runs:
             named_runs.append(runs[exact[0]])
@@ -101,7 +101,7 @@ def make_report(
     chosen = select(store, names)
     try:
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
-        # What a report tells of a run is told by that run alone, whatever others gave its reports.
+        # A report of a run uses that run only, even if other runs share its reports.
         runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with Session.open(
             store, chosen.reports, runs, use=VIEWS_USED.split(), step_range=step_range
@@ -110,20 +110,20 @@ def make_report(
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise StoreError(
-            f"cannot read {store.root}: {reason}; 'perfpipe store verify' tells what is damaged"
+            f"cannot read {store.root}: {reason}; 'perfpipe store verify' shows what is damaged"
         ) from error
 
 
 def _compared(store: Store, chosen: Selection, baseline: Selection) -> Comparison:
-    """Compare with a baseline; InputError where a run or report is on both sides."""
+    """Compare with a baseline; raises InputError if a run or report is on both sides."""
     for selection in (chosen, baseline):
         loose = {*selection.reports} - {r for run in selection.runs for r in run.reports}
         if loose and selection.runs:
-            raise InputError("a comparison is of runs or of reports, not of both at a time")
+            raise InputError("compare either runs or reports, not both at once")
     both = [run.run_id for run in chosen.runs if run in baseline.runs]
     both += sorted({*chosen.reports} & {*baseline.reports})
     if both:
-        raise InputError(f"{both[0]} would be compared with itself")
+        raise InputError(f"{both[0]} is on both sides of the comparison")
     every = {*chosen.reports, *baseline.reports}
     with Session.open(store, every, use=("kernel_times", "reports")) as session:
         sides = [side_of(session.con, side.runs, side.reports) for side in (baseline, chosen)]
@@ -139,7 +139,7 @@ def output(
     figures: Literal["svg", "png"] | None = None,
     quiet: bool = False,
 ) -> None:
-    """Write each asked-for form of a report and print its path; the path `-` is stdout.
+    """Write the requested formats of a report and print their paths; the path `-` is stdout.
 
     `figures` are written into a directory beside the Markdown file, which shows them.  With
     `quiet` no path is printed: stdout is somebody else's.
@@ -162,7 +162,7 @@ def output(
 def write_index(
     store: Store, names: Sequence[str], folder: Path, step_range: str | None = None
 ) -> Path:
-    """Write a page for each run (all, or those that are named) and an index that links to them.
+    """Write a page for each run (all, or the named ones) and an index that links to them.
 
     Raises InputError where there is no run, or a name is not one.
     """
@@ -171,10 +171,10 @@ def write_index(
     for name in names or runs:
         run = select(store, [name]).run
         if run is None:
-            raise InputError(f"{name} is no run: an index lists runs")
+            raise InputError(f"{name} is not a run: an index lists runs")
         chosen.append(run)
     if not chosen:
-        raise InputError(f"{store.root}: there is no run to list")
+        raise InputError(f"{store.root}: no runs to list")
     entries = []
     for run in chosen:
         report = make_report(store, [run.run_id], step_range=step_range)
@@ -192,12 +192,12 @@ def to_json(report: Report) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; StoreError where it cannot be."""
+    """Write a file atomically; raises StoreError on failure."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
