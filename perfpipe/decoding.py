@@ -96,7 +96,7 @@ def _decode_class(kind: Any, value: dict[str, Any], where: str) -> Any:
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    """Say whether a value is of a plain type; true and false are no numbers.
+    """Return whether a value is of a plain type; true and false are not numbers.
 
     Numbers are those of the store: 64 bits.
     """

@@ -1,4 +1,4 @@
-"""Checks that a store is whole."""
+"""Checks the integrity of a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfpipe.store import Store
 
 
 def verify(store: Store) -> Iterator[tuple[str, str | None]]:
-    """Yield (report or run id, fault); the fault is None for each one that is whole.
+    """Yield (report or run id, fault); the fault is None for each intact one.
 
     Each table must be there with the size, checksum, rows, columns and schema version that the
     manifest and the data model state.
@@ -29,7 +29,7 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
         except StoreError as error:
             yield run_id, str(error)
         else:
-            yield run_id, f"names reports that are gone: {', '.join(missing)}" if missing else None
+            yield run_id, f"refers to missing reports: {', '.join(missing)}" if missing else None
 
 
 def _report_faults(store: Store, manifest: Manifest) -> Iterator[str]:
@@ -39,7 +39,7 @@ def _report_faults(store: Store, manifest: Manifest) -> Iterator[str]:
     for name, stated in manifest.tables.items():
         path = store.table_path(manifest.report_id, name)
         if not path.is_file():
-            yield f"{name}: the table is gone"
+            yield f"{name}: the table is missing"
             continue
         if StoredTable.of(path, stated.rows) != stated:
             yield f"{name}: size or checksum differs from the manifest"

@@ -61,7 +61,7 @@ class Search:
             return [{**self._fixed, **params} for params in self._listed[generation]]
         rng = random.Random(f"{self.tune.seed}-{generation}")  # noqa: S311
         tried = {self._searched(result.params) for result in results}
-        best = [dict(self._searched(r.params)) for r in _quickest(results)[: self.tune.keep]]
+        best = [dict(self._searched(r.params)) for r in _fastest(results)[: self.tune.keep]]
         found: list[Params] = []
         if not results and self.tune.default:
             self._accept(dict(self.tune.default), tried, found)
@@ -76,7 +76,7 @@ class Search:
 
     def worth_profiling(self, results: Sequence[TaskResult]) -> list[TaskResult]:
         """Return the results of the fastest configuration and of the default."""
-        best = _quickest(results)[:1]
+        best = _fastest(results)[:1]
         others = [
             result
             for result in results
@@ -113,7 +113,7 @@ class Search:
         return near
 
 
-def _quickest(results: Sequence[TaskResult]) -> list[TaskResult]:
+def _fastest(results: Sequence[TaskResult]) -> list[TaskResult]:
     timed = [(r.median_ms, r.index, r) for r in results if r.done and r.median_ms is not None]
     return [result for *_, result in sorted(timed, key=lambda item: item[:2])]
 

@@ -82,6 +82,6 @@ def tid_of(global_id: pa.Array) -> pa.Array:
 
 
 def ascending(values: pa.Array, last: int | None) -> bool:
-    """Say whether times ascend, also from the `last` one of the batch before."""
+    """Return whether times ascend, also from the `last` one of the previous batch."""
     times = values.to_numpy(zero_copy_only=False)
     return bool((last is None or times[0] >= last) and (np.diff(times) >= 0).all())
