@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,7 @@ class TaskResult:
 
     def write(self, path: Path) -> None:
         """Write the result."""
-        write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(self)})
+        write_json(path, {"schema_version": SCHEMA_VERSION, **vars(self)})
 
     @classmethod
     def read(cls, path: Path) -> TaskResult:
@@ -219,7 +219,7 @@ class RunRecord:
         """Write the record and its directory; raises StoreError for an unusable run id."""
         _check_run_id(self.run_id, path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(self)})
+        write_json(path, {"schema_version": SCHEMA_VERSION, **vars(self)})
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:

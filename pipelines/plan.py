@@ -10,7 +10,7 @@ from pipelines.launcher import Launcher
 from pipelines.recording import load_recording
 from pipelines.search import Search
 from pipelines.tasks import Task, task_of, tasks
-from pipelines.tools import find_tool_by, gpus_on
+from pipelines.tools import find_tool_on, gpus_on
 from pipelines.workload import Execution, Workload
 
 COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
@@ -77,8 +77,8 @@ def choose_collector(asked: str, launcher: Launcher | None = None) -> tuple[str,
     launcher = launcher or Launcher(Execution(), Path.cwd())
     found = gpus_on(launcher)
     if not found:
-        return "replay", "no GPU here: replaying a recording, nothing is measured"
-    match [name for name in ("nsys", "ncu") if find_tool_by(launcher, name)]:
+        return "replay", "no GPU here: replaying a recorded capture, nothing is measured"
+    match [name for name in ("nsys", "ncu") if find_tool_on(launcher, name)]:
         case []:
             return "replay", "a GPU but neither nsys nor ncu here: replaying a recording"
         case [only]:

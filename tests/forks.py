@@ -6,17 +6,20 @@ files that its output goes to; prints the exit code.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
 import sys
+import traceback
 from pathlib import Path
-
-import triton.language  # noqa: F401
+from typing import NoReturn
 
 
 def main() -> None:
     """Serve until the input ends."""
+    for name in ("torch", "torch._dynamo", "triton.language"):
+        importlib.import_module(name)
     for line in sys.stdin:
         job = json.loads(line)
         child = os.fork()
@@ -26,15 +29,27 @@ def main() -> None:
         print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
 
 
-def _run(words: list[str], env: dict[str, str], out: str, err: str) -> None:
+def _run(words: list[str], env: dict[str, str], out: str, err: str) -> NoReturn:
     """Become the program; what it raises ends this process as it would end its own."""
     for number, name in ((0, os.devnull), (1, out), (2, err)):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), number)
     os.environ.update(env)
     sys.argv = words
     sys.path[0] = str(Path(words[0]).resolve().parent)
-    runpy.run_path(words[0], run_name="__main__")
-    sys.exit()
+    code: object = 1
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    except Exception:
+        traceback.print_exc()
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Taking the copy of PyTorch apart takes longer than the program.
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from perfpipe.query import CATALOGUE, connect
 
 from analysis.views import install, threshold_macro, views
 from perfpipe.model import tables
-from perfpipe.query import CATALOGUE, connect
 from perfpipe.store import Store
 
 #: Steps and sampled metrics; two ranks; profiled launches of the first one's kernels.

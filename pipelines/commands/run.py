@@ -48,7 +48,8 @@ from pipelines.workload import Scalar, load_workload
 @click.option(
     "--resume",
     is_flag=True,
-    help="Resume the latest run of this workload: launch only what is missing or has changed.",
+    help="Resume the latest run of this workload: launch only what it lacks, or what has changed "
+    "since.",
 )
 @click.option("--rerun-failed", is_flag=True, help="Like --resume, and retry what failed.")
 @json_option("Print the run record, or the plan of --dry-run, as JSON.")
