@@ -201,9 +201,7 @@ class RunRecord:
     status: str = field(
         default="running", metadata=column("VARCHAR", "done, failed, running or interrupted")
     )
-    reports: tuple[str, ...] = field(
-        default=(), metadata=column("VARCHAR[]", "its reports")
-    )
+    reports: tuple[str, ...] = field(default=(), metadata=column("VARCHAR[]", "its reports"))
     tasks: tuple[TaskResult, ...] = ()
     workload_file: str = ""
     ended_at: str | None = None

@@ -77,7 +77,7 @@ def choose_collector(asked: str, launcher: Launcher | None = None) -> tuple[str,
     launcher = launcher or Launcher(Execution(), Path.cwd())
     found = gpus_on(launcher)
     if not found:
-        return "replay", "no GPU here: replaying a recorded capture, nothing is measured"
+        return "replay", "no GPU here: replaying a recording, nothing is measured"
     match [name for name in ("nsys", "ncu") if find_tool_on(launcher, name)]:
         case []:
             return "replay", "a GPU but neither nsys nor ncu here: replaying a recording"

@@ -85,9 +85,9 @@ def budget_command(
             plain = nvtx if nvtx in known else nvtx.partition(":")[2]
             if plain not in known:
                 raise InputError(f"no NVTX range '{nvtx}'{did_you_mean(nvtx, known)}")
-            choose_ranges(con, nvtx, most)
-            if known[plain] > most:
-                click.echo(f"the first {most} of {known[plain]:,} ranges (--most)", err=True)
+            choose_ranges(con, nvtx, limit)
+            if known[plain] > limit:
+                click.echo(f"the first {limit} of {known[plain]:,} ranges (--limit)", err=True)
         result = session.execute(
             "SELECT source_name, b.* FROM window_budget AS b JOIN reports USING (report_id) "
             "ORDER BY window_index, time_ns DESC, category"
