@@ -53,7 +53,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Format:
-    """A format: what it is called, how it is told from others, and what reads and scrubs it.
+    """A format: its name, how it is recognized, and what reads and scrubs it.
 
     `reader` and `scrubber` are module:function, imported when they are needed; without a reader a
     tool of the vendor turns the file into the format `exported` first.
@@ -102,7 +102,7 @@ FORMATS = {
         Format(
             "nsys-sqlite",
             "nsys",
-            "nsys exports to SQLite",
+            "nsys SQLite",
             lambda content: content.head.startswith(b"SQLite format 3\0"),
             reader="ingest.nsys.reader:read_nsys",
             scrubber="ingest.nsys.scrub_export:scrub_sqlite",
@@ -111,14 +111,14 @@ FORMATS = {
         Format(
             "nsys-parquetdir",
             "nsys",
-            "nsys exports to parquetdir",
+            "parquetdir",
             lambda content: content.lists("StringIds.parquet", "META_DATA_EXPORT.parquet"),
             reader="ingest.nsys.reader:read_nsys",
         ),
         Format(
             "nsys-arrowdir",
             "nsys",
-            "nsys exports to arrowdir",
+            "arrowdir exports",
             lambda content: content.lists("StringIds.arrow", "META_DATA_EXPORT.arrow"),
             reader="ingest.nsys.reader:read_nsys",
         ),
@@ -133,7 +133,7 @@ FORMATS = {
         Format(
             "ncu-csv",
             "ncu",
-            "ncu CSV (--page raw or details; live output too)",
+            "ncu CSV (--page raw or details, or live output)",
             lambda content: content.holds('"ID","Process ID","Process Name",'),
             reader="ingest.ncu.csv_pages:read_csv_pages",
             endings=(".csv", ".txt", ".log"),

@@ -46,7 +46,7 @@ FORMATS = ("table", "csv", "json", "parquet")
     "names",
     multiple=True,
     metavar="RUN|REPORT",
-    help="Look at these alone; of a store with many, only their files are opened.",
+    help="Restrict the query to these; opens only their files, which is faster in a large store.",
 )
 @step_range_option
 @store_option

@@ -51,16 +51,16 @@ def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
     default=60,
     show_default=True,
     metavar="MINUTES",
-    help="Keep files for this long after they were replaced: a query may have them open.",
+    help="Keep replaced files for this long: a query may still have them open.",
 )
 @json_option()
 @store_option
 def compact_command(grace: float, as_json: bool, store_path: str | None) -> None:
-    """Gather the rows of many reports in one file a table, so that queries open few files.
+    """Combine the rows of many reports into one file per table, so that queries open few files.
 
-    Reports stay what they are: they can be queried, reported on and removed one by one.  Readers
-    and writers may go on meanwhile, and an interrupt loses nothing.  What the new files replace
-    is removed after --grace, by the next compact or gc.
+    Reports can still be queried, reported on and removed individually.  Readers and writers can
+    continue during compaction, and an interrupt loses nothing.  Replaced files are removed after
+    --grace, by the next compact or gc.
     """
     from perfpipe.compaction import compact
 
@@ -94,7 +94,7 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
 )
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:
-    """Remove what killed writers left behind, and what compaction replaced."""
+    """Remove leftovers of killed writers, and files that compaction replaced."""
     removed = resolve_store(store_path, must_exist=True).collect_garbage(older_than * 3600)
     for path in removed:
         click.echo(f"removed {path.name}")
