@@ -99,7 +99,10 @@ class Validation(Stated):
     """A program's validation of its result against the reference."""
 
     ok: bool = False
-    max_abs_error: float | None = None
+    max_abs_error: float | None = field(
+        default=None,
+        metadata=column("DOUBLE", "largest error of its result against the program's reference"),
+    )
     rel_l2_error: float | None = None
     atol: float | None = None
     rtol: float | None = None

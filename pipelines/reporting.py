@@ -12,7 +12,7 @@ from typing import Literal
 import click
 
 from analysis.comparison import Comparison, compare, side_of
-from analysis.report import VIEWS_USED, build_report
+from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
@@ -104,7 +104,7 @@ def make_report(
         # A report of a run uses that run only, even if other runs share its reports.
         runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with Session.open(
-            store, chosen.reports, runs, use=VIEWS_USED.split(), step_range=step_range
+            store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range
         ) as session:
             return build_report(session.con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:

@@ -10,41 +10,15 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from perfpipe.viewmodel import Column, Kind, Report, Source, Table, Value
-from templates.bars import budget_figure, idle_figure, sizes_figure, stalls_figure
-from templates.figures import Drawing, sol_figure, tuning_figure
+from templates.figures import Drawing
 from templates.formats import format_value, header, is_number, shorten
-from templates.occupancy_figures import occupancy_figure, what_if_figure
-from templates.roofline_figure import roofline_figure
-from templates.step_figure import steps_figure
+from templates.gallery import FIGURES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from rich.console import Console
 
-#: Figures of a report: by the view that is drawn, the function and the caption.
-_FIGURES = {
-    "gpu_time_budget": (budget_figure, "Time budget of each GPU"),
-    "step_shares": (steps_figure, "Duration of each step, by category"),
-    "gpu_idle_sizes": (idle_figure, "Idle time by interval length and cause"),
-    "kernel_occupancy_what_if": (
-        what_if_figure,
-        "Occupancy as one resource changes; dots mark the launch",
-    ),
-    "kernel_stalls": (stalls_figure, "Warp states of each profiled kernel, the three largest"),
-    "kernel_occupancy": (occupancy_figure, "Occupancy of each profiled kernel"),
-    "run_efficiency": (sizes_figure, "Throughput by problem size"),
-    "kernel_sol": (
-        sol_figure,
-        "Compute and memory SOL of each profiled kernel; area is duration",
-    ),
-    "tuning": (tuning_figure, "Time of each configuration tried"),
-    "kernel_roofline": (
-        roofline_figure,
-        "Roofline at each memory level; color and shape show the bound, area is duration",
-    ),
-}
-
-#: Longest cell in Markdown and on a terminal; HTML has the full text.
+#: Longest cell in Markdown and on a terminal; HTML shows the whole text on demand.
 _LONGEST = 60
 
 #: Longest cell in HTML; longer texts are truncated and shown in full on hover.
@@ -53,9 +27,8 @@ _BRIEF = 64
 #: Rows of a table in Markdown and on a terminal.
 _FEW = 10
 
-#: Views of the tables on the first screen of Markdown, and their rows: it should fit a pull-request
-#: comment, with everything else folded.
-_FIRST = ("comparison", "run.json", "gpu_time_budget", "kernel_sol")
+#: Rows of a table on the first screen of Markdown: it shall fit the comment of a pull request, with
+#: all else folded away.
 _FIRST_ROWS = 5
 
 
@@ -98,10 +71,12 @@ def _figures(report: Report) -> dict[str, tuple[str, str]]:
 
 
 def _drawings(report: Report) -> Iterator[tuple[str, Drawing, str]]:
+    """Yield title, drawing and caption of each table that is drawn; KeyError for no such figure."""
     for table in report.tables:
-        draw = _FIGURES.get(table.source.view)
-        if draw is not None and (drawing := draw[0](table)):
-            yield table.title, drawing, draw[1]
+        if table.figure:
+            figure = FIGURES[table.figure]
+            if drawing := figure.draw(table):
+                yield table.title, drawing, figure.caption
 
 
 def figure_files(report: Report, kind: Literal["svg", "png"]) -> dict[str, bytes]:
@@ -139,8 +114,8 @@ def render_markdown(
             for title, _, caption in _drawings(report)
         }
     template = _environment().get_template("report.md.j2")
-    first = [table for table in report.tables if table.source.view in _FIRST]
-    first.sort(key=lambda table: _FIRST.index(table.source.view))
+    first = [table for table in report.tables if table.headline]
+    first.sort(key=lambda table: table.headline)
     others = [table for table in report.tables if table not in first]
     return template.render(
         report=report, first=first, others=others, few=_FIRST_ROWS, many=_FEW, figures=figures

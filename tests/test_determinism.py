@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,9 +12,10 @@ import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfpipe.query import CATALOGUE, connect
 
-from analysis.views import install, threshold_macro, views
+from analysis.session import Session
+from analysis.views import views
+from perfpipe.catalogue import CATALOGUE
 from perfpipe.model import tables
 from perfpipe.store import Store
 
@@ -31,7 +31,6 @@ PUBLIC = [name for name, view in views().items() if view.public]
 
 #: What these captures have nothing for.
 EMPTY = {"window_budget", "osrt_sum", "rule_cuda_memcpy_sync", "rule_cuda_memset_sync"}
-SQL = Path(install.__code__.co_filename).parent / "sql"
 
 Rows = dict[str, list[tuple[Any, ...]]]
 
@@ -40,7 +39,8 @@ Rows = dict[str, list[tuple[Any, ...]]]
 def source(captures: Store, ingested: Callable[[str], str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """The stored tables of a run with one configuration."""
     reports = [ingested(name) for name in INPUTS]
-    with connect(captures, reports, "") as con:
+    with Session.open(captures, reports, use=[*tables(), *CATALOGUE]) as session:
+        con = session.con
         con.execute("UPDATE reports SET run_id = 'run'")
         con.execute(
             "INSERT INTO run_tasks BY NAME SELECT 'run' AS run_id, 0 AS task_index, 'one' AS label, "
@@ -68,7 +68,7 @@ def _copy(source: duckdb.DuckDBPyConnection, seed: int, threads: int) -> duckdb.
 
 
 def _answers(con: duckdb.DuckDBPyConnection, names: list[str]) -> Rows:
-    install(con, " ".join(names))
+    Session(con).use(*names)
     return {name: con.execute(f"FROM {name}").fetchall() for name in names}
 
 
@@ -122,13 +122,15 @@ def _checked(sql: str) -> str:
 
 def test_no_view_adds_up_doubles_in_no_order(source: duckdb.DuckDBPyConnection) -> None:
     with _copy(source, 0, 2) as con:
-        install(con, "")
+        session = Session(con, materialize=False)
+        order = session.closure(views())
+        session.use(*(name for name in order if name not in views()))
         con.execute(
             "CREATE MACRO whole(x) AS "
             "CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN error('a sum of doubles') ELSE x END"
         )
         doubtful = []
-        for view in views().values():
+        for view in (views()[name] for name in order if name in views()):
             assert not _DOUBTFUL.search(view.sql), view.name
             try:
                 con.execute(_checked(view.sql).replace("CREATE VIEW", "CREATE TABLE", 1))
@@ -148,18 +150,15 @@ def test_a_sum_of_doubles_is_noticed(source: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.fixture(scope="module")
-def macros() -> Iterator[duckdb.DuckDBPyConnection]:
+def macros() -> Iterator[Session]:
     """A database with the macros alone."""
-    with duckdb.connect() as con:
-        con.execute(threshold_macro())
-        for file in ("macros.sql", "timeline_macros.sql"):
-            con.execute((SQL / file).read_text())
-        yield con
+    with Session(duckdb.connect()) as session:
+        yield session
 
 
 @given(values=st.lists(st.integers(0, 10**14), max_size=60), random=st.randoms())
 def test_exact_deviation_against_brute_force(
-    macros: duckdb.DuckDBPyConnection, values: list[int], random: Random
+    macros: Session, values: list[int], random: Random
 ) -> None:
     sql = "SELECT exact_stddev(x) FROM (SELECT unnest(?::BIGINT[]) AS x)"
     ((ours,),) = macros.execute(sql, [values]).fetchall()
@@ -171,7 +170,7 @@ def test_exact_deviation_against_brute_force(
         assert ours is None
 
 
-def test_deviation_of_values_beyond_128_bits(macros: duckdb.DuckDBPyConnection) -> None:
+def test_deviation_of_values_beyond_128_bits(macros: Session) -> None:
     values = [5 * 10**18] + [1] * 9
     sql = "SELECT exact_stddev(x) FROM (SELECT unnest(?::BIGINT[]) AS x)"
     ((ours,),) = macros.execute(sql, [values]).fetchall()

@@ -24,6 +24,7 @@ CAUSES = {
 FEATURES = {
     "tensor", "no_tensor", "shared", "elementwise", "after_tensor", "uncoalesced", "conflicts",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
+    "graphs_save", "ranks_wait",
 }  # fmt: skip
 #: Categories of timeline_bottleneck, which have no subclass.
 TIMELINE: dict[str, set[str | None]] = {
@@ -44,6 +45,7 @@ def test_a_technique_is_whole(key: str) -> None:
         assert bound in SUBCLASSES | TIMELINE
         assert cause in CAUSES
     assert set(item.features) <= FEATURES
+    assert item.saves in ("", "fusion_bytes")
     assert item.difficulty in ("low", "medium", "high")
     assert item.link.startswith("https://docs.nvidia.com/")
     assert re.fullmatch(r"headroom|tail|share:\d+|rule:\w+", item.gain)

@@ -53,8 +53,7 @@ shares AS (
     SELECT
         t.*,
         100.0 * t.total_time_ns / nullif(sum(t.total_time_ns) OVER (PARTITION BY t.report_id), 0) AS time_pct,
-        -- A SOL above 100 % (passes disagree) leaves no headroom.
-        CASE WHEN p.max_sol_pct > 100 THEN 0 ELSE 1 - p.max_sol_pct / 100 END AS headroom,
+        headroom(p.max_sol_pct) / 100 AS headroom,
         p.* EXCLUDE (report_id, key, grid, block)
     FROM timeline AS t
     LEFT JOIN profiled AS p

@@ -4,8 +4,9 @@
 -- run_id: run
 -- task_index: configuration, counted from 0
 -- label: its parameters
--- dtype: type whose peak applies
--- size: largest of its integer parameters; NULL if it has none
+-- dtype: type whose peak counts
+-- size: largest of its whole-number parameters; NULL without any
+-- series: its other parameters, as text: what tells lines apart where rates are drawn by size
 -- size_class: small, medium or large
 -- median_ms: time of an iteration, ms
 -- model_flop_per_s: FLOPs of the workload file over the median time, FLOP/s
@@ -32,7 +33,14 @@ WITH tasks AS (
         *,
         list_max(list_transform(
             map_values(params::JSON::MAP(VARCHAR, VARCHAR)), lambda value: TRY_CAST(value AS BIGINT)
-        )) AS size
+        )) AS size,
+        array_to_string(list_transform(
+            list_filter(
+                map_entries(params::JSON::MAP(VARCHAR, VARCHAR)),
+                lambda entry: entry.value IS DISTINCT FROM size::VARCHAR
+            ),
+            lambda entry: concat(entry.key, '=', entry.value)
+        ), ' ') AS series
     FROM run_tasks
 ),
 sources AS (
@@ -90,6 +98,7 @@ SELECT
     label,
     dtype,
     size,
+    series,
     CASE
         WHEN size <= threshold('size.small') THEN 'small'
         WHEN size >= threshold('size.large') THEN 'large'
@@ -97,21 +106,17 @@ SELECT
     END AS size_class,
     median_ms,
     model_flop_per_s,
-    100 * model_flop_per_s / nullif(peak, 0) AS mfu_pct,
-    100 * hardware_flop_per_s / nullif(peak, 0) AS hfu_pct,
+    pct_of_peak(model_flop_per_s, peak) AS mfu_pct,
+    pct_of_peak(hardware_flop_per_s, peak) AS hfu_pct,
     intensity,
-    CASE
-        WHEN intensity < threshold('intensity.memory') THEN 'memory'
-        WHEN intensity <= threshold('intensity.compute') THEN 'mixed'
-        WHEN intensity IS NOT NULL THEN 'compute'
-    END AS intensity_band,
+    intensity_band(intensity) AS intensity_band,
     peak / nullif(bandwidth, 0) AS ridge,
     memory_roof_flop_per_s(intensity, bandwidth) AS memory_roof_flop_per_s,
     CASE
         WHEN memory_roof_flop_per_s(intensity, bandwidth) < peak THEN 'memory'
         WHEN memory_roof_flop_per_s(intensity, bandwidth) >= peak THEN 'compute'
     END AS roof,
-    100 * model_flop_per_s / nullif(attainable_flop_per_s(peak, intensity, bandwidth), 0) AS sol_pct,
+    pct_of_peak(model_flop_per_s, attainable_flop_per_s(peak, intensity, bandwidth)) AS sol_pct,
     effective_bytes_per_s,
     actual_bytes_per_s,
     kernel_name,

@@ -30,7 +30,7 @@ launches AS (
         b.*,
         s.kernel_name,
         s.max_sol_pct,
-        100 - least(s.max_sol_pct, 100) AS headroom_pct,
+        headroom(s.max_sol_pct) AS headroom_pct,
         100 * s.duration_ns / nullif(sum(s.duration_ns) OVER report, 0) AS time_share_pct,
         o.tail_pct,
         f.features,
@@ -52,6 +52,7 @@ matched AS (
         t.rank AS place,
         t.difficulty,
         t.gain,
+        t.saves,
         e.speedup_pct
     FROM launches AS l
     JOIN _techniques AS t
@@ -95,7 +96,7 @@ SELECT
     time_share_pct,
     time_share_pct * gain_pct / 100 AS priority,
     max_sol_pct >= threshold('finding.secondary_sol_pct') AS secondary,
-    CASE WHEN technique IN ('epilogue_fusion', 'fusion') THEN fusion_bytes END AS saved_bytes,
+    CASE saves WHEN 'fusion_bytes' THEN fusion_bytes END AS saved_bytes,
     difficulty,
     confidence,
     evidence
