@@ -1,4 +1,4 @@
-"""What the configurations of a run tell: how near they come to the peaks, and their classes."""
+"""Sentences on the configurations of a run: how close they come to the peaks, and their bounds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
 
 
 def class_change(classes: Iterable[tuple[Any, Any, Any]]) -> str:
-    """Return a sentence on how the class changes with size, for (size, bound, subclass) rows.
+    """Return a sentence on how the bound changes with size, for (size, bound, subclass) rows.
 
     >>> class_change([(512, "latency", "small_grid"), (8192, "compute", "tensor")])
     'The bound changes with size: latency (small grid) at 512, compute (tensor) from 8192.'

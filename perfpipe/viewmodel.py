@@ -52,7 +52,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a report; `total_rows` is larger than its rows when it was cut.
+    """A table of a report; `total_rows` exceeds the number of rows if it was cut.
 
     `figure` names the figure that is drawn of it, `headline` its place on the first screen where
     there is little room; 0 where it has none.

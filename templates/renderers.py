@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from rich.console import Console
 
-#: Longest cell in Markdown and on a terminal; HTML shows the whole text on demand.
+#: Longest cell in Markdown and on a terminal; HTML has the full text.
 _LONGEST = 60
 
 #: Longest cell in HTML; longer texts are truncated and shown in full on hover.

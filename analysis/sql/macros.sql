@@ -38,14 +38,13 @@ CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
         ELSE peak_flop_per_s + 0 * intensity * bytes_per_s
     END;
 
--- What is left to the speed of light, %: a SOL above 100 % (passes that differ) leaves nothing, an
--- unknown one is not a headroom of 0.
+-- SOL headroom, %: a SOL above 100 % (passes disagree) leaves none; an unknown one is NULL, not 0.
 CREATE MACRO headroom(sol_pct) AS CASE WHEN sol_pct > 100 THEN 0 ELSE 100 - sol_pct END;
 
--- A rate against its peak, %; NULL where either is unknown.
+-- A rate as % of its peak; NULL if either is unknown.
 CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);
 
--- What a rule of thumb expects at an intensity (FLOP/byte); the ridge of a GPU says it exactly.
+-- The bound by a rule of thumb at an intensity (FLOP/byte); the GPU's ridge point is exact.
 CREATE MACRO intensity_band(intensity) AS
     CASE
         WHEN intensity < threshold('intensity.memory') THEN 'memory'

@@ -4,9 +4,9 @@
 -- run_id: run
 -- task_index: configuration, counted from 0
 -- label: its parameters
--- dtype: type whose peak counts
--- size: largest of its whole-number parameters; NULL without any
--- series: its other parameters, as text: what tells lines apart where rates are drawn by size
+-- dtype: type whose peak applies
+-- size: largest of its integer parameters; NULL if it has none
+-- series: its other parameters, as text: identifies a line in the figure of throughput by size
 -- size_class: small, medium or large
 -- median_ms: time of an iteration, ms
 -- model_flop_per_s: FLOPs of the workload file over the median time, FLOP/s

@@ -8,13 +8,13 @@
 -- share_pct: its share of the window, %
 -- contributors: categories with 10 % or more, largest first, as text
 -- busy_bound: what bounds the kernels by sampled GPU metrics: compute, memory or neither (latency,
---   small kernels); NULL where none were sampled
--- confidence: high; medium where the profiler says that events might be missing; low where it says
---   that some were lost, or kernels are hidden in CUDA graphs
--- explanation: what to know about the verdict; NULL where there is nothing
+--   small kernels); NULL if none were sampled
+-- confidence: high; medium if the profiler says that events might be missing; low if it says that
+--   some were lost, or if kernels are hidden in CUDA graphs
+-- explanation: caveats of the verdict; NULL if none
 -- notes: the parts of the explanation
--- shares: category and share of the window (%) of each, the largest first
--- evidence: the shares as JSON
+-- shares: category and share of the window (%) of each, largest first
+-- evidence: shares as JSON
 CREATE VIEW timeline_bottleneck AS
 WITH grouped AS (
     SELECT

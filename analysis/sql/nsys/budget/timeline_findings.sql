@@ -42,13 +42,13 @@ worded AS (
     JOIN _gpus AS t USING (track)
     JOIN launches AS o ON o.report_id = t.report_id AND o.op_id = g.op_id
 ),
--- What techniques ask for beside the category.
+-- What techniques require besides the category.
 shown AS (
     SELECT
         b.report_id,
         b.device,
         list_filter([
-            -- What comes from graphs already is not helped by graphs.
+            -- Graphs do not help work that already comes from graphs.
             CASE WHEN s.graphs_save_pct >= threshold('timeline.contributor_pct') THEN 'graphs_save' END,
             CASE WHEN k.waiting_pct >= threshold('timeline.contributor_pct') THEN 'ranks_wait' END
         ], lambda feature: feature IS NOT NULL) AS features
