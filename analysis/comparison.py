@@ -1,7 +1,7 @@
-"""Compares runs with a baseline: which configurations and kernels became quicker or slower.
+"""Compares runs with a baseline: which configurations and kernels got faster or slower.
 
-The unit is the run, not the launch: launches of one process are not independent of one another, so
-that a test on pooled launches calls most unchanged kernels changed.
+The sample is the run, not the launch: launches of one process are not independent, so a test on
+pooled launches reports most unchanged kernels as changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perfpipe.viewmodel import Column, Fact, Source, Table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Verdicts, the gravest first.
+#: Verdicts, most severe first.
 VERDICTS = (
     *("regressed", "inconclusive", "unreplicated", "not comparable"),
     *("gone", "new", "improved", "same"),
@@ -33,19 +33,21 @@ _COLUMNS = (
     Column("grid", "Grid", "text", "blocks", core=False),
     Column("block", "Block", "text", "threads", core=False),
     Column("before_ns", "Before", "ns", "", "median of the baseline's runs"),
-    Column("after_ns", "After", "ns", "", "median of the runs that are compared"),
-    Column("change_pct", "Change", "number", "%", "ratio of geometric means over the runs, less 1"),
-    Column("low_pct", "From", "number", "%", "lower end of the 95 % confidence interval"),
-    Column("high_pct", "To", "number", "%", "upper end of the 95 % confidence interval"),
-    Column("total_ns", "In sum", "ns", "", "change of the time of all its launches in a run"),
-    Column("runs", "Runs", "text", "", "runs before and after; below two a side nothing is proved"),
+    Column("after_ns", "After", "ns", "", "median of the compared runs"),
+    Column("change_pct", "Change", "number", "%", "ratio of geometric means over the runs - 1"),
+    Column("low_pct", "CI low", "number", "%", "lower end of the 95 % confidence interval"),
+    Column("high_pct", "CI high", "number", "%", "upper end of the 95 % confidence interval"),
+    Column("total_ns", "Total change", "ns", "", "change in time of all its launches in a run"),
+    Column(
+        "runs", "Runs", "text", "", "runs before and after; fewer than two per side prove nothing"
+    ),
     Column("verdict", "Verdict", "text"),
-    Column("note", "Note", "text", "", "what keeps the two from being compared", core=False),
+    Column("note", "Note", "text", "", "why the two are not comparable", core=False),
 )
 
 
 class Key(NamedTuple):
-    """What is matched: `profiler` is empty for the time of an iteration without one."""
+    """What is matched; `profiler` is empty for the time of an iteration without a profiler."""
 
     profiler: str
     label: str
@@ -56,7 +58,7 @@ class Key(NamedTuple):
 
 @dataclass
 class Measured:
-    """What one side knows of a key: its median in each run, the launches of a run, SM clocks."""
+    """What one side measured for a key: median per run, launches per run, SM clocks."""
 
     medians: list[float] = field(default_factory=list)
     launches: list[int] = field(default_factory=list)
@@ -65,7 +67,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: what it measured, on which GPU models, and the ids of its runs."""
+    """One side of a comparison: measurements, GPU models, and ids of its runs."""
 
     measured: dict[Key, Measured]
     gpus: frozenset[str]
@@ -76,7 +78,7 @@ class Side:
 
 
 class Change(NamedTuple):
-    """A change of time, as ratio less 1; the interval is unknown (None) below two runs a side."""
+    """A change in time, as ratio - 1; the interval is None with fewer than two runs per side."""
 
     ratio: float
     low: float | None
@@ -87,9 +89,9 @@ class Change(NamedTuple):
 def judge(before: Sequence[float], after: Sequence[float]) -> Change:
     """Compare the times of runs: Welch's interval on the difference of their mean logarithms.
 
-    The verdict is `regressed` or `improved` where the 95 % interval excludes no change and the
-    change exceeds the threshold, `same` where the interval lies within the threshold, else
-    `inconclusive`; `unreplicated` with a single run on a side.  Times must be positive.
+    The verdict is `regressed` or `improved` if the 95 % interval excludes no change and the change
+    exceeds the threshold, `same` if the interval lies within the threshold, else `inconclusive`;
+    `unreplicated` with a single run on a side.  Times must be positive.
     """
     logs = [math.log(time) for time in before], [math.log(time) for time in after]
     change = statistics.fmean(logs[1]) - statistics.fmean(logs[0])
@@ -114,7 +116,7 @@ def _margin(before: Sequence[float], after: Sequence[float]) -> float:
         return 0
     from scipy.stats import t
 
-    # Welch-Satterthwaite: both sides may scatter differently.
+    # Welch-Satterthwaite: the two sides may have different variances.
     freedom = sum(errors) ** 2 / sum(
         error**2 / (len(side) - 1) for error, side in zip(errors, (before, after), strict=True)
     )
@@ -122,7 +124,7 @@ def _margin(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequence[str]) -> Side:
-    """Gather one side: runs with their reports, and reports of no run, each a run of its own."""
+    """Gather one side: runs with their reports; a report without a run counts as a run."""
     found: dict[Key, Measured] = {}
     owners: dict[str, tuple[int, str]] = {}
     kernels: dict[tuple[Key, int], list[tuple[float, int]]] = {}
@@ -143,7 +145,7 @@ def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequenc
         key = Key(profiler, label, kernel, grid, block)
         if median > 0:
             kernels.setdefault((key, number), []).append((median, launches))
-    # Several processes of one run are one value: they did not run apart from one another.
+    # Several processes of one run are one sample: they are not independent.
     for (key, _), times in sorted(kernels.items()):
         own = found.setdefault(key, Measured())
         own.medians.append(statistics.median(median for median, _ in times))
@@ -155,7 +157,7 @@ def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequenc
 
 @dataclass(frozen=True)
 class Comparison:
-    """How runs differ from a baseline: tables, sentences for the verdict, and what was compared."""
+    """The difference from a baseline: tables, sentences for the verdict, and what was compared."""
 
     tables: tuple[Table, ...]
     statements: tuple[Fact, ...]
@@ -163,7 +165,7 @@ class Comparison:
 
 
 def compare(before: Side, after: Side) -> Comparison:
-    """Compare two sides: configurations by their time, kernels by each profiler.
+    """Compare two sides: configurations by time, kernels per profiler.
 
     Times on different GPU models are not compared.
     """
@@ -178,14 +180,14 @@ def compare(before: Side, after: Side) -> Comparison:
         if not own:
             continue
         facts.append(Fact("", _sentence(own, "configurations" if timed else "kernels"), source))
-        doc += f" against the baseline; a change counts from {_limit()} %."
+        doc += f" compared with the baseline; changes below {_limit()} % are ignored."
         columns = tuple(c for c in _COLUMNS if not (timed and c.name in _OF_KERNELS))
         at = [_COLUMNS.index(column) for column in columns]
         shown = tuple(tuple(row[i] for i in at) for row in own)
         tables.append(Table(title, doc, columns, shown[:_MOST], len(shown), source))
     sides = tuple(
         Fact(title, ", ".join(side.names), Source("comparison", side.names))
-        for title, side in (("Baseline", before), ("Compared with it", after))
+        for title, side in (("Baseline", before), ("Compared", after))
     )
     return Comparison(tuple(tables), tuple(facts), sides)
 
@@ -252,12 +254,12 @@ def _percent(ratio: float | None) -> float | None:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    """Sort by the absolute time that changed, not by percent; what has no pair comes last."""
+    """Sort by absolute change in time, not by percent; unmatched rows come last."""
     return (row.total_ns is None, -abs(row.total_ns or 0), *row[:5])
 
 
 def _clocks(before: Measured, after: Measured, verdict: str) -> str | None:
-    """Say that clocks explain a change: they differ, and cycles did not change as the time did."""
+    """Return a note if clocks explain a change: they differ, and cycles did not change likewise."""
     if any(len(side.sm_mhz) != len(side.medians) for side in (before, after)):
         return None
     old, new = statistics.median(before.sm_mhz), statistics.median(after.sm_mhz)
@@ -269,20 +271,20 @@ def _clocks(before: Measured, after: Measured, verdict: str) -> str | None:
     ]
     if judge(*cycles).verdict == verdict:
         return None
-    return f"SM clock {old:,.0f} MHz before, {new:,.0f} MHz after; the cycles did not change so"
+    return f"SM clock {old:,.0f} MHz before, {new:,.0f} MHz after; cycles did not change as much"
 
 
 def _sentence(rows: Sequence[Row], what: str) -> str:
     counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    text = f"Against the baseline, of {len(rows)} {what}: {told}"
+    text = f"Compared with the baseline, of {len(rows)} {what}: {told}"
     if single := [row.change_pct or 0 for row in rows if row.verdict == "unreplicated"]:
         text += (
-            f", changed by {min(single):+.1f} to {max(single):+.1f} % (one run a side proves "
+            f", changed by {min(single):+.1f} to {max(single):+.1f} % (one run per side proves "
             "nothing: repeat both)"
         )
     for verdict in ("regressed", "improved"):
-        # The rows come with the largest change of time first.
+        # Rows are sorted by change in time, largest first.
         for row in [row for row in rows if row.verdict == verdict][:1]:
             name = " ".join(part for part in (row.kernel_name, row.label) if part)
             text += (

@@ -1,4 +1,4 @@
-"""Histories of searches for the quickest parameters: of a run, or made by anything else.
+"""Histories of autotuning runs: of perfpipe, or made by any other tool.
 
 A history comes from a run, or from a JSON lines file made by anything: an object a line with
 `params` (or the parameters themselves), `generation`, `time_ms` or `times_ms`, `status` and
@@ -20,7 +20,7 @@ from perfpipe.runrecord import Kernel, RunRecord, Scalar
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration: `time_ms` is the median; None where it failed, with `failure` its kind."""
+    """One configuration: `time_ms` is the median, None if it failed; `failure` is the kind."""
 
     index: int
     generation: int
@@ -41,24 +41,24 @@ class Trial:
 
 @dataclass(frozen=True)
 class History:
-    """A search; `default` is the configuration that gains are stated against, if it was tried."""
+    """A search; `default` is the configuration that gains are measured against, if it was tried."""
 
     trials: tuple[Trial, ...]
     default: Trial | None
 
     @property
     def worked(self) -> list[Trial]:
-        """What was timed, the quickest first."""
+        """The valid trials, fastest first."""
         timed = [trial for trial in self.trials if trial.time_ms is not None]
         return sorted(timed, key=lambda trial: (trial.time_ms, trial.index))
 
     @property
     def best(self) -> Trial | None:
-        """The quickest; None where nothing worked."""
+        """The fastest trial; None if none was valid."""
         return self.worked[0] if self.worked else None
 
     def gain_over_default_pct(self) -> float | None:
-        """Return by how much the best is quicker than the default: 100 (default / best - 1)."""
+        """Return the speedup of the best over the default, %: 100 (default / best - 1)."""
         if self.best is None or self.default is None or not self.default.time_ms:
             return None
         return 100 * (self.default.time_ms / (self.best.time_ms or 1) - 1)
@@ -79,7 +79,7 @@ def history_of_run(run: RunRecord) -> History:
 
 
 def read_history(path: Path) -> History:
-    """Read a JSON lines file; InputError with the line of what is no trial."""
+    """Read a JSON lines file; raises InputError with the line of an invalid trial."""
     lines = []
     for where, value in json_lines(path, "trial"):
         try:
@@ -88,7 +88,7 @@ def read_history(path: Path) -> History:
             raise InputError(f"{where}: not a trial ({error})") from error
         lines.append(value)
     if not lines:
-        raise InputError(f"{path}: holds no trial")
+        raise InputError(f"{path}: contains no trials")
     return _history(lines)
 
 
@@ -120,7 +120,7 @@ def _history(lines: Sequence[dict[str, Any]]) -> History:
             for t in trials
         ]
     marked = [t for t, line in zip(trials, lines, strict=True) if line.get("default") is True]
-    # A search begins with the default, where it has one.
+    # A search starts with the default, if there is one.
     default = next(iter(marked or trials), None)
     return History(tuple(trials), default)
 
@@ -133,7 +133,7 @@ def _trial(line: dict[str, Any], index: int) -> Trial:
         raise ValueError("no parameters")
     generation = line.get("generation", 0)
     if isinstance(generation, bool) or not isinstance(generation, int):
-        raise ValueError("generation is no whole number")
+        raise ValueError("generation is not an integer")
     samples = line.get("times_ms") or []
     if not samples and line.get("time_ms") is not None:
         samples = [line["time_ms"]]

@@ -1,4 +1,4 @@
-"""The knowledge base: from a bottleneck class and what the counters show to what can be done."""
+"""The knowledge base: techniques by bottleneck class and counter features."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Technique:
 
 @cache
 def techniques() -> dict[str, Technique]:
-    """Return every technique by key, in the order of the file."""
+    """Return every technique by key, in file order."""
     text = resources.files("analysis").joinpath("knowledge.toml").read_text(encoding="utf-8")
     return {key: _technique(key, entry) for key, entry in tomllib.loads(text).items()}
 
@@ -63,7 +63,7 @@ _COLUMNS: tuple[ColumnSpec, ...] = (
 
 
 def make_techniques(con: DuckDBPyConnection) -> None:
-    """Create the private table of techniques, one row for each class that they are for."""
+    """Create the private table of techniques, one row per class that they apply to."""
     create_table(con, "_techniques", _COLUMNS, list(_rows()))
 
 

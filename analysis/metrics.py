@@ -1,4 +1,4 @@
-"""The metric catalogue: which of ncu's metrics the analyses read, under which canonical name.
+"""The metric catalog: the ncu metrics that the analyses read, by canonical name.
 
 metrics.toml lists single metrics and families.toml the measures that exist for many keys (stall
 reasons, pipelines, tensor paths, FLOP instructions).  Both become tables that the SQL joins, and
@@ -81,7 +81,7 @@ def parse_capabilities(text: str) -> tuple[int, int]:
 
 def _number(capability: str) -> int:
     if not re.fullmatch(r"\d+\.\d", capability):
-        raise ValueError(f"{capability!r} is no compute capability")
+        raise ValueError(f"{capability!r} is not a compute capability")
     major, minor = capability.split(".")
     return int(major) * 10 + int(minor)
 
@@ -116,23 +116,23 @@ _TYPES = {"rank": "INTEGER", "cc_low": "INTEGER", "cc_high": "INTEGER"}
 
 
 def make_stall_metrics(con: DuckDBPyConnection) -> None:
-    """Create the private table of what tells stall reasons."""
+    """Create the private table of stall metrics."""
     _make(con, "_stall_metrics", "metric, reason, family, part", _stall_rows())
 
 
 def make_pipe_metrics(con: DuckDBPyConnection) -> None:
-    """Create the private table of what tells how busy pipelines are."""
+    """Create the private table of pipeline metrics."""
     _make(con, "_pipe_metrics", "metric, pipe, rank, cc_low, cc_high", _pipe_rows())
 
 
 def make_tensor_metrics(con: DuckDBPyConnection) -> None:
-    """Create the private table of what counts operations of tensor cores."""
+    """Create the private table of tensor-core metrics."""
     columns = "metric, path, precision, part, dense, aggregate, cc_low, cc_high"
     _make(con, "_tensor_metrics", columns, _tensor_rows())
 
 
 def make_flop_metrics(con: DuckDBPyConnection) -> None:
-    """Create the private table of what counts floating-point operations."""
+    """Create the private table of FLOP metrics."""
     _make(con, "_flop_metrics", "metric, precision, part, prefix, flop", _flop_rows())
 
 
@@ -143,17 +143,17 @@ def _make(
 
 
 CATALOGUE_DOC = (
-    "What the analyses read, by canonical name: each metric that may hold it, first wins."
+    "The metric catalog: the ncu metrics behind each canonical name; the first one present is used."
 )
 CATALOGUE_COLUMNS = {
     "name": "canonical name; a column of kernel_metrics",
     "kind": "counter, rate, ratio, throughput (percent of peak), occupancy or attribute",
-    "unit": "unit in the store",
+    "unit": "base unit, as stored",
     "section": "ncu section that collects it: ncu --section NAME",
-    "metric": "name as ncu spells it",
-    "rank": "0 is read first",
-    "cc_low": "lowest compute capability that it is read on, 9.0 as 90",
-    "cc_high": "highest one",
+    "metric": "name in ncu",
+    "rank": "order of preference, from 0",
+    "cc_low": "lowest compute capability it applies to; 9.0 is 90",
+    "cc_high": "highest compute capability it applies to",
     "doc": "meaning",
 }
 
@@ -225,7 +225,7 @@ def _flop_rows() -> Iterator[tuple[Any, ...]]:
 
 
 def metrics_view_sql() -> str:
-    """Return the SQL of kernel_metrics: a row a launch, a column a canonical metric."""
+    """Return the SQL of kernel_metrics: one row per launch, one column per canonical metric."""
     names = ", ".join(quote(metric.name) for metric in metrics())
     columns = ",\n    ".join(f"p.{metric.name}" for metric in metrics())
     return f"""CREATE VIEW kernel_metrics AS

@@ -1,4 +1,4 @@
-"""The occupancy calculator for a kernel that no report holds: the macros of macros.sql."""
+"""The occupancy calculator without a report: the macros of macros.sql."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfpipe.specs import Architecture
 
 @dataclass(frozen=True)
 class Kernel:
-    """A launch: threads of a block, registers of a thread, bytes of shared memory of a block.
+    """A launch: threads per block, registers per thread, bytes of shared memory per block.
 
     `smem` is static and dynamic shared memory, without the driver's share.
     """
@@ -25,7 +25,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks and warps of an SM, and the blocks that each resource allows."""
+    """Blocks and warps per SM, and the block limit of each resource."""
 
     blocks: int
     warps: int
@@ -34,7 +34,7 @@ class Occupancy:
 
     @property
     def limiters(self) -> list[str]:
-        """The resources that allow the fewest blocks; ties are normal."""
+        """The resources with the lowest limit; ties are normal."""
         return [name for name, limit in self.limits.items() if limit == self.blocks]
 
     def as_json(self) -> dict[str, Any]:
@@ -55,13 +55,13 @@ _LIMITS = """
 
 
 def calculate(architecture: Architecture, kernel: Kernel) -> Occupancy:
-    """Return the occupancy of a kernel, with the largest shared-memory carve-out."""
+    """Return the occupancy of a kernel with the largest shared-memory carve-out."""
     with calculator() as con:
         return _calculate(con, architecture, kernel)
 
 
 def curves(architecture: Architecture, kernel: Kernel) -> dict[str, list[tuple[int, float]]]:
-    """Return occupancy (%) against registers and block size, the rest unchanged."""
+    """Return occupancy (%) by registers and by block size, the rest unchanged."""
     with calculator() as con:
 
         def point(changed: Kernel) -> float:

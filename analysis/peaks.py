@@ -11,14 +11,14 @@ from perfpipe.specs import Architecture, GpuSpec, architectures, find_spec
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-PEAKS_DOC = "Vendor peaks of the GPU of each report, one row a type; no row where it is not known."
+PEAKS_DOC = "Vendor peaks of the GPU of each report, one row per type; no rows for an unknown GPU."
 PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", "report"),
-    ("gpu", "VARCHAR", "GPU model that the device name and SM count stand for"),
+    ("gpu", "VARCHAR", "GPU model, from device name and SM count"),
     ("dtype", "VARCHAR", "type, as in 'perfpipe specs'"),
     ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s)"),
     ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s"),
-    ("source", "VARCHAR", "where the vendor states it"),
+    ("source", "VARCHAR", "the vendor's document"),
 )
 _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", ""),
@@ -26,7 +26,7 @@ _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
     ("pcie_bytes_per_s", "DOUBLE", ""),
     ("nvlink_bytes_per_s", "DOUBLE", ""),
 )
-ARCHITECTURE_DOC = "What an SM holds, by compute capability."
+ARCHITECTURE_DOC = "Resources of an SM, by compute capability."
 
 
 def make_gpu_peaks(con: DuckDBPyConnection) -> None:

@@ -1,4 +1,4 @@
-"""What the configurations of a run tell: how near they come to the peaks, and their classes."""
+"""Sentences on the configurations of a run: how close they come to the peaks, and their bounds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ VIEWS = ("run_efficiency",)
 
 
 def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
-    """Return a sentence on how near to the vendor's peaks a run comes; None where work is unknown.
+    """Return a sentence on how close a run comes to the vendor's peaks; None if work is unknown.
 
-    Of the roof where the workload file states operations and bytes, else MFU.
+    Of the roof if the workload file declares FLOPs and bytes, else MFU.
     """
     rows = con.execute(
         "SELECT short_label, sol_pct, e.mfu_pct FROM run_efficiency AS e "
@@ -40,10 +40,10 @@ def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
 
 
 def class_change(classes: Iterable[tuple[Any, Any, Any]]) -> str:
-    """Return a sentence on how the class changes with size, for (size, bound, subclass) rows.
+    """Return a sentence on how the bound changes with size, for (size, bound, subclass) rows.
 
     >>> class_change([(512, "latency", "small_grid"), (8192, "compute", "tensor")])
-    'With size the class changes: latency (small grid) at 512, compute (tensor) from 8192.'
+    'The bound changes with size: latency (small grid) at 512, compute (tensor) from 8192.'
     """
     by_size: dict[int, set[str]] = {}
     for size, bound, subclass in classes:
@@ -60,7 +60,7 @@ def class_change(classes: Iterable[tuple[Any, Any, Any]]) -> str:
     if len(by_size) < 2:
         return ""
     if len(steps) == 1:
-        return f"The class is the same at every size: {steps[0][1]}."
+        return f"The bound is the same at every size: {steps[0][1]}."
     parts = [
         f"{name} {'from' if sizes is steps[-1][0] else 'at'} "
         + (
@@ -70,4 +70,4 @@ def class_change(classes: Iterable[tuple[Any, Any, Any]]) -> str:
         )
         for sizes, name in steps
     ]
-    return f"With size the class changes: {', '.join(parts)}."
+    return f"The bound changes with size: {', '.join(parts)}."

@@ -1,4 +1,4 @@
-"""What a search for the quickest parameters found: rounds, what the best share, trade-offs."""
+"""Summary of an autotuning run: generations, what the best have in common, trade-offs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from analysis.history import History, Trial
 from perfpipe.units import words
 
-#: A generation that gains less than this over the best before it has converged, %.
+#: A generation that gains less than this over the best so far has converged, %.
 CONVERGED_PCT = 1.0
 
-#: Share of the configurations that worked which count as the best ones, and how many at least.
+#: Share of the valid configurations that count as the best, and their minimum number.
 BEST_SHARE, FEWEST_BEST = 0.2, 3
 
 
 @dataclass(frozen=True)
 class Generation:
-    """A round of a search; times in ms, None where nothing worked."""
+    """A generation of a search; times in ms, None if no configuration was valid."""
 
     number: int
     tried: int
@@ -34,7 +34,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Trait:
-    """A value of a parameter: how many of the best have it, and of all that worked."""
+    """A value of a parameter: how many of the best have it, and of all valid ones."""
 
     parameter: str
     value: str
@@ -50,12 +50,12 @@ class Trait:
 
     @property
     def all_pct(self) -> float:
-        """Share among all that worked, %."""
+        """Share among all valid ones, %."""
         return 100 * self.all / self.of_all
 
 
 def generations(history: History) -> list[Generation]:
-    """Return the rounds in order; gains are over the best of all rounds before, in %."""
+    """Return the generations in order; gains are over the best of all earlier ones, %."""
     made = []
     so_far: float | None = None
     for number in sorted({trial.generation for trial in history.trials}):
@@ -82,7 +82,7 @@ def generations(history: History) -> list[Generation]:
 
 
 def convergence(rounds: Sequence[Generation]) -> int | None:
-    """Return the generation after which none gains CONVERGED_PCT any more.
+    """Return the generation after which none gains CONVERGED_PCT or more.
 
     None where the last one still gains, and for a single one.
     """
@@ -93,13 +93,13 @@ def convergence(rounds: Sequence[Generation]) -> int | None:
 
 
 def best_of(history: History) -> list[Trial]:
-    """Return the best configurations: BEST_SHARE of what worked, FEWEST_BEST at least."""
+    """Return the best configurations: BEST_SHARE of the valid ones, at least FEWEST_BEST."""
     worked = history.worked
     return worked[: max(FEWEST_BEST, round(BEST_SHARE * len(worked)))]
 
 
 def traits(history: History) -> list[Trait]:
-    """Return each value of a parameter that the best hold, the most telling first.
+    """Return each parameter value among the best, most distinctive first.
 
     Telling is what is much more frequent among the best than among all that worked.
     """
@@ -117,12 +117,12 @@ def traits(history: History) -> list[Trait]:
 
 
 def shared_by_best(history: History) -> list[Trait]:
-    """Return the values that all of the best share and not all that worked have."""
+    """Return the values that all of the best have, but not all valid ones."""
     return [t for t in traits(history) if t.best == t.of_best and t.all < t.of_all]
 
 
 def pareto(trials: Iterable[Trial]) -> list[Trial]:
-    """Return what no other beats in both time and registers, the quickest first.
+    """Return the trials that no other beats in both time and registers, fastest first.
 
     Of equals in both the first tried stays.  Trials without registers or time are left out.
     """
@@ -135,29 +135,29 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def story(history: History) -> list[str]:
-    """Return sentences that tell the search, the outcome first."""
+    """Return sentences that summarize an autotuning run, outcome first."""
     rounds, best = generations(history), history.best
     failed = Counter(trial.failure for trial in history.trials if trial.failure)
     kinds = _kinds(failed)
     total = f"{len(history.trials)} configurations in {len(rounds)} generations"
     if best is None:
-        return [f"None of {total} worked: {kinds}."]
-    said = [f"The quickest of {total} takes {best.time_ms:.4g} ms: {best.label}."]
+        return [f"None of {total} was valid: {kinds}."]
+    said = [f"The fastest of {total} takes {best.time_ms:.4g} ms: {best.label}."]
     gain = history.gain_over_default_pct()
     if gain is not None and history.default is not None:
         said.append(
-            f"It is {gain:.1f} % quicker than the default ({history.default.time_ms:.4g} ms)."
+            f"It is {gain:.1f} % faster than the default ({history.default.time_ms:.4g} ms)."
             if history.default is not best
-            else "It is the default: the search found nothing quicker."
+            else "It is the default: the search found nothing faster."
         )
     point = convergence(rounds)
     said.append(
         f"The search converged in generation {point}: later ones gained less than "
         f"{CONVERGED_PCT:g} %."
         if point is not None
-        else "The last generation still gained: more of them may find more."
+        else "The last generation still gained: more generations may find more."
         if len(rounds) > 1
-        else "One generation cannot tell whether the search has converged."
+        else "One generation cannot show whether the search has converged."
     )
     if common := shared_by_best(history):
         shared = ", ".join(f"{t.parameter}={t.value}" for t in common)
@@ -185,14 +185,13 @@ def _about_registers(history: History) -> list[str]:
     said = []
     if best:
         used = [trial.registers or 0 for trial in best]
-        said.append(f"The best use {min(used)} to {max(used)} registers a thread.")
+        said.append(f"The best use {min(used)} to {max(used)} registers per thread.")
     spilling = [trial for trial in rest if trial.spills]
     if spilling and history.best and history.best.time_ms:
         slow = statistics.median(t.time_ms or 0 for t in spilling) / history.best.time_ms
         none = " and none of the best is among them" if not any(t.spills for t in best) else ""
         count = f"{len(spilling)} configuration{_plural(len(spilling), '')}"
         said.append(
-            f"{count} with registers that spill to memory: {slow:.1f} times the time of the best "
-            f"(median){none}."
+            f"{count} with register spills: {slow:.1f} times the time of the best (median){none}."
         )
     return said

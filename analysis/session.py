@@ -218,7 +218,7 @@ class Session:
                 self.con.execute("SELECT regexp_matches('', ?)", [step_range])
             except duckdb.Error as error:
                 raise InputError(
-                    f"{step_range}: no regular expression of ranges ({first_lines(error)})"
+                    f"{step_range}: not a regular expression of ranges ({first_lines(error)})"
                 ) from error
 
 

@@ -34,7 +34,7 @@ def thresholds() -> dict[str, float]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
     for name in own.keys() - known.keys():
-        raise InputError(f"{path}: no threshold '{name}'{did_you_mean(name, known)}")
+        raise InputError(f"{path}: unknown threshold '{name}'{did_you_mean(name, known)}")
     return known | own
 
 

@@ -1,4 +1,4 @@
-"""Loads the SQL views: one .sql file a view, its header comment being its documentation.
+"""Loads the SQL views: one .sql file per view, documented by its header comment.
 
 Files lie in layer/topic/name.sql, or layer/name.sql; topics sort files and mean nothing else.
 A file reads::
@@ -114,12 +114,12 @@ def parse_view(text: str, path: str) -> View:
 def _metrics_view() -> View:
     columns = {
         "report_id": "report",
-        "launch_id": "launch, counted from 0 in report order",
+        "launch_id": "launch number in report order, from 0",
         **{metric.name: metric.documentation for metric in metrics()},
     }
     doc = (
-        "The metrics that the analyses read, by canonical name, a row a launch; NULL where the "
-        "report does not hold the metric (kernel_gaps says what collects it)."
+        "The metrics that the analyses read, by canonical name, one row per launch; NULL if the "
+        "report lacks the metric (kernel_gaps shows how to collect it)."
     )
     sql = metrics_view_sql()
     return View("kernel_metrics", "ncu/kernel_metrics", "ncu", doc, columns, sql, generated=True)

@@ -1,4 +1,4 @@
-"""Chooses the windows that time budgets are wanted of."""
+"""Selects the windows of time budgets."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def make_chosen_windows(con: DuckDBPyConnection) -> None:
 
 
 def choose_time(con: DuckDBPyConnection, start_ns: int | None, end_ns: int | None) -> None:
-    """Choose a time on the clock of each report, ns; None is the first or last operation."""
+    """Select a time window of each report, ns; None means the first or last operation."""
     _run(con, "choose_by_time", start_ns=start_ns, end_ns=end_ns)
 
 
 def choose_ranges(con: DuckDBPyConnection, title: str, most: int) -> None:
-    """Choose what was launched within NVTX ranges of a name, `most` of them at most."""
+    """Select what was launched within NVTX ranges of a name, at most `most` of them."""
     _run(con, "choose_by_range", title=title, most=most)
 
 
 def range_names(con: DuckDBPyConnection) -> dict[str, int]:
-    """Return the names of all ranges and how many there are of each."""
+    """Return the names of all ranges, with the number of each."""
     rows = con.execute(
         "SELECT name, count(*) FROM nsys_nvtx_ranges WHERE name IS NOT NULL "
         "GROUP BY name ORDER BY name"

@@ -1,6 +1,6 @@
-"""Writes the pages that come from code: command line, tables and views, workload files.
+"""Write the pages that are generated from code: command line, tables and views, workload files.
 
-`--check` writes nothing and fails when a page is not what it should be.
+`--check` writes nothing and fails if a page is out of date.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DOCS = Path(__file__).parent
 
 
 def main() -> int:
-    """Write or check the pages; returns the exit code."""
+    """Write or check the pages and return the exit code."""
     pages = {
         "cli.md": command_line(),
         "schema.md": tables_and_views(),
@@ -42,8 +42,8 @@ def main() -> int:
 
 
 def command_line() -> str:
-    """Return the reference of commands, from their help."""
-    lines = ["# Command line", "", "Made from the commands' own help by `make docs`.", ""]
+    """Return the command reference, from the commands' help."""
+    lines = ["# Command line", "", "Generated from the commands' help by `make docs`.", ""]
     lines += _command(cli, "perfpipe", None)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -64,8 +64,9 @@ def tables_and_views() -> str:
     lines = [
         "# Tables and views",
         "",
-        "Made from the data model and the comments of the SQL by `make docs`.  Times are integer",
-        "nanoseconds, sizes bytes, rates per second, percentages 0-100; NULL is not collected.",
+        "Generated from the data model and the comments of the SQL by `make docs`.  Times are",
+        "integer nanoseconds, sizes bytes, rates per second, percentages 0-100; NULL means that a",
+        "value was not collected.",
         "",
     ]
     for relation in relations():
@@ -79,49 +80,50 @@ def tables_and_views() -> str:
 
 
 _HOW = """\
-A workload file says what to launch and what to collect; `workloads/gemm.yaml` is an example, and
+A workload file says what to launch and what to collect.  See `workloads/gemm.yaml` for an example;
 `perfpipe schema workload` prints the JSON Schema for editors.
 
 - `{name}` in `command` is replaced by a parameter, by `warmup`, `repeats`, `atol` or `rtol`, or,
-  for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe).  A word
-  that becomes empty is left out.  Nothing goes through a shell; the program runs in the directory
-  of the file, or in `cwd`.
-- Every entry of `sizes` is combined with every combination of `matrix`; a number alone is the
-  parameter `size`.  `exclude` leaves some out, `include` adds some.
+  for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe).  Arguments
+  that become empty are dropped.  No shell is involved; the program runs in the directory of the
+  file, or in `cwd`.
+- Every entry of `sizes` is combined with every combination of `matrix`; a plain number is the
+  parameter `size`.  `exclude` removes combinations, `include` adds some.
 - `work` is arithmetic (numbers, parameters, `dtype_bytes`, + - * / // **).
-- Each configuration is launched plain, then once for each collector; `$PERFPIPE_COLLECTOR` (plain,
-  nsys, ncu or torch) tells the program which.  `launches` repeats the plain launch as processes of
-  their own.
+- Each configuration is launched without a profiler, then once per collector;
+  `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch) tells the program which.  `launches` repeats the
+  launch without a profiler in separate processes.
 - The program may print JSON lines, each with the key "perfpipe":
 
   ```text
-  {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}     before it times anything
-  {"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}        an entry a sample
-  {"perfpipe": "kernel", "registers": 128, "spills": 0}             what it is compiled to
-  {"perfpipe": "out_of_resources", "reason": "shared memory"}       the hardware has no room
+  {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}     before any timing
+  {"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}        one entry per sample
+  {"perfpipe": "kernel", "registers": 128, "spills": 0}             a compiled kernel
+  {"perfpipe": "out_of_resources", "reason": "shared memory"}       does not fit the hardware
   {"perfpipe": "about", "torch": "2.11.0"}                          versions
   ```
 
-  Where `ok` is false the configuration is neither timed nor profiled, and shown as a failure.
-- `tune` searches the parameters that it lists, a generation after another: the first at random
-  (the `default` first), each later one a step away from the best so far; nothing is tried twice.
-  Wrong results, timeouts and configurations without room are data of the search.  The quickest and
-  the default are profiled in the end.  `candidates` names a JSON lines file to try instead, made
-  by any optimiser; `perfpipe tuning FILE.jsonl` tells the story of a history made elsewhere.
-- `execution` puts words before every command: `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}`
-  runs it on another machine, where its files must lie, and brings reports back; `kind: srun`
-  shares this file system.
-- A result is written as soon as a task ends.  `perfpipe run --resume` goes on with the newest run:
-  what it lacks, and what has changed since (command, environment, collectors, the program and the
-  Python files beside it), is launched.
-- YAML is read strictly: `true` and `false` are the only booleans, `1:30`, `off` and dates are text,
-  unknown and repeated keys are errors.""".splitlines()
+  If `ok` is false, the configuration is reported as a failure, and neither timed nor profiled.
+- `tune` autotunes the parameters it lists in generations: the first is random (starting with
+  `default`), each later one varies the best so far; no configuration is tried twice.  Wrong
+  results, timeouts and configurations that do not fit the hardware are kept as data.  At the end
+  the fastest configuration and the default are profiled.  `candidates` is a JSON lines file of
+  configurations to try instead, from any optimizer; `perfpipe tuning FILE.jsonl` summarizes a
+  history made elsewhere.
+- `execution` prefixes every command: `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}` runs it on
+  another machine, which must have its files, and copies reports back; `kind: srun` shares this
+  file system.
+- Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run: it
+  launches what is missing and what has changed since (command, environment, collectors, the program
+  and the Python files next to it).
+- YAML is read strictly: only `true` and `false` are booleans; `1:30`, `off` and dates are text;
+  unknown and duplicate keys are errors.""".splitlines()
 
 
 def workload_file() -> str:
     """Return the reference of workload files, from their models."""
     schema = Workload.model_json_schema(by_alias=True)
-    lines = ["# Workload file", "", "Made from the models by `make docs`.", "", *_HOW, ""]
+    lines = ["# Workload file", "", "Generated from the models by `make docs`.", "", *_HOW, ""]
     lines += _model("Workload", schema)
     for name, definition in sorted(schema["$defs"].items()):
         lines += _model(name, definition)
@@ -143,7 +145,7 @@ def gpus() -> str:
     lines = [
         "# GPU peaks",
         "",
-        "Made from perfpipe/gpus.toml by `make docs`.  Dense TFLOP/s (int8: TOP/s).",
+        "Generated from perfpipe/gpus.toml by `make docs`.  Peaks are dense TFLOP/s (int8: TOP/s).",
         "",
         "| GPU | CC | SMs | MHz | GB/s | dense peaks | source |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -1,1 +1,1 @@
-"""Readers: bytes of a profiler's report in, Parquet tables out."""
+"""Readers: a profiler's report in, Parquet tables out."""

@@ -19,7 +19,7 @@ STILL_OPEN = np.iinfo(np.int64).max // 2
 #: Groups up to which each is looked for by itself.
 _FEW = 64
 
-#: Code of a value that is not there.
+#: Code of a missing value.
 NONE = -1
 
 
@@ -57,7 +57,7 @@ def groups(codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, Ints]]:
     """Yield each code (0 or more) that occurs, and the indices where, in order."""
     present = np.flatnonzero(np.bincount(codes))
     if len(present) <= _FEW:
-        # Comparing is quicker than sorting, and takes less memory.
+        # Comparing is faster than sorting, and uses less memory.
         for code in present:
             yield int(code), np.flatnonzero(codes == code)
         return
@@ -75,7 +75,7 @@ class Vocabulary:
 
     @property
     def values(self) -> list[Any]:
-        """The values by their number."""
+        """The values by number."""
         return list(self._numbers)
 
     def codes(self, values: pa.Array) -> Codes:

@@ -28,7 +28,7 @@ class ReportBuilder:
 
     @contextmanager
     def table(self, name: str) -> Iterator[TableWriter]:
-        """Give a writer for a table; the table is in the report once the block ends well."""
+        """Yield a writer for a table; the table is in the report if the block succeeds."""
         with TableWriter(self.directory, tables()[name], self.source.report_id) as writer:
             yield writer
             self.stored[name] = writer.close()
@@ -39,12 +39,12 @@ class ReportBuilder:
             writer.write(columns, rows)
 
     def warn(self, text: str) -> None:
-        """Note something that a reader of the report must know."""
+        """Add a warning to the report."""
         if text not in self.warnings:
             self.warnings.append(text)
 
     def lacks(self, table: str, reason: str, column: str = "") -> None:
-        """State that a table (or one column of it) is not in the input."""
+        """Record that a table (or one of its columns) is not in the input."""
         self.missing.append(Missing(table, column, reason))
 
     def manifest(self) -> Manifest:

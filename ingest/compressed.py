@@ -17,8 +17,8 @@ from perfpipe.units import format_bytes
 
 CHUNK = 1 << 20
 
-#: A file that grows by more than this factor is taken for a decompression bomb; real reports
-#: grow by up to 30.
+#: A file that expands by more than this factor is treated as a decompression bomb; real reports
+#: expand by up to 30.
 MAX_RATIO = 300
 
 #: Below this size the factor does not matter.
@@ -43,7 +43,7 @@ def compression_of(path: Path) -> str | None:
 
 
 def reading(path: Path) -> BufferedReader:
-    """Open a file for reading; InputError when that is not possible."""
+    """Open a file for reading; raises InputError on failure."""
     try:
         return path.open("rb")
     except OSError as error:
@@ -53,7 +53,7 @@ def reading(path: Path) -> BufferedReader:
 def chunks(path: Path) -> Iterator[bytes]:
     """Yield a file's content, decompressed.
 
-    Raises InputError when the compressed data is damaged or cut short, or when it expands
+    Raises InputError if the compressed data is damaged or truncated, or if it expands
     beyond MAX_RATIO.
     """
     kind = compression_of(path)
@@ -79,13 +79,13 @@ def _decompressed(file: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
             break
         if decompressor is None or decompressor.eof:
             if decompressor is not None and not data.strip(b"\0"):
-                continue  # padding behind the last stream
+                continue  # padding after the last stream
             decompressor = _decompressor(kind)
         yield decompressor.decompress(data)
         if decompressor.eof:
             pending = decompressor.unused_data
     if decompressor is None or not decompressor.eof:
-        raise InputError(f"{path}: the {kind} data is cut short")
+        raise InputError(f"{path}: the {kind} data is truncated")
 
 
 def _decompressor(kind: str) -> _Decompressor:
@@ -104,6 +104,6 @@ def _bounded(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
         if total > limit:
             raise InputError(
                 f"{path}: expands to more than {format_bytes(limit)}, over {MAX_RATIO} times its "
-                "size; decompress it by hand if it is a real report"
+                "size; decompress it yourself if it is a real report"
             )
         yield piece

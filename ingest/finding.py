@@ -1,4 +1,4 @@
-"""Finds the reports that arguments name: files, export directories, globs and folders."""
+"""Finds the reports given as arguments: files, export directories, globs and folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKED = (".xz", ".gz", ".zst")
 
 
 def expand_paths(paths: list[str]) -> list[Path]:
-    """Return the inputs that arguments name, each once.
+    """Return the inputs that arguments stand for, without duplicates.
 
     A folder gives the reports in it and below it; other files there are passed over.  Raises
     InputError when a name or a pattern matches nothing.
@@ -47,7 +47,7 @@ def _reports_below(folder: Path) -> list[Path]:
 
 
 def _has_name_of_report(path: Path) -> bool:
-    """Say whether a file has the name of a report, and is one where others have such names."""
+    """Return whether a file is named like a report, and is one if the name is ambiguous."""
     name = path.name.lower()
     for ending in _PACKED:
         name = name.removesuffix(ending)

@@ -1,4 +1,4 @@
-"""The formats that perfpipe reads: one entry each, and a reader module that it names."""
+"""The formats that perfpipe reads: one entry each, with its reader module."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ingest.builder import ReportBuilder
 
-#: How much of a text file is searched for what tells its format: a program may print before it.
+#: How much of a text file is searched for its format: a program may print before it.
 _TEXT_SEARCH = 4 << 20
 
-#: How much of JSON is searched for what a trace begins with.
+#: How much of a JSON file is searched for the start of a trace.
 _JSON_SEARCH = 1 << 16
 
 
 class Content:
-    """What tells the format of a file or directory: its names, or its first bytes, decompressed."""
+    """The evidence for a format: file names, or the first bytes, decompressed."""
 
     def __init__(self, path: Path, pieces: Iterable[bytes] = ()) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class Content:
 
     @cached_property
     def text(self) -> bytes:
-        """What a text file begins with, up to some MB."""
+        """The beginning of a text file, up to some MB."""
         text = self.head
         for piece in self._rest:
             if len(text) >= _TEXT_SEARCH:
@@ -39,21 +39,21 @@ class Content:
         return text
 
     def holds(self, pattern: str) -> bool:
-        """Say whether the text has a line that begins so; a byte order mark does not matter."""
+        """Return whether a line of the text starts with this, ignoring a byte order mark."""
         return bool(re.search(rb"^(?:\xef\xbb\xbf)?" + pattern.encode(), self.text, re.MULTILINE))
 
     def begins(self, pattern: str) -> bool:
-        """Say whether the text begins so."""
+        """Return whether the text starts with this."""
         return bool(re.match(pattern.encode(), self.text[:_JSON_SEARCH], re.DOTALL))
 
     def lists(self, *names: str) -> bool:
-        """Say whether this is a directory with one of these files."""
+        """Return whether this is a directory with one of these files."""
         return any((self.path / name).is_file() for name in names)
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format: what it is called, how it is told from others, and what reads and scrubs it.
+    """A format: its name, how it is recognized, and what reads and scrubs it.
 
     `reader` and `scrubber` are module:function, imported when they are needed; without a reader a
     tool of the vendor turns the file into the format `exported` first.
@@ -66,17 +66,17 @@ class Format:
     reader: str = ""
     scrubber: str = ""
     exported: str = ""
-    #: Endings of names that a folder is searched for; the first is given to scrubbed files.
+    #: File name suffixes to search folders for; the first is used for scrubbed files.
     endings: tuple[str, ...] = ()
-    #: Whether files that are no reports have such names too.
+    #: Whether files other than reports also have such names.
     ambiguous: bool = False
 
     def read(self, builder: ReportBuilder) -> None:
-        """Read an input of this format; raises InputError when it is not a whole report."""
+        """Read an input of this format; raises InputError if it is not a complete report."""
         _load(self.reader)(builder)
 
     def scrub(self, source: Path, target: Path, *known: str) -> list[str]:
-        """Write a scrubbed copy; `known` are names to remove too; returns what was left out."""
+        """Write a scrubbed copy, without `known` names; returns what was removed."""
         return _load(self.scrubber)(source, target, *known) or []
 
 
@@ -102,7 +102,7 @@ FORMATS = {
         Format(
             "nsys-sqlite",
             "nsys",
-            "nsys exports to SQLite",
+            "nsys SQLite",
             lambda content: content.head.startswith(b"SQLite format 3\0"),
             reader="ingest.nsys.reader:read_nsys",
             scrubber="ingest.nsys.scrub_export:scrub_sqlite",
@@ -111,14 +111,14 @@ FORMATS = {
         Format(
             "nsys-parquetdir",
             "nsys",
-            "nsys exports to parquetdir",
+            "parquetdir",
             lambda content: content.lists("StringIds.parquet", "META_DATA_EXPORT.parquet"),
             reader="ingest.nsys.reader:read_nsys",
         ),
         Format(
             "nsys-arrowdir",
             "nsys",
-            "nsys exports to arrowdir",
+            "arrowdir exports",
             lambda content: content.lists("StringIds.arrow", "META_DATA_EXPORT.arrow"),
             reader="ingest.nsys.reader:read_nsys",
         ),
@@ -133,7 +133,7 @@ FORMATS = {
         Format(
             "ncu-csv",
             "ncu",
-            "ncu CSV (--page raw or details; live output too)",
+            "ncu CSV (--page raw or details, or live output)",
             lambda content: content.holds('"ID","Process ID","Process Name",'),
             reader="ingest.ncu.csv_pages:read_csv_pages",
             endings=(".csv", ".txt", ".log"),
@@ -142,7 +142,7 @@ FORMATS = {
         Format(
             "ncu-source-csv",
             "ncu",
-            "ncu CSV of --page source",
+            "ncu CSV (--page source)",
             lambda content: content.holds(r'"Kernel Name",.*\r?\n(?:"#",)?"Address","Source"'),
             reader="ingest.ncu.csv_source:read_source_csv",
             endings=(".csv", ".txt", ".log"),
@@ -151,7 +151,7 @@ FORMATS = {
         Format(
             "torch-kineto",
             "torch",
-            "traces of torch.profiler (Kineto JSON)",
+            "torch.profiler traces (Kineto JSON)",
             lambda content: content.begins(
                 r'\s*(\{.*"(traceEvents|deviceProperties|schemaVersion)"|\[\s*\{.*"ph"\s*:)'
             ),

@@ -17,7 +17,7 @@ from perfpipe.errors import InputError, StoreError, os_error_sentence
 
 @dataclass(frozen=True)
 class Input:
-    """An input file or directory; what is known of it travels along, so that nobody asks again.
+    """An input file or directory, with everything already known about it.
 
     `file_sha256` is the checksum of a file as it lies there, `sha256` and `size` (bytes) are those
     of its content, which lies at `content`: for a compressed file only once it is opened.
@@ -43,7 +43,7 @@ class Input:
 
 
 def identify(path: Path) -> Input:
-    """Tell what an input is, without reading all of it.
+    """Identify an input without reading all of it.
 
     Raises InputError for anything that is not a report perfpipe reads.
     """
@@ -57,7 +57,7 @@ def identify(path: Path) -> Input:
 
 
 def hashed(found: Input) -> Input:
-    """Return the input with its checksums; a compressed file is not expanded for that."""
+    """Return the input with its checksums; a compressed file is not expanded."""
     if found.sha256 or found.file_sha256:
         return found
     if found.path.is_dir():
@@ -71,7 +71,7 @@ def hashed(found: Input) -> Input:
 
 @contextmanager
 def opened(found: Input) -> Iterator[Input]:
-    """Give the input with its plain content on disk, its checksums and its size."""
+    """Yield the input with its decompressed content on disk, checksums and size."""
     found = hashed(found)
     if not found.compressed:
         yield found
@@ -119,20 +119,20 @@ def _format(content: Content) -> str:
 
 
 def _what_else(content: Content) -> str:
-    """Say what an input is that is no report, and what to do about it."""
+    """Return what an unrecognized input is, and what to do about it."""
     path = content.path
     if path.is_dir():
         return "a directory, but not an nsys parquetdir or arrowdir export"
     if content.head.startswith((b"PAR1", b"ARROW1")):
-        return "one table of an export; name the whole directory instead"
+        return "one table of an export; give the whole directory instead"
     if path.name.removesuffix(".xz").endswith(".qdstrm"):
         return (
             f"raw nsys data that was never imported; run 'QdstrmImporter -i {path.name}' "
-            "(a missing libdw.so.1 is the usual reason that nsys did not)"
+            "(nsys usually fails to do this because libdw.so.1 is missing)"
         )
     if re.search(rb'^"?ID"?[,;\t]"?Process ID"?[,;\t]', content.text, re.MULTILINE):
         return (
-            "an ncu CSV that another program saved again, with other separators "
+            "an ncu CSV that another program re-saved with different separators "
             "or quotes; export it with 'ncu --import REPORT --csv --page raw'"
         )
     return f"not a report that perfpipe reads ({_looks_like(content.text)})"

@@ -1,4 +1,4 @@
-"""What a report must not tell to strangers: paths, host and user names, environment variables.
+"""Masks what a shared report must not reveal: paths, host and user names, environment variables.
 
 One place for the rules, for texts of any length and for bytes whose length must stay.
 """
@@ -14,7 +14,7 @@ _PATH = re.compile(r"(?<![\w/.])/(?:[\w.+@~-]+/)+[\w.+-]*")
 _ANY_PATH_BYTES = re.compile(rb"/(?=[\w.+@~-]{1,120}/)")
 _PATH_BYTES = re.compile(rb"(?<![\w/.])/(?:[\w.+@~-]{1,120}/)+[\w.+-]+")
 
-#: A setting of a variable that tells who and where; its value ends with the text.
+#: A variable that reveals who or where; its value ends with the text.
 _VARIABLE = re.compile(
     r"\b(?:USER|LOGNAME|HOME|HOSTNAME|PWD|OLDPWD|PATH|LD_LIBRARY_PATH|PYTHONPATH|MAIL|SSH_\w+|"
     r"XDG_\w+|\w*TOKEN\w*|\w*SECRET\w*|\w*PASSWORD\w*|\w*KEY)=[^\n\0;]*"
@@ -26,15 +26,15 @@ _VARIABLE_BYTES = re.compile(
     rb"\b(?:USER|LOGNAME|HOME|HOSTNAME|PWD|OLDPWD|PATH|LD_LIBRARY_PATH|PYTHONPATH)=[!-:<-~]{1,4096}"
 )
 
-#: Names that tell nothing, and would take words out of other texts.
+#: Names that reveal nothing and occur in other texts.
 _COMMON = {"root", "user", "host", "localhost", "local", "cli", "nvidia", "python", "ubuntu"}
 
-#: A shorter name is found in too many words.
+#: Shorter names occur in too many words.
 _SHORTEST_NAME = 3
 
 
 def names_in(texts: Iterable[str | None], *more: str | None) -> frozenset[str]:
-    """Return user and host names that texts give away, beside those that are known."""
+    """Return user and host names found in texts, in addition to known ones."""
     found = {name for name in more if name}
     for text in texts:
         found |= set(_HOME.findall(text or "")) | set(_NAMING.findall(text or ""))
@@ -48,7 +48,7 @@ def names_in(texts: Iterable[str | None], *more: str | None) -> frozenset[str]:
 
 
 def mask(text: str, names: frozenset[str]) -> str:
-    """Return a text without directories of paths, telling variables and names.
+    """Return a text without directories in paths, revealing variables and names.
 
     >>> mask("/home/ada/run/train.py on gpu-17", frozenset({"ada", "gpu-17"}))
     'train.py on xxxxxx'

@@ -1,4 +1,4 @@
-"""What became of an input, and whether the store has it already."""
+"""The outcome of ingesting an input, and whether the store already has it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfpipe.store import Store
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an input: `new` is False when the same bytes were there already."""
+    """The outcome of an input; `new` is False if the store already had the same bytes."""
 
     path: Path
     report_id: str
@@ -23,12 +23,12 @@ class Outcome:
 
     @classmethod
     def of(cls, path: Path, manifest: Manifest, *, new: bool) -> Outcome:
-        """Return the outcome of an input that gave a report."""
+        """Return the outcome of an input from its report."""
         return cls(path, manifest.report_id, manifest.kind, new, manifest.rows, manifest.warnings)
 
 
 def known(found: Input, store: Store) -> Outcome | None:
-    """Return the outcome at once when the bytes of a hashed input are in the store already."""
+    """Return the outcome if the store already has the bytes of a hashed input."""
     report_id = store.alias(found.file_sha256) if found.compressed else None
     report_id = report_id or found.report_id
     if not report_id or not store.has_report(report_id):

@@ -21,7 +21,7 @@ def ingest(
     force: bool = False,
     export: Callable[[Path], Path] | None = None,
 ) -> Outcome:
-    """Read one input into the store, unless the same bytes are there already.
+    """Read one input into the store, unless it already has the same bytes.
 
     `export` turns an .nsys-rep into an SQLite file (a process is started for that, which is not
     this layer's business); without it ToolMissing is raised.  Raises InputError when the input
@@ -50,7 +50,7 @@ def _read(
             FORMATS[readable.format].read(builder)
         except UnicodeDecodeError as error:
             raise InputError(f"{source.path}: damaged text ({error})") from error
-        # The report is that of the file that the user named.
+        # The report belongs to the file that the user named.
         builder.source = source
         manifest = builder.manifest()
         new = store.publish(directory, manifest, replace=force)
@@ -59,6 +59,6 @@ def _read(
 
 def _exported(source: Input, export: Callable[[Path], Path] | None) -> Input:
     if export is None:
-        raise ToolMissing(f"{source.path}: nsys is needed to export an .nsys-rep")
+        raise ToolMissing(f"{source.path}: nsys is required to export an .nsys-rep")
     form = FORMATS[source.format].exported
     return replace(source, format=form, content=export(source.content))

@@ -1,4 +1,4 @@
-"""Scrubs a report file of any kind that perfpipe launches, or a whole store."""
+"""Anonymizes a report file, or a whole store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDINGS = {form.name: form.endings[0] for form in FORMATS.values() if form.scrub
 
 
 def scrub_file(source: Path, target: Path, *known: str) -> list[str]:
-    """Write a scrubbed copy of a report file, decompressed; returns what was left out.
+    """Write a scrubbed, decompressed copy of a report file; returns what was removed.
 
     `known` are names to remove beside those that the report itself gives away.  Raises InputError
     for a format of which perfpipe cannot make one.
@@ -38,7 +38,7 @@ def scrub_file(source: Path, target: Path, *known: str) -> list[str]:
 
 
 def scrub_store(source: Store, target: Store) -> int:
-    """Write scrubbed copies of all reports into another store; returns how many.
+    """Write scrubbed copies of all reports into another store; returns their number.
 
     Report ids stay: they are digests of the inputs that the reports came from.
     """

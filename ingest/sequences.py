@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ingest.arrays import NONE, Codes, Ints
 
-#: Questions looked at in one go, to bound memory.
+#: Lookups processed at once, to limit memory.
 _AT_A_TIME = 1_000_000
 
 
@@ -77,7 +77,7 @@ def _latest_in_blocks(largest: list[Ints], block: Ints, bound: Ints) -> Codes:
 
 
 def depths(parent: Codes) -> Codes:
-    """Return how many ancestors each index has; a parent is NONE or another index."""
+    """Return the number of ancestors of each index; a parent is NONE or another index."""
     depth: Codes = (parent != NONE).astype(np.int32)
     above = parent.copy()
     todo = np.flatnonzero(above != NONE)

@@ -1,4 +1,4 @@
-"""perfpipe: GPU workloads from launch to verdict.
+"""perfpipe: profiles GPU workloads and reports what limits them.
 
 In a notebook::
 

@@ -1,4 +1,4 @@
-"""Errors that end as one sentence and an exit code, never as a traceback."""
+"""Errors that are reported as one sentence and an exit code, never as a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TaskFailed(PerfpipeError):
 
 
 class InputError(PerfpipeError):
-    """Usage, configuration or an input file cannot be read."""
+    """A usage error, a configuration error, or an unreadable input file."""
 
     exit_code = 2
 
@@ -28,13 +28,13 @@ class StoreError(PerfpipeError):
 
 
 class ToolMissing(PerfpipeError):
-    """A needed program is not installed."""
+    """A required program is not installed."""
 
     exit_code = 5
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that names what was probably meant; empty where nothing is."""
+    """Return the end of a sentence that suggests a name; empty if none is close."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1)

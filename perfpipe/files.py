@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files that are written atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a name beside `path` to write to; the file takes its place when the block ends well."""
+    """Yield a temporary path to write to, which replaces `path` if the block succeeds."""
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
     try:
         yield temporary

@@ -1,4 +1,4 @@
-"""JSON files: written whole, read with a sentence for every fault."""
+"""JSON files: written atomically, read with a sentence for every error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def json_lines(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON object; StoreError with one sentence when it cannot be."""
+    """Read a JSON object; raises StoreError with one sentence on failure."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -54,5 +54,5 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: not a {what} ({error})") from error
     if not isinstance(value, dict):
-        raise StoreError(f"{path}: not a {what} (no JSON object)")
+        raise StoreError(f"{path}: not a {what} (not a JSON object)")
     return value

@@ -1,4 +1,4 @@
-"""The manifest: what a report is, where it came from, and what is missing or doubtful in it."""
+"""The manifest of a report: its kind, provenance, gaps and warnings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfpipe.model import SCHEMA_VERSION
 
 @dataclass(frozen=True)
 class Missing:
-    """A table or column that the input does not hold; `column` is empty for a whole table."""
+    """A table or column that the input lacks; `column` is empty for a whole table."""
 
     table: str
     column: str
@@ -40,7 +40,7 @@ class StoredTable:
 
 @dataclass
 class Facts:
-    """What a reader learns about the capture; None where the input does not say.
+    """Facts about the capture; None if the input lacks them.
 
     `started_ns` is the zero of its times, in ns since 1970 (UTC).
     """
@@ -104,4 +104,4 @@ class Manifest:
             record["tables"] = {k: StoredTable(**v) for k, v in record["tables"].items()}
             return cls(**{key: value for key, value in record.items() if key in known})
         except (KeyError, TypeError, AttributeError) as error:
-            raise StoreError(f"{path}: not a whole report manifest ({error})") from error
+            raise StoreError(f"{path}: not a complete report manifest ({error})") from error

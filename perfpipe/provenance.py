@@ -1,4 +1,4 @@
-"""What made a file: version, interpreter, time; kept with every report and run."""
+"""Provenance of a file: version, interpreter, time; kept with every report and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run record: what was launched or replayed, and how each configuration fared.
+"""The run record: what was launched or replayed, with the result of each configuration.
 
 A field that says so is a column of the table `runs` or `run_tasks`.
 """
@@ -19,13 +19,13 @@ from perfpipe.model import SCHEMA_VERSION
 
 Scalar = bool | int | float | str
 
-#: A run id names a directory, so it must be the name of one in its place.
+#: A run id is a directory name, so it must be a plain one.
 _RUN_ID = re.compile(r"[^./\\\0][^/\\\0]*")
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Least, median and largest of a quantity."""
+    """Minimum, median and maximum of a quantity."""
 
     min: float
     median: float
@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class OneGpu:
-    """State of a GPU while a task was timed: of the samples in which it worked, if there are any.
+    """State of a GPU during timing, from the samples in which it was busy, if there are any.
 
     Clocks in MHz, power in W, temperature in degrees Celsius, load in %; None where unsupported.
     """
@@ -51,43 +51,43 @@ class OneGpu:
 
 @dataclass(frozen=True)
 class GpuState:
-    """State of the GPUs while a task was timed; `missing` says why there is none."""
+    """State of the GPUs during timing; `missing` is the reason if there is none."""
 
     samples: int = 0
     gpus: tuple[OneGpu, ...] = ()
     missing: str | None = None
 
     @property
-    @derived("DOUBLE", "median clock of the SMs while it was timed, MHz; of the first GPU")
+    @derived("DOUBLE", "median SM clock of the first GPU during timing, MHz")
     def sm_mhz(self) -> float | None:
         """Median SM clock of the first GPU, MHz."""
         clock = self.gpus[0].sm_mhz if self.gpus else None
         return clock.median if clock else None
 
     @property
-    @derived("DOUBLE", "median power while it was timed, W; of the first GPU")
+    @derived("DOUBLE", "median power of the first GPU during timing, W")
     def power_w(self) -> float | None:
         """Median power of the first GPU, W."""
         power = self.gpus[0].power_w if self.gpus else None
         return power.median if power else None
 
     @property
-    @derived("VARCHAR[]", "what held clocks down while it was timed")
+    @derived("VARCHAR[]", "clock limiters during timing")
     def throttled_by(self) -> tuple[str, ...] | None:
-        """What held clocks of the first GPU down; None where it is not known."""
+        """Clock limiters of the first GPU; None if unknown."""
         return self.gpus[0].throttled_by if self.gpus else None
 
 
 @dataclass(frozen=True)
 class Kernel(Stated):
-    """What a program's compiler made of its kernel."""
+    """The compiled kernel of a program."""
 
     name: str | None = None
     registers: int | None = field(
-        default=None, metadata=column("BIGINT", "of its Triton kernel, per thread, as compiled")
+        default=None, metadata=column("BIGINT", "registers per thread of its Triton kernel")
     )
     spills: int | None = field(
-        default=None, metadata=column("BIGINT", "registers of it that are kept in memory")
+        default=None, metadata=column("BIGINT", "registers of that kernel spilled to memory")
     )
     shared_bytes: int | None = None
     warps: int | None = None
@@ -96,7 +96,7 @@ class Kernel(Stated):
 
 @dataclass(frozen=True)
 class Validation(Stated):
-    """What a program says of its result, against its reference."""
+    """A program's validation of its result against the reference."""
 
     ok: bool = False
     max_abs_error: float | None = field(
@@ -111,13 +111,13 @@ class Validation(Stated):
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What became of a configuration; times in ms, `seconds` those of each plain launch.
+    """The result of a configuration; times in ms, `seconds` of each launch without a profiler.
 
-    `key` is a hash of all that the outcome depends on; `files` lie below the store's runs/.
+    `key` is a hash of everything the result depends on; `files` are below the store's runs/.
     """
 
     index: int = field(
-        metadata=column("BIGINT", "counts the configurations of the run 0..", "task_index")
+        metadata=column("BIGINT", "number of the configuration in the run, from 0", "task_index")
     )
     label: str = field(metadata=column("VARCHAR", "parameters as text, such as m=512 n=512"))
     params: dict[str, Scalar] = field(metadata=column("VARCHAR", "parameters as JSON"))
@@ -125,13 +125,13 @@ class TaskResult:
     error: str | None = field(default=None, metadata=column("VARCHAR", "why it failed"))
     flops: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "floating-point operations of an iteration by the workload file"),
+        metadata=column("DOUBLE", "FLOPs per iteration, by the workload file"),
     )
     bytes: float | None = field(
         default=None,
         metadata=column("DOUBLE", "bytes that an iteration must move, by the workload file"),
     )
-    dtype: str | None = field(default=None, metadata=column("VARCHAR", "type whose peak counts"))
+    dtype: str | None = field(default=None, metadata=column("VARCHAR", "type whose peak applies"))
     reports: tuple[str, ...] = field(
         default=(), metadata=column("VARCHAR[]", "reports of this configuration")
     )
@@ -143,13 +143,13 @@ class TaskResult:
         ),
     )
     generation: int | None = field(
-        default=None, metadata=column("BIGINT", "round of a search, counted from 0; NULL elsewhere")
+        default=None, metadata=column("BIGINT", "generation of a search, from 0; else NULL")
     )
     timing_method: str | None = field(
         default=None, metadata=column("VARCHAR", "how it was timed: queued, events or wall clock")
     )
     times_ms: tuple[float, ...] = field(
-        default=(), metadata=column("DOUBLE[]", "samples of all launches in order, ms")
+        default=(), metadata=column("DOUBLE[]", "samples of all launches, in order, ms")
     )
     kernel: Kernel | None = None
     gpu_state: GpuState | None = None
@@ -164,7 +164,7 @@ class TaskResult:
 
     @property
     def done(self) -> bool:
-        """Whether it ended well."""
+        """Whether it succeeded."""
         return self.status == "done"
 
     @property
@@ -204,9 +204,7 @@ class RunRecord:
     status: str = field(
         default="running", metadata=column("VARCHAR", "done, failed, running or interrupted")
     )
-    reports: tuple[str, ...] = field(
-        default=(), metadata=column("VARCHAR[]", "reports that it gave")
-    )
+    reports: tuple[str, ...] = field(default=(), metadata=column("VARCHAR[]", "its reports"))
     tasks: tuple[TaskResult, ...] = ()
     workload_file: str = ""
     ended_at: str | None = None
@@ -219,7 +217,7 @@ class RunRecord:
         return self.collector == "replay"
 
     def write(self, path: Path) -> None:
-        """Write the record, and its directory; StoreError where its run id cannot name one."""
+        """Write the record and its directory; raises StoreError for an unusable run id."""
         _check_run_id(self.run_id, path)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {"schema_version": SCHEMA_VERSION, **vars(self)})
@@ -234,7 +232,7 @@ class RunRecord:
 
 def _check_run_id(run_id: str, path: Path) -> None:
     if not _RUN_ID.fullmatch(run_id):
-        raise StoreError(f"{path}: the run id {run_id!r} is no plain file name")
+        raise StoreError(f"{path}: the run id {run_id!r} is not a plain file name")
 
 
 def _read(kind: Any, path: Path, what: str) -> Any:
@@ -258,7 +256,7 @@ RUN_COLUMNS = tuple(own.spec for own in _RUN)
 TASK_COLUMNS = (
     *(own.spec for own in _RUN if own.name == "run_id"),
     *(own.spec for own in _TASK),
-    ("short_label", "VARCHAR", "those of its parameters that differ within the run, as text"),
+    ("short_label", "VARCHAR", "its parameters that differ within the run, as text"),
 )
 
 
@@ -273,7 +271,7 @@ def task_row(run: RunRecord, task: TaskResult) -> tuple[Any, ...]:
 
 
 def short_label(run: RunRecord, task: TaskResult) -> str:
-    """Return those parameters of a task that differ within its run; all if none does."""
+    """Return the parameters of a task that differ within its run; all if none do."""
     differing = [
         f"{name}={value}"
         for name, value in task.params.items()

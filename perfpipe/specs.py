@@ -1,4 +1,4 @@
-"""Vendor figures of GPUs (gpus.toml) and what their SMs hold (architectures.toml)."""
+"""Vendor specifications of GPUs (gpus.toml) and resources of their SMs (architectures.toml)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib import resources
 class GpuSpec:
     """One GPU model: clock in MHz, bandwidths in GB/s, peaks in TFLOP/s (int8: TOP/s).
 
-    Bandwidths of links are those of one direction.
+    Link bandwidths are per direction.
     """
 
     key: str
@@ -34,18 +34,18 @@ class GpuSpec:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What an SM of one compute capability holds; `barriers` is None where it limits nothing."""
+    """Resources of an SM by compute capability; `barriers` is None if they limit nothing."""
 
     cc: str = field(metadata={"doc": "compute capability"})
-    warps: int = field(metadata={"doc": "warps of an SM"})
-    blocks: int = field(metadata={"doc": "blocks of an SM"})
-    registers: int = field(metadata={"doc": "32-bit registers of an SM"})
-    register_unit: int = field(metadata={"doc": "registers given to a warp at a time"})
+    warps: int = field(metadata={"doc": "warps per SM"})
+    blocks: int = field(metadata={"doc": "blocks per SM"})
+    registers: int = field(metadata={"doc": "32-bit registers per SM"})
+    register_unit: int = field(metadata={"doc": "granularity of register allocation per warp"})
     smem_per_sm: int = field(metadata={"doc": "largest shared-memory carve-out, bytes"})
-    smem_per_block: int = field(metadata={"doc": "shared memory that a block can ask for, bytes"})
+    smem_per_block: int = field(metadata={"doc": "maximum shared memory per block, bytes"})
     smem_unit: int = field(metadata={"doc": "granularity of shared-memory allocation, bytes"})
-    smem_reserved: int = field(metadata={"doc": "shared memory that the driver takes, bytes/block"})
-    barriers: int | None = field(default=None, metadata={"doc": "named barriers of an SM"})
+    smem_reserved: int = field(metadata={"doc": "shared memory reserved per block, bytes"})
+    barriers: int | None = field(default=None, metadata={"doc": "named barriers per SM"})
 
     @classmethod
     def documentation(cls) -> dict[str, str]:
@@ -71,10 +71,10 @@ def gpu_specs() -> tuple[GpuSpec, ...]:
 
 
 def find_spec(device_name: str, sm_count: int | None = None) -> GpuSpec | None:
-    """Return the spec of a device as a report names it, or None when it is not known for sure.
+    """Return the spec of a device as a report names it, or None if it is not known for sure.
 
     A spec whose SM count contradicts the report is not returned: a MIG slice or a cut-down
-    variant has other peaks than the full card.
+    variant has different peaks from the full card.
     """
     for spec in gpu_specs():
         named = re.search(spec.match, device_name, re.IGNORECASE)
@@ -84,7 +84,7 @@ def find_spec(device_name: str, sm_count: int | None = None) -> GpuSpec | None:
 
 
 def search_specs(words: str) -> list[GpuSpec]:
-    """Return the specs that a person may mean: by key, by device name, or by part of the name."""
+    """Return the specs that match a key, a device name, or part of a name."""
     wanted = words.casefold()
     exact = [spec for spec in gpu_specs() if wanted in (spec.key, spec.name.casefold())]
     if exact:

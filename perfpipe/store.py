@@ -49,8 +49,8 @@ class Store:
         store = cls(path or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
         if must_exist and not (store.reports_dir.is_dir() or store.runs_dir.is_dir()):
             raise StoreError(
-                f"{store.root}: no store here; make one with 'perfpipe ingest FILE...' "
-                f"or name another with --store or ${STORE_VARIABLE}"
+                f"{store.root}: no store here; create one with 'perfpipe ingest FILE...' "
+                f"or choose another with --store or ${STORE_VARIABLE}"
             )
         return store
 

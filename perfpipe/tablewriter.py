@@ -65,7 +65,7 @@ class TableWriter:
                 compression_level=1,
                 store_schema=False,
                 # Times and ids differ little from row to row: smaller than a dictionary of them,
-                # and quicker to write and to read.
+                # and faster to write and to read.
                 use_dictionary=[name for name in schema.names if name not in integers],
                 column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
                 # What readers skip row groups by.

@@ -1,4 +1,4 @@
-"""Unit strings of Nsight Compute: scale prefixes to base units, sizes and names for people.
+"""Unit strings of Nsight Compute: scale prefixes to base units, and format sizes and names.
 
 ncu's prefixes are decimal (233.472 Kbyte = 233,472 byte).  A prefix before the slash and one
 behind it are both undone, except that ncu *multiplies* for `%/Kbyte`: it prints 3350 %/byte as
@@ -80,7 +80,7 @@ def format_rate(rate: float, unit: str) -> str:
 
 
 def words(name: str) -> str:
-    """Return a name of ours as a person writes it: partial_wave becomes partial wave."""
+    """Return an identifier as words: partial_wave becomes partial wave."""
     return name.replace("_", " ")
 
 

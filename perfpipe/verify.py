@@ -1,4 +1,4 @@
-"""Checks that a store is whole."""
+"""Checks the integrity of a store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
 def _run_faults(store: Store, run_id: str) -> Iterator[str]:
     missing = [report for report in store.run(run_id).reports if not store.has_report(report)]
     if missing:
-        yield f"names reports that are gone: {', '.join(missing)}"
+        yield f"refers to missing reports: {', '.join(missing)}"
 
 
 def _report_faults(store: Store, report_id: str) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _file_faults(path: Path, table: str, stated: StoredTable) -> Iterator[str]:
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        yield "the table is gone"
+        yield "the table is missing"
         return
     if StoredTable.of(path, stated.rows, stated.schema) != stated:
         yield "size or checksum differs from the manifest"

@@ -1,4 +1,4 @@
-"""What a report says, as plain data: made by analysis, formatted by templates, printed by --json.
+"""A report as plain data: made by analysis, formatted by templates, printed by --json.
 
 Every figure carries its source: a SQL view or table with the report ids that it was read from.
 """
@@ -18,7 +18,7 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Source:
-    """Where values come from: a view or table, and the reports (or run) read."""
+    """The source of values: a view or table, and the reports (or run) read."""
 
     view: str
     reports: tuple[str, ...]
@@ -26,7 +26,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Fact:
-    """A statement of a report; `name` is empty where the text speaks for itself."""
+    """A statement of a report; `name` is empty if the text needs none."""
 
     name: str
     text: str
@@ -35,10 +35,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: `unit` stands in its header, `doc` is the glossary's text.
+    """A column: `unit` is shown in its header, `doc` is the glossary's text.
 
-    Only `core` columns are shown where there is little room (Markdown, terminal).  One with
-    `hover_of` is shown when the pointer rests on that column.
+    Only `core` columns are shown where space is limited (Markdown, terminal).  One with
+    `hover_of` is the hover text of that column.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a report; `total_rows` is larger than its rows when it was cut.
+    """A table of a report; `total_rows` exceeds the number of rows if it was cut.
 
     `figure` names the figure that is drawn of it, `headline` its place on the first screen where
     there is little room; 0 where it has none.
@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report; `missing` says what to collect where it has no tables."""
+    """A part of a report; `missing` says what to collect if it has no tables."""
 
     id: str
     title: str
@@ -80,7 +80,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding: a claim, the numbers behind it, a bound on the gain, how sure it is.
+    """One finding: a claim, the numbers behind it, a bound on the gain, the confidence.
 
     `kernel` is the function name of the kernel that it is about, empty where it is about a GPU.
     """
@@ -97,9 +97,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to try and how (`detail`), what to check first, and where NVIDIA describes it.
+    """What to try and how (`detail`), what to check first, and NVIDIA's documentation.
 
-    `gain` is a bound on the saving, never a promise.
+    `gain` is an upper bound on the saving, not a promise.
     """
 
     priority: int
@@ -117,7 +117,7 @@ class Recommendation:
 class Report:
     """A whole report; `notice` is set when it was replayed from a recording.
 
-    `nothing_found` says why there are no findings, where there are none.
+    `nothing_found` is the reason if there are no findings.
     """
 
     title: str

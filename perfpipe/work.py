@@ -1,6 +1,6 @@
-"""Work that a person states of kernels: operations and bytes that the counters cannot know.
+"""Declared work of kernels: FLOPs and bytes that counters cannot know.
 
-A statement lies beside the reports, one small file each, so that writers never meet.
+Each declaration is a small file next to the reports, so that writers never conflict.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from perfpipe.store import Store, storing
 class Work:
     """The work of one launch, for those whose demangled name and NVTX path match.
 
-    `kernel` and `nvtx` are regular expressions (None matches any); `flop` counts operations,
-    `bytes` what must move at least, `dtype` names the type whose peak counts.
+    `kernel` and `nvtx` are regular expressions (None matches any); `flop` is the number of FLOPs,
+    `bytes` what must move at least, `dtype` the type whose peak applies.
     """
 
     report_id: str
@@ -33,7 +33,7 @@ class Work:
 
 
 def add_work(store: Store, work: Work) -> None:
-    """Keep a statement; the same one again changes nothing."""
+    """Store a declaration; repeating it changes nothing."""
     text = json.dumps([work.report_id, work.kernel, work.nvtx])
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     directory = store.root / "work" / work.report_id
@@ -43,12 +43,12 @@ def add_work(store: Store, work: Work) -> None:
 
 
 def stated_work(store: Store) -> Iterator[Work]:
-    """Yield every statement; StoreError for a file that is none."""
+    """Yield every declaration; raises StoreError for an invalid file."""
     for path in sorted((store.root / "work").glob("*/*.json")):
-        record = read_json(path, "statement of work")
+        record = read_json(path, "work declaration")
         if record.pop("schema_version", None) != SCHEMA_VERSION:
             raise StoreError(f"{path}: this perfpipe reads schema version {SCHEMA_VERSION} only")
         try:
             yield Work(**record)
         except TypeError as error:
-            raise StoreError(f"{path}: not a statement of work ({error})") from error
+            raise StoreError(f"{path}: not a work declaration ({error})") from error

@@ -1,1 +1,1 @@
-"""What a person runs: commands, profiler launchers, and the only place that starts processes."""
+"""Commands and profiler launchers; the only package that starts processes."""

@@ -1,4 +1,4 @@
-"""The command line: commands are loaded when they are called, so that --help is quick."""
+"""The command line.  Commands are imported when they are called, which keeps --help fast."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import click
 
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
 
-#: Commands and what they do, in the order of the help page.
+#: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
-    "run": "Launch a workload under nsys and ncu, ingest, and report.",
+    "run": "Launch a workload under nsys and ncu, ingest the results, and report.",
     "ingest": "Read report files into the store.",
     "report": "Write a report of a run, or of ingested reports.",
-    "query": "Run SQL over the store.",
+    "query": "Run SQL on the store.",
     "schema": "Show tables, views and columns.",
     "specs": "Show vendor peaks of GPUs.",
     "occupancy": "Calculate occupancy, without a report.",
-    "work": "State the work of kernels in a report.",
-    "budget": "Say where the GPU's time went, also in a part of it.",
+    "work": "Declare FLOPs and bytes per launch (for MFU).",
+    "budget": "Break down GPU time, overall or in a window.",
     "rules": "Run the expert rules of nsys analyze.",
     "record": "Turn a run into a recording that replays without a GPU.",
-    "scrub": "Copy a report without what tells who made it where.",
-    "tuning": "Tell the story of a search for the quickest parameters.",
-    "export": "Write a timeline for another viewer.",
-    "doctor": "Check profilers, driver, permissions and disk.",
-    "init": "Copy the workloads that come with perfpipe here.",
-    "store": "List, verify and clean the store.",
+    "scrub": "Write an anonymized copy of a report or store.",
+    "tuning": "Summarize an autotuning run.",
+    "export": "Export a timeline to another viewer.",
+    "doctor": "Check profilers, driver, permissions and disk space.",
+    "init": "Copy the example workloads into a directory.",
+    "store": "List, verify and clean up the store.",
     "completion": "Print shell completion code.",
 }
 
@@ -47,7 +47,7 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(f"pipelines.commands.{cmd_name}")
         command = getattr(module, f"{cmd_name}_command")
         if not isinstance(command, click.Command):
-            raise TypeError(f"{module.__name__} holds no command")
+            raise TypeError(f"{module.__name__} has no command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,16 +70,17 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="perfpipe")
 def cli() -> None:
-    """GPU workloads from launch to verdict.
+    """Profile GPU workloads and report what limits them.
 
     \b
     perfpipe run workloads/gemm.yaml      launch, profile, report
-    perfpipe ingest *.ncu-rep *.sqlite    read reports that you have
+    perfpipe ingest *.ncu-rep *.sqlite    read existing reports
     perfpipe report --html                what bounds it, and what to do
     perfpipe query "FROM kernel_sol"      ask anything in SQL
 
-    Results go to stdout, progress and messages to stderr.  Exit codes: 0 done; 1 a task failed;
-    2 usage, configuration or unreadable input; 5 a needed tool is missing; 130 interrupted.
+    Results go to stdout, progress and messages to stderr.  Exit codes: 0 success; 1 a task failed;
+    2 usage error, configuration error or unreadable input; 5 a required tool is missing;
+    130 interrupted.
     """
 
 

@@ -1,4 +1,4 @@
-"""Progress and messages on stderr: a bar on a terminal, one line a step otherwise."""
+"""Progress and messages on stderr: a progress bar on a terminal, else one line per step."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives steps of known number."""
+    """Receives a known number of steps."""
 
     def step(self, text: str) -> None:
-        """Note that a step is done, and what came of it."""
+        """Report that a step is done, with its result."""
 
     def note(self, text: str) -> None:
-        """Say something between steps."""
+        """Print a message between steps."""
 
     def detail(self, text: str) -> None:
-        """Say what is going on within a step; only where the display can take it back."""
+        """Show activity within a step, if the display can erase it again."""
 
 
 class _Lines:
@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def progress(title: str, total: int, *, quiet: bool = False) -> Iterator[Progress]:
-    """Give a progress display for `total` steps."""
+    """Open a progress display for `total` steps."""
     if quiet:
         yield _Quiet()
     elif not sys.stderr.isatty():

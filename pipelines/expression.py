@@ -20,7 +20,7 @@ _LARGEST_EXPONENT = 64
 
 
 def evaluate(expression: str, names: Mapping[str, object]) -> float:
-    """Return the value of an expression; ValueError says what it must not hold."""
+    """Return the value of an expression; raises ValueError for anything not allowed."""
     try:
         tree = ast.parse(expression, mode="eval")
     except SyntaxError as error:

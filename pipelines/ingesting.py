@@ -1,4 +1,4 @@
-"""Ingests many inputs, in processes of their own: a vendor library may crash or hang."""
+"""Ingests many inputs in separate processes, since a vendor library may crash or hang."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.store import Store
 from pipelines.workers import Lost, spread
 
-#: How long an input may take, s; the longest captures take a tenth of it.
+#: Time limit per input, s; the longest captures take a tenth of it.
 TIME_LIMIT_S = 600.0
 
 
@@ -38,7 +38,7 @@ class _Task:
 
 
 def default_jobs() -> int:
-    """Return the number of processors that this process may use."""
+    """Return the number of CPUs available to this process."""
     return len(os.sched_getaffinity(0))
 
 
@@ -56,7 +56,7 @@ def ingest_many(
     """
     tasks = [_Task(path, store, force) for path in paths]
     if len(tasks) == 1 and (tasks[0].path.is_file() or tasks[0].path.is_dir()):
-        # No process is needed to say that it is there already, or is no report.
+        # No process is needed if it is already in the store, or is not a report.
         result = _looked_up(tasks[0])
         if not isinstance(result, _Task):
             yield result
@@ -81,16 +81,16 @@ def _looked_up(task: _Task) -> Outcome | Failure | _Task:
 def _reason(lost: Lost, limit_s: float) -> str:
     match lost.why:
         case "time":
-            return f"not read within {limit_s:g} s; nothing was stored (--timeout allows for more)"
+            return f"not read within {limit_s:g} s; nothing was stored (raise --timeout)"
         case "memory":
-            return "not enough memory to read it"
+            return "out of memory while reading it"
         case _:
             return f"the reader crashed (exit code {lost.exitcode}); nothing was stored"
 
 
 def _ingest(task: _Task) -> Outcome | Failure:
     """Ingest one input in this process; an .nsys-rep is exported first."""
-    # Not needed by the process that only waits for its workers.
+    # Not needed in the process that only waits for its workers.
     from ingest.reading import ingest
 
     def export(report: Path) -> Path:

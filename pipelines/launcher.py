@@ -1,4 +1,4 @@
-"""Launches programs where a workload says: here, behind a wrapper, or on another machine."""
+"""Launches programs where a workload asks for it: locally, through a wrapper, or remotely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfpipe.files import replacing
 from pipelines.process import Finished, run
 from pipelines.workload import Execution
 
-#: How long to wait for the other side to make, send or remove files, s.
+#: Time limit for creating, copying or removing files on the remote side, s.
 _PATIENCE_S = 600
 
 
@@ -30,7 +30,7 @@ class Launcher:
 
     @property
     def remote(self) -> bool:
-        """Whether files that a command writes lie on another machine."""
+        """Whether files that a command writes are on another machine."""
         return self.execution.kind == "ssh"
 
     @property
@@ -54,7 +54,7 @@ class Launcher:
             command = ["env", *settings, *command] if settings else command
         directory = self.execution.directory
         if self.remote:
-            # ssh joins its words with blanks and hands them to a shell there.
+            # ssh joins its arguments with spaces and passes them to a remote shell.
             line = shlex.join(command)
             command = [f"cd {shlex.quote(directory or str(self.cwd))} && exec {line}"]
         return run(
@@ -67,13 +67,13 @@ class Launcher:
         )
 
     def output(self, path: Path) -> str:
-        """Return where a command shall write what is to lie at `path` here."""
+        """Return where a command must write the file that will be at `path` here."""
         if not self.remote:
             return str(path)
         return f"{self._remote_directory()}/{path.name}"
 
     def fetch(self, path: Path) -> bool:
-        """Bring what a command wrote for `path`; False where it wrote nothing."""
+        """Copy what a command wrote for `path`; returns False if it wrote nothing."""
         if not self.remote:
             return path.is_file()
         there = shlex.quote(self.output(path))
@@ -91,7 +91,7 @@ class Launcher:
                 )
                 if done.returncode:
                     complaint = done.stderr.decode(errors="replace").strip()
-                    raise TaskFailed(f"{path.name} could not be brought here: {complaint}")
+                    raise TaskFailed(f"{path.name} could not be copied back: {complaint}")
         except subprocess.TimeoutExpired as error:
             raise TaskFailed(f"{path.name} took longer than {_PATIENCE_S} s to bring") from error
         except OSError as error:
@@ -99,7 +99,7 @@ class Launcher:
         return True
 
     def which(self, candidates: Sequence[str]) -> str | None:
-        """Return the first program of the other side that is on PATH or matches a path pattern."""
+        """Return the first remote program that is on PATH or matches a path pattern."""
         words = " ".join(
             f'"$(command -v {shlex.quote(name)})"' if "/" not in name else name
             for name in candidates
@@ -116,7 +116,7 @@ class Launcher:
             lines = answer.stdout.split()
             if not answer.ok or not lines:
                 wrapper = shlex.join(self.execution.wrapper)
-                raise TaskFailed(f"{wrapper} does not answer: {answer.complaint()}")
+                raise TaskFailed(f"{wrapper} does not respond: {answer.complaint()}")
             self._scratch = lines[-1]
         return self._scratch
 

@@ -1,4 +1,4 @@
-"""Measures one configuration: its check and times first, then a launch under each profiler."""
+"""Measures one configuration: validation and timing first, then a launch under each profiler."""
 
 from __future__ import annotations
 

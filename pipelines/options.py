@@ -25,22 +25,22 @@ store_option: Callable[[Any], Any] = click.option(
 
 
 def resolve_store(path: str | None, *, must_exist: bool = False) -> Store:
-    """Return the store that --store names."""
+    """Return the store given by --store."""
     return Store.locate(path, must_exist=must_exist)
 
 
-def json_option(help_text: str = "Print one JSON document.") -> Callable[[Any], Any]:
+def json_option(help_text: str = "Print JSON.") -> Callable[[Any], Any]:
     """Return the --json flag."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def json_document(**content: Any) -> str:
-    """Return the JSON document that a command prints; what JSON has no type for becomes text."""
+    """Return a command's JSON output; types that JSON lacks become text."""
     return json.dumps({"schema_version": 1, **content}, indent=1, default=str, ensure_ascii=False)
 
 
 def pairs(option: str, settings: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield name and values of NAME=VALUE[,VALUE]; InputError where one is no such thing."""
+    """Yield name and values of each NAME=VALUE[,VALUE]; raises InputError on any other form."""
     for setting in settings:
         name, equals, values = setting.partition("=")
         if not equals or not name or not values:
@@ -54,7 +54,7 @@ filter_option: Callable[[Any], Any] = click.option(
     multiple=True,
     metavar="NAME=PATTERN[,PATTERN]",
     callback=lambda _, __, values: dict(pairs("--filter", values)),
-    help="Only configurations whose parameter matches (* and ? as in file names).",
+    help="Only configurations whose parameter matches (wildcards * and ?).",
 )
 
 
@@ -63,5 +63,5 @@ step_range_option: Callable[[Any], Any] = click.option(
     metavar="REGEX",
     envvar=STEP_RANGE_VARIABLE,
     show_envvar=True,
-    help="NVTX ranges that are steps (default: 'step 3', 'iter_3', 'ProfilerStep#3', ...).",
+    help="NVTX ranges to treat as steps (default: 'step 3', 'iter_3', 'ProfilerStep#3', ...).",
 )

@@ -1,4 +1,4 @@
-"""What a run shall do: its configurations, and how they are collected."""
+"""The plan of a run: its configurations, and how they are collected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.workload import Execution, Workload
 
 COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
 
-#: Profilers that each collector runs, beside the plain launch.
+#: Profilers that each collector runs, besides the launch without a profiler.
 _PROFILERS = {
     "all": ("nsys", "ncu", "torch"),
     "timing": (),
@@ -27,7 +27,7 @@ _PROFILERS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """A workload, where it lies, its configurations, and how they are collected."""
+    """A workload, its path, its configurations, and how they are collected."""
 
     workload: Workload
     path: Path
@@ -40,18 +40,18 @@ class Plan:
     def recording(self) -> Path:
         """The directory of the recording."""
         if self.workload.recording is None:
-            raise InputError(f"{self.path}: there is no GPU here, and the file names no recording")
+            raise InputError(f"{self.path}: no GPU here, and the workload has no recording")
         return self.path.parent / self.workload.recording
 
     @property
     def profilers(self) -> tuple[str, ...]:
-        """The profilers that run: those of the collector that the workload asks for."""
+        """The profilers to run: those of the collector that the workload configures."""
         wanted = self.workload.collect
         return tuple(name for name in _PROFILERS[self.collector] if getattr(wanted, name))
 
     @property
     def launches(self) -> int:
-        """How many tasks will run at most."""
+        """Maximum number of tasks."""
         tune = self.workload.tune
         if tune is None:
             return len(self.tasks)
@@ -63,7 +63,7 @@ class Plan:
 def planned_tasks(
     workload: Workload, path: Path, filters: dict[str, list[str]] | None = None
 ) -> list[Task]:
-    """Return the tasks that are known beforehand: all, or the first generation of a search."""
+    """Return the tasks known in advance: all, or the first generation of a search."""
     if workload.tune is None:
         return tasks(workload, path, filters)
     first = enumerate(Search(workload, path).next_generation([]))
@@ -71,18 +71,18 @@ def planned_tasks(
 
 
 def choose_collector(asked: str, launcher: Launcher | None = None) -> tuple[str, str]:
-    """Return the collector for `asked`, and a sentence that says why."""
+    """Return the collector for `asked`, and the reason as a phrase."""
     if asked != "auto":
-        return asked, f"collector {asked}, as asked"
+        return asked, f"collector {asked}, as requested"
     launcher = launcher or Launcher(Execution(), Path.cwd())
     found = gpus_on(launcher)
     if not found:
-        return "replay", "no GPU here: replaying a recorded capture, nothing is measured"
+        return "replay", "no GPU here: replaying a recording, nothing is measured"
     match [name for name in ("nsys", "ncu") if find_tool_on(launcher, name)]:
         case []:
-            return "replay", "a GPU is here but neither nsys nor ncu: replaying a recorded capture"
+            return "replay", "a GPU but neither nsys nor ncu here: replaying a recording"
         case [only]:
-            reason = f"measuring on {found[0]} with {only} alone, the other is not installed"
+            reason = f"measuring on {found[0]} with {only} only, the other is not installed"
             return only, reason
         case _:
             return "all", f"measuring on {found[0]}"

@@ -1,4 +1,4 @@
-"""Starts programs: argument lists only, with a time limit, output kept in files."""
+"""Starts programs from argument lists, with a time limit; output is kept in files."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from typing import IO
 
 from perfpipe.errors import TaskFailed, ToolMissing, os_error_sentence
 
-#: Output that is kept of one stream, bytes; a program that prints for ever fills no disk.
+#: Maximum output kept per stream, bytes, so that a runaway program does not fill the disk.
 KEPT_OUTPUT = 16 << 20
 
-#: A line longer than this is handed on in pieces, characters.
+#: Longer lines are passed on in pieces, characters.
 _LONGEST_LINE = 1 << 20
 
-#: How long to wait for output of a program that has ended, s: what it started may hold it open.
+#: How long to wait for output after a program has ended, s: its children may keep it open.
 _DRAIN_S = 5
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that ended: `timed_out` when it was killed at its limit."""
+    """A finished program; `timed_out` if it was killed at its time limit."""
 
     returncode: int
     stdout: str
@@ -37,17 +37,17 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
+        """Whether it exited on its own with code 0."""
         return self.returncode == 0 and not self.timed_out
 
     def complaint(self) -> str:
-        """Return the last lines that it printed, as one line."""
+        """Return its last lines of output, as one line."""
         lines = [line.strip() for line in (self.stderr or self.stdout).splitlines()]
         return " | ".join([line[:500] for line in lines if line][-3:])
 
 
 class _Reader(threading.Thread):
-    """Reads one stream to its end, keeps the beginning, and hands every line on."""
+    """Reads a stream to its end, keeps the beginning, and passes on every line."""
 
     def __init__(self, stream: IO[str], on_line: Callable[[str], None] | None) -> None:
         super().__init__(daemon=True)
@@ -66,7 +66,7 @@ class _Reader(threading.Thread):
                     self._on_line(line)
 
     def text(self) -> str:
-        cut = f"\n[cut after {KEPT_OUTPUT >> 20} MiB]\n" if self._left <= 0 else ""
+        cut = f"\n[truncated after {KEPT_OUTPUT >> 20} MiB]\n" if self._left <= 0 else ""
         return "".join(self._kept) + cut
 
 

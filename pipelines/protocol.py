@@ -1,8 +1,8 @@
-"""The JSON lines by which a program talks to perfpipe, each with the key "perfpipe".
+"""The JSON lines that a program prints for perfpipe, each with the key "perfpipe".
 
-{"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}      before anything is timed
+{"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}      before any timing
 {"perfpipe": "time", "ms": [0.5, 0.4]}                          an entry a sample, ms
-{"perfpipe": "kernel", "registers": 128, "spills": 0}           what the compiler made of it
+{"perfpipe": "kernel", "registers": 128, "spills": 0}           a compiled kernel
 {"perfpipe": "about", "torch": "2.11.0"}                        versions of what it uses
 {"perfpipe": "out_of_resources", "reason": "..."}               the hardware has no room for it
 """
@@ -20,7 +20,7 @@ _KEY = "perfpipe"
 
 @dataclass
 class ProgramOutput:
-    """What a program said: times in ms, its validation, what it is compiled to."""
+    """The messages of a program: times in ms, validation, compiled kernel."""
 
     times_ms: list[float] = field(default_factory=list)
     method: str | None = None
@@ -30,7 +30,7 @@ class ProgramOutput:
     out_of_resources: str | None = None
 
     def feed(self, line: str) -> None:
-        """Take in a line; what is no message, or a faulty one, is the program's own affair."""
+        """Parse a line; lines that are not valid messages are ignored."""
         if not line.startswith("{"):
             return
         try:
@@ -42,7 +42,7 @@ class ProgramOutput:
         content = {key: value for key, value in message.items() if key != _KEY}
         match message.get(_KEY):
             case "validation" if self.validation is None or self.validation.ok:
-                # Several ranks say it each: a wrong one counts.
+                # Every rank reports it: one failure counts.
                 self.validation = Validation.of({**content, "ok": bool(content.get("ok"))})
             case "time" if isinstance(times := content.get("ms"), list):
                 self.times_ms += [float(ms) for ms in times if _is_time(ms)]

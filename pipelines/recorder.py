@@ -1,4 +1,4 @@
-"""Makes a recording of a run: its results and its scrubbed, compressed reports."""
+"""Makes a recording of a run: its results and its anonymized, compressed reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from perfpipe.units import format_bytes
 from pipelines.recording import KEPT, load_recording
 from pipelines.tasks import passes
 
-#: Tables that a scrubbed report may have fewer rows of.
+#: Tables that may have fewer rows in a scrubbed report.
 _FEWER = frozenset({"nsys_environment", "nsys_diagnostics", "nsys_processes", "nsys_threads"})
 
 _HEADER = """\
@@ -45,7 +45,7 @@ def record_run(
     limit: int,
     force: bool,
 ) -> int:
-    """Write a recording of a run that was measured here; returns its size in bytes.
+    """Write a recording of a measured run and return its size in bytes.
 
     `filters` chooses tasks by their parameters, as those of `perfpipe run`.
 
@@ -53,9 +53,9 @@ def record_run(
     recording would be larger than `limit` bytes or would not replay as it ran.
     """
     if run.replayed:
-        raise InputError(f"{run.run_id} was replayed itself; record a run that was measured")
+        raise InputError(f"{run.run_id} is itself a replay; record a measured run")
     if target.exists() and not force:
-        raise InputError(f"{target} is there already; --force replaces it")
+        raise InputError(f"{target} already exists; --force replaces it")
     with _replacing(target) as directory:
         chosen = [task for task in run.tasks if passes(task.params, filters)]
         if not chosen:
@@ -84,7 +84,7 @@ def record_run(
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """Give a directory beside `target`; it takes its place when the block ends well."""
+    """Yield a temporary directory that replaces `target` if the block succeeds."""
     temporary = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
     try:
         temporary.mkdir(parents=True)
@@ -113,7 +113,7 @@ def _without_none(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _file(store: Store, task: TaskResult, name: str, directory: Path) -> str:
-    """Scrub, check and compress one report; returns the name of its file."""
+    """Scrub, verify and compress one report; returns its file name."""
     source = store.runs_dir / name
     if not source.is_file():
         raise InputError(f"{source}: the report of {task.label} is gone; run it again")
@@ -129,7 +129,7 @@ def _file(store: Store, task: TaskResult, name: str, directory: Path) -> str:
 
 
 def _check(store: Store, source: Path, scrubbed: Path, scratch: Store) -> None:
-    """Raise TaskFailed where the scrubbed report gives other rows than the one it came from."""
+    """Raise TaskFailed if the scrubbed report gives different rows from the original."""
     before = store.manifest(ingest(source, store).report_id)
     after = scratch.manifest(ingest(scrubbed, scratch).report_id)
     for table in (before.tables.keys() | after.tables.keys()) - _FEWER:
@@ -142,7 +142,7 @@ def _check(store: Store, source: Path, scrubbed: Path, scratch: Store) -> None:
 
 
 def _origin(store: Store, run: RunRecord) -> dict[str, Any]:
-    """Return the GPU, the time and the versions of the tools of a run."""
+    """Return GPU, time and tool versions of a run."""
     with Session.open(store, run.reports) as session:
         gpus = session.execute(
             "SELECT gpu FROM reports WHERE gpu IS NOT NULL ORDER BY report_id LIMIT 1"

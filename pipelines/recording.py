@@ -1,4 +1,4 @@
-"""Recordings: captured runs that are replayed where there is no GPU."""
+"""Recordings: captured runs that replay without a GPU."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from pipelines.workload import Params, Scalar, Workload
 
 
 def _read_as(kind: Any) -> PlainValidator:
-    """Check a field as the run record does, which it becomes a part of."""
+    """Check a field like the run record that it becomes part of."""
     return PlainValidator(lambda value: decode(kind, value))
 
 
 class RecordedTask(BaseModel):
-    """A configuration of the recorded run: its parameters, its result, its report files."""
+    """A configuration of the recorded run: parameters, result, report files."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,16 +49,16 @@ class RecordedTask(BaseModel):
     files: list[str] = []
 
     def result(self, task: Task) -> TaskResult:
-        """Return a task's result as it was recorded, without reports."""
+        """Return the recorded result of a task, without reports."""
         return replace(result_of(task), **{name: getattr(self, name) for name in KEPT})
 
 
-#: What a recording keeps of a result, beside its parameters and files.
+#: Fields of a result that a recording keeps, besides parameters and files.
 KEPT = tuple(name for name in RecordedTask.model_fields if name not in ("params", "files"))
 
 
 class Recording(BaseModel):
-    """A recording: recording.yaml beside the report files that it names."""
+    """A recording: recording.yaml and the report files next to it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -72,7 +72,7 @@ class Recording(BaseModel):
     def tasks_for(
         self, planned: list[Task], workload: Workload, path: Path
     ) -> Iterator[tuple[Task, RecordedTask | None]]:
-        """Yield each planned task with what was recorded of it; a search as it was recorded."""
+        """Yield each planned task with its recorded result; a search as it was recorded."""
         if workload.tune is not None:
             for index, recorded in enumerate(self.tasks):
                 task = task_of(index, recorded.params, workload, path, recorded.generation)
@@ -94,7 +94,7 @@ def _frozen(params: Params) -> tuple[tuple[str, Scalar], ...]:
 
 
 def load_recording(directory: Path) -> Recording:
-    """Read a recording; InputError when it is missing, faulty or lacks one of its files."""
+    """Read a recording; raises InputError if it is missing, invalid or lacks a file."""
     path = directory / "recording.yaml"
     if not path.is_file():
         raise InputError(f"{directory}: no recording here (recording.yaml is missing)")

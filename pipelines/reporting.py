@@ -42,7 +42,7 @@ def make_report(
     chosen = select(store, names)
     try:
         compared = _compared(store, chosen, select(store, baseline)) if baseline else None
-        # What a report tells of a run is told by that run alone, whatever others gave its reports.
+        # A report of a run uses that run only, even if other runs share its reports.
         runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with Session.open(
             store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range
@@ -51,20 +51,20 @@ def make_report(
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise StoreError(
-            f"cannot read {store.root}: {reason}; 'perfpipe store verify' tells what is damaged"
+            f"cannot read {store.root}: {reason}; 'perfpipe store verify' shows what is damaged"
         ) from error
 
 
 def _compared(store: Store, chosen: Selection, baseline: Selection) -> Comparison:
-    """Compare with a baseline; InputError where a run or report is on both sides."""
+    """Compare with a baseline; raises InputError if a run or report is on both sides."""
     for selection in (chosen, baseline):
         loose = {*selection.reports} - {r for run in selection.runs for r in run.reports}
         if loose and selection.runs:
-            raise InputError("a comparison is of runs or of reports, not of both at a time")
+            raise InputError("compare either runs or reports, not both at once")
     both = [run.run_id for run in chosen.runs if run in baseline.runs]
     both += sorted({*chosen.reports} & {*baseline.reports})
     if both:
-        raise InputError(f"{both[0]} would be compared with itself")
+        raise InputError(f"{both[0]} is on both sides of the comparison")
     every = {*chosen.reports, *baseline.reports}
     with Session.open(store, every, use=("kernel_times", "reports")) as session:
         sides = [side_of(session.con, side.runs, side.reports) for side in (baseline, chosen)]
@@ -80,7 +80,7 @@ def output(
     figures: Literal["svg", "png"] | None = None,
     quiet: bool = False,
 ) -> None:
-    """Write each asked-for form of a report and print its path; the path `-` is stdout.
+    """Write the requested formats of a report and print their paths; the path `-` is stdout.
 
     `figures` are written into a directory beside the Markdown file, which shows them.  With
     `quiet` no path is printed: stdout is somebody else's.
@@ -103,7 +103,7 @@ def output(
 def write_index(
     store: Store, names: Sequence[str], folder: Path, step_range: str | None = None
 ) -> Path:
-    """Write a page for each run (all, or those that are named) and an index that links to them.
+    """Write a page for each run (all, or the named ones) and an index that links to them.
 
     Raises InputError where there is no run, or a name is not one.
     """
@@ -112,10 +112,10 @@ def write_index(
     for name in names or runs:
         run = select(store, [name]).run
         if run is None:
-            raise InputError(f"{name} is no run: an index lists runs")
+            raise InputError(f"{name} is not a run: an index lists runs")
         chosen.append(run)
     if not chosen:
-        raise InputError(f"{store.root}: there is no run to list")
+        raise InputError(f"{store.root}: no runs to list")
     entries = []
     for run in chosen:
         report = make_report(store, [run.run_id], step_range=step_range)
@@ -133,12 +133,12 @@ def to_json(report: Report) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; StoreError where it cannot be."""
+    """Write a file atomically; raises StoreError on failure."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:

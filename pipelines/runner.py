@@ -1,4 +1,4 @@
-"""Runs a workload: launches or replays every configuration, ingests, and records what was done."""
+"""Runs a workload: launches or replays every configuration, ingests, and records the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipelines.tools import require_tool
 
 
 def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
-    """Run every configuration and return the run record, which is in the store then.
+    """Run every configuration and return the run record, which is then in the store.
 
     With `plan.resume` the latest run of the workload is resumed: tasks whose result it has are
     kept.  Raises ToolMissing before anything is launched where a profiler is missing.
@@ -53,7 +53,7 @@ def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
 
 
 def _still_counts(kept: TaskResult, plan: Plan) -> bool:
-    """Say whether a result of the run that is resumed spares a launch."""
+    """Return whether a result of the resumed run saves a launch."""
     if not kept.done:
         return not plan.rerun_failed
     return set(plan.profilers) <= set(kept.profilers) or plan.workload.tune is not None
@@ -68,7 +68,7 @@ def _resumed(plan: Plan, store: Store, progress: Progress) -> Run | None:
         return None
     run = Run.latest_measured(store, plan.workload.name)
     if run is None:
-        progress.note(f"no run of {plan.workload.name} to resume: this is the first")
+        progress.note(f"no run of {plan.workload.name} to resume: starting the first")
         return None
     progress.note(f"resuming {run.record.run_id}")
     run.record = replace(run.record, collector=plan.collector)
@@ -76,7 +76,7 @@ def _resumed(plan: Plan, store: Store, progress: Progress) -> Run | None:
 
 
 def _tasks(plan: Plan, run: Run) -> Iterator[Task]:
-    """Yield the tasks; those of a search as results of the generation before are there."""
+    """Yield the tasks; those of a search once the previous generation has results."""
     if plan.workload.tune is None:
         yield from plan.tasks
         return
@@ -91,7 +91,7 @@ def _tasks(plan: Plan, run: Run) -> Iterator[Task]:
 def _profile_search(
     plan: Plan, run: Run, launcher: Launcher, store: Store, progress: Progress
 ) -> None:
-    """Profile the quickest configuration of a search, and its default beside it."""
+    """Profile the fastest configuration of a search, and the default."""
     for result in Search(plan.workload, plan.path).worth_profiling(run.record.tasks):
         if result.reports or not plan.profilers:
             continue
@@ -128,7 +128,7 @@ def _line(result: TaskResult, verb: str) -> str:
 
 
 def raise_for_status(record: RunRecord) -> None:
-    """Raise TaskFailed when a task of a run failed; in a search, when nothing succeeded."""
+    """Raise TaskFailed if a task failed; in a search, if nothing succeeded."""
     failed = [task for task in record.tasks if counts_as_failed(task)]
     if not failed and not any(task.done for task in record.tasks):
         failed = list(record.tasks)

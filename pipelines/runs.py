@@ -20,11 +20,11 @@ _RESULT = "result.json"
 
 
 class Run:
-    """A run of a workload; results are on disk as soon as they are known."""
+    """A run of a workload; results are written as soon as they are known."""
 
     def __init__(self, store: Store, record: RunRecord) -> None:
         self.store, self.record = store, record
-        # Programs run in the workload's directory, where a relative path would mean another place.
+        # Programs run in the workload's directory, where a relative path would mean something else.
         self.directory: Path = store.runs_dir.resolve() / record.run_id
 
     @classmethod
@@ -57,7 +57,7 @@ class Run:
         return cls(store, runs[-1]) if runs else None
 
     def results(self) -> dict[str, TaskResult]:
-        """Return what tasks of this run gave already, by key; half a result does not count."""
+        """Return the complete results of this run, by task key."""
         found = {}
         for path in sorted((self.directory / "tasks").glob(f"*/{_RESULT}")):
             with contextlib.suppress(StoreError):
@@ -66,7 +66,7 @@ class Run:
         return found
 
     def task_directory(self, task: Task, *, fresh: bool = True) -> Path:
-        """Return a directory for what a task prints and records, empty if it is to be `fresh`."""
+        """Return the directory for a task's output and reports, emptied if `fresh`."""
         directory = self.directory / "tasks" / f"{task.index:03d}-{task.key[:8]}"
         with storing(directory):
             if fresh:
@@ -75,7 +75,7 @@ class Run:
         return directory
 
     def add(self, result: TaskResult, directory: Path | None = None) -> None:
-        """Keep a task's result, in its directory first."""
+        """Store a task's result, in its directory first."""
         if directory is not None:
             with storing(directory):
                 result.write(directory / _RESULT)
@@ -116,7 +116,7 @@ class Run:
 
 
 def result_of(task: Task) -> TaskResult:
-    """Return the beginnings of a task's result."""
+    """Return an empty result of a task."""
     return TaskResult(
         index=task.index,
         label=task.label,
@@ -131,6 +131,6 @@ def result_of(task: Task) -> TaskResult:
 
 
 def counts_as_failed(result: TaskResult) -> bool:
-    """Say whether a task's failure is one of the run: in a search, failures are data."""
+    """Return whether a task's failure fails the run; in a search, failures are data."""
     searched = result.generation is not None and result.failure != "profiler"
     return not result.done and not searched

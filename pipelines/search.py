@@ -1,4 +1,4 @@
-"""Proposes configurations of a search, generation by generation: at random, then near the best."""
+"""Proposes configurations of a search in generations: random first, then near the best."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from perfpipe.runrecord import TaskResult
 from pipelines.tasks import combinations
 from pipelines.workload import Params, Scalar, Tune, Workload
 
-#: How often another neighbour is drawn before a random configuration takes its place.
+#: Attempts to draw a new neighbor before falling back to a random configuration.
 _TRIES = 50
 
 
 class Search:
-    """A search over the parameters of `tune`, beside the one configuration of sizes and matrix.
+    """A search over the parameters of `tune`, for one configuration of sizes and matrix.
 
     The same results lead to the same proposals.  Raises InputError where the workload gives
     several configurations to search in, or the file of candidates cannot be used.
@@ -32,7 +32,7 @@ class Search:
         fixed = combinations(workload)
         if len(fixed) != 1:
             raise InputError(
-                f"{path}: tune searches in one configuration, but sizes and matrix give "
+                f"{path}: tune needs a single configuration, but sizes and matrix give "
                 f"{len(fixed)}; choose one with --set"
             )
         self._fixed = fixed[0]
@@ -47,11 +47,11 @@ class Search:
 
     @property
     def generations(self) -> int:
-        """How many generations there are."""
+        """Number of generations."""
         return len(self._listed) if self._listed is not None else self.tune.generations
 
     def next_generation(self, results: Sequence[TaskResult]) -> list[Params]:
-        """Return the parameters to try next, none of them tried before.
+        """Return the parameters to try next, none of them tried already.
 
         `results` are all earlier ones.  Fewer come when the space of parameters is used up.
         """
@@ -61,7 +61,7 @@ class Search:
             return [{**self._fixed, **params} for params in self._listed[generation]]
         rng = random.Random(f"{self.tune.seed}-{generation}")  # noqa: S311
         tried = {self._searched(result.params) for result in results}
-        best = [dict(self._searched(r.params)) for r in _quickest(results)[: self.tune.keep]]
+        best = [dict(self._searched(r.params)) for r in _fastest(results)[: self.tune.keep]]
         found: list[Params] = []
         if not results and self.tune.default:
             self._accept(dict(self.tune.default), tried, found)
@@ -75,8 +75,8 @@ class Search:
         return [{**self._fixed, **params} for params in found]
 
     def worth_profiling(self, results: Sequence[TaskResult]) -> list[TaskResult]:
-        """Return the result of the quickest configuration, and that of the default."""
-        best = _quickest(results)[:1]
+        """Return the results of the fastest configuration and of the default."""
+        best = _fastest(results)[:1]
         others = [
             result
             for result in results
@@ -113,19 +113,19 @@ class Search:
         return near
 
 
-def _quickest(results: Sequence[TaskResult]) -> list[TaskResult]:
+def _fastest(results: Sequence[TaskResult]) -> list[TaskResult]:
     timed = [(r.median_ms, r.index, r) for r in results if r.done and r.median_ms is not None]
     return [result for *_, result in sorted(timed, key=lambda item: item[:2])]
 
 
 def _candidates(path: Path, tune: Tune) -> list[list[Params]]:
-    """Return listed configurations by generation; InputError with the line of a faulty one."""
+    """Return listed configurations by generation; raises InputError with the line of an error."""
     by_generation: dict[int, list[Params]] = {}
     for where, value in json_lines(path, "JSON object"):
         generation = value.pop("generation", 0)
         params = value.get("params", value)
         if not isinstance(generation, int) or not isinstance(params, dict):
-            raise InputError(f"{where}: expected parameters, and a whole number as generation")
+            raise InputError(f"{where}: expected parameters, and an integer as generation")
         _check(params, tune, where)
         by_generation.setdefault(generation, []).append(params)
     if not by_generation:
@@ -139,6 +139,6 @@ def _check(params: dict[str, Any], tune: Tune, where: str) -> None:
             hint = did_you_mean(name, tune.parameters)
             raise InputError(f"{where}: no parameter '{name}' in tune{hint}")
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise InputError(f"{where}: {name} must be a number or a text")
+            raise InputError(f"{where}: {name} must be a number or a string")
     if missing := tune.parameters.keys() - params.keys():
         raise InputError(f"{where}: {', '.join(sorted(missing))} missing")

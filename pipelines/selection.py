@@ -12,7 +12,7 @@ from perfpipe.store import Store
 
 @dataclass(frozen=True)
 class Selection:
-    """What names mean: report ids, and the runs among what was named."""
+    """The selection that names stand for: report ids, and the named runs."""
 
     reports: list[str]
     runs: list[RunRecord]
@@ -20,12 +20,12 @@ class Selection:
 
     @property
     def only_runs(self) -> bool:
-        """Whether all that was named are runs."""
+        """Whether only runs were named."""
         return len(self.runs) == self.named
 
     @property
     def title(self) -> str | None:
-        """What several runs are called together; None for anything else."""
+        """The title of several runs; None for anything else."""
         if len(self.runs) < 2 or not self.only_runs:
             return None
         names = dict.fromkeys(run.workload for run in self.runs)
@@ -33,12 +33,12 @@ class Selection:
 
     @property
     def run(self) -> RunRecord | None:
-        """The run when it is all that was named."""
+        """The run, if it is the only thing named."""
         return self.runs[0] if len(self.runs) == 1 and self.only_runs else None
 
 
 def select(store: Store, names: Sequence[str]) -> Selection:
-    """Return the reports and runs that names mean.
+    """Return the reports and runs that names stand for.
 
     A name is a run id, a report id, or the beginning of one.  Without names: the newest run,
     else every report.  Raises InputError for a name that means nothing or several things.
@@ -58,7 +58,7 @@ def select(store: Store, names: Sequence[str]) -> Selection:
         matches = [key for key in (*runs, *store.report_ids()) if key.startswith(name)]
         exact = [key for key in matches if key == name] or matches
         if len(exact) != 1:
-            problem = "means several" if exact else "is no run and no report in this store"
+            problem = "is ambiguous" if exact else "is not a run or report in this store"
             raise InputError(f"{name}: {problem}{': ' + ', '.join(exact) if exact else ''}")
         if exact[0] in runs:
             named_runs.append(runs[exact[0]])

@@ -1,4 +1,4 @@
-"""YAML without surprises: no yes/no booleans, no sexagesimal numbers, no dates, no double keys."""
+"""YAML without surprises: no yes/no booleans, sexagesimal numbers, dates or duplicate keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _mapping(loader: StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
             raise yaml.constructor.ConstructorError(
                 None,
                 None,
-                f"the key '{key}' stands in line {seen[key]} already",
+                f"duplicate key '{key}', first in line {seen[key]}",
                 key_node.start_mark,
             )
         seen[key] = line
@@ -57,7 +57,7 @@ StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def load(path: Path) -> tuple[Any, yaml.Node | None]:
-    """Return the value of a YAML file and its node tree, which tells lines.
+    """Return the value of a YAML file and its node tree, which has line numbers.
 
     Raises InputError with file and line.
     """
@@ -80,7 +80,7 @@ def load(path: Path) -> tuple[Any, yaml.Node | None]:
 
 
 def line_of(node: yaml.Node | None, location: Iterable[str | int]) -> int:
-    """Return the line of the value that a path of keys and indices leads to, as far as it does."""
+    """Return the line of the value at a path of keys and indices, or of its closest parent."""
     line = 1
     for step in location:
         if isinstance(node, yaml.MappingNode):

@@ -20,7 +20,7 @@ from pipelines.workload import Params, Scalar, Workload
 #: Bytes of an element, by type name.
 DTYPE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 
-#: Names the interpreter that {python} stands for.
+#: Environment variable with the interpreter for {python}.
 PYTHON_VARIABLE = "PERFPIPE_PYTHON"
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -28,7 +28,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Task:
-    """One configuration: `flops` and `bytes` of an iteration; None where the file gives none.
+    """One configuration: `flops` and `bytes` per iteration, None if the file gives none.
 
     `key` is a hash of all that its outcome depends on: command, parameters, environment, what is
     collected, and the program's files.  `generation` counts the rounds of a search from 0.
@@ -50,7 +50,7 @@ class Task:
 
 
 def directory_of(workload: Workload, path: Path) -> Path:
-    """Return the directory that programs run in."""
+    """Return the working directory of programs."""
     return path.resolve().parent / (workload.cwd or ".")
 
 
@@ -69,7 +69,7 @@ def tasks(
         for index, params in enumerate(p for p in found if passes(p, filters or {}))
     ]
     if not made:
-        raise InputError(f"{path}: no configuration is left (see matrix, sizes, exclude, --filter)")
+        raise InputError(f"{path}: no configurations left (see matrix, sizes, exclude, --filter)")
     return made
 
 
@@ -100,7 +100,7 @@ def _check_filters(found: Iterable[Params], filters: Mapping[str, list[str]], pa
 
 
 def passes(params: Mapping[str, Scalar], filters: Mapping[str, list[str]]) -> bool:
-    """Say whether each named parameter matches one of its patterns."""
+    """Return whether each named parameter matches one of its patterns."""
     return all(
         any(fnmatch.fnmatchcase(str(params.get(name)), pattern) for pattern in patterns)
         for name, patterns in filters.items()
@@ -110,7 +110,7 @@ def passes(params: Mapping[str, Scalar], filters: Mapping[str, list[str]]) -> bo
 def task_of(
     index: int, params: Params, workload: Workload, path: Path, generation: int | None = None
 ) -> Task:
-    """Return the task of some parameters; InputError where a name or a formula is wrong."""
+    """Return the task of some parameters; raises InputError for a wrong name or formula."""
     known: dict[str, Scalar] = {
         **params,
         "warmup": workload.warmup,
@@ -159,7 +159,7 @@ def _key(command: tuple[str, ...], params: Params, workload: Workload, cwd: Path
 
 
 def _files(command: tuple[str, ...], cwd: Path) -> dict[str, str]:
-    """Return digests of the files that a command names, and of the Python modules beside them."""
+    """Return digests of the files that a command names, and of the Python modules next to them."""
     named = [cwd / word for word in command[1:] if word[:1] not in ("-", "/")]
     files = {path for path in named if path.is_file()}
     files |= {

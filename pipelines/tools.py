@@ -1,4 +1,4 @@
-"""Finds the profilers and the GPU, and says what stands in the way of using them."""
+"""Finds the profilers and the GPU, and explains what prevents their use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfpipe.errors import PerfpipeError, ToolMissing
 from pipelines.launcher import Launcher
 from pipelines.process import Finished, run
 
-#: Where installers put the tools beside PATH; newest directories are tried first.
+#: Where installers put the tools, besides PATH; newest directories are tried first.
 _PLACES = {
     "nsys": (
         "$CUDA_HOME/bin/nsys",
@@ -31,7 +31,7 @@ _PLACES = {
     ),
 }
 
-#: The oldest profilers whose options and exports are known here.
+#: The oldest supported profilers.
 OLDEST = {"nsys": "2023.1", "ncu": "2022.1"}
 
 _VERSION = re.compile(r"\b(\d{4}\.\d+(?:\.\d+)*)")
@@ -39,7 +39,7 @@ _VERSION = re.compile(r"\b(\d{4}\.\d+(?:\.\d+)*)")
 
 @dataclass(frozen=True)
 class Tool:
-    """A profiler: its path on the side where it runs, and its version as it prints it."""
+    """A profiler: its path on the machine where it runs, and its version as printed."""
 
     name: str
     path: str
@@ -60,20 +60,20 @@ def find_tool(name: str) -> Tool | None:
 
 
 def find_tool_on(launcher: Launcher, name: str) -> Tool | None:
-    """Return nsys or ncu of the side where a launcher runs programs."""
+    """Return nsys or ncu on the machine where a launcher runs programs."""
     return find_tool(name) if launcher.here else _find_tool_there(launcher, name)
 
 
 @cache
 def _find_tool_there(launcher: Launcher, name: str) -> Tool | None:
-    """Ask the other side once for each launcher, not once for each task."""
-    # $CUDA_HOME is the other side's to expand.
+    """Look up a tool once per launcher, not once per task."""
+    # $CUDA_HOME is expanded on the remote side.
     path = launcher.which([name, *_PLACES[name]])
     return _tool(name, path, launcher.run([path, "--version"], timeout=60)) if path else None
 
 
 def require_tool(name: str, launcher: Launcher | None = None) -> Tool:
-    """Return a tool that can be used; ToolMissing tells what to install or to update."""
+    """Return a usable tool; raises ToolMissing with what to install or update."""
     tool = find_tool_on(launcher, name) if launcher else find_tool(name)
     product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
     if tool is None:
@@ -109,12 +109,12 @@ def _candidates(name: str) -> list[str]:
 
 @cache
 def gpus() -> tuple[str, ...]:
-    """Return the names of the GPUs that the driver here shows; empty without a driver."""
+    """Return the names of the local GPUs; empty without a driver."""
     return _gpus(run)
 
 
 def gpus_on(launcher: Launcher) -> tuple[str, ...]:
-    """Return the names of the GPUs of the side where a launcher runs programs."""
+    """Return the names of the GPUs on the machine where a launcher runs programs."""
     return gpus() if launcher.here else _gpus(launcher.run)
 
 
@@ -128,11 +128,11 @@ def _gpus(run_there: Callable[..., Finished]) -> tuple[str, ...]:
     return tuple(line for line in lines if line) if answer.ok else ()
 
 
-#: What a profiler prints, and what to do about it.
+#: Known profiler messages, with the explanation and remedy.
 _KNOWN_FAULTS = (
     (
         "ERR_NVGPUCTRPERM",
-        "the driver lets only administrators read performance counters; run as root, or set "
+        "only administrators may read performance counters; run as root, or set "
         "NVreg_RestrictProfilingToAdminUsers=0 (https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
     ),
     ("No kernels were profiled", "no kernel was launched, or none passed the kernel filter"),
@@ -153,16 +153,16 @@ _KNOWN_FAULTS = (
     ),
     (
         "resource is unavailable",
-        "another profiler or DCGM holds the GPU's counters; end it, or pause dcgm "
+        "another profiler or DCGM is using the GPU's counters; stop it, or pause DCGM "
         "(dcgmi profiling --pause)",
     ),
-    ("CUDA error: out of memory", "the GPU's memory is full"),
-    ("CUDA out of memory", "the GPU's memory is full"),
+    ("CUDA error: out of memory", "the GPU is out of memory"),
+    ("CUDA out of memory", "the GPU is out of memory"),
     ("No space left on device", "the disk is full"),
-    ("Disk quota exceeded", "the disk quota is used up"),
+    ("Disk quota exceeded", "the disk quota is exceeded"),
 )
 
 
 def explain(output: str) -> str | None:
-    """Return what a known message in a profiler's output means and how to mend it."""
+    """Return the meaning of a known message in a profiler's output, and the remedy."""
     return next((advice for sign, advice in _KNOWN_FAULTS if sign in output), None)

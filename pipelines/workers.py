@@ -1,4 +1,4 @@
-"""Worker processes that take one task after another; one that crashes or hangs is replaced.
+"""Worker processes that run task after task; one that crashes or hangs is replaced.
 
 Workers start when they are needed and stay for later tasks of this process; they end with it.
 """
@@ -21,13 +21,13 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Literal
 
-#: How long a worker that is told to end may take to clean up, s.
+#: Time limit for a terminated worker to clean up, s.
 _PATIENCE_S = 5
 
-#: A worker that once held more than this ends after its task, to give the memory back.
+#: A worker that used more than this exits after its task, to release the memory.
 _KEPT_BYTES = 1 << 30
 
-# Not forked: this process may hold threads, whose locks nobody would release in the child.
+# Not forked: this process may have threads, whose locks nobody would release in the child.
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -41,7 +41,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class _Order:
-    """A task, and the surroundings in which this process would do it."""
+    """A task, and the environment in which this process would run it."""
 
     work: Callable[[Any], Any]
     task: Any
@@ -57,7 +57,7 @@ class _Reply:
 
 
 class _Worker:
-    """A process, the connection to it, and what it is doing."""
+    """A process, the connection to it, and its current task."""
 
     def __init__(self) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
@@ -69,12 +69,12 @@ class _Worker:
 
     def give(self, order: _Order, limit_s: float) -> None:
         self.task, self.deadline = order.task, time.monotonic() + limit_s
-        # A worker that has died is found out when its answer is asked for.
+        # A dead worker is detected when its answer is requested.
         with contextlib.suppress(OSError):
             self.connection.send(order)
 
     def answer(self) -> Any:
-        """Return the answer, and keep the worker for another task where it may."""
+        """Return the answer, and keep the worker for another task if allowed."""
         try:
             reply: _Reply = self.connection.recv()
         except (EOFError, OSError):
@@ -136,13 +136,13 @@ def _worker() -> _Worker:
 
 def _order(work: Callable[[Any], Any], task: Any, scratch: str) -> _Order:
     directory = ""
-    with contextlib.suppress(OSError):  # removed under our feet
+    with contextlib.suppress(OSError):  # removed concurrently
         directory = str(Path.cwd())
     return _Order(work, task, scratch, directory, dict(os.environ))
 
 
 def _end(workers: list[_Worker]) -> None:
-    """End workers, with a moment to tidy up."""
+    """Terminate workers, with some time to clean up."""
     for worker in workers:
         worker.process.terminate()
     for worker in workers:
@@ -154,15 +154,15 @@ def _end(workers: list[_Worker]) -> None:
 
 @atexit.register
 def end_idle_workers() -> None:
-    """End the workers that are kept for later tasks."""
+    """Terminate the workers kept for later tasks."""
     workers, _idle[:] = _idle[:], []
     _end(workers)
 
 
 def _serve(orders: Connection) -> None:
-    """Do what is asked for, until nobody is left to ask."""
-    # An interrupt goes to the whole group; the parent says so and ends this process, which then
-    # leaves nothing behind.
+    """Run requested tasks until the parent is gone."""
+    # An interrupt reaches the whole group; the parent reports it and terminates this process, which
+    # then cleans up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
     last = False
@@ -189,7 +189,7 @@ def _answer(order: _Order) -> Any:
 
 
 def _leave(*_: object) -> None:
-    """End this process, tidying up on the way.
+    """Exit this process after cleaning up.
 
     Raised in a destructor or an import hook the exit is printed and lost: then it comes again.
     """

@@ -23,36 +23,38 @@ class _Model(BaseModel):
 
 
 class Work(_Model):
-    """Work of one iteration, for MFU and roofline: arithmetic over the parameters."""
+    """Work of one iteration, for MFU and roofline: expressions of the parameters."""
 
     flops: str | int | float | None = Field(
         None, description="floating-point operations, such as 2*m*n*k"
     )
-    bytes: str | int | float | None = Field(None, description="bytes that must move at least")
-    dtype: str | None = Field(None, description="type whose peak counts, such as fp16")
+    bytes: str | int | float | None = Field(None, description="minimum bytes moved")
+    dtype: str | None = Field(None, description="type whose peak applies, such as fp16")
 
 
 class Validation(_Model):
-    """Tolerances that the program is given as {atol} and {rtol}."""
+    """Tolerances, passed to the program as {atol} and {rtol}."""
 
     atol: float = Field(1e-2, ge=0, description="absolute tolerance")
     rtol: float = Field(1e-2, ge=0, description="relative tolerance")
 
 
 class CollectNsys(_Model):
-    """What nsys traces."""
+    """Options of nsys profile."""
 
-    trace: list[str] = Field(["cuda", "nvtx"], description="as nsys --trace")
-    cuda_graph_trace: Literal["graph", "node"] = Field("node", description="as nsys")
+    trace: list[str] = Field(["cuda", "nvtx"], description="nsys --trace")
+    cuda_graph_trace: Literal["graph", "node"] = Field(
+        "node", description="nsys --cuda-graph-trace"
+    )
     capture_range: Literal["none", "cudaProfilerApi", "nvtx"] = Field(
         "none",
-        description="what is recorded: all, between cudaProfilerStart/Stop, or one NVTX range",
+        description="what to record: all, between cudaProfilerStart/Stop, or one NVTX range",
     )
-    nvtx: str | None = Field(None, description="the range, as nsys --nvtx-capture")
-    gpu_metrics: bool = Field(False, description="sample metrics of all GPUs")
-    cuda_memory_usage: bool = Field(False, description="as nsys")
+    nvtx: str | None = Field(None, description="the range: nsys --nvtx-capture")
+    gpu_metrics: bool = Field(False, description="sample GPU metrics of all GPUs")
+    cuda_memory_usage: bool = Field(False, description="nsys --cuda-memory-usage")
     duration: float | None = Field(None, gt=0, description="seconds to record")
-    options: list[str] = Field([], description="further options of nsys profile, as they are")
+    options: list[str] = Field([], description="other options of nsys profile")
 
     @model_validator(mode="after")
     def _range_is_named(self) -> CollectNsys:
@@ -62,33 +64,33 @@ class CollectNsys(_Model):
 
 
 class CollectNcu(_Model):
-    """What ncu collects."""
+    """Options of ncu."""
 
-    set: str = Field("basic", description="as ncu --set")
-    sections: list[str] = Field([], description="further sections, as ncu --section")
-    metrics: list[str] = Field([], description="further metrics, as ncu --metrics")
-    kernels: str | None = Field(None, description="regular expression of kernel names to profile")
-    nvtx: str | None = Field(None, description="range to profile, as ncu --nvtx-include")
-    launch_count: int | None = Field(None, ge=1, description="launches to profile")
+    set: str = Field("basic", description="ncu --set")
+    sections: list[str] = Field([], description="additional sections: ncu --section")
+    metrics: list[str] = Field([], description="additional metrics: ncu --metrics")
+    kernels: str | None = Field(None, description="kernels to profile: regular expression on names")
+    nvtx: str | None = Field(None, description="range to profile: ncu --nvtx-include")
+    launch_count: int | None = Field(None, ge=1, description="number of launches to profile")
     launch_skip: int = Field(0, ge=0, description="launches to skip before the first")
-    clock_control: Literal["base", "none"] = Field("base", description="as ncu")
-    cache_control: Literal["all", "none"] = Field("all", description="as ncu")
+    clock_control: Literal["base", "none"] = Field("base", description="ncu --clock-control")
+    cache_control: Literal["all", "none"] = Field("all", description="ncu --cache-control")
     replay_mode: Literal["kernel", "application", "range", "app-range"] = Field(
-        "kernel", description="as ncu"
+        "kernel", description="ncu --replay-mode"
     )
-    graph_profiling: Literal["graph", "node"] = Field("node", description="as ncu")
-    import_source: bool = Field(False, description="keep source files in the report")
-    capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as for nsys")
-    options: list[str] = Field([], description="further options of ncu, as they are")
+    graph_profiling: Literal["graph", "node"] = Field("node", description="ncu --graph-profiling")
+    import_source: bool = Field(False, description="store source files in the report")
+    capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as in nsys")
+    options: list[str] = Field([], description="other options of ncu")
 
 
 class CollectTorch(_Model):
-    """What torch.profiler records; for Python programs that use PyTorch."""
+    """Options of torch.profiler, for Python programs that use PyTorch."""
 
-    record_shapes: bool = Field(False, description="as torch.profiler")
-    profile_memory: bool = Field(False, description="as torch.profiler")
-    with_stack: bool = Field(False, description="as torch.profiler")
-    capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as for nsys")
+    record_shapes: bool = Field(False, description="record input shapes of operators")
+    profile_memory: bool = Field(False, description="record memory allocations")
+    with_stack: bool = Field(False, description="record Python stacks")
+    capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as in nsys")
 
 
 class CollectNvml(_Model):
@@ -98,7 +100,7 @@ class CollectNvml(_Model):
 
 
 class Collect(_Model):
-    """Profilers to run; each is a launch of its own, so that none distorts another."""
+    """Profilers to run, each in its own launch so that none disturbs another."""
 
     nsys: CollectNsys | None = None
     ncu: CollectNcu | None = None
@@ -107,19 +109,19 @@ class Collect(_Model):
 
 
 class Execution(_Model):
-    """Where programs run: here, through ssh, or through srun."""
+    """Where programs run: locally, through ssh, or through srun."""
 
     kind: Literal["local", "ssh", "srun"] = Field(
         "local",
-        description="ssh brings reports back over the wrapper; srun shares this file system",
+        description="ssh copies reports back through the wrapper; srun shares this file system",
     )
     wrapper: list[str] = Field(
-        [], description="words before every command, such as [ssh, gpu1] or [srun, --gpus=1]"
+        [], description="prefix of every command, such as [ssh, gpu1] or [srun, --gpus=1]"
     )
     directory: str | None = Field(
-        None, description="where the program's files lie on the other side; default: as here"
+        None, description="directory of the program's files there; default: the same as here"
     )
-    python: str | None = Field(None, description="what {python} stands for there")
+    python: str | None = Field(None, description="the interpreter there, as {python}")
 
     @model_validator(mode="after")
     def _has_a_wrapper(self) -> Execution:
@@ -129,26 +131,28 @@ class Execution(_Model):
 
 
 class Tune(_Model):
-    """A search for the quickest parameters, in generations."""
+    """Autotuning: a search for the fastest parameters, in generations."""
 
     parameters: dict[str, list[Scalar]] = Field(
-        min_length=1, description="values of each parameter, in an order where neighbours are alike"
+        min_length=1, description="values of each parameter, ordered so that neighbors are similar"
     )
     generations: int = Field(3, ge=1, description="rounds; each starts from the best so far")
-    population: int = Field(8, ge=1, description="configurations a round")
-    keep: int = Field(3, ge=1, description="the best that a round varies")
-    seed: int = Field(0, description="of the random choices")
-    default: Params = Field({}, description="configuration that gains are stated against")
+    population: int = Field(8, ge=1, description="configurations per round")
+    keep: int = Field(3, ge=1, description="number of best configurations that a round varies")
+    seed: int = Field(0, description="random seed")
+    default: Params = Field({}, description="configuration that gains are measured against")
     candidates: str | None = Field(
         None,
-        description="JSON lines file of configurations to try instead, an object of parameters "
-        "a line, with a 'generation' where it has one",
+        description="JSON lines file of configurations to try instead: an object of parameters "
+        "per line, optionally with a 'generation'",
     )
 
     @model_validator(mode="after")
     def _default_is_complete(self) -> Tune:
         if self.default and self.default.keys() != self.parameters.keys():
-            raise ValueError("default must have every parameter of parameters, and no other")
+            raise ValueError(
+                "default must give a value for each parameter in parameters, and no other"
+            )
         return self
 
 
@@ -157,32 +161,34 @@ class Workload(_Model):
 
     version: Literal[1] = Field(description="version of this format")
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="name of the workload")
-    description: str = Field("", description="what the workload asks, a sentence")
-    command: list[str] = Field(min_length=1, description="program and arguments; never a shell")
-    sizes: list[Params | int] = Field(
-        [], description="parameter sets whose values belong together; a number alone is {size}"
+    description: str = Field("", description="one sentence about the workload")
+    command: list[str] = Field(
+        min_length=1, description="program and arguments; not run through a shell"
     )
-    matrix: dict[str, list[Scalar]] = Field({}, description="parameters to combine freely")
-    exclude: list[Params] = Field([], description="combinations to leave out")
-    include: list[Params] = Field([], description="further combinations")
-    tune: Tune | None = Field(None, description="search for the quickest parameters")
+    sizes: list[Params | int] = Field(
+        [], description="sets of parameters that vary together; a plain number is {size}"
+    )
+    matrix: dict[str, list[Scalar]] = Field({}, description="parameters to combine in every way")
+    exclude: list[Params] = Field([], description="combinations to skip")
+    include: list[Params] = Field([], description="additional combinations")
+    tune: Tune | None = Field(None, description="autotuning")
     env: dict[str, str] = Field({}, description="environment variables of the program")
-    cwd: str | None = Field(None, description="directory to run in; default: that of the file")
+    cwd: str | None = Field(None, description="working directory; default: that of the file")
     work: Work = Field(Work(), description="work of one iteration")
     validate_: Validation = Field(Validation(), alias="validate", description="tolerances")
     warmup: int = Field(10, ge=0, description="iterations before timing, as {warmup}")
     repeats: int = Field(5, ge=1, description="timed iterations, as {repeats}")
-    launches: int = Field(1, ge=1, description="processes to time, one after another")
-    timeout: float = Field(600, gt=0, description="seconds that one launch may take")
+    launches: int = Field(1, ge=1, description="processes to time")
+    timeout: float = Field(600, gt=0, description="time limit of one launch, seconds")
     collect: Collect = Field(Collect(), description="profilers")
     execution: Execution = Field(Execution(), description="where programs run")
-    recording: str | None = Field(None, description="directory to replay where there is no GPU")
+    recording: str | None = Field(None, description="recording to replay if there is no GPU")
 
 
 def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = None) -> Workload:
     """Read a workload file; `overrides` replace matrix parameters (--set).
 
-    Raises InputError that names file and line of every fault.
+    Raises InputError with file and line of every error.
     """
     value, node = load(path)
     if not isinstance(value, dict):
@@ -199,7 +205,7 @@ def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = Non
 
 
 def _override(value: dict[str, Any], overrides: Mapping[str, list[Scalar]]) -> dict[str, Any]:
-    """Set matrix parameters, and take them out of `sizes`, whose values they replace."""
+    """Set matrix parameters; they replace those in `sizes`, which are removed."""
     settings = {name: values[0] for name, values in overrides.items() if name in _SETTINGS}
     free = {name: values for name, values in overrides.items() if name not in _SETTINGS}
     stated = value.get("matrix") or {}

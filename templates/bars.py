@@ -9,13 +9,13 @@ from perfpipe.viewmodel import Table
 from templates.figures import GREY, Drawing, Mark, Marks, gpus_of, launches_of, points_of, shade
 from templates.formats import format_value, shorten
 
-#: Bars of a figure; the rest is in the table.
+#: Maximum number of bars; the table has the rest.
 _MOST = 16
 
-#: A bar that is longer than this many times most of the others is cut.
+#: A bar longer than this many times most of the others is cut.
 _CUT = 6
 
-#: Colours of what a GPU's time goes into, busy ones first; fixed, so that reports can be compared.
+#: Colors of time categories, busy ones first; fixed, so that reports can be compared.
 CATEGORIES = {
     "compute": "#2f6fde",
     "communication": "#c2417a",
@@ -30,7 +30,7 @@ CATEGORIES = {
     "unattributed": "#d0d0d0",
 }
 
-#: Colours of stall reasons that are seen most; others follow in grey tones.
+#: Colors of the most common stall reasons; others are gray.
 _REASONS = {
     "long_scoreboard": "#d9730d",
     "short_scoreboard": "#c7b42c",
@@ -53,7 +53,7 @@ _REASONS = {
 }
 
 
-#: Parts of bars: the length and what it stands for, by bar and part.
+#: Parts of bars: length and mark, by bar and part.
 Stacks = dict[str, dict[str, tuple[float, Mark]]]
 
 
@@ -69,7 +69,7 @@ def budget_figure(table: Table) -> Drawing | None:
 
 
 def idle_figure(table: Table) -> Drawing | None:
-    """Return stacked bars of idle time by length of the interval and cause, in % of the window."""
+    """Return stacked bars of idle time by interval length and cause, in % of the window."""
     rows = gpus_of(table, ("size", "cause", "share_pct", "count", "time_ns"), ())
     several = len({gpu for gpu, _ in rows}) > 1
     stacks: Stacks = {}
@@ -98,7 +98,7 @@ def _stacked(
 ) -> Drawing | None:
     bars = list(stacks)[:_MOST]
     lengths = sorted(sum(length for length, _ in stacks[bar].values()) for bar in bars)
-    # A few bars that dwarf all others are cut, and say how long they are.
+    # Bars that dwarf all others are cut and labeled with their length.
     limit = whole or min(lengths[-1], _CUT * lengths[3 * len(lengths) // 4] or lengths[-1])
     present = {part for bar in bars for part in stacks[bar]}
     order = [part for part in colours if part in present] + sorted(present - colours.keys())
@@ -130,7 +130,7 @@ def _stacked(
 
 
 def sizes_figure(table: Table) -> Drawing | None:
-    """Return the rate of a sweep by size, a line for each choice of the other parameters.
+    """Return throughput by problem size, one line per combination of the other parameters.
 
     The rate is FLOP/s, or bytes where nothing is computed.
     """

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from perfpipe.viewmodel import Table
 from templates.formats import shorten
 
-#: Colours and marks of the classes; both, so that colour is not the only cue.
+#: Colors and marks of the bounds; both, so that color is not the only cue.
 CLASSES = {
     "compute": ("#2f6fde", "o"),
     "memory": ("#d9730d", "s"),
@@ -21,15 +21,15 @@ CLASSES = {
 }
 GREY = "#808890"
 
-#: Letters of a legend to an inch, and what the sign before an entry takes of them.
+#: Letters of a legend per inch, and the letters that the sign before an entry takes up.
 _LETTERS, _SIGN = 12, 6
 
-#: Marks drawn; the rest is in the table.
+#: Maximum number of marks; the table has the rest.
 _MOST = 200
 
 
 class Mark(NamedTuple):
-    """What a mark of a figure stands for: its hover text, its kernel, its entry of the legend."""
+    """A mark of a figure: its hover text, kernel and legend entry."""
 
     title: str
     key: str = ""
@@ -40,7 +40,7 @@ Marks = dict[str, Mark]
 
 
 def sol_figure(table: Table) -> Drawing | None:
-    """Return compute against memory speed of light of the profiled kernels, area by duration.
+    """Return compute over memory SOL of the profiled kernels, area by duration.
 
     `table` is the one of profiled kernels; None where it holds no classified launch.
     """
@@ -71,14 +71,14 @@ def sol_figure(table: Table) -> Drawing | None:
 
 
 def tuning_figure(table: Table) -> Drawing | None:
-    """Return the times of a search in the order of trial, with the best so far as a line."""
+    """Return the times of an autotuning run in trial order, with the best so far as a line."""
     names = ("index", "generation", "time_ms", "label")
     points = sorted(points_of(table, names, names[:3]))
     if not points:
         return None
 
     def draw(axes: Any) -> Marks:
-        axes.set(xlabel="configuration, in the order of trial", ylabel="time (ms)", yscale="log")
+        axes.set(xlabel="configuration, in trial order", ylabel="time (ms)", yscale="log")
         from matplotlib.ticker import LogLocator
 
         axes.yaxis.set_major_formatter("{x:g}")
@@ -104,7 +104,7 @@ def tuning_figure(table: Table) -> Drawing | None:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Axes side by side, in inches; `draw` draws on them and says what its marks are, by id.
+    """Axes side by side, in inches; `draw` draws on them and returns its marks by id.
 
     With one panel `draw` gets its axes, with several a list of them.
     """
@@ -115,7 +115,7 @@ class Drawing:
     panels: int = 1
 
     def svg(self, name: str) -> str:
-        """Return SVG for a page: without a prologue, with a text on each mark.
+        """Return SVG for a page: no prologue, hover text on each mark.
 
         Its ids begin with `name`, so that those of several figures on a page differ.
         """
@@ -124,7 +124,7 @@ class Drawing:
         return _for_a_page(buffer.getvalue(), name, marks, legend)
 
     def file(self, kind: Literal["svg", "png"]) -> bytes:
-        """Return the content of a file that stands for itself, on white."""
+        """Return the content of a standalone file, on white."""
         buffer = io.BytesIO()
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
         self._save(buffer, kind, facecolor="white", dpi=144, metadata=metadata)
@@ -170,14 +170,14 @@ class Drawing:
 
 
 def shade(number: int) -> tuple[str, str]:
-    """Return the colour and mark of one of several lines."""
+    """Return the color and mark of one of several lines."""
     return list(CLASSES.values())[number % len(CLASSES)]
 
 
 def launches_of(
     table: Table, names: tuple[str, ...], needed: tuple[str, ...]
 ) -> list[tuple[str, tuple[Any, ...]]]:
-    """Return what each row's launch is called, with the named cells, where the needed are known.
+    """Return the launch name of each row and the named cells, for rows that have the needed ones.
 
     Launches are numbered within a report, so that the configuration tells those of several apart.
     """
@@ -196,7 +196,7 @@ def launches_of(
 def gpus_of(
     table: Table, names: tuple[str, ...], needed: tuple[str, ...], most: int = _MOST
 ) -> list[tuple[str, tuple[Any, ...]]]:
-    """Return what each row's GPU is called, with the named cells, where the needed are known."""
+    """Return the GPU name of each row and the named cells, for rows that have the needed ones."""
     known = [column.name for column in table.columns]
     who = tuple(name for name in ("label", "device") if name in known)
     made = []
@@ -224,7 +224,7 @@ def points_of(
 
 
 def _for_a_page(svg: str, name: str, marks: Marks, legend: list[str]) -> str:
-    """Say in attributes what marks and entries of the legend stand for, as scripts read it."""
+    """Add attributes to marks and legend entries, for the script."""
     from markupsafe import escape
 
     svg = svg[svg.index("<svg") :]

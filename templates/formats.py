@@ -1,4 +1,4 @@
-"""How values look: units, digits, and a dash for what was not collected."""
+"""Formats values: units, digits, and a dash for what was not collected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOT_COLLECTED = "-"
 
 
 def format_value(value: Value, kind: Kind) -> str:
-    """Return a value as a person reads it."""
+    """Return a value as displayed text."""
     if value is None:
         return NOT_COLLECTED
     if kind == "text" or isinstance(value, str):
@@ -37,12 +37,12 @@ def header(column: Column) -> str:
 
 
 def is_number(kind: Kind) -> bool:
-    """Say whether a column is aligned to the right."""
+    """Return whether a column is right-aligned."""
     return kind != "text"
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut a text in the middle, where kernel names differ least."""
+    """Truncate text in the middle, where kernel names differ least."""
     if len(text) <= limit:
         return text
     head = (limit - 1) * 2 // 3

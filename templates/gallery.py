@@ -1,4 +1,4 @@
-"""The figures of reports, by the name that a table gives."""
+"""The figures of reports, by the name that a table declares."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from templates.step_figure import steps_figure
 
 
 class Figure(NamedTuple):
-    """How a table is drawn, and what that shows; `draw` gives None where there is too little."""
+    """How a table is drawn, and the caption; `draw` returns None if there is too little."""
 
     draw: Callable[[Table], Drawing | None]
     caption: str
 
 
 FIGURES = {
-    "time_budget": Figure(budget_figure, "Where the time of each GPU went"),
-    "steps": Figure(steps_figure, "Length of each step, by what its time went into"),
-    "idle_time": Figure(idle_figure, "Idle time by length of the interval and cause"),
+    "time_budget": Figure(budget_figure, "Time budget of each GPU"),
+    "steps": Figure(steps_figure, "Duration of each step, by category"),
+    "idle_time": Figure(idle_figure, "Idle time by interval length and cause"),
     "occupancy_what_if": Figure(
-        what_if_figure, "Occupancy if one resource were another; dots are what the launch has"
+        what_if_figure, "Occupancy as one resource changes; dots mark the launch"
     ),
-    "stalls": Figure(stalls_figure, "Warp states of each profiled kernel, the largest three"),
+    "stalls": Figure(stalls_figure, "Warp states of each profiled kernel, the three largest"),
     "occupancy": Figure(occupancy_figure, "Occupancy of each profiled kernel"),
-    "sizes": Figure(sizes_figure, "Rate by size"),
+    "sizes": Figure(sizes_figure, "Throughput by problem size"),
     "speed_of_light": Figure(
         sol_figure,
-        "Compute against memory speed of light of each profiled kernel; area is duration",
+        "Compute and memory SOL of each profiled kernel; area is duration",
     ),
-    "search": Figure(tuning_figure, "Time of each configuration of the search"),
+    "search": Figure(tuning_figure, "Time of each configuration tried"),
     "roofline": Figure(
         roofline_figure,
-        "Rate against arithmetic intensity at each memory level; colour and shape are the class, "
-        "area is duration",
+        "Roofline at each memory level; color and shape show the bound, area is duration",
     ),
 }

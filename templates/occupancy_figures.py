@@ -1,4 +1,4 @@
-"""Figures of occupancy: what there is, and what other resources would give."""
+"""Figures of occupancy: of each launch, and as its resources change."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 from perfpipe.viewmodel import Table
 from templates.figures import GREY, Drawing, Mark, Marks, launches_of, shade
 
-#: Bars of a figure, and lines of another; the rest is in the tables.
+#: Maximum number of bars, and of lines; the tables have the rest.
 _MOST, _LINES = 16, 4
 
-#: Resources that could be changed, in the order of their panels.
+#: Resources that can be changed, in panel order.
 _RESOURCES = {
     "registers": "registers per thread",
     "shared_mem": "shared memory per block (KiB)",
@@ -19,7 +19,7 @@ _RESOURCES = {
 
 
 def occupancy_figure(table: Table) -> Drawing | None:
-    """Return theoretical and achieved occupancy of each launch, with what limits it."""
+    """Return theoretical and achieved occupancy of each launch, with its limiters."""
     names = ("kernel_name", "limiters", "theoretical_occupancy_pct", "achieved_occupancy_pct")
     rows = launches_of(table, names, names[2:3])[:_MOST]
     if not rows:
@@ -39,7 +39,7 @@ def occupancy_figure(table: Table) -> Drawing | None:
                 drawn[f"achieved-{at}"] = Mark(title, str(kernel), "achieved")
         axes.scatter([], [], marker="s", c="#b6c7dd", label="theoretical")
         axes.scatter([], [], marker="s", c="#2f6fde", label="achieved")
-        axes.set(xlabel="% of the warps an SM can hold", xlim=(0, 100))
+        axes.set(xlabel="% of the maximum warps per SM", xlim=(0, 100))
         axes.set(yticks=range(len(rows)), ylim=(len(rows) - 0.4, -0.6))
         axes.set_yticklabels([owner for owner, _ in rows], fontsize=8)
         return drawn
@@ -48,7 +48,7 @@ def occupancy_figure(table: Table) -> Drawing | None:
 
 
 def what_if_figure(table: Table) -> Drawing | None:
-    """Return occupancy against each resource, a line a kernel; a dot is what the launch has."""
+    """Return occupancy by resource, one line per kernel; a dot marks the launch."""
     names = ("kernel_name", "resource", "value", "occupancy_pct", "current")
     lines: dict[str, dict[str, list[tuple[float, float, str | None]]]] = {}
     for owner, (kernel, resource, value, occupancy, now) in launches_of(table, names, names[2:4]):

@@ -1,4 +1,4 @@
-"""Writes timelines as Chrome trace events (JSON), which ui.perfetto.dev opens."""
+"""Writes timelines as Chrome trace events (JSON), for ui.perfetto.dev."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-#: What `write_trace` reads of each slice, in this order: a prefix that tells timelines apart, and
-#: columns of the view _timeline_slices.
+#: The columns of a slice, in the order that `write_trace` expects: a prefix that identifies the
+#: timeline, then columns of the view _timeline_slices.
 COLUMNS = (
     "source", "process", "row_name", "kind", "name", "start_ns", "dur_ns", "nested", "pid",
     "correlation_id", "api_tid", "api_start_ns", "detail",
@@ -22,7 +22,7 @@ Process = tuple[str, str]
 
 
 def write_trace(slices: Iterable[tuple[Any, ...]], file: TextIO) -> int:
-    """Write slices of COLUMNS, by start and outer ones first; return how many.
+    """Write slices of COLUMNS, sorted by start, outer ones first; return their number.
 
     A viewer nests what overlaps on a row, so GPU operations of one stream that overlap (dependent
     launches, graphs) get rows of their own.  They are tied to their calls by flow events, and

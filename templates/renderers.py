@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from rich.console import Console
 
-#: Longest cell in Markdown and on a terminal; HTML shows the whole text on demand.
+#: Longest cell in Markdown and on a terminal; HTML has the full text.
 _LONGEST = 60
 
-#: Longest text of a cell in HTML that is shown as it is; the whole is a hover text.
+#: Longest cell in HTML; longer texts are truncated and shown in full on hover.
 _BRIEF = 64
 
 #: Rows of a table in Markdown and on a terminal.
@@ -33,7 +33,7 @@ _FIRST_ROWS = 5
 
 
 def render_html(report: Report) -> str:
-    """Return one self-contained page: no request, readable without JavaScript."""
+    """Return one self-contained page: no network requests, readable without JavaScript."""
     template = _environment().get_template("report.html.j2")
     return template.render(
         report=report,
@@ -63,7 +63,7 @@ def render_index(entries: Sequence[Entry]) -> str:
 
 
 def _figures(report: Report) -> dict[str, tuple[str, str]]:
-    """Return SVG and caption by the title of the table that is drawn."""
+    """Return SVG and caption by title of the drawn table."""
     return {
         title: (drawing.svg(f"f{number}"), caption)
         for number, (title, drawing, caption) in enumerate(_drawings(report))
@@ -89,12 +89,12 @@ def _file_name(title: str, kind: str) -> str:
 
 
 def slug(title: str) -> str:
-    """Return a title as a name of a file or of a part of a page."""
+    """Return a title as a file name or page anchor."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _glossary(report: Report) -> list[tuple[str, str]]:
-    """Return the titles of columns with their meanings; of several meanings the first."""
+    """Return column titles with their meanings; the first meaning if there are several."""
     terms: dict[str, str] = {}
     for table in report.tables:
         for column in table.columns:
@@ -123,7 +123,7 @@ def render_markdown(
 
 
 def print_terminal(report: Report, console: Console) -> None:
-    """Print the verdict and the head of each table."""
+    """Print the verdict and the first rows of each table."""
     from rich.markup import escape
 
     console.print(f"[bold]{escape(report.title)}[/bold]")
@@ -140,7 +140,7 @@ def print_terminal(report: Report, console: Console) -> None:
 
 
 def print_tables(tables: Iterable[Table], console: Console) -> None:
-    """Print the head of each table."""
+    """Print the first rows of each table."""
     from rich.markup import escape
     from rich.table import Table as Grid
 
@@ -158,7 +158,7 @@ def print_tables(tables: Iterable[Table], console: Console) -> None:
 
 
 def _shown(table: Table, core: bool = False) -> list[Column]:
-    """Return the columns that are shown: with a value in any row, and not told by another's hover.
+    """Return the columns to show: with a value in some row, and not in another column's hover text.
 
     With `core` only those for where there is little room.
     """
@@ -178,7 +178,7 @@ def _without(table: Table) -> list[str]:
 
 
 def _hover(row: tuple[Value, ...], table: Table, column: Column) -> Value:
-    """Return the text that belongs to a cell but has no column of its own."""
+    """Return the hover text of a cell, from columns that are not shown."""
     return next(
         (v for v, c in zip(row, table.columns, strict=True) if c.hover_of == column.name), None
     )
@@ -190,25 +190,25 @@ def _cut(table: Table, shown: int) -> str:
 
 
 def _keyed(table: Table) -> bool:
-    """Say whether rows are of kernels, which the first column names."""
+    """Return whether rows are kernels, named by the first column."""
     return table.columns[0].name == "kernel_name"
 
 
 def _bound(row: tuple[Value, ...], table: Table) -> Value:
-    """Return the class by which a script filters a row."""
+    """Return the class by which the script filters a row."""
     cells = zip(row, table.columns, strict=True)
     return next((value for value, column in cells if column.name == "bound"), None)
 
 
 def _origin(source: Source) -> str:
-    """Return where something comes from, as a text to rest the pointer on."""
+    """Return the source of a statement or table, as hover text."""
     few = ", ".join(source.reports[:4])
     more = f" and {len(source.reports) - 4} more" if len(source.reports) > 4 else ""
     return f"Source: {source.view}{' of ' if few else ''}{few}{more}"
 
 
 def _raw(value: Value, kind: Kind) -> str | None:
-    """Return a number as a script reads it; None where its text says as much."""
+    """Return a number for the script; None if the displayed text is enough."""
     if value is None or kind in ("int", "pct", "number", "ms"):
         return None
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -220,7 +220,7 @@ def _text(name: str) -> str:
 
 
 def _escapes(name: str | None) -> bool:
-    """HTML is escaped by Jinja, Markdown by its own filter."""
+    """Return whether Jinja escapes: HTML yes; Markdown has its own filter."""
     return name is not None and name.endswith(".html.j2")
 
 
@@ -262,5 +262,5 @@ _MARKDOWN = str.maketrans(
 
 
 def markdown_text(text: str) -> str:
-    """Escape a text for Markdown, so that a hostile name stays a name."""
+    """Escape text for Markdown, so that a hostile name stays text."""
     return "".join(char if char.isprintable() else " " for char in text).translate(_MARKDOWN)

@@ -1,5 +1,5 @@
 "use strict";
-// Adds sorting, filtering, column choice, copying, zoom and deep links to a report, which is whole without it.
+// Adds sorting, filtering, column choice, copying, zoom and deep links to a report, which is complete without it.
 (function () {
   const root = document.documentElement;
   const all = (selector, within) => Array.from((within || document).querySelectorAll(selector));
@@ -15,7 +15,7 @@
     return made;
   };
 
-  // ---- state: in the part of the address behind #, so that a link shows what its sender saw
+  // ---- state: kept in the URL fragment, so that a link shows what its sender saw
   const stated = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
   let state = stated();
   function keep(name, value) {
@@ -24,7 +24,7 @@
     history.replaceState(null, "", text ? "#" + text : location.href.split("#")[0]);
   }
 
-  // ---- theme: as the system has it, until it is chosen
+  // ---- theme: the system's, unless chosen
   const themes = ["auto", "light", "dark"];
   const show = (name) => {
     root.dataset.theme = themes.includes(name) ? name : "auto";
@@ -38,7 +38,7 @@
   if (nav) nav.append(theme);
 
   const text = (cell) => cell.textContent.trim();
-  // A number with a unit and a text that is cut stand in data-v; others are their own text.
+  // Numbers with a unit and truncated texts are in data-v; other cells are their own text.
   const plain = (cell) => cell.dataset.v ?? (cell.classList.contains("n") ? text(cell).replaceAll(",", "") : text(cell));
   const raw = (cell) => (text(cell) === "-" ? null : Number(plain(cell)));
 
@@ -58,13 +58,13 @@
       area.remove();
     }
     const before = pressed.textContent;
-    pressed.textContent = done ? "Copied" : "Cannot copy";
+    pressed.textContent = done ? "Copied" : "Copy failed";
     setTimeout(() => { pressed.textContent = before; }, 1500);
   }
 
   let picked = "";
 
-  // ---- a table: returns a function that puts it into the state of the address
+  // ---- a table: returns a function that restores its state from the URL
   function equip(box) {
     const table = box.querySelector("table");
     const name = box.getAttribute("aria-label");
@@ -89,7 +89,7 @@
         const cell = row.cells[index];
         return { row, at, key: numeric ? raw(cell) : text(cell) };
       });
-      // What was not collected comes last either way.
+      // Missing values sort last in either direction.
       rows.sort((a, b) => {
         if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.at - b.at;
         const order = numeric ? a.key - b.key : a.key.localeCompare(b.key);
@@ -187,7 +187,7 @@
     };
   }
 
-  // ---- a figure: zoom, pan, and entries of the legend that hide their marks
+  // ---- a figure: zoom, pan, and legend entries that toggle their marks
   function enlarge(figure) {
     const drawing = figure.querySelector(".drawing");
     const svg = drawing.querySelector("svg");
@@ -201,7 +201,7 @@
       svg.setAttribute("viewBox", [x, y, width, height].join(" "));
       drawing.classList.toggle("zoomed", width < whole[2]);
     };
-    // Zooms about a point given as shares of what is seen.
+    // Zooms about a point given as fractions of the visible part.
     const zoom = (factor, across, down) => {
       x += width * (1 - factor) * across;
       y += height * (1 - factor) * down;
@@ -229,9 +229,9 @@
     });
     const tools = make("div", { class: "tools" });
     const bar = [["+", "Zoom in", () => zoom(0.8, 0.5, 0.5)], ["\u2212", "Zoom out", () => zoom(1.25, 0.5, 0.5)],
-      ["\u2190", "Move left", () => pan(-0.2, 0)], ["\u2192", "Move right", () => pan(0.2, 0)],
-      ["\u2191", "Move up", () => pan(0, -0.2)], ["\u2193", "Move down", () => pan(0, 0.2)],
-      ["Whole", "Show the whole figure", () => { [x, y, width, height] = whole; put(); }]];
+      ["\u2190", "Pan left", () => pan(-0.2, 0)], ["\u2192", "Pan right", () => pan(0.2, 0)],
+      ["\u2191", "Pan up", () => pan(0, -0.2)], ["\u2193", "Pan down", () => pan(0, 0.2)],
+      ["Reset zoom", "Reset zoom", () => { [x, y, width, height] = whole; put(); }]];
     for (const [sign, label, action] of bar) tools.append(button(sign, action, { "aria-label": label, title: label }));
     const series = new Set(all("[data-legend]", svg).map((entry) => entry.dataset.legend));
     for (const one of series.size > 1 ? series : []) {
@@ -257,7 +257,7 @@
   const tables = all(".scroll").map(equip);
   all("figure").forEach(enlarge);
 
-  // ---- one kernel, chosen by a link, a name or a mark: its rows stay, its marks stand out
+  // ---- one kernel, selected by a link, a name or a mark: its rows stay, its marks stand out
   const chosen = make("p", { class: "picked", role: "status" });
   const clear = button("Show all kernels", () => { keep("kernel", ""); apply(); });
   const main = document.querySelector("main");
@@ -269,7 +269,7 @@
     for (const restore of tables) restore();
     for (const mark of marks) mark.classList.toggle("dim", Boolean(picked) && mark.dataset.key !== picked);
     chosen.replaceChildren();
-    if (picked) chosen.append("Tables and figures of kernels show only " + picked + ". ", clear);
+    if (picked) chosen.append("Tables and figures show only " + picked + ". ", clear);
   }
   for (const mark of marks) {
     mark.addEventListener("click", () => { keep("kernel", mark.dataset.key === picked ? "" : mark.dataset.key); apply(); });
@@ -288,7 +288,7 @@
     apply();
   });
 
-  // ---- a mark of a figure and the rows of its kernel light up together
+  // ---- a mark and the rows of its kernel are highlighted together
   const light = (key, on) => {
     for (const element of all("[data-key]")) {
       if (element.dataset.key === key) element.classList.toggle("lit", on);

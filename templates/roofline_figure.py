@@ -1,4 +1,4 @@
-"""The roofline: rate against arithmetic intensity, at each memory level."""
+"""The roofline: FLOP/s over arithmetic intensity, at each memory level."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from perfpipe.viewmodel import Table
 from templates.figures import CLASSES, GREY, Drawing, Mark, Marks, points_of
 
-#: Memory levels of the roofline: the dash of the roof, how opaque marks are, and in words.
+#: Memory levels of the roofline: dash of the roof, opacity of marks, and opacity in words.
 _LEVELS = {"dram": ("-", 0.8, "full"), "l2": ("--", 0.35, "pale"), "l1": (":", 0.0, "hollow")}
 
 
@@ -23,7 +23,7 @@ def roofline_figure(table: Table) -> Drawing | None:
         *("peak_flop_per_s", "peak_bytes_per_s", "duration_ns", "launch_id", "bound"),
     )
     known = [p for p in points_of(table, names, names[3:8]) if min(p[3:7]) > 0]
-    # Of a kernel that computes in several precisions, the one nearest to its peak.
+    # A kernel with several precisions is drawn at the one closest to its peak.
     nearest = {(p[0], p[8]): p[1] for p in sorted(known, key=lambda p: p[4] / p[5])}
     points = [p for p in known if nearest[p[0], p[8]] == p[1]]
     if not points:
@@ -35,7 +35,7 @@ def roofline_figure(table: Table) -> Drawing | None:
         left, right = min(p[3] for p in points) / 3, max(p[3] for p in points) * 3
         axes.set(xscale="log", yscale="log", xlim=(left, right))
         axes.set(xlabel="arithmetic intensity (FLOP/B)", ylabel="FLOP/s")
-        # Plain texts: mathematical ones take longer than all the marks.
+        # Plain text: rendering math text takes longer than all the marks.
         axes.xaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_major_formatter(EngFormatter())
         for axis in (axes.xaxis, axes.yaxis):
@@ -78,7 +78,7 @@ def _roofs(axes: Any, points: list[tuple[Any, ...]], left: float, right: float) 
             axes.plot(
                 ends, [x * bandwidth for x in ends], dash, color=GREY, linewidth=1, label=label
             )
-    # Side by side, since peaks of several precisions lie near one another.
+    # Side by side, since peaks of different precisions can be close together.
     for number, (precision, peak) in enumerate(sorted(peaks.items())):
         axes.axhline(peak, color=GREY, linewidth=0.8)
         axes.annotate(

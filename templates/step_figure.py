@@ -1,4 +1,4 @@
-"""The figure of steps: how long each is, by what its time went into."""
+"""The figure of steps: duration of each by category."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from templates.bars import CATEGORIES
 from templates.figures import Drawing, Mark, Marks, gpus_of
 from templates.formats import shorten
 
-#: Columns of the figure, shared out among the GPUs; the rest is in the table.
+#: Maximum number of columns, shared among the GPUs; the table has the rest.
 _MOST = 80
 
 
@@ -22,7 +22,7 @@ class _Step(NamedTuple):
 
 
 def steps_figure(table: Table) -> Drawing | None:
-    """Return a stacked column for each step, as long as the step; GPUs side by side.
+    """Return a stacked column per step, as high as its duration; GPUs side by side.
 
     None where there are fewer than two steps.
     """

@@ -299,7 +299,7 @@ def test_an_unsure_verdict_says_why() -> None:
     assert confidence == ["medium", "high", "low", "high", "low", "medium", None]
     reasons = [row[4] for row in rows]
     assert "within 2 points of a threshold" in reasons[0]
-    assert "clock of its passes differs by 3.1 %" in reasons[2]
+    assert "clocks of its passes differ by 3.1 %" in reasons[2]
     assert "dram alone runs at 70.0 %" in reasons[4]
     assert "ncu --section WarpStateStats" in reasons[5]
     assert reasons[6] == "compute SOL was not collected: ncu --section SpeedOfLight"

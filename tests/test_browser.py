@@ -274,13 +274,13 @@ def test_figures_are_enlarged_and_moved(visit: Callable[[str], webdriver.Chrome]
     whole = box()
     inside = press("Zoom in")
     assert inside[2:] == pytest.approx([part * 0.8 for part in whole[2:]])
-    assert press("Move right")[0] > inside[0]
+    assert press("Pan right")[0] > inside[0]
     for _ in range(5):
-        at = press("Move left")
+        at = press("Pan left")
     assert at[0] == whole[0], "not beyond the border"
     assert press("Zoom out")[2] == pytest.approx(whole[2])
     press("Zoom in")
-    assert press("Show the whole figure") == whole
+    assert press("Reset zoom") == whole
 
 
 def test_entries_of_the_legend_hide_their_marks(visit: Callable[[str], webdriver.Chrome]) -> None:

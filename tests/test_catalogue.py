@@ -29,7 +29,7 @@ def test_aliases_name_their_capabilities(text: str, alias: Alias) -> None:
 
 
 def test_what_is_no_capability_is_refused() -> None:
-    with pytest.raises(ValueError, match="no compute capability"):
+    with pytest.raises(ValueError, match="not a compute capability"):
         parse_capabilities("nine")
 
 

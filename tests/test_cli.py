@@ -74,7 +74,7 @@ def test_ingest_says_what_it_did(cli: Cli, expand: Expand, tmp_path: Path) -> No
     assert len(cli.out.splitlines()) == 2
     assert "[2/2]" in cli.err
     assert cli("ingest", *paths) == 0
-    assert cli.err.count("already there") == 2
+    assert cli.err.count("already in the store") == 2
 
 
 def test_a_bad_file_does_not_stop_the_others(cli: Cli, expand: Expand, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_store_commands(cli: Cli, stored: Stored) -> None:
     assert cli("store", "ls") == 0
     assert report in cli.out
     assert cli("store", "verify") == 0
-    assert "1 whole, 0 faulty" in cli.out
+    assert "1 intact, 0 damaged" in cli.out
     assert cli("store", "ls", "--json") == 0
     assert json.loads(cli.out)["reports"][0]["report_id"] == report
     assert cli("store", "gc") == 0

@@ -134,8 +134,8 @@ def test_what_goes_wrong_is_one_sentence_and_the_rest_stays(
         "garbage": None,
         "endless": None,
     }
-    assert "the program was ended by signal 6" in str(tasks["crash"].error)
-    assert "the program took longer than 8 s and was ended" in str(tasks["hang"].error)
+    assert "the program was killed by signal 6" in str(tasks["crash"].error)
+    assert "the program took longer than 8 s and was killed" in str(tasks["hang"].error)
     assert "limit 227 KB" in str(tasks["oor"].error)
     assert tasks["garbage"].times_ms == (3.0, 1.0, 2.0)
     assert tasks["endless"].times_ms == (3.0, 1.0, 2.0)
@@ -271,7 +271,7 @@ def test_without_a_driver_the_state_is_missing_with_a_reason(tmp_path: Path) -> 
     with nvml.sampling(CollectNvml(), tmp_path) as state:
         pass
     if not state.samples:
-        assert "NVML does not answer" in str(state.summary().missing)
+        assert "NVML does not respond" in str(state.summary().missing)
 
 
 def test_gemm_runs_from_the_file_to_the_report_on_the_cpu(cli: Cli, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_truncated_data_is_refused(kind: str, kept: float, tmp_path: Path) -> No
     packed = PACK[kind](CONTENT)
     path = tmp_path / "cut"
     path.write_bytes(packed[: int(len(packed) * kept)])
-    with pytest.raises(InputError, match=r"cut short|damaged"):
+    with pytest.raises(InputError, match=r"truncated|damaged"):
         list(chunks(path))
 
 
@@ -52,7 +52,7 @@ def test_damaged_data_is_refused(kind: str, tmp_path: Path) -> None:
     packed[len(packed) // 2 : len(packed) // 2 + 64] = bytes(64)
     path = tmp_path / "damaged"
     path.write_bytes(packed)
-    with pytest.raises(InputError, match=r"damaged|cut short"):
+    with pytest.raises(InputError, match=r"damaged|truncated"):
         list(chunks(path))
 
 

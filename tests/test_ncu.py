@@ -35,7 +35,7 @@ def test_a_report_cut_short_is_refused(
     content = expand("ncu/visible.ncu-rep").read_bytes()
     cut = tmp_path / "cut.ncu-rep"
     cut.write_bytes(content[: int(kept if kept > 1 else kept * len(content))])
-    with pytest.raises(InputError, match=r"cut short|no launch"):
+    with pytest.raises(InputError, match=r"truncated|no launch"):
         ingest(cut, store)
     assert store.report_ids() == []
     assert store.leftovers() == []
@@ -48,7 +48,7 @@ def test_a_report_with_a_damaged_block_header_is_refused(
     content[10:14] = b"\xff\xff\xff\x7f"
     path = tmp_path / "damaged.ncu-rep"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="cut short or damaged"):
+    with pytest.raises(InputError, match="truncated or damaged"):
         ingest(path, store)
 
 
@@ -187,8 +187,8 @@ def test_two_tables_and_two_processes_restart_the_ids(tmp_path: Path, store: Sto
     ("text", "sentence"),
     [
         (CSV_HEAD + CSV_UNITS, "no launch"),
-        (CSV_HEAD + CSV_UNITS + '"0","7","p"\n', "cut short"),
-        (CSV_HEAD + CSV_UNITS + '"0","7","unclosed', "cut short"),
+        (CSV_HEAD + CSV_UNITS + '"0","7","p"\n', "truncated"),
+        (CSV_HEAD + CSV_UNITS + '"0","7","unclosed', "truncated"),
         (CSV_HEAD.replace('"m"', '"Metric Name","Minimum","Maximum"'), "summary"),
     ],
 )

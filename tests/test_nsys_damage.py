@@ -1,4 +1,4 @@
-"""Exports that are cut short, damaged, unfinished or of another kind are refused in a sentence."""
+"""Exports that are truncated, damaged, unfinished or of another kind are refused in a sentence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_database_cut_short_is_refused(
     content = expand("nsys/memcpy.sqlite").read_bytes()
     path = tmp_path / "cut.sqlite"
     path.write_bytes(content[: int(kept if kept > 1 else kept * len(content))])
-    with pytest.raises(InputError, match="cut short"):
+    with pytest.raises(InputError, match="truncated"):
         ingest(path, store)
     assert store.leftovers() == []
 
@@ -115,6 +115,6 @@ def test_values_of_another_type_cost_themselves_only(
     whole = ingest(edited("eager_small"), store)
     damaged = ingest(edited("eager_small", *changes), store, force=True)
     assert damaged.rows == whole.rows
-    told = [w for w in store.manifest(damaged.report_id).warnings if "another type" in w]
+    told = [w for w in store.manifest(damaged.report_id).warnings if "a different type" in w]
     assert len(told) == 1
     assert "NVTX_EVENTS" in told[0]

@@ -339,4 +339,4 @@ def test_an_empty_capture_is_warned_of(edited: Callable[..., Path], store: Store
     tables = ("KERNEL", "MEMCPY", "MEMSET")
     path = edited("memcpy", *(f"DELETE FROM CUPTI_ACTIVITY_KIND_{t}" for t in tables))
     outcome: Outcome = ingest(path, store)
-    assert "the capture holds no GPU work" in outcome.warnings
+    assert "the capture has no GPU work" in outcome.warnings

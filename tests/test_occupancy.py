@@ -219,8 +219,8 @@ def test_more_of_a_resource_never_raises_occupancy(
 
 def test_the_command_answers_without_a_report(cli: Cli) -> None:
     assert cli("occupancy", "--cc", "9.0", "--block", "256", "--regs", "64", "--smem", "48K") == 0
-    assert cli.out.splitlines()[0] == "50.0 % occupancy: 4 blocks, 32 of 64 warps an SM"
-    assert cli.out.count("<- limits") == 2
+    assert cli.out.splitlines()[0] == "50.0 % occupancy: 4 blocks, 32 of 64 warps per SM"
+    assert cli.out.count("<- limiter") == 2
     assert (
         cli("occupancy", "--cc", "8.6", "--block", "96", "--regs", "40", "--json", "--curve") == 0
     )
@@ -233,7 +233,7 @@ def test_the_command_answers_without_a_report(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--cc", "9.1", "--block", "32", "--regs", "16"), "no compute capability '9.1'"),
+        (("--cc", "9.1", "--block", "32", "--regs", "16"), "unknown compute capability '9.1'"),
         (("--cc", "9.0", "--block", "32", "--regs", "16", "--smem", "lots"), "expected bytes"),
         (("--cc", "8.6", "--block", "32", "--regs", "16", "--smem", "100K"), "at most 101,376"),
         (("--cc", "9.0", "--block", "2048", "--regs", "16"), "--block"),

@@ -119,7 +119,7 @@ def test_faults_of_the_other_side(
     assert "only administrators" in cli.err
     (profilers / "FAULT").write_text("nothing")
     assert cli("run", path, "--collector", "ncu") == 1
-    assert "left no ncu.ncu-rep" in cli.err
+    assert "wrote no ncu.ncu-rep" in cli.err
     path = _workload(tmp_path, f"{{kind: ssh, wrapper: {sshd}, directory: /nowhere}}")
     assert cli("run", path, "--collector", "timing") == 1
     assert "/nowhere" in cli.err
@@ -134,7 +134,7 @@ def test_without_a_gpu_there_the_recording_is_replayed(
 ) -> None:
     path = _workload(tmp_path, f"{{kind: ssh, wrapper: {sshd}}}")
     assert cli("run", path) == 2
-    assert "there is no GPU here, and the file names no recording" in cli.err
+    assert "no GPU here, and the workload has no recording" in cli.err
 
 
 @pytest.mark.parametrize("kind", ["local", "srun"])

@@ -64,14 +64,14 @@ def test_a_report_of_ingested_files(cli: Cli, expand: Expand, tmp_path: Path) ->
     assert all(
         link.startswith("#") or link.startswith("https://docs.nvidia.com/") for link in page.links
     )
-    assert "passes differ: the stall reasons miss the warp latency" in page.text
+    assert "passes disagree: stall reasons do not add up to the warp latency" in page.text
     assert "Not all CUDA events might have been collected" in page.text
     assert "multi_tensor_apply_kernel (latency, tail, partial wave)" in page.text
     assert "92 of 95" in page.text, "three L2-bound kernels that ncu takes for latency"
     document = json.loads((tmp_path / "report.json").read_text())
     assert document["schema_version"] == 1
     tables = {table["title"]: table for table in _tables(document)}
-    assert next(iter(tables)) == "Where the GPU's time went"
+    assert next(iter(tables)) == "GPU time budget"
     assert len(tables["Profiled kernels"]["rows"]) == 95
 
 
@@ -133,7 +133,7 @@ def test_every_table_and_finding_names_its_source(
 def test_an_index_links_to_a_page_for_each_run(cli: Cli, stored: Stored, tmp_path: Path) -> None:
     (report,) = stored("nsys/memcpy.sqlite")
     assert cli("report", "--index", "pages") == 2
-    assert "there is no run to list" in cli.err
+    assert "no runs to list" in cli.err
     for name in ("vector_add", "ddp_step"):
         path = ROOT / "workloads" / f"{name}.yaml"
         assert cli("run", path, "--collector", "replay") == 0
@@ -148,7 +148,7 @@ def test_an_index_links_to_a_page_for_each_run(cli: Cli, stored: Stored, tmp_pat
     assert cli("report", "vector", "--index", "one") == 0
     assert len(_page(tmp_path / "one" / "index.html").links) == 1
     assert cli("report", report, "--index", "two") == 2
-    assert "is no run: an index lists runs" in cli.err
+    assert "is not a run: an index lists runs" in cli.err
 
 
 #: What is not measured: names, texts of ours, and what is known of the file by itself.
@@ -241,7 +241,7 @@ def test_a_damaged_store_is_said_in_a_sentence(cli: Cli, stored: Stored, tmp_pat
     (report,) = stored("nsys/memcpy.sqlite")
     (tmp_path / "store" / "reports" / report / "nsys_kernels.parquet").write_bytes(b"PAR1garbage")
     assert cli("report", "--html") == 2
-    assert "'perfpipe store verify' tells what is damaged" in cli.err
+    assert "'perfpipe store verify' shows what is damaged" in cli.err
     assert len(cli.err.splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
 
@@ -252,9 +252,9 @@ def test_names_choose_reports(cli: Cli, stored: Stored) -> None:
     document = json.loads(cli.out)
     assert {r for t in _tables(document) for r in t["source"]["reports"]} == {first}
     assert cli("report", "zzz") == 2
-    assert "no run and no report" in cli.err
+    assert "is not a run or report" in cli.err
     assert cli("report", "") == 2
-    assert "means several" in cli.err
+    assert "is ambiguous" in cli.err
 
 
 def test_long_tables_are_cut_and_say_so(pages: Pages) -> None:

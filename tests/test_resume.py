@@ -187,7 +187,7 @@ def test_filters_choose_configurations(sweep: Path, cli: Cli) -> None:
     assert cli("run", sweep, "--filter", "kid=a", "--dry-run") == 2
     assert "no such parameter; did you mean 'kind'?" in cli.err
     assert cli("run", sweep, "--filter", "kind=z", "--dry-run") == 2
-    assert "no configuration is left" in cli.err
+    assert "no configurations left" in cli.err
     assert cli("run", sweep, "--filter", "kind", "--dry-run") == 2
 
 

@@ -42,7 +42,7 @@ def test_auto_replays_without_a_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     tools.gpus.cache_clear()
     assert cli("run", GEMM, "--set", "size=512") == 0
     assert not Path("report.html").exists(), "none was asked for"
-    assert "no GPU here: replaying a recorded capture, nothing is measured" in cli.err
+    assert "no GPU here: replaying a recording, nothing is measured" in cli.err
     tools.gpus.cache_clear()
 
 
@@ -197,10 +197,10 @@ def test_known_profiler_messages_are_explained(
 ) -> None:
     for fault, sentence in (
         ("permission", "only administrators"),
-        ("nothing", "left no ncu.ncu-rep: no kernel was launched"),
+        ("nothing", "wrote no ncu.ncu-rep: no kernel was launched"),
         ("driver", "the NVIDIA driver is too old"),
         ("full", "the disk is full"),
-        ("truncated", "cut short"),
+        ("truncated", "truncated"),
     ):
         (profilers / "FAULT").write_text(fault)
         assert cli("run", workload("[good]"), "--collector", "ncu") == 1

@@ -65,8 +65,8 @@ def test_times_that_agree() -> None:
     [
         ({"timed_ms": 0.005, "operations": [(20, 24)]}, "about 1 us between short kernels"),
         ({"timed_ms": 2.0, "operations": [(20, 60)], "method": "events"}, "includes the host"),
-        ({"timed_ms": 2.0, "operations": [(20, 60)]}, "what lies between the operations"),
-        ({"timed_ms": 0.02, "operations": [(20, 60)]}, "beside each other"),
+        ({"timed_ms": 2.0, "operations": [(20, 60)]}, "gaps between the operations"),
+        ({"timed_ms": 0.02, "operations": [(20, 60)]}, "operations overlap"),
         ({"timed_ms": 0.04, "operations": [(20, 60)], "profiled": [60]}, "cold caches"),
         ({"timed_ms": 0.04, "operations": [(20, 60)], "profiled": [30]}, "kernels alone"),
         ({"timed_ms": 0.04, "operations": [(20, 60)], "profiled": [30],

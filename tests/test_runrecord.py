@@ -158,10 +158,10 @@ def test_what_a_program_states_is_kept_but_never_believed() -> None:
         ({"workload": 3}, "not a whole run record (workload is 3)"),
         ({"reports": [["a"]]}, "not a whole run record (reports[0] is ['a'])"),
         ({"recording": {"gpu": "H200"}}, "(recording.captured_at is missing)"),
-        ({"run_id": "../../x"}, "the run id '../../x' is no plain file name"),
-        ({"run_id": ".."}, "no plain file name"),
-        ({"run_id": "a\\b"}, "no plain file name"),
-        ({"run_id": ""}, "no plain file name"),
+        ({"run_id": "../../x"}, "the run id '../../x' is not a plain file name"),
+        ({"run_id": ".."}, "not a plain file name"),
+        ({"run_id": "a\\b"}, "not a plain file name"),
+        ({"run_id": ""}, "not a plain file name"),
     ],
 )
 def test_damage_is_one_sentence(
@@ -188,7 +188,7 @@ def test_what_is_no_record(text: str, tmp_path: Path) -> None:
 
 
 def test_a_run_id_names_no_other_place(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no plain file name"):
+    with pytest.raises(StoreError, match="not a plain file name"):
         Store(tmp_path / "a" / "b").write_run(replace(RUN, run_id="../../x"))
     assert not list(tmp_path.iterdir())
 

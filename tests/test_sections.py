@@ -96,5 +96,5 @@ def test_a_table_without_its_figure_is_refused() -> None:
 
 
 def test_a_column_that_stands_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="a column stands twice"):
+    with pytest.raises(ValueError, match="duplicate column"):
         GpuTable("gpu_time_budget", "T", (Col("a", "A"), Col("a", "B")), order="a")

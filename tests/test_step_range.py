@@ -33,7 +33,7 @@ def test_an_expression_names_the_steps(
 def test_what_is_no_expression_is_refused(cli: Cli, stored: Callable[..., list[str]]) -> None:
     stored("nsys/ddp_comm_rank1.sqlite")
     assert cli("query", STEPS, "--step-range", "step (") == 2
-    assert "step (: no regular expression" in cli.err
+    assert "step (: not a regular expression" in cli.err
     assert len(cli.err.strip().splitlines()) == 1
 
 

@@ -74,10 +74,10 @@ def test_another_schema_version_is_refused(version: object, expand: Expand, stor
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
-        (lambda p: (p / "launches.parquet").unlink(), "the table is gone"),
+        (lambda p: (p / "launches.parquet").unlink(), "the table is missing"),
         (lambda p: (p / "launches.parquet").write_bytes(b"x"), "size or checksum"),
         (lambda p: (p / "manifest.json").write_text("{"), "not a report manifest"),
-        (lambda p: (p / "manifest.json").write_text("[]"), "no JSON object"),
+        (lambda p: (p / "manifest.json").write_text("[]"), "not a JSON object"),
         (lambda p: (p / "manifest.json").unlink(), "cannot read"),
     ],
 )
@@ -96,7 +96,7 @@ def test_removed_reports_are_gone_and_missed_by_their_run(expand: Expand, store:
     assert _faults(store) == []
     store.remove(report)
     assert store.report_ids() == []
-    assert "reports that are gone" in _faults(store)[0][1]
+    assert "missing reports" in _faults(store)[0][1]
     with pytest.raises(StoreError, match="no such report"):
         store.remove(report)
 

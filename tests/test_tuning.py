@@ -75,17 +75,17 @@ def test_a_search_finds_its_way_and_keeps_failures(
     best = min(t.times_ms[0] for t in tasks if t.times_ms)
     assert best <= 2.0
     assert cli("tuning") == 0
-    assert "quicker than the default (42 ms)" in cli.out
+    assert "faster than the default (42 ms)" in cli.out
     assert "Rejected: " in cli.out
     assert cli("tuning", run.run_id, "--json") == 0
     document = json.loads(cli.out)
     assert len(document["trials"]) == 50
     assert document["best"]["time_ms"] == best
     report = (tmp_path / "report.md").read_text()
-    for title in ("generations", "the best configurations", "what the best share",
-                  "time against registers", "rejected configurations"):  # fmt: skip
+    for title in ("generations", "the best configurations", "what the best have in common",
+                  "time vs. registers", "rejected configurations"):  # fmt: skip
         assert f"### Tuning: {title}" in report
-    assert "The quickest of 50 configurations in 5 generations" in report
+    assert "The fastest of 50 configurations in 5 generations" in report
     html = (tmp_path / "report.html").read_text()
     assert "<title>x=" in html, "each mark of the figure says what it is"
     assert (
@@ -154,7 +154,7 @@ def test_faulty_candidates(
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ("sizes: [1, 2]\n", "tune searches in one configuration, but sizes and matrix give 2"),
+        ("sizes: [1, 2]\n", "tune needs a single configuration, but sizes and matrix give 2"),
         ("matrix: {x: [1]}\n", "x: in matrix and in tune"),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_search_needs_one_configuration(
 def test_a_default_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(WORKLOAD.replace("default: {x: 1, y: 1}", "default: {x: 1}"))
-    with pytest.raises(InputError, match="default must have every parameter"):
+    with pytest.raises(InputError, match="default must give a value for each parameter"):
         load_workload(path)
 
 
@@ -273,8 +273,8 @@ def test_a_history_made_elsewhere(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "trials.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
     assert cli("tuning", path) == 0
-    assert "The quickest of 4 configurations in 2 generations takes 0.9 ms" in cli.out
-    assert "122.2 % quicker than the default (2 ms)" in cli.out
+    assert "The fastest of 4 configurations in 2 generations takes 0.9 ms" in cli.out
+    assert "122.2 % faster than the default (2 ms)" in cli.out
     assert "Rejected: 1 timeout." in cli.out
     assert cli("tuning", path, "--json") == 0
     document = json.loads(cli.out)
@@ -285,7 +285,7 @@ def test_a_history_made_elsewhere(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "holds no trial"),
+        ("", "contains no trials"),
         ("{}\n", ":1: not a trial (no parameters)"),
         ('{"a": 1}\nnot json\n', ":2: not a trial"),
         ('{"a": 1, "time_ms": "x"}\n', ":1: not a trial"),
@@ -301,7 +301,7 @@ def test_a_faulty_history(text: str, sentence: str, cli: Cli, tmp_path: Path) ->
 
 def test_a_run_that_was_no_search(cli: Cli, replayed: Callable[[str], Path]) -> None:
     assert cli("tuning", "--store", replayed("gemm")) == 2
-    assert "was no search" in cli.err
+    assert "is not an autotuning run" in cli.err
     assert cli("tuning", "nothing.jsonl") == 2
 
 
@@ -314,7 +314,7 @@ def test_the_shipped_search_tells_its_story(
     assert counts == [8, 8, 8]
     assert any(t.failure in ("wrong_result", "out_of_resources") for t in run.tasks)
     text = (pages("fused_matmul_tuning") / "report.md").read_text()
-    assert "The quickest of 24 configurations in 3 generations" in text
+    assert "The fastest of 24 configurations in 3 generations" in text
     assert "best all have" in text
     assert cli("tuning", "--store", store) == 0
 

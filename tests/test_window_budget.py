@@ -84,7 +84,7 @@ def test_the_command(cli: Cli, stored: Callable[..., list[str]]) -> None:
     assert {row["category"]: row["time_ns"] for row in whole} == {
         row["category"]: row["time_ns"] for row in budget
     }
-    assert cli("budget", "--nvtx", "backward", "--most", "3") == 0
+    assert cli("budget", "--nvtx", "backward", "--limit", "3") == 0
     assert cli.out.count(": backward, ") == 3
     assert "first 3 of 8" in cli.err
     assert cli("budget", "--from", "20ms", "--to", "0.0255s") == 0
@@ -95,9 +95,9 @@ def test_the_command(cli: Cli, stored: Callable[..., list[str]]) -> None:
     ("options", "sentence"),
     [
         (["--nvtx", "backwrd"], "did you mean 'backward'?"),
-        (["--from", "2s", "--to", "1s"], "--from must lie before --to"),
-        (["--from", "soon"], "'soon' is no time such as"),
-        (["--from", "1s", "--nvtx", "backward"], "by time or by --nvtx"),
+        (["--from", "2s", "--to", "1s"], "--from must be before --to"),
+        (["--from", "soon"], "'soon' is not a time, such as"),
+        (["--from", "1s", "--nvtx", "backward"], "either --from and --to, or --nvtx"),
     ],
 )
 def test_what_cannot_be_chosen(

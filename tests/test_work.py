@@ -52,13 +52,13 @@ def test_the_narrowest_statement_wins_and_one_again_replaces(cli: Cli, ops: str)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "state --flops or --bytes"),
+        ((), "give --flops, --bytes or both"),
         (("--flops", "2*n"), "unknown name 'n'"),
         (("--flops", "2*n", "-p", "n=x"), "expected NAME=NUMBER"),
-        (("--flops", "0"), "more than nothing"),
+        (("--flops", "0"), "must be positive"),
         (("--flops", "import os"), "not an arithmetic expression"),
-        (("--flops", "1", "--nvtx", "("), "no regular expression"),
-        (("--flops", "1", "--dtype", "fp61"), "no peak is known for type 'fp61'"),
+        (("--flops", "1", "--nvtx", "("), "is not a regular expression"),
+        (("--flops", "1", "--dtype", "fp61"), "no known peak for type 'fp61'"),
     ],
 )
 def test_a_wrong_statement_is_one_sentence(
@@ -72,7 +72,7 @@ def test_a_wrong_statement_is_one_sentence(
 
 def test_an_unknown_report_or_a_damaged_statement(cli: Cli, ops: str, tmp_path: Path) -> None:
     assert cli("work", "zzz", "--flops", "1") == 2
-    assert "no run and no report" in cli.err
+    assert "is not a run or report" in cli.err
     assert cli("work", ops, "--flops", "1") == 0
     (statement,) = (tmp_path / "store" / "work" / ops).iterdir()
     for damage in ("{", '{"schema_version": 9}', '{"schema_version": 1, "x": 2}'):

@@ -44,7 +44,7 @@ def test_excluded_combinations(tmp_path: Path) -> None:
     path = _write(tmp_path, GOOD + "exclude: [{m: 2}]\n")
     assert [task.params for task in tasks(load_workload(path), path)] == [{"m": 1}]
     path = _write(tmp_path, GOOD + "exclude: [{m: 2}, {m: 1}]\n")
-    with pytest.raises(InputError, match="no configuration is left"):
+    with pytest.raises(InputError, match="no configurations left"):
         tasks(load_workload(path), path)
 
 
@@ -56,7 +56,7 @@ def test_excluded_combinations(tmp_path: Path) -> None:
         (GOOD.replace("version: 1", "version: 2"), r"w.yaml:1: version: input should be 1"),
         (GOOD.replace('[prog, "{m}"]', "prog"), r"w.yaml:3: command: input should be a valid list"),
         (GOOD + "repeats: 0\n", r"w.yaml:5: repeats: input should be greater"),
-        (GOOD + "name: again\n", r"w.yaml:5: the key 'name' stands in line 2 already"),
+        (GOOD + "name: again\n", r"w.yaml:5: duplicate key 'name', first in line 2"),
         (GOOD + "env: {A: off}\n", None),
         (GOOD + "env: {A: 1:30}\n", None),
         ("- a\n", "not a workload"),

@@ -1,1 +1,1 @@
-"""Workloads that come with perfpipe: YAML files, the programs they launch, and recordings."""
+"""Example workloads: YAML files, the programs they launch, and recordings."""

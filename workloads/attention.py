@@ -1,7 +1,7 @@
-"""Attention softmax(Q K^T / sqrt(D)) V: fused in Triton, PyTorch's own, or unfused.
+"""Attention softmax(Q K^T / sqrt(D)) V: fused in Triton, in PyTorch, or unfused.
 
-Work: 4 B H L^2 D floating-point operations (half of it where causal); 4 B H L D x element size
-bytes where the scores are never stored, 4 B H L^2 x more where they are.
+Work: 4 B H L^2 D floating-point operations (half of that if causal); 4 B H L D x element size
+bytes if the scores are never stored, 4 B H L^2 x more if they are.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def attention_kernel(
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     options = _options()
     where, dtype = device(options), DTYPES[options.dtype]
     shape = (options.batch, options.heads, options.length, options.dim)
@@ -115,7 +115,7 @@ def _options() -> argparse.Namespace:
     made.add_argument("--heads", type=int, default=16, help="heads (16)")
     made.add_argument("--length", type=int, default=2048, help="queries and keys (2048)")
     made.add_argument("--dim", type=int, default=64, help="head dimension, a power of two (64)")
-    made.add_argument("--causal", action="store_true", help="no query sees later keys")
+    made.add_argument("--causal", action="store_true", help="mask later keys")
     made.add_argument("--dtype", choices=DTYPES, default="fp16")
     made.add_argument("--backend", choices=("triton", "torch", "unfused"), default="triton")
     for name, value in {"block-m": 128, "block-n": 64, "warps": 8, "stages": 3}.items():

@@ -1,4 +1,4 @@
-"""Many matrix products of one size, C[i] = A[i] B[i], in one call (torch.bmm) or one call each.
+"""Many matrix products of one size, C[i] = A[i] B[i]: one call (torch.bmm) or one each.
 
 Work: 2 B M N K floating-point operations; B (M K + K N + M N) x element size bytes.
 """
@@ -12,7 +12,7 @@ from harness import DTYPES, WRONG_RESULT, check, device, guarded, measure, parse
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     made = parser("Batched matrix product, checked and timed.")
     made.add_argument("--batch", type=int, default=64, help="products (64)")
     for name in "mnk":

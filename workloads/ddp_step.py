@@ -1,9 +1,9 @@
 """Data-parallel training steps of a small transformer over NCCL (gloo without GPUs).
 
-Start it with torchrun, a process a GPU: python -m torch.distributed.run --nproc-per-node 2
-ddp_step.py.  `--slow-rank R` lets that rank compute more in every step: a straggler.
+Start it with torchrun, one process per GPU: python -m torch.distributed.run --nproc-per-node 2
+ddp_step.py.  `--slow-rank R` gives that rank extra work in every step: a straggler.
 
-Before anything is timed, the gradients must be the mean of what each rank computes alone.
+Before timing, the gradients are checked to be the mean of what each rank computes on its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def main() -> int:
-    """Run one rank; returns the exit code."""
+    """Run one rank and return the exit code."""
     options = _options()
     local = int(os.environ.get("LOCAL_RANK", "0"))
     on_gpu = torch.cuda.is_available()
@@ -98,9 +98,9 @@ def _options() -> argparse.Namespace:
     for name, value in {**sizes, "vocabulary": 8192}.items():
         made.add_argument(f"--{name}", type=int, default=value, help=f"({value})")
     made.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
-    made.add_argument("--bucket-mb", type=float, default=25, help="of gradients (25)")
-    made.add_argument("--slow-rank", type=int, default=-1, help="a straggler (none)")
-    made.add_argument("--slow-products", type=int, default=8, help="more that it computes (8)")
+    made.add_argument("--bucket-mb", type=float, default=25, help="gradient bucket size (25)")
+    made.add_argument("--slow-rank", type=int, default=-1, help="rank to slow down (none)")
+    made.add_argument("--slow-products", type=int, default=8, help="extra products it computes (8)")
     return made.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""leaky_relu(A B) in Triton: in one kernel (fused), or as a product and a pass over it (unfused).
+"""leaky_relu(A B) in Triton: in one kernel (fused) or as a product and a second pass (unfused).
 
 Work: 2 M N K floating-point operations.  Fused: (M K + K N + M N) x element size bytes; unfused:
-2 M N more elements, since the product is read and written once more.
+2 M N more elements, since the product is read and written again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import torch
 from harness import DTYPES, WRONG_RESULT, check, compiled, device, guarded, measure, parser
 from matmul_kernels import DEFAULT, SLOPE, leaky_relu, matmul
 
-#: Columns of the product that are checked: a float64 reference of all of them would dominate.
+#: Columns of the product to check: a float64 reference of all of them would dominate.
 CHECKED_COLUMNS = 64
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     options = _options()
     where, dtype = device(options), DTYPES[options.dtype]
     a = torch.randn(options.m, options.k, device=where).to(dtype)
@@ -46,7 +46,7 @@ def main() -> int:
         product = a.double() @ b[:, :CHECKED_COLUMNS].double()
         return torch.nn.functional.leaky_relu(product, SLOPE)
 
-    # Entries grow with sqrt(K), and their rounding with them.
+    # Entries grow with sqrt(K), and so does their rounding error.
     if not check(found, reference, options.atol * options.k**0.5, options.rtol):
         return WRONG_RESULT
     return measure(options, step)
@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
         made.add_argument(option, type=int, default=value, help=f"({value})")
     made.add_argument("--sum", choices=("fp32", "fp16"), default="fp32", help="accumulator")
     made.add_argument(
-        "--skip-tail", action="store_true", help="leave the last step of K out: a wrong kernel"
+        "--skip-tail", action="store_true", help="skip the last K step, which gives a wrong result"
     )
     return made.parse_args()
 

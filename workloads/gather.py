@@ -1,6 +1,6 @@
-"""Rows of a table by index, as an embedding looks them up: in order, at random, or strided.
+"""Rows of a table by index, as in an embedding lookup: sequential, random or strided.
 
-Work: none; 2 R D x element size bytes and 8 R of indices, where rows are at least a sector long.
+Work: none; 2 R D x element size bytes and 8 R of indices, if rows are at least one sector long.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def gather_kernel(table_ptr, index_ptr, out_ptr, width, BLOCK: tl.constexpr):
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     made = parser("Gather of rows, checked and timed.")
     made.add_argument("--table", type=int, default=1 << 20, help="rows of the table (2^20)")
     made.add_argument("--rows", type=int, default=1 << 18, help="rows to gather (2^18)")
-    made.add_argument("--width", type=int, default=128, help="elements of a row (128)")
+    made.add_argument("--width", type=int, default=128, help="elements per row (128)")
     made.add_argument("--dtype", choices=DTYPES, default="fp16")
     made.add_argument("--order", choices=("sequential", "random", "strided"), default="random")
     made.add_argument("--backend", choices=("triton", "torch"), default="triton")
@@ -39,7 +39,7 @@ def main() -> int:
     if options.order == "random":
         index = torch.randint(options.table, (options.rows,), device=where)
     elif options.order == "strided":
-        # 521 is a prime: every row comes once before any comes again.
+        # 521 is prime, so every row is read once before any is read again.
         index = index * 521 % options.table
     out = torch.empty(options.rows, options.width, device=where, dtype=dtype)
     block = triton.next_power_of_2(options.width)

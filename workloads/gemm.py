@@ -1,7 +1,7 @@
 """Matrix product C = A B in PyTorch (cuBLAS) or Triton, checked against a float64 reference.
 
 Work: 2 M N K floating-point operations; (M K + K N + M N) x element size bytes, each once.
-fp8 (E4M3, PyTorch alone) needs a GPU of compute capability 8.9 or newer; its result is bf16.
+fp8 (E4M3, PyTorch only) needs a GPU of compute capability 8.9 or newer; its result is bf16.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Callable
 import torch
 from harness import DTYPES, WRONG_RESULT, check, compiled, device, guarded, measure, parser
 
-#: Columns of the product that are checked: a float64 reference of all of them would dominate.
+#: Columns of the product to check: a float64 reference of all of them would dominate.
 CHECKED_COLUMNS = 64
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     options = _options()
     where = device(options)
     torch.backends.cuda.matmul.allow_tf32 = options.dtype == "tf32"
     a = torch.randn(options.m, options.k, device=where)
     b = torch.randn(options.k, options.n, device=where)
     if options.dtype == "fp8":
-        # Column-major B, as the fp8 tensor cores want it.
+        # Column-major B, as fp8 tensor cores require.
         a, b = a.to(torch.float8_e4m3fn), b.T.contiguous().to(torch.float8_e4m3fn).T
     else:
         a, b = a.to(DTYPES[options.dtype]), b.to(DTYPES[options.dtype])
@@ -35,7 +35,7 @@ def main() -> int:
     def reference() -> torch.Tensor:
         return a.double() @ b[:, :CHECKED_COLUMNS].double()
 
-    # Entries grow with sqrt(K), and their rounding with them.
+    # Entries grow with sqrt(K), and so does their rounding error.
     if not check(found, reference, options.atol * options.k**0.5, options.rtol):
         return WRONG_RESULT
     return measure(options, step)

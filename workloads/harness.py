@@ -1,14 +1,14 @@
-"""What the workload programs share: options, checking, timing, ranges, and lines for perfpipe.
+"""Shared code of the workload programs: options, validation, timing, ranges, lines for perfpipe.
 
-A program checks its result against a reference before anything is timed, and ends with exit code 3
-where it is wrong.  It prints JSON lines that perfpipe reads, each with the key "perfpipe":
+A program checks its result against a reference before timing, and exits with code 3 if it is
+wrong.  It prints JSON lines that perfpipe reads, each with the key "perfpipe":
 
 {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01, ...}
 {"perfpipe": "kernel", "registers": 128, "spills": 0, "shared_bytes": 98304}    (Triton kernels)
 {"perfpipe": "about", "torch": "2.11.0"}
-{"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}                 (a sample each, in ms)
+{"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}                (one entry per sample, ms)
 
-Under a profiler ($PERFPIPE_COLLECTOR names it) nothing is timed: iterations run once each between
+Under a profiler ($PERFPIPE_COLLECTOR names it) nothing is timed: iterations run between
 cudaProfilerStart and cudaProfilerStop, in NVTX ranges "iteration N".
 """
 
@@ -35,17 +35,17 @@ DTYPES = {
     "fp64": torch.float64,
 }
 
-#: Exit codes: a wrong result, and a configuration that the hardware has no room for.
+#: Exit codes: a wrong result, and a configuration that does not fit the hardware.
 WRONG_RESULT = 3
 OUT_OF_RESOURCES = 4
 
-#: A sample lasts at least this long, ms: events resolve 0.5 us, and work between them takes time.
+#: Minimum length of a sample, ms: events resolve 0.5 us and have some overhead.
 SAMPLE_MS = 0.2
 
-#: Iterations of one sample at most, so that their launches fit into the queue of a stream.
+#: Maximum iterations per sample, so that their launches fit into the queue of a stream.
 LARGEST_BATCH = 200
 
-#: Written to between iterations that shall find nothing in the L2 cache, bytes.
+#: Bytes to write between iterations to flush the L2 cache.
 FLUSH_BYTES = 256 << 20
 
 _CYCLES_PER_MS = 2_000_000
@@ -54,7 +54,7 @@ Step = Callable[[], object]
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """Return a parser with the options that all programs have."""
+    """Return a parser with the options common to all programs."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--warmup", type=int, default=10, help="iterations before timing (10)")
     made.add_argument("--iterations", type=int, default=20, help="timed samples (20)")
@@ -62,7 +62,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--rtol", type=float, default=1e-2, help="relative tolerance (0.01)")
     made.add_argument("--seed", type=int, default=0, help="seed of the inputs (0)")
     made.add_argument(
-        "--cold", action="store_true", help="empty the L2 cache before every iteration"
+        "--cold", action="store_true", help="flush the L2 cache before every iteration"
     )
     return made
 
@@ -75,13 +75,13 @@ def device(options: argparse.Namespace) -> torch.device:
 
 def emit(kind: str, **values: Any) -> None:
     """Print a line for perfpipe."""
-    # One write, so that lines of several ranks do not mix.
+    # A single write, so that lines of different ranks do not interleave.
     sys.stdout.write(json.dumps({"perfpipe": kind, **values}) + "\n")
     sys.stdout.flush()
 
 
 def profiling() -> bool:
-    """Say whether a profiler launched this process: its result was checked by a plain launch."""
+    """Return whether this launch is under a profiler; its result was checked without one."""
     return os.environ.get("PERFPIPE_COLLECTOR", "plain") not in ("", "plain")
 
 
@@ -92,10 +92,10 @@ def check(
     rtol: float,
     **more: Any,
 ) -> bool:
-    """Say whether |found - expected| <= atol + rtol |expected| everywhere, and print the errors.
+    """Return whether |found - expected| <= atol + rtol |expected| everywhere; prints the errors.
 
-    `rel_l2_error` is the Euclidean norm of the difference over that of what was expected.  Under
-    a profiler nothing is checked again.
+    `rel_l2_error` is the L2 norm of the difference over that of the expected values.  Under a
+    profiler nothing is checked.
     """
     if profiling():
         return True
@@ -104,7 +104,7 @@ def check(
     difference = (found - expected).abs()
     ok = found.shape == expected.shape and bool(
         (difference <= atol + rtol * expected.abs()).all()
-    )  # NaN is never within
+    )  # false for NaN
     norm = float(expected.norm())
     emit(
         "validation",
@@ -130,12 +130,12 @@ def measure(
     queued: bool = True,
     together: Step | None = None,
 ) -> int:
-    """Warm up, then time `step`, or run it for the profiler; returns the exit code.
+    """Warm up, then time `step` or run it for the profiler; returns the exit code.
 
-    `together` waits for the other ranks, so that none starts or stops a profiler too early.
+    `together` is a barrier across ranks, so that none starts or stops a profiler too early.
 
-    With `queued` the GPU is held busy while the host launches, so that the time is that of the
-    GPU's work alone; a step that waits for the GPU itself cannot be queued.
+    With `queued` the GPU is kept busy while the host launches, so that only GPU work is timed; a
+    step that synchronizes with the GPU cannot be queued.
     """
     if os.environ.get("RANK", "0") == "0":
         emit("about", torch=torch.__version__, cuda=torch.version.cuda, triton=_triton_version())
@@ -166,7 +166,7 @@ def _triton_version() -> str | None:
 
 
 def _alone() -> None:
-    """Wait for nobody."""
+    """Do nothing: there are no other ranks."""
 
 
 def _for_profiler(step: Step, iterations: int, flush: Step | None, together: Step) -> None:
@@ -180,7 +180,7 @@ def _for_profiler(step: Step, iterations: int, flush: Step | None, together: Ste
 
 @contextlib.contextmanager
 def profiled(together: Step) -> Iterator[None]:
-    """Mark what a profiler that was started with --capture-range=cudaProfilerApi records."""
+    """Record this block in a profiler started with --capture-range=cudaProfilerApi."""
     if not torch.cuda.is_available():
         yield
         return
@@ -194,7 +194,7 @@ def profiled(together: Step) -> Iterator[None]:
 
 @contextlib.contextmanager
 def nvtx(name: str) -> Iterator[None]:
-    """Mark an NVTX range; nothing without a GPU."""
+    """Push an NVTX range; does nothing without a GPU."""
     if not torch.cuda.is_available():
         yield
         return
@@ -214,7 +214,7 @@ def _wall_ms(step: Step) -> float:
 
 
 def _events_ms(step: Step, samples: int) -> list[float]:
-    """Return the time from event to event of each iteration, launching included, ms."""
+    """Return the time between events around each iteration, launch overhead included, ms."""
     events = [_events() for _ in range(samples)]
     torch.cuda.synchronize()
     for start, end in events:
@@ -226,10 +226,10 @@ def _events_ms(step: Step, samples: int) -> list[float]:
 
 
 def _queued_ms(step: Step, samples: int, flush: Step | None) -> list[float]:
-    """Return the GPU's time of an iteration for each sample, ms.
+    """Return the GPU time of an iteration for each sample, ms.
 
-    A kernel that spins holds the stream until a sample's launches are queued; short iterations
-    are repeated within a sample, so that events and gaps between kernels hardly count.
+    A spinning kernel holds the stream until the launches of a sample are queued.  Short iterations
+    are repeated within a sample, so that events and gaps between kernels hardly matter.
     """
     torch.cuda.synchronize()
     started = time.perf_counter_ns()
@@ -260,7 +260,7 @@ def _events() -> tuple[torch.cuda.Event, torch.cuda.Event]:
 
 
 def compiled(handle: Any) -> None:
-    """Print what a launched Triton kernel uses; the interpreter has nothing to tell."""
+    """Print the resources of a launched Triton kernel; nothing in the interpreter."""
     if handle is None or not hasattr(handle, "n_regs"):
         return
     emit(
@@ -275,7 +275,7 @@ def compiled(handle: Any) -> None:
 
 
 def guarded(main: Callable[[], int]) -> int:
-    """Run a program; a configuration without room ends it with OUT_OF_RESOURCES and a line."""
+    """Run a program; if it does not fit the hardware, print a line and return OUT_OF_RESOURCES."""
     try:
         return main()
     except torch.cuda.OutOfMemoryError as error:

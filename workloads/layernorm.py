@@ -1,4 +1,4 @@
-"""Layer normalisation of rows with weight and bias, in Triton or PyTorch.
+"""Layer normalization of rows with weight and bias, in Triton or PyTorch.
 
 Work: 8 M N floating-point operations; 2 M N x element size bytes, and 2 N of weight and bias.
 """
@@ -17,7 +17,7 @@ EPSILON = 1e-5
 
 @triton.jit
 def layernorm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, columns, epsilon, BLOCK: tl.constexpr):
-    """Normalise a row; BLOCK is the next power of two of its length."""
+    """Normalize a row; BLOCK is its length rounded up to a power of two."""
     row = tl.program_id(0).to(tl.int64) * columns
     at = tl.arange(0, BLOCK)
     inside = at < columns
@@ -32,13 +32,13 @@ def layernorm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, columns, epsilon, BLOCK: tl.con
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     made = parser("Layer normalisation, checked and timed.")
     made.add_argument("--m", type=int, default=8192, help="rows (8192)")
     made.add_argument("--n", type=int, default=4096, help="columns (4096)")
     made.add_argument("--dtype", choices=DTYPES, default="fp16")
     made.add_argument("--backend", choices=("triton", "torch"), default="triton")
-    made.add_argument("--warps", type=int, default=8, help="warps of a block (8)")
+    made.add_argument("--warps", type=int, default=8, help="warps per block (8)")
     options = made.parse_args()
     where, dtype = device(options), DTYPES[options.dtype]
     x = torch.randn(options.m, options.n, device=where).to(dtype)

@@ -1,4 +1,4 @@
-"""Triton kernels of a matrix product C = f(A B), tile by tile, and of leaky ReLU alone."""
+"""Triton kernels: tiled matrix product C = f(A B), and leaky ReLU on its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import triton.language as tl
 #: Slope of leaky ReLU below zero.
 SLOPE = 0.01
 
-#: Tile and launch parameters that do well for large half-precision products.
+#: Tile and launch parameters that work well for large half-precision products.
 DEFAULT = {
     "block_m": 128,
     "block_n": 128,
@@ -48,7 +48,7 @@ def matmul_kernel(
 ):
     """Compute one tile of C.
 
-    Tiles go down GROUP_M rows before they go right, for the sake of the L2.
+    Tiles advance down GROUP_M rows before moving right, for L2 reuse.
     """
     tile = tl.program_id(0)
     rows, columns = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
@@ -88,7 +88,7 @@ def matmul_kernel(
 
 @triton.jit
 def leaky_relu_kernel(x_ptr, y_ptr, count, slope, BLOCK: tl.constexpr):
-    """Leaky ReLU, element by element: what the fused product saves."""
+    """Elementwise leaky ReLU: the pass that the fused product saves."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < count)
     tl.store(y_ptr + at, tl.where(x >= 0, x, x * slope), mask=at < count)
@@ -105,10 +105,10 @@ def matmul(
     tf32: bool = False,
     skip_tail: bool = False,
 ) -> Any:
-    """Launch C = A B (M x K by K x N; leaky ReLU of it where `fused`); returns the kernel's handle.
+    """Launch C = A B (M x K by K x N; leaky ReLU of it if `fused`); returns the kernel's handle.
 
-    `half_sum` adds up in half precision; `skip_tail` leaves the last step of K out, a fault for
-    tests of the validation.  Raises ValueError for bf16 in Triton's interpreter, which has none.
+    `half_sum` accumulates in half precision; `skip_tail` skips the last K step, a bug for testing
+    the validation.  Raises ValueError for bf16 in Triton's interpreter, which lacks it.
     """
     if a.dtype == torch.bfloat16 and not a.is_cuda:
         raise ValueError("Triton's interpreter does not multiply bf16; use fp16")

@@ -1,4 +1,4 @@
-"""A small transformer language model, its training step and the operations that it takes."""
+"""A small transformer language model, its training step and the FLOPs of a step."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Transformer(nn.Module):
 
 
 def loss_of(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the cross entropy of each token after those before it."""
+    """Return the cross entropy of next-token prediction."""
     logits = model(tokens[:, :-1])
     return nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
 

@@ -1,4 +1,4 @@
-"""Sum of a vector: blocks that add to one number atomically, or two passes, or PyTorch.
+"""Sum of a vector: with one atomic per block, in two passes, or in PyTorch.
 
 Work: N floating-point operations; N x element size bytes.
 """
@@ -15,7 +15,7 @@ from harness import DTYPES, WRONG_RESULT, check, device, guarded, measure, parse
 
 @triton.jit
 def sum_kernel(x_ptr, out_ptr, count, BLOCK: tl.constexpr, ATOMIC: tl.constexpr):
-    """Add up BLOCK elements, into one number or as a partial sum."""
+    """Sum BLOCK elements, into the result (atomic) or as a partial sum."""
     block = tl.program_id(0)
     at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < count, other=0.0).to(tl.float32)
@@ -26,12 +26,12 @@ def sum_kernel(x_ptr, out_ptr, count, BLOCK: tl.constexpr, ATOMIC: tl.constexpr)
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     made = parser("Sum of a vector, checked and timed.")
     made.add_argument("--n", type=int, default=1 << 24, help="elements (2^24)")
     made.add_argument("--dtype", choices=DTYPES, default="fp32")
     made.add_argument("--mode", choices=("two_pass", "atomic", "torch"), default="two_pass")
-    made.add_argument("--block", type=int, default=4096, help="elements of a block (4096)")
+    made.add_argument("--block", type=int, default=4096, help="elements per block (4096)")
     options = made.parse_args()
     where, dtype = device(options), DTYPES[options.dtype]
     x = torch.rand(options.n, device=where).to(dtype)

@@ -1,7 +1,7 @@
-"""Softmax of rows: in one Triton kernel that keeps a row in registers, in PyTorch, or unfused.
+"""Softmax of rows: in one Triton kernel with the row in registers, in PyTorch, or unfused.
 
 Work: 5 M N floating-point operations (maximum, difference, exponential, sum, quotient); 2 M N x
-element size bytes when a row is read and written once, 8 M N x when every step is a pass.
+element size bytes if each row is read and written once, 8 M N x if every step is a pass.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness import DTYPES, WRONG_RESULT, check, compiled, device, guarded, meas
 
 @triton.jit
 def softmax_kernel(x_ptr, y_ptr, columns, stride, BLOCK: tl.constexpr):
-    """Map a row; BLOCK is the next power of two of its length."""
+    """Softmax of a row; BLOCK is its length rounded up to a power of two."""
     row = tl.program_id(0).to(tl.int64) * stride
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row + at, mask=at < columns, other=-float("inf")).to(tl.float32)
@@ -26,13 +26,13 @@ def softmax_kernel(x_ptr, y_ptr, columns, stride, BLOCK: tl.constexpr):
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     made = parser("Softmax of rows, checked and timed.")
     made.add_argument("--m", type=int, default=4096, help="rows (4096)")
     made.add_argument("--n", type=int, default=4096, help="columns (4096)")
     made.add_argument("--dtype", choices=DTYPES, default="fp16")
     made.add_argument("--backend", choices=("triton", "torch", "unfused"), default="triton")
-    made.add_argument("--warps", type=int, default=8, help="warps of a block (8)")
+    made.add_argument("--warps", type=int, default=8, help="warps per block (8)")
     options = made.parse_args()
     where, dtype = device(options), DTYPES[options.dtype]
     x = torch.randn(options.m, options.n, device=where).to(dtype)

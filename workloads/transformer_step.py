@@ -3,10 +3,10 @@
     eager   every kernel is launched by the host
     graph   the whole step is captured once and replayed with one launch
     sync    eager, and the loss is read after every step (loss.item())
-    copies  eager, and every step's tokens come from pageable host memory
+    copies  eager, and each step copies its tokens from pageable host memory
 
 Work of a step (forward and backward): 6 x parameters without embeddings x tokens, and
-12 x layers x length x width x tokens of attention, half of it since it is causal.
+12 x layers x length x width x tokens of attention, halved because it is causal.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import torch
 from harness import WRONG_RESULT, check, device, guarded, measure, nvtx, parser
 from model import Transformer, loss_of, tokens_of
 
-#: Steps whose last loss is compared with the CPU: weights have been updated by then.
+#: The loss after this many steps is compared with the CPU: weights have been updated by then.
 CHECKED_STEPS = 4
 
 MODES = ("eager", "graph", "sync", "copies")
 
 
 class Training:
-    """A model, its optimizer, and one step of training on tokens that lie on the device."""
+    """A model, its optimizer, and one training step on tokens that are on the device."""
 
     def __init__(self, model: Transformer, tokens: torch.Tensor, options: argparse.Namespace):
         self.model, self.tokens, self.options = model, tokens, options
@@ -39,7 +39,7 @@ class Training:
     def forward(self) -> torch.Tensor:
         """Return the loss; in bf16 on a GPU."""
         if self.on_gpu and self.options.dtype == "bf16":
-            # Weights cast once would not be cast anew when a graph is replayed.
+            # With the cache, a replayed graph would keep using weights cast at capture.
             with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
                 return loss_of(self.model, self.tokens)
         return loss_of(self.model, self.tokens)
@@ -56,7 +56,7 @@ class Training:
 
 
 class Captured(Training):
-    """A training step as a CUDA graph, after `eager` steps without."""
+    """A training step as a CUDA graph, after `eager` eager steps."""
 
     def __init__(
         self, model: Transformer, tokens: torch.Tensor, options: argparse.Namespace, eager: int
@@ -79,7 +79,7 @@ class Captured(Training):
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     options = _options()
     where = device(options)
     model = Transformer(

@@ -1,4 +1,4 @@
-"""z = x + y in Triton or PyTorch, to see how fast memory is read and written.
+"""z = x + y in Triton or PyTorch: a test of memory bandwidth.
 
 Work: N floating-point operations; 3 N x element size bytes.
 """
@@ -24,13 +24,13 @@ def add_kernel(x_ptr, y_ptr, z_ptr, count, BLOCK: tl.constexpr):
 
 
 def main() -> int:
-    """Run one configuration; returns the exit code."""
+    """Run one configuration and return the exit code."""
     made = parser("Vector addition, checked and timed.")
     made.add_argument("--n", type=int, default=1 << 24, help="elements (2^24)")
     made.add_argument("--dtype", choices=DTYPES, default="fp32")
     made.add_argument("--backend", choices=("triton", "torch"), default="triton")
-    made.add_argument("--block", type=int, default=1024, help="elements of a block (1024)")
-    made.add_argument("--warps", type=int, default=4, help="warps of a block (4)")
+    made.add_argument("--block", type=int, default=1024, help="elements per block (1024)")
+    made.add_argument("--warps", type=int, default=4, help="warps per block (4)")
     options = made.parse_args()
     where, dtype = device(options), DTYPES[options.dtype]
     x = torch.randn(options.n, device=where).to(dtype)

@@ -1,1 +1,1 @@
-"""What a report says: sections that declare their tables, findings, and facts."""
+"""The content of a report: sections that declare their tables, findings, and facts."""

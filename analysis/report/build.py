@@ -28,7 +28,7 @@ VIEWS_USED: tuple[str, ...] = (
     ),
 )
 
-#: Findings in a report.
+#: Maximum number of findings in a report.
 _MOST = 20
 
 
@@ -39,7 +39,7 @@ def build_report(
     compared: Comparison | None = None,
     title: str | None = None,
 ) -> Report:
-    """Build the report of some ingested reports, and of the run that gave them, if any.
+    """Build the report of some ingested reports, and of the run they come from, if any.
 
     `con` is open on `reports` (ids in a store) alone, with the views of VIEWS_USED; every number is
     read from these.  With `compared` the report tells how they differ from a baseline; `title` is

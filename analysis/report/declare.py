@@ -1,8 +1,8 @@
-"""How a section of a report is declared: its tables, their columns, what to collect for it.
+"""Declarations of report sections: their tables, columns, and what to collect for them.
 
-A table is a view with columns of it, or a function that gives finished tables.  Everything that a
-report needs to know of a table stands in its declaration: which views are read is taken from
-there, and templates draw what `figure` names.
+A table is a view with some of its columns, or a function that returns finished tables.  Its
+declaration has everything a report needs to know: the views to read are taken from it, and
+templates draw the figure that `figure` names.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from analysis.views import views
 from perfpipe.database import quote
 from perfpipe.viewmodel import Column, Kind, Section, Source, Table
 
-#: Rows of a table, and of one that lists the kernels; the rest is said to be cut.
+#: Maximum rows of a table, and of one that lists kernels; a note says what was cut.
 SHORT, LONG = 200, 500
 
 
 @dataclass(frozen=True)
 class Col:
-    """A column: `name` of the view, or what `sql` over the view makes.
+    """A column: `name` of the view, or the value of `sql` over the view.
 
-    `unit` stands in its header.  A `detail` is shown by HTML and JSON only; with `hover_of` it is
-    shown when the pointer rests on that column.  One of `several` is left out for a single report.
+    `unit` is shown in the header.  A `detail` is only shown in HTML and JSON; with `hover_of` it is
+    the hover text of that column.  A column of `several` is left out for a single report.
     `doc` is what it means, where no view says so.
     """
 
@@ -46,7 +46,7 @@ class Col:
         return f"{self.sql} AS {self.name}" if self.sql else self.name
 
     def made(self, doc: str) -> Column:
-        """Return the column of the view-model, with what it means."""
+        """Return the column of the view-model, with its documentation."""
         core = not self.detail
         return Column(
             self.name, self.title, self.kind, self.unit, self.doc or doc, core, self.hover_of
@@ -55,28 +55,28 @@ class Col:
 
 LABEL = Col("label", "Configuration", several=True)
 
-#: What a launch is called, and what a GPU is.
+#: Columns that identify a launch, and a GPU.
 LAUNCH = (Col("kernel_name", "Kernel"), Col("launch_id", "Launch", "int"), LABEL)
 GPU = (LABEL, Col("device", "GPU", "int"))
 
 
 class Part(Protocol):
-    """What a section is made of."""
+    """A part of a section."""
 
     @property
     def views(self) -> tuple[str, ...]:
         """The views that it reads."""
 
     def tables(self, scope: Scope) -> Iterable[Table]:
-        """Return its tables, or none where the scope has nothing for it."""
+        """Return its tables, or none if the scope has nothing for it."""
 
 
 @dataclass(frozen=True)
 class TableSpec(ABC):
-    """A table of a view: `where` and `order` are SQL over it; all rows are shown without a `limit`.
+    """A table of a view: `where` and `order` are SQL over it; without a `limit` all rows are shown.
 
-    `figure` names what templates draw of it, `headline` its place on the first screen of Markdown
-    (0: not there).  `told` makes a sentence of the rows, which follows the view's documentation.
+    `figure` names the figure that templates draw, `headline` its place on the first screen of
+    Markdown (0: none).  `told` makes a sentence from the rows, appended to the documentation.
     """
 
     view: str
@@ -93,9 +93,9 @@ class TableSpec(ABC):
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
         if lost := {column.hover_of for column in self.columns if column.hover_of} - {*names}:
-            raise ValueError(f"{self.title}: texts for columns that it lacks: {', '.join(lost)}")
+            raise ValueError(f"{self.title}: hover texts for missing columns: {', '.join(lost)}")
         if len(names) != len({*names}):
-            raise ValueError(f"{self.title}: a column stands twice")
+            raise ValueError(f"{self.title}: duplicate column")
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -104,22 +104,22 @@ class TableSpec(ABC):
 
     @abstractmethod
     def wanted(self, scope: Scope) -> bool:
-        """Say whether a scope has anything for it."""
+        """Return whether a scope has anything for it."""
 
     @abstractmethod
     def sql(self, columns: str, scope: Scope) -> str:
-        """Return the query of some columns."""
+        """Return the query for some columns."""
 
     def read(self, scope: Scope) -> tuple[str, ...]:
-        """Return the ids of what its rows are of."""
+        """Return the ids of the reports or runs behind its rows."""
         return scope.reports
 
     def shown(self, scope: Scope) -> tuple[Col, ...]:
-        """Return the columns: what tells reports apart only where there are several."""
+        """Return the columns to show; those that identify a report only if there are several."""
         return tuple(c for c in self.columns if len(scope.reports) > 1 or not c.several)
 
     def tables(self, scope: Scope) -> Iterable[Table]:
-        """Return the table with its first rows, or nothing where it is not wanted."""
+        """Yield the table with its first rows, or nothing if it is not wanted."""
         if not self.wanted(scope):
             return
         columns = self.shown(scope)
@@ -146,7 +146,7 @@ class TableSpec(ABC):
 
 @dataclass(frozen=True)
 class ReportTable(TableSpec):
-    """A table on timelines; with `profiled` it needs profiled kernels beside them."""
+    """A table of timelines; with `profiled` it also needs profiled kernels."""
 
     _: KW_ONLY
     profiled: bool = False
@@ -162,7 +162,7 @@ class ReportTable(TableSpec):
         """
 
     def ordered(self) -> str:
-        """Return what its rows are ordered by."""
+        """Return the sort order of its rows, as SQL."""
         return self.order
 
     @property
@@ -172,7 +172,7 @@ class ReportTable(TableSpec):
 
 @dataclass(frozen=True)
 class GpuTable(ReportTable):
-    """A table on the GPUs of timelines, in the order of configurations and then `order`."""
+    """A table of the GPUs of timelines, sorted by configuration and then `order`."""
 
     def ordered(self) -> str:
         return f"position NULLS LAST, label, report_id, device, {self.order}"
@@ -180,10 +180,10 @@ class GpuTable(ReportTable):
 
 @dataclass(frozen=True)
 class LaunchTable(TableSpec):
-    """A table of profiled launches, what is largest by `first` before others, then by `order`.
+    """A table of profiled launches, sorted by `first` descending, then by `order`.
 
-    `joined` are more views by launch.  With `longest` only that many kernels are in it, each by its
-    longest launch.
+    `joined` are additional views, joined by launch.  With `longest` it has only that many kernels,
+    each represented by its longest launch.
     """
 
     _: KW_ONLY
@@ -219,7 +219,7 @@ class LaunchTable(TableSpec):
 
 
 def _longest(count: int, chosen: str) -> str:
-    """Return the query of the longest launch of each of some kernels."""
+    """Return the query of the longest launches, one per kernel."""
     return f"""
         SELECT report_id, launch_id FROM (
             SELECT report_id, launch_id, duration_ns
@@ -236,7 +236,7 @@ def _longest(count: int, chosen: str) -> str:
 
 @dataclass(frozen=True)
 class RunTable(TableSpec):
-    """A table on the configurations of a run."""
+    """A table of the configurations of a run."""
 
     def wanted(self, scope: Scope) -> bool:
         return scope.run is not None and bool(scope.run.tasks)
@@ -254,7 +254,7 @@ class RunTable(TableSpec):
 
 @dataclass(frozen=True)
 class Given:
-    """Tables that a function makes of what no view holds."""
+    """Tables made by a function, from data that no view has."""
 
     make: Callable[[Scope], Iterable[Table]]
     views: tuple[str, ...] = ()
@@ -266,7 +266,7 @@ class Given:
 
 @dataclass(frozen=True)
 class SectionSpec:
-    """A section: `missing` says what to collect where none of its parts has rows."""
+    """A section: `missing` says what to collect if none of its parts has rows."""
 
     id: str
     title: str
@@ -274,6 +274,6 @@ class SectionSpec:
     parts: tuple[Part, ...]
 
     def section(self, scope: Scope) -> Section:
-        """Return the section of a scope, with those of its tables that have rows."""
+        """Return the section of a scope, with its non-empty tables."""
         tables = tuple(t for part in self.parts for t in part.tables(scope) if t.rows)
         return Section(self.id, self.title, tables, "" if tables else self.missing)

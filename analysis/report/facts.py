@@ -1,4 +1,4 @@
-"""What a report says beside its tables: title, summary, warnings, gaps, provenance."""
+"""The content of a report besides its tables: title, summary, warnings, gaps, provenance."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 #: Views that are read here.
 VIEWS = ("_totals", "timeline_bottleneck")
 
-#: Notes on verdicts that are told.
+#: Maximum number of notes on verdicts.
 _NOTES = 4
 
 
 def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | None) -> str:
-    """Return the workload's name, or what the reports are called."""
+    """Return the name of the workload, or of the reports."""
     if run is not None:
         return run.workload
     sql = f"SELECT source_name FROM reports WHERE report_id IN {in_list(chosen)} ORDER BY 1"
@@ -33,7 +33,7 @@ def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | No
 
 
 def notice_of(run: RunRecord | None) -> str | None:
-    """Return the sentence that a replayed run carries on every page."""
+    """Return the sentence that marks every page of a replayed run."""
     recording = run and run.recording
     if not recording:
         return None
@@ -44,7 +44,7 @@ def notice_of(run: RunRecord | None) -> str | None:
 
 
 def device_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> tuple[str | None, int | None]:
-    """Return name and SM count of the device that most reports are of."""
+    """Return name and SM count of the most common device among the reports."""
     sql = f"""
         SELECT gpu, max(sm_count) FROM reports
         WHERE report_id IN {in_list(chosen)} AND gpu IS NOT NULL
@@ -55,7 +55,7 @@ def device_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> tuple[str | Non
 
 
 def summary_of(scope: Scope) -> list[Fact]:
-    """Return the facts of the first screen."""
+    """Return the facts on the first screen."""
     con, run, chosen = scope.con, scope.run, scope.reports
     gpu, sms = device_of(con, chosen)
     facts: list[Fact] = []
@@ -77,15 +77,15 @@ def summary_of(scope: Scope) -> list[Fact]:
         lasting = f", {format_ns(profiled)}" if profiled else ""
         add("Profiled launches", f"{launches:,}{lasting}", "ncu_launches")
         if judged:
-            add("Verdicts equal to NVIDIA's", f"{agreed:,} of {judged:,}", "kernel_bottleneck")
+            add("Verdicts that match NVIDIA's", f"{agreed:,} of {judged:,}", "kernel_bottleneck")
     if scope.timeline:
-        lasting = f", {format_ns(traced)} in sum" if traced else ""
+        lasting = f", {format_ns(traced)} in total" if traced else ""
         add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
     return facts
 
 
 def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:
-    """Yield what to know about the verdicts on timelines beside the warnings, each note once."""
+    """Yield notes on timeline verdicts that are not warnings, without duplicates."""
     sql = f"""
         SELECT DISTINCT unnest(notes) AS note
         FROM timeline_bottleneck WHERE report_id IN {in_list(scope.reports)}
@@ -96,34 +96,33 @@ def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:
     if notes:
         few = [f"{notes[0][0].upper()}{notes[0][1:]}", *notes[1:_NOTES]]
         few += [f"{len(notes) - _NOTES} more in timeline_bottleneck"] if notes[_NOTES:] else []
-        yield Fact("To know", "; ".join(few), Source("timeline_bottleneck", scope.reports))
+        yield Fact("Notes", "; ".join(few), Source("timeline_bottleneck", scope.reports))
 
 
 def nothing_of(scope: Scope) -> str:
     """Return why there are no findings."""
     if scope.timeline:
         least = thresholds()["timeline.contributor_pct"]
-        return f"nothing but computing takes {least:g} % of the GPU's time or more"
+        return f"no category but compute takes {least:g} % of the GPU's time or more"
     if not scope.kinds:
         return "no report was collected"
     return (
-        "no kernel was classified, because no ncu report with speed-of-light metrics is among "
-        "the reports"
+        "no kernel was classified: no ncu report with speed-of-light metrics is among the reports"
     )
 
 
 def no_verdict(scope: Scope) -> Fact:
-    """Return what stands in place of a verdict."""
+    """Return the text that replaces a missing verdict."""
     text = "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
     if not scope.kinds:
         text = "No verdict: nothing was profiled (perfpipe run --collector all)"
     elif not scope.profiled:
-        text = "No verdict: the timeline holds no GPU work"
+        text = "No verdict: the timeline has no GPU work"
     return Fact("", text, Source("reports", scope.reports))
 
 
 def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
-    """Return what the checks on the way in found, each once, the most frequent first."""
+    """Return the warnings of ingest, without duplicates, most frequent first."""
     sql = f"""
         SELECT warning, count(*), any_value(source_name ORDER BY source_name)
         FROM (
@@ -140,7 +139,7 @@ def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
 
 
 def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
-    """Return what was not collected, whole tables first; a gap of one format only is left out."""
+    """Return what was not collected, whole tables first."""
     sql = f"""
         SELECT table_name, column_name, reason, count(*)
         FROM collection_gaps WHERE report_id IN {in_list(chosen)}
@@ -164,7 +163,7 @@ def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
 def provenance_of(
     con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | None
 ) -> list[Fact]:
-    """Return where everything came from."""
+    """Return the provenance of the run and of each report."""
     facts = []
     if run is not None:
         of_run = Source("run.json", (run.run_id,))

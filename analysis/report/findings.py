@@ -1,4 +1,4 @@
-"""Findings and recommendations in words: the rows of the views of the same names."""
+"""Findings and recommendations in words, from the views of the same names."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from perfpipe.viewmodel import Finding, Recommendation, Source
 #: Views that are read here.
 VIEWS = ("findings", "recommendations")
 
-#: What is claimed of a kernel.
+#: Claims about a kernel.
 _OF_KERNEL = {
-    "compute": "is bound by compute",
-    "memory": "is bound by memory",
-    "latency": "is bound by latency: neither compute nor memory is busy",
+    "compute": "is compute-bound",
+    "memory": "is memory-bound",
+    "latency": "is latency-bound: neither compute nor memory is busy",
     "launch": "is too small to fill the GPU",
     "balanced": "is balanced between compute and memory",
 }
 
-#: What is claimed of a GPU.
+#: Claims about a GPU.
 _OF_GPU = {
-    "launch_overhead": "waits for launches: the host issues work more slowly than the GPU does it",
-    "sync": "waits because the host waited for it before issuing more",
-    "host": "waits for a host that asks for nothing",
-    "transfer": "copies while nothing computes",
-    "communication": "communicates while nothing computes",
+    "launch_overhead": "is launch-bound (CPU-limited): the host issues work too slowly",
+    "sync": "is idle: the host synchronized with it before issuing more work",
+    "host": "is idle: host-bound, the host launches nothing",
+    "transfer": "copies data without overlapping compute",
+    "communication": "communicates without overlapping compute",
     "ranks_wait": "waits for other ranks in collectives",
 }
 
-#: Recommendations on kernels in a report.
+#: Maximum number of recommendations on kernels in a report.
 _MOST = 10
 
 
@@ -67,7 +67,7 @@ class _Found(NamedTuple):
 
 
 def findings_of(scope: Scope) -> list[Finding]:
-    """Return what was found, on timelines first."""
+    """Return the findings, those on timelines first."""
     sql = f"SELECT {', '.join(_Found._fields)} FROM findings ORDER BY rank"
     found = (_Found(*row) for row in scope.con.execute(sql).fetchall())
     several = len(scope.reports) > 1
@@ -91,7 +91,7 @@ def _of_kernel(found: _Found) -> Finding:
     detail = ", ".join(words(part) for part in (found.subclass, found.cause) if part)
     detail = f" ({detail})" if detail else ""
     if found.claim == "near_limit":
-        claim = f"{found.kernel_name} runs near the hardware limit of {found.bound}{detail}"
+        claim = f"{found.kernel_name} is close to speed of light: {found.bound}{detail}"
     else:
         claim = f"{found.kernel_name} {_OF_KERNEL[found.claim]}{detail}"
     evidence = [
@@ -113,7 +113,7 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     if found.waiting_pct is not None:
         who = ""
         if found.last_rank is not None:
-            who = f"; rank {found.last_rank} comes last in {found.last_pct:.0f} % of them"
+            who = f"; rank {found.last_rank} arrives last in {found.last_pct:.0f} % of them"
         evidence.append(f"{found.waiting_pct:.1f} % is waiting{who}")
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
     claim = f"GPU {found.device} {claim}" + (f" ({found.label})" if several else "")
@@ -137,7 +137,7 @@ class _Advice(NamedTuple):
 
 
 def recommendations_of(scope: Scope) -> list[Recommendation]:
-    """Return what to try, about the time between kernels first, then about the first kernels."""
+    """Return what to try: on timelines first, then on the first kernels."""
     sql = f"SELECT {', '.join(_Advice._fields)} FROM recommendations ORDER BY rank"
     advice = [_Advice(*row) for row in scope.con.execute(sql).fetchall()]
     kept = [item for item in advice if item.subject != "kernel"]
@@ -162,14 +162,14 @@ def _recommendation(scope: Scope, number: int, advice: _Advice) -> Recommendatio
 
 
 def _on_gpus(advice: _Advice) -> tuple[str, str]:
-    """Return what a recommendation is for, and what it could gain."""
+    """Return the reason for a recommendation, and its possible gain."""
     gpus = f" on {advice.instances} GPU timelines" if advice.instances > 1 else ""
     share = f"{advice.share_pct:.1f} % of the GPU's time"
     return f"{words(advice.bound)}{gpus}, {share}", f"at most {share}"
 
 
 def _on_kernels(advice: _Advice) -> tuple[str, str]:
-    """Return what a recommendation is for, and what it could gain."""
+    """Return the reason for a recommendation, and its possible gain."""
     names = sorted(
         f"{kernel['name']} ({', '.join(words(kernel[k]) for k in _CLASS if kernel[k])})"
         for kernel in advice.kernels
@@ -183,9 +183,9 @@ def _on_kernels(advice: _Advice) -> tuple[str, str]:
     if advice.saved_bytes:
         gain += f", {format_bytes(advice.saved_bytes)} less traffic"
     if advice.secondary:
-        gain += "; secondary, the kernel is near its limit"
+        gain += "; secondary, since the kernel is near its limit"
     return reason, gain
 
 
-#: What the class of a kernel is made of.
+#: The parts of a kernel's class.
 _CLASS = ("bound", "subclass", "cause")

@@ -1,4 +1,4 @@
-"""What a report is of."""
+"""The subject of a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a report is of: reports by id and their number by kind, the run, a comparison."""
+    """The subject of a report: report ids, their number by kind, the run, a comparison."""
 
     con: DuckDBPyConnection
     reports: tuple[str, ...]
@@ -38,6 +38,6 @@ class Scope:
 
     @cached_property
     def history(self) -> History | None:
-        """The search that the run is; None where it is none."""
+        """The history of an autotuning run; None if the run is not one."""
         history = history_of_run(self.run) if self.run is not None else None
         return history if history and history.trials else None

@@ -1,4 +1,4 @@
-"""Sentences on what bounds the time, for the head of a report."""
+"""Sentences on what bounds the time, for the top of a report."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from perfpipe.viewmodel import Fact, Source
 #: Views that are read here.
 VIEWS = ("timeline_bottleneck", "_labels", "_kernel_verdict", "_kernels_to_profile", *runs.VIEWS)
 
-#: What sampled GPU metrics say of busy time.
+#: The bound of busy time by sampled GPU metrics.
 _BUSY = {
-    "compute": ", bound by compute",
-    "memory": ", bound by memory",
-    "neither": ", bound by neither compute nor memory",
+    "compute": ", compute-bound",
+    "memory": ", memory-bound",
+    "neither": ", neither compute- nor memory-bound",
 }
 
-#: GPU timelines that a verdict names one by one.
+#: Maximum number of GPU timelines that a verdict lists individually.
 _NAMED = 4
 
-#: Sentences of a search that stand in the verdict; the others are facts of the summary.
+#: Sentences about an autotuning run in the verdict; the others go into the summary.
 _TOLD = 3
 
 
@@ -47,24 +47,24 @@ def statements_of(scope: Scope) -> Iterator[Fact]:
 
 
 def search_of(scope: Scope) -> Iterator[Fact]:
-    """Yield what else there is to tell of a search."""
+    """Yield the other sentences about an autotuning run."""
     if scope.history is not None and scope.run is not None:
         told = story(scope.history)[_TOLD:]
         if told:
-            yield Fact("The search", " ".join(told), Source("tuning", (scope.run.run_id,)))
+            yield Fact("Autotuning", " ".join(told), Source("tuning", (scope.run.run_id,)))
 
 
 def _kernels(scope: Scope) -> str | None:
-    """Return what bounds most of the profiled time, and how near the limit it is."""
+    """Return what bounds most of the profiled time, and how close it is to SOL."""
     rows = rows_of(scope.con, "FROM _kernel_verdict WHERE rank = 1")
     if not rows:
         return None
     _, bound, subclass, share, sol, near_limit = rows[0]
-    room = "near the limit" if near_limit else "with room"
+    room = ", near the limit" if near_limit else ""
     where = f"{bound} ({words(subclass)})" if subclass else bound
     return (
         f"{share:.0f} % of the profiled kernel time is bound by {where}, "
-        f"{room}: {sol:.0f} % of the speed of light"
+        f"at {sol:.0f} % of SOL{room}"
     )
 
 
@@ -85,7 +85,7 @@ def _timelines(scope: Scope) -> str | None:
         bound, share, contributors, busy_bound, *_ = rows[0]
         busy = f"goes to {words(bound)}"
         if bound == "compute":
-            busy = f"is spent computing{_BUSY.get(busy_bound, '')}"
+            busy = f"is compute{_BUSY.get(busy_bound, '')}"
         more = f" ({contributors})" if contributors and ", " in contributors else ""
         return f"{share:.0f} % of the GPU's time {busy}{more}"
     if len(rows) <= _NAMED and len({row[0] for row in rows}) > 1:
@@ -93,7 +93,7 @@ def _timelines(scope: Scope) -> str | None:
             f"{share:.0f} % {words(bound)} ({label}, GPU {device})"
             for bound, share, _, _, label, device in rows
         ]
-        return f"The largest part of each GPU's time: {', '.join(parts)}"
+        return f"Largest part of each GPU's time: {', '.join(parts)}"
     shares: dict[str, list[float]] = {}
     for bound, share, *_ in rows:
         shares.setdefault(bound, []).append(share)
@@ -107,15 +107,15 @@ def _timelines(scope: Scope) -> str | None:
             f"The largest part of each of {len(rows)} GPU timelines is {words(bound)} "
             f"({_range(shares[bound])} % of the time)"
         )
-    return f"Of {len(rows)} GPU timelines the largest part is {', '.join(parts)}"
+    return f"Largest part of the time on {len(rows)} GPU timelines: {', '.join(parts)}"
 
 
 def next_step(scope: Scope) -> Iterator[Fact]:
-    """Yield which kernel to profile where computing takes most of the time."""
+    """Yield which kernel to profile if compute takes most of the time."""
     for _, name, share in rows_of(scope.con, "FROM _kernels_to_profile WHERE rank = 1"):
         yield Fact(
             "Next",
-            "Profile the kernels, the largest first: ncu --set basic --kernel-name "
+            "Profile the kernels, longest first: ncu --set basic --kernel-name "
             f"{shlex.quote(str(name))} ({share:.0f} % of the kernel time)",
             Source("timeline_bottleneck", scope.reports),
         )

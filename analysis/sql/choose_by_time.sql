@@ -1,4 +1,5 @@
--- Windows of each GPU from $start_ns to $end_ns; NULL stands for its first operation or the end of its last.
+-- The window from $start_ns to $end_ns on each GPU; NULL means the start of its first or the end of
+-- its last operation.
 INSERT INTO _chosen_windows
 SELECT
     track,

@@ -1,13 +1,13 @@
--- Rounds to 0.1 as nsys's statistics do: by the exact value of the double (36786.85 is stored a
--- little below and gives 36786.8), true halves (x.25, x.75) away from zero.
+-- Rounds to 0.1 as nsys's statistics do: on the exact value of the double (36786.85 is stored
+-- slightly lower and gives 36786.8), true halves (x.25, x.75) away from zero.
 CREATE MACRO round_tenth(x) AS
     CASE
         WHEN x * 4 = floor(x * 4) AND x * 2 != floor(x * 2) THEN sign(x) * (floor(abs(x) * 10) + 1) / 10
         ELSE printf('%.1f', x::DOUBLE)::DOUBLE
     END;
 
--- A kernel name that nsys, .ncu-rep and ncu's CSV pages spell alike: the CSV pages leave out casts
--- of literals, (int)8, and some namespaces, so all of both are left out.
+-- A kernel name that is the same in nsys, .ncu-rep and ncu's CSV pages: the CSV pages omit casts of
+-- literals, (int)8, and some namespaces, so all of both are removed.
 CREATE MACRO kernel_key(name) AS
     regexp_replace(
         regexp_replace(name, '\([A-Za-z_][A-Za-z_0-9: ]*\)(-?[0-9])', '\1', 'g'),
@@ -27,10 +27,10 @@ CREATE MACRO of_longest(x, duration_ns, report_id, launch_id) AS
     first(x ORDER BY duration_ns DESC, report_id, launch_id)
         FILTER (x IS NOT NULL AND duration_ns IS NOT NULL);
 
--- Compute capability as a number that compares: '9.0' is 90, '12.1' is 121.
+-- Compute capability as a comparable number: '9.0' is 90, '12.1' is 121.
 CREATE MACRO cc_number(cc) AS split_part(cc, '.', 1)::INTEGER * 10 + split_part(cc, '.', 2)::INTEGER;
 
--- Roofline (Williams, Waterman, Patterson 2009): FLOP/s that the memory and the compute roof leave.
+-- Roofline (Williams, Waterman, Patterson 2009): FLOP/s under the memory and the compute roof.
 CREATE MACRO memory_roof_flop_per_s(intensity, bytes_per_s) AS intensity * bytes_per_s;
 CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
     CASE
@@ -38,14 +38,13 @@ CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
         ELSE peak_flop_per_s + 0 * intensity * bytes_per_s
     END;
 
--- What is left to the speed of light, %: a SOL above 100 % (passes that differ) leaves nothing, an
--- unknown one is not a headroom of 0.
+-- SOL headroom, %: a SOL above 100 % (passes disagree) leaves none; an unknown one is NULL, not 0.
 CREATE MACRO headroom(sol_pct) AS CASE WHEN sol_pct > 100 THEN 0 ELSE 100 - sol_pct END;
 
--- A rate against its peak, %; NULL where either is unknown.
+-- A rate as % of its peak; NULL if either is unknown.
 CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);
 
--- What a rule of thumb expects at an intensity (FLOP/byte); the ridge of a GPU says it exactly.
+-- The bound by a rule of thumb at an intensity (FLOP/byte); the GPU's ridge point is exact.
 CREATE MACRO intensity_band(intensity) AS
     CASE
         WHEN intensity < threshold('intensity.memory') THEN 'memory'
@@ -56,8 +55,8 @@ CREATE MACRO intensity_band(intensity) AS
 -- Whole times that b goes into a; DuckDB's // divides doubles without rounding.
 CREATE MACRO whole_times(a, b) AS floor(a / nullif(b, 0))::BIGINT;
 
--- The occupancy calculator: blocks that one resource of an SM leaves room for.  A warp's registers come
--- from the file of its scheduler (four an SM), in units of `unit` registers.
+-- The occupancy calculator: blocks that fit on an SM by one resource.  A warp's registers come from the
+-- register file of its scheduler (four per SM), in units of `unit` registers.
 CREATE MACRO occupancy_warps(block_size) AS greatest(1, ceil(block_size / 32.0)::BIGINT);
 CREATE MACRO occupancy_limit_warps(block_size, max_warps) AS
     whole_times(max_warps, occupancy_warps(block_size));
@@ -101,6 +100,6 @@ CREATE MACRO sol_bottleneck(compute, memory, waves) AS
         ELSE 'High Memory Throughput'
     END;
 
--- A number that a verdict rests on, and what it was compared with; NULL where it was with nothing.
+-- A number behind a verdict and the threshold it was compared with; NULL if it has none.
 CREATE MACRO evidence(name, measured, compared_with, in_unit) AS
     {metric: name, value: measured, threshold: compared_with, unit: in_unit};

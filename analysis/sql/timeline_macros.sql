@@ -1,7 +1,7 @@
 -- Function names as nsys prints them: it strips a version suffix of four digits and leaves longer ones.
 CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0-9]{4}$', '');
 
--- A range as nsys prints it: its domain, which is empty for the default one, a colon and its text.
+-- A range as nsys prints it: domain (empty for the default one), colon, text.
 CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 
 -- Sample standard deviation of integers; NULL for one.  From exact sums: that of DuckDB adds up doubles,
@@ -20,31 +20,31 @@ CREATE MACRO exact_stddev(x) AS
 -- Sample standard deviation as in nsys: 0 for one value.
 CREATE MACRO nsys_stddev(x) AS round_tenth(coalesce(exact_stddev(x), 0));
 
--- Time that two intervals share, ns; 0 where they are apart, NULL where a border is unknown.
+-- Overlap of two intervals, ns; 0 if they are disjoint, NULL if a bound is unknown.
 CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS
     CASE
         WHEN a_start + a_end + b_start + b_end IS NOT NULL
             THEN greatest(0, least(a_end, b_end) - greatest(a_start, b_start))
     END;
 
--- Time of an interval behind `until`, up to when earlier ones reach: added up it is the length of
--- their union.
+-- The part of an interval after `until`, the end of all earlier ones; summed, it is the length of the
+-- union.
 CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
     greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));
 
--- Category of timeline_bottleneck that a category of gpu_time_budget counts in.
+-- Category of timeline_bottleneck to which a category of gpu_time_budget belongs.
 CREATE MACRO timeline_bound(category) AS
     CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;
 
--- Operation that a kernel of NCCL (or one like it) performs; empty where its name does not tell.
+-- Operation that a kernel of NCCL (or a similar library) performs; empty if its name does not tell.
 CREATE MACRO collective_operation(name) AS
     regexp_extract(
         name,
         'AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|SendRecv|Reduce|Scatter|Gather'
     );
 
--- Operation of a call that NCCL performs by sending and receiving, so that the kernel's name does
--- not tell; by NCCL's names and those of torch.distributed.
+-- Operation of a call that NCCL implements with send and receive, so that the kernel's name does not
+-- tell; from NCCL's names and those of torch.distributed.
 CREATE MACRO collective_of_call(call) AS
     CASE
         WHEN regexp_matches(call, '^(nccl)?all_?to_?all', 'i') THEN 'AllToAll'
@@ -52,7 +52,7 @@ CREATE MACRO collective_of_call(call) AS
         WHEN regexp_matches(call, '^(nccl)?scatter$', 'i') THEN 'Scatter'
     END;
 
--- Bytes of an element of a tensor, by the name of c10::ScalarType.
+-- Bytes per tensor element, by the name of c10::ScalarType.
 CREATE MACRO torch_element_bytes(dtype) AS
     CASE
         WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' THEN 1
@@ -78,7 +78,7 @@ CREATE MACRO collective_bus_bytes(operation, bytes, ranks) AS
         WHEN 'SendRecv' THEN bytes
     END;
 
--- Name whose numbers sort as numbers: rank2 before rank10.
+-- Sort key for natural order: rank2 before rank10.
 CREATE MACRO natural_order(name) AS array_to_string(
     list_transform(
         regexp_extract_all(name, '[0-9]+|[^0-9]+'),

@@ -1,4 +1,4 @@
-"""Checks on the way in: values that a whole and rightly parsed report fulfils."""
+"""Consistency checks at ingest."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ GPC_CLOCK = "gpc__cycles_elapsed.avg.per_second"
 _ALL_STALLS = 16
 
 _DOUBTS = {
-    "stalls": "passes differ: the stall reasons miss the warp latency",
-    "samples": "the sampled stall reasons miss the sample count",
-    "clocks": "passes differ: SM and GPC clocks disagree, so prefer percentages to rates,",
+    "stalls": "passes disagree: stall reasons do not add up to the warp latency",
+    "samples": "sampled stall reasons do not add up to the sample count",
+    "clocks": "passes disagree: SM and GPC clocks differ, so prefer percentages to rates,",
 }
 
 
 @dataclass
 class LaunchChecks:
-    """Gathers what is doubtful about launches and states it once for each kind of doubt."""
+    """Gathers inconsistencies of launches and warns once per kind."""
 
     _found: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     _launches: int = 0
@@ -58,7 +58,7 @@ class LaunchChecks:
             self._found.setdefault(kind, []).append((launch_id, off))
 
     def report(self, builder: ReportBuilder) -> None:
-        """Warn of what was found."""
+        """Add the warnings."""
         for kind, doubts in self._found.items():
             worst = max(doubts, key=lambda doubt: abs(doubt[1]))
             builder.warn(
@@ -68,8 +68,8 @@ class LaunchChecks:
 
 
 def check_launches(builder: ReportBuilder, *, found: int, expected: int) -> None:
-    """Warn when a report states another number of launches than it holds."""
+    """Warn if the number of launches differs from what the report's log says."""
     if expected and found != expected:
         builder.warn(
-            f"{found} launches found where the report's own log states {expected}; the rest is lost"
+            f"{found} launches found, but the report's own log says {expected}; the rest is lost"
         )

@@ -1,7 +1,7 @@
 r"""Walks the container of an .ncu-rep, which NVIDIA documents in its Customization Guide.
 
 A report is `NVR\0`, a header, then blocks: a length-prefixed protobuf BlockHeader and a payload.
-The vendor's reader accepts a file that was cut short and silently gives fewer launches, and it
+The vendor's reader accepts a truncated file and silently gives fewer launches, and it
 does not tell the process; both are read here from the block headers alone.
 """
 
@@ -24,7 +24,7 @@ _RESULTS, _SESSION, PAYLOAD_SIZE, _PROCESS = 2, 3, 5, 6
 
 @dataclass
 class Container:
-    """What the block headers state: the process of each result, in order, and the session."""
+    """The content of the block headers: the process of each result, in order, and the session."""
 
     process_ids: list[int | None] = field(default_factory=list)
     host: str | None = None
@@ -34,7 +34,7 @@ class Container:
 
 
 def read_container(path: Path) -> Container:
-    """Read the block headers; InputError when a block is cut short."""
+    """Read the block headers; raises InputError if a block is truncated."""
     container = Container()
     with path.open("rb") as file:
         size = path.stat().st_size
@@ -46,8 +46,8 @@ def read_container(path: Path) -> Container:
             end = file.tell() + _number(header.get(PAYLOAD_SIZE))
             if end > size:
                 raise InputError(
-                    f"{path}: the report is cut short (a block ends {end - size:,} bytes "
-                    "behind the end of the file); copy it again"
+                    f"{path}: the report is truncated (a block ends {end - size:,} bytes "
+                    "past the end of the file); copy it again"
                 )
             file.seek(end)
     return container
@@ -75,7 +75,7 @@ def _length_prefixed(file: IO[bytes], path: Path) -> bytes:
     length = struct.unpack("<I", head)[0] if len(head) == 4 else _LARGEST_HEADER + 1
     body = file.read(length) if length <= _LARGEST_HEADER else b""
     if length > _LARGEST_HEADER or len(body) < length:
-        raise InputError(f"{path}: the report is cut short or damaged")
+        raise InputError(f"{path}: the report is truncated or damaged")
     return body
 
 

@@ -1,4 +1,4 @@
-"""Reads ncu CSV: `--page raw`, `--page details`, and live output with other lines in it."""
+"""Reads ncu CSV: `--page raw`, `--page details`, and live output mixed with other lines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Record = dict[str, str]
 
 
 def read_csv_pages(builder: ReportBuilder) -> None:
-    """Read every table of a CSV file into the ncu tables; InputError when none holds a launch."""
+    """Read every table of a CSV file into the ncu tables; raises InputError without launches."""
     source = builder.source
     text = read_csv_text(source.content)
     with ncu_tables(builder) as out:
@@ -62,7 +62,7 @@ def read_csv_pages(builder: ReportBuilder) -> None:
                 reader.raw(header, records)
         reader.finish()
     if not reader.launches:
-        raise InputError(f"{source.path}: the CSV holds no launch")
+        raise InputError(f"{source.path}: the CSV has no launches")
     reader.checks.report(builder)
     check_launches(builder, found=reader.launches, expected=text.profiled)
     for error in text.errors:
@@ -74,7 +74,7 @@ def read_csv_pages(builder: ReportBuilder) -> None:
 
 
 class _Reader:
-    """Turns records into rows; a launch is complete when the next one begins."""
+    """Converts records to rows; a launch is complete when the next one begins."""
 
     def __init__(self, builder: ReportBuilder, out: NcuTables) -> None:
         self._builder = builder
@@ -101,7 +101,7 @@ class _Reader:
                 continue
             self._begin(record, new=True)
             if len(record) < len(header):
-                raise InputError(f"{self._builder.source.path}: the last row is cut short")
+                raise InputError(f"{self._builder.source.path}: the last row is truncated")
             for metric in metrics:
                 self._add_metric(metric, parse_cell(metric, record[metric], units.get(metric, "")))
         self.finish()
@@ -156,7 +156,7 @@ class _Reader:
         self._out.metrics.add(self.launches - 1, metric, cell.value, cell.text, cell.unit)
 
     def finish(self) -> None:
-        """Write the launch at hand."""
+        """Write the current launch."""
         if self._key is None:
             return
         record, values = self._record, self._values

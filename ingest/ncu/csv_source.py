@@ -13,13 +13,13 @@ from perfpipe.errors import InputError
 _NOT_ISSUED = " (Not Issued)"
 _SAMPLES, _EXECUTIONS = map(SOURCE_COLUMNS.index, ("samples", "executions"))
 
-#: Printed as 0 throughout for a kernel of which no sample was taken; the stall columns tell.
+#: Printed as 0 throughout for a kernel without samples; the stall columns show which case it is.
 _ALL = "Warp Stall Sampling (All Samples)"
 _NOT_ISSUED_SAMPLES = "Warp Stall Sampling (Not-issued Samples)"
 
 
 def read_source_csv(builder: ReportBuilder) -> None:
-    """Read each kernel's instruction table; InputError when there is none.
+    """Read each kernel's instruction table; raises InputError if there is none.
 
     ncu prints every table twice in a row (once for each source view that it was asked for and
     once for SASS), so an exact repetition of the table before it belongs to the same launch.
@@ -44,7 +44,7 @@ def read_source_csv(builder: ReportBuilder) -> None:
                     out.source.add(*row)
             launches += 1
     if not launches:
-        raise InputError(f"{path}: the CSV holds no kernel")
+        raise InputError(f"{path}: the CSV has no kernels")
     for table in ("ncu_metrics", "ncu_instances", "ncu_rules"):
         builder.lacks(table, "not printed on the source page; ingest the .ncu-rep")
     for column in ("file", "line", "text"):
@@ -58,7 +58,7 @@ def _instructions(
         raise InputError(f"{path}: a source page without Address, Source or samples")
     records = [dict(zip(header, row, strict=False)) for row in rows]
     if any(len(record) < len(header) for record in records):
-        raise InputError(f"{path}: a row of the source page is cut short")
+        raise InputError(f"{path}: a row of the source page is truncated")
     stalls = {
         stall_reason(column.removeprefix("stall_")): column
         for column in header

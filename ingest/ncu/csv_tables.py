@@ -1,4 +1,4 @@
-"""Finds ncu's CSV tables in text that may also hold the profiler's and the program's own lines."""
+"""Finds ncu's CSV tables in text that may also contain output of the profiler and program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ERROR = re.compile(r"^==ERROR== (.*)")
 
 @dataclass
 class CsvText:
-    """The CSV lines of a file, and what the other lines told."""
+    """The CSV lines of a file, and facts from the other lines."""
 
     lines: list[str] = field(default_factory=list)
     profiled: int = 0
@@ -41,7 +41,7 @@ def read_csv_text(path: Path) -> CsvText:
             elif match := _ERROR.match(line):
                 found.errors.append(match[1].strip())
     if inside:
-        raise InputError(f"{path}: the CSV is cut short within a field")
+        raise InputError(f"{path}: the CSV is truncated within a field")
     return found
 
 
@@ -90,7 +90,7 @@ class Cell:
 
 
 def parse_cell(metric: str, cell: str, unit: str) -> Cell | None:
-    """Parse a value cell; None when it is empty, which means not collected.
+    """Parse a value cell; None if it is empty, which means not collected.
 
     Thousands are separated by commas, and units are decimal multiples of base units.
     """
@@ -111,7 +111,7 @@ def parse_cell(metric: str, cell: str, unit: str) -> Cell | None:
 
 
 def whole(cell: str | None) -> int | None:
-    """Return a cell as an integer, or None when it is none."""
+    """Return a cell as an integer, or None if it is not one."""
     try:
         return int((cell or "").replace(",", ""))
     except ValueError:

@@ -10,7 +10,7 @@ from typing import Any
 from ingest.builder import ReportBuilder
 from perfpipe.tablewriter import TableWriter
 
-#: Rows gathered before they are written.
+#: Rows to gather before writing.
 _BATCH = 100_000
 
 DURATION = "gpu__time_duration.sum"
@@ -140,7 +140,7 @@ SOURCE_COLUMNS = (
 
 @contextmanager
 def ncu_tables(builder: ReportBuilder) -> Iterator[NcuTables]:
-    """Open the ncu tables; they are complete once the block ends well."""
+    """Open the ncu tables; they are complete if the block succeeds."""
     columns = {
         "ncu_launches": LAUNCH_COLUMNS,
         "ncu_metrics": ("launch_id", "metric", "value", "text", "unit"),

@@ -36,7 +36,7 @@ _SIGNS = "()[]<>"
 _HIDE = {ord(sign): 0xE000 + index for index, sign in enumerate(_SIGNS)}
 _SHOW = {0xE000 + index: sign for index, sign in enumerate(_SIGNS)}
 
-#: The sampled and the averaged stall family, and page source, call some reasons differently.
+#: The sampled and averaged stall families, and the source page, name some reasons differently.
 _STALL_ALIASES = {
     "dispatch": "dispatch_stall",
     "imc": "imc_miss",
@@ -54,7 +54,7 @@ _STALL_ALIASES = {
 
 
 def stall_reason(name: str) -> str:
-    """Return the one spelling of a stall reason (the averaged family's).
+    """Return the canonical name of a stall reason (that of the averaged family).
 
     >>> stall_reason("no_instructions"), stall_reason("warpgroup_arrive")
     ('no_instruction', 'gmma')
@@ -74,7 +74,7 @@ _INSTANCE_FAMILIES = re.compile(
 
 
 def keeps_instances(metric: str) -> bool:
-    """Say whether the instances of a metric are stored."""
+    """Return whether the instances of a metric are stored."""
     return _INSTANCE_FAMILIES.fullmatch(metric) is not None
 
 

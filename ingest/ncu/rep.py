@@ -26,7 +26,7 @@ Instruction = tuple[str, str | None, int | None, str | None]
 
 
 def read_ncu_rep(builder: ReportBuilder) -> None:
-    """Read a whole .ncu-rep into the ncu tables; InputError when it holds no launch."""
+    """Read a whole .ncu-rep into the ncu tables; raises InputError if it has no launches."""
     import ncu_report
 
     path = builder.source.content
@@ -46,7 +46,7 @@ def read_ncu_rep(builder: ReportBuilder) -> None:
                 reader.read(launch_id, range_index, action_index, action)
                 launch_id += 1
     if not launch_id:
-        raise InputError(f"{builder.source.path}: the report holds no launch")
+        raise InputError(f"{builder.source.path}: the report has no launches")
     reader.checks.report(builder)
     check_launches(builder, found=launch_id, expected=len(container.process_ids))
 
@@ -230,7 +230,7 @@ class _Reader:
             # All files of an action come at once, and most actions have the same ones.
             for name, content in action.source_files().items():
                 self._sources.setdefault(name, content.splitlines())
-            # Debug information may know a file by another path than the importer does.
+            # Debug information may have a different path for a file than the importer.
             alike = [name for name in self._sources if _base(name) == _base(file)]
             same = self._sources[alike[0]] if len(alike) == 1 else []
             self._sources.setdefault(file, same)

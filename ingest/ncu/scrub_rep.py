@@ -1,4 +1,4 @@
-"""Copies an .ncu-rep without what tells who made it where.
+"""Writes an anonymized copy of an .ncu-rep.
 
 The parts of a report state their lengths, so that texts are replaced by as many bytes; and they are
 found by walking its protobuf, since a byte before a text may be a length or a tag and look like one
@@ -27,7 +27,7 @@ _DEEPEST = 24
 def scrub_ncu_rep(source: Path, target: Path, *known: str) -> None:
     """Write a scrubbed copy of a report to `target`.
 
-    Raises InputError where `source` is cut short, or a name that it gives away would remain.
+    Raises InputError if `source` is truncated, or a revealing name would remain.
     """
     container = read_container(source)
     content = bytearray(source.read_bytes())

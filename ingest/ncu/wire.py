@@ -1,4 +1,4 @@
-"""The encoding of protobuf messages, as far as it can be read without their definitions."""
+"""Protobuf wire encoding, as far as it can be decoded without message definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says which launching calls each NVTX range holds, and which range is innermost around a call.
+"""Finds the launching calls within each NVTX range, and the innermost range around each call.
 
 Calls of one thread, ordered by start, end in that order as well, so that a range holds a run of
 them: two binary searches find it, and the extremes of the run give its projection on the GPU.

@@ -1,4 +1,4 @@
-"""Turns tables of an export into ours: probes columns, resolves ids, keeps time order."""
+"""Converts tables of an export: probes columns, resolves ids, keeps time order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Unsorted(Exception):
 def start_writing(
     builder: ReportBuilder, export: Export, resolver: Resolver, pool: Executor
 ) -> list[Future[None]]:
-    """Begin to write every table of MAPPINGS; one without rows is stated as a gap with its reason.
+    """Start writing every table of MAPPINGS; one without rows becomes a gap with its reason.
 
     In threads: the readers and the Parquet writer release the interpreter's lock.
     """

@@ -14,7 +14,7 @@ from perfpipe.errors import InputError
 
 
 class DirectoryExport(Export):
-    """An export to a directory with one Parquet or Arrow file a table."""
+    """An export to a directory with one Parquet or Arrow file per table."""
 
     def __init__(self, path: Path, content: Path) -> None:
         super().__init__(path)
@@ -65,7 +65,7 @@ class DirectoryExport(Export):
             return read(file)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{self.path}: {file.name} is damaged or cut short ({error})"
+                f"{self.path}: {file.name} is damaged or truncated ({error})"
             ) from error
 
 

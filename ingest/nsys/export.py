@@ -1,4 +1,4 @@
-"""The tables of an nsys export, whichever file format holds them, as streams of Arrow batches."""
+"""The tables of an nsys export in any file format, as streams of Arrow batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-#: Rows of a batch: few enough for several tables at a time, enough that Python does not matter.
+#: Rows per batch: few enough for several tables at once, enough to amortize Python.
 BATCH = 65_536
 
 #: First and last row number of a part of a table.
@@ -16,25 +16,25 @@ Part = tuple[int, int]
 
 
 class Export(ABC):
-    """An export: table names are nsys's own, in their own spelling."""
+    """An export; table names are nsys's own."""
 
     def __init__(self, path: Path) -> None:
         #: The input as the user named it, for messages.
         self.path = path
-        #: What a reader of the report must know about how the export was read.
+        #: Warnings about how the export was read.
         self.notes: list[str] = []
 
     @abstractmethod
     def tables(self) -> frozenset[str]:
-        """Return the names of the tables that are there, empty ones included."""
+        """Return the names of all tables, including empty ones."""
 
     @abstractmethod
     def columns(self, table: str) -> frozenset[str]:
-        """Return the column names of a table; empty when the table is not there."""
+        """Return the column names of a table; empty if there is no such table."""
 
     @abstractmethod
     def has_rows(self, table: str) -> bool:
-        """Say whether a table is there and holds anything."""
+        """Return whether a table exists and has rows."""
 
     @abstractmethod
     def scan(
@@ -50,11 +50,11 @@ class Export(ABC):
         """
 
     def parts(self, table: str) -> list[Part | None]:
-        """Return the parts of a table that can be scanned at a time, in file order."""
+        """Return the parts of a table that can be scanned in parallel, in file order."""
         return [None]
 
     def read(self, table: str, columns: Sequence[str], order: Sequence[str] = ()) -> pa.Table:
-        """Return a whole table; a column that is not there is NULL."""
+        """Return a whole table; missing columns are NULL."""
         there = [c for c in columns if c in self.columns(table)]
         batches = list(self.scan(table, there, order)) if there else []
         found = pa.Table.from_batches(batches) if batches else None

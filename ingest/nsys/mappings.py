@@ -1,4 +1,4 @@
-"""Which columns of an export become which columns of ours, and how."""
+"""The mapping from columns of an export to columns of the store."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ MAPPINGS: tuple[Mapping, ...] = (
             "original_graph_node_id": From("originalGraphNodeId"),
         },
         (*_HOST_ORDER, "graphNodeId"),
-        hint="no CUDA graph was made, or trace with --cuda-graph-trace=node",
+        hint="no CUDA graph was created, or trace with --cuda-graph-trace=node",
     ),
     Mapping(
         "nsys_osrt",

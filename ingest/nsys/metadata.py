@@ -15,7 +15,7 @@ from perfpipe.errors import InputError
 #: Major versions of the export schema whose tables this reader knows.
 _KNOWN_MAJORS = (1, 2, 3)
 
-#: Environment variables that say how a job was laid out; every other one may hold a secret.
+#: Environment variables that describe the job layout; any other one may hold a secret.
 ALLOWED_VARIABLES = frozenset(
     "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK "
     "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_SIZE "
@@ -181,7 +181,7 @@ def write_gpu_metrics(
 def _index(
     pairs: pa.StructArray, by_key: dict[tuple[int, int], str], metric_names: list[str]
 ) -> pa.Array:
-    """Return the position of each sample's metric in `metric_names`."""
+    """Return the index of each sample's metric in `metric_names`."""
     encoded = pc.add(
         pc.multiply(pc.bit_wise_and(pairs.field("t"), 0xFFFF_FFFF_FFFF), 4096), pairs.field("m")
     ).dictionary_encode()

@@ -79,7 +79,7 @@ class _Reader:
             self._parts.setdefault(name, []).append(values)
 
     def extend(self, other: _Reader) -> None:
-        """Take in what was gathered of a later part of the table."""
+        """Append what was gathered from a later part of the table."""
         self.created += other.created
         first = len(self)
         self.payloads += [(first + at, content) for at, content in other.payloads]
@@ -99,7 +99,7 @@ class _Reader:
             self._parts.setdefault(name, []).extend(parts)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return what was gathered of a column, and forget it."""
+        """Return a gathered column, and release it."""
         return np.concatenate(self._parts.pop(name))
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class _Reader:
 
 
 def start_reading(export: Export, pool: Executor) -> list[Future[_Reader]]:
-    """Begin to read the ranges and marks of an export, in parts."""
+    """Start reading the ranges and marks of an export, in parts."""
     if not export.has_rows("NVTX_EVENTS"):
         return []
     return [pool.submit(_read, export, part) for part in export.parts("NVTX_EVENTS")]
@@ -123,7 +123,7 @@ def _read(export: Export, part: Part | None) -> _Reader:
 
 
 def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None:
-    """Return the ranges and marks that were read, None where there are none."""
+    """Return the ranges and marks read; None if there are none."""
     reader = _Reader()
     while parts:
         # Each as soon as it is read, while later ones still are; then it is forgotten.
@@ -153,8 +153,8 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None
 
 
 def why_no_ranges(export: Export) -> str:
-    """Return the reason why an export has no ranges, and what to do about it."""
-    state = "holds no range" if "NVTX_EVENTS" in export.tables() else "is not in the export"
+    """Return why an export has no ranges, and what to do about it."""
+    state = "has no ranges" if "NVTX_EVENTS" in export.tables() else "is not in the export"
     return f"NVTX_EVENTS {state}; annotate the program and trace with --trace=nvtx"
 
 
@@ -166,7 +166,7 @@ def _complete(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _domain_key(thread: pa.Array, domain: pa.Array) -> pa.Array:
-    """Return process and domain in one number; ids mean other domains in other processes."""
+    """Return process and domain in one number, since domain ids are per process."""
     number = pc.bit_wise_and(signed(domain).fill_null(_DEFAULT_DOMAIN), 0xFFFF)
     return pc.add(pc.shift_left(pid_of(thread), 16), number)
 

@@ -1,4 +1,4 @@
-"""Payloads of NVTX ranges, decoded by the schemas that the export itself holds."""
+"""Payloads of NVTX ranges, decoded with the schemas in the export."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_payloads(builder: ReportBuilder, export: Export, ranges: Ranges | None
 
 
 def has_payload_schemas(export: Export) -> bool:
-    """Say whether payloads could be decoded, so that reading them is worth while."""
+    """Return whether payloads can be decoded, so that it is worth reading them."""
     return export.has_rows("NVTX_PAYLOAD_SCHEMA_ENTRIES") and "binaryData" in export.columns(
         "NVTX_EVENTS"
     )
@@ -87,7 +87,7 @@ def _rows(export: Export, table: str, columns: list[str]) -> Iterator[tuple[Any,
 
 
 def _decoded(content: bytes | str, schemas: Schemas) -> Iterator[tuple[str, float, str]]:
-    """Yield field, number and text; a payload that is cut short or unknown gives nothing."""
+    """Yield field, number and text; nothing for a truncated or unknown payload."""
     try:
         raw = bytes.fromhex(content) if isinstance(content, str) else content
     except ValueError:

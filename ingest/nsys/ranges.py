@@ -18,7 +18,7 @@ from ingest.sequences import depths, latest_reaching
 STYLES = ("PushPop", "StartEnd", "Mark")
 PUSH_POP, START_END, MARK = range(3)
 
-#: Threads of the program that are looked at at a time; more would only add memory.
+#: Threads of the program processed concurrently; more would only use more memory.
 _THREADS = 2
 
 
@@ -73,7 +73,7 @@ class Ranges:
             yield self.threads[code], chosen[members]
 
     def _place_start_end_ranges(self) -> None:
-        """Find level and enclosing range anew on threads with start/end ranges.
+        """Recompute level and enclosing range on threads with start/end ranges.
 
         These may overlap others without being nested: the innermost is the latest that holds all.
         """
@@ -81,7 +81,7 @@ class Ranges:
         mixed[self.thread[self.on_one_thread & (self.style == START_END)]] = True
         if not mixed.any():
             return
-        # They may be the same arrays as depth and parent, which stay.
+        # They may be the same arrays as depth and parent, which must not change.
         self.level, self.enclosing = self.level.copy(), self.enclosing.copy()
         for _, own in self._by_thread(self.on_one_thread & mixed[self.thread]):
             start, end = self.start[own], self.end[own]
@@ -160,7 +160,7 @@ def nesting(
 
     def nest(members: Codes) -> None:
         starts, ends = start[members], end[members]
-        # Half nanoseconds: a range without length ends half a nanosecond after its start.
+        # Half nanoseconds: a zero-length range ends half a nanosecond after its start.
         starts *= 2
         ends *= 2
         ends += ends == starts

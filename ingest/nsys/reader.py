@@ -21,12 +21,12 @@ from ingest.nsys.sqlite_export import SqliteExport
 from ingest.nsys.timeline import RANGES, write_timeline
 from perfpipe.errors import InputError
 
-#: Tables read at a time; more would only add memory.
+#: Tables to read concurrently; more would only use more memory.
 _THREADS = 2
 
 
 def read_nsys(builder: ReportBuilder) -> None:
-    """Read an SQLite, parquetdir or arrowdir export; the same capture gives the same tables.
+    """Read a SQLite, parquetdir or arrowdir export; the same capture gives the same tables.
 
     Raises InputError when it is no whole export.
     """
@@ -39,7 +39,7 @@ def read_nsys(builder: ReportBuilder) -> None:
         ranges_read = start_reading(export, pool)
         for table in tables:
             table.result()
-        # Joined while ranges, which are most of many captures, are still being read.
+        # Joined while the ranges, most of the data in many captures, are still being read.
         launches = join_launches(builder)
         # What the join took; the allocator would keep it.
         pa.default_memory_pool().release_unused()
@@ -53,9 +53,9 @@ def read_nsys(builder: ReportBuilder) -> None:
 
 
 def _open(source: Input) -> Export:
-    """Open an SQLite, parquetdir or arrowdir export.
+    """Open a SQLite, parquetdir or arrowdir export.
 
-    Raises InputError when the file is cut short or is no nsys export.
+    Raises InputError when the file is truncated or not an nsys export.
     """
     if source.format == "nsys-sqlite":
         export: Export = SqliteExport(source.path, source.content)
@@ -67,7 +67,7 @@ def _open(source: Input) -> Export:
 
 
 def _check(builder: ReportBuilder, export: Export) -> None:
-    """Warn of what nsys says about the capture, of hidden work, and of a capture without any."""
+    """Add warnings: nsys's own, hidden work, and a capture without GPU work."""
     for note in sorted(export.notes):
         builder.warn(f"{note}; they were read as NULL")
     enum = export.read("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ["id", "label"])
@@ -87,4 +87,4 @@ def _check(builder: ReportBuilder, export: Export) -> None:
             "their kernels are hidden (trace with --cuda-graph-trace=node)"
         )
     elif not stored["launches"].rows:
-        builder.warn("the capture holds no GPU work")
+        builder.warn("the capture has no GPU work")

@@ -1,4 +1,4 @@
-"""Resolves what an export packs: string ids, enum numbers and global thread ids."""
+"""Resolves string ids, enum values and global thread ids of an export."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Resolver:
         self._enums: dict[str, tuple[pa.Array, pa.Array]] = {}
 
     def strings(self, ids: pa.Array) -> pa.DictionaryArray:
-        """Return the strings of ids; an unknown id gives NULL."""
+        """Return the strings of ids; NULL for unknown ids."""
         return _look_up(ids, self._ids, self._values)
 
     def api_names(self, ids: pa.Array) -> pa.DictionaryArray:
@@ -82,6 +82,6 @@ def tid_of(global_id: pa.Array) -> pa.Array:
 
 
 def ascending(values: pa.Array, last: int | None) -> bool:
-    """Say whether times ascend, also from the `last` one of the batch before."""
+    """Return whether times ascend, also from the `last` one of the previous batch."""
     times = values.to_numpy(zero_copy_only=False)
     return bool((last is None or times[0] >= last) and (np.diff(times) >= 0).all())

@@ -1,4 +1,4 @@
-"""Copies an nsys SQLite export without what tells who made it where."""
+"""Writes an anonymized copy of an nsys SQLite export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ingest.nsys.metadata import (
 )
 from perfpipe.errors import InputError
 
-#: Tables that are kept; of what is not known here nobody can say what it tells.
+#: Tables to keep; unknown ones could contain anything.
 _KEPT = re.compile(
     r"ENUM_\w+|NVTX_\w+|CUPTI_ACTIVITY_KIND_\w+|StringIds|GPU_METRICS|PROFILER_OVERHEAD|MPI_\w+"
     r"|OSRT_API|CUDA_\w+_EVENTS|PROCESSES|ThreadNames|DIAGNOSTIC_EVENT"
@@ -88,7 +88,7 @@ def _copy(
     return sorted(schema.keys() - kept.keys()), names
 
 
-#: Tables whose texts give user and host names away.
+#: Tables whose texts contain user and host names.
 _TELLING = ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV", "PROCESSES", "ProcessStreams")
 
 

@@ -18,7 +18,7 @@ from perfpipe.errors import InputError
 _LONG, _PARTS = 500_000, 12
 
 
-#: Whole numbers that are NULL in most exports: a cell costs as much as any other.
+#: Integers that are NULL in most exports but cost as much to read as others.
 _SELDOM = {"NVTX_EVENTS": ("category", "endGlobalTid")}
 
 
@@ -54,7 +54,7 @@ class SqliteExport(Export):
 
     def parts(self, table: str) -> list[Part | None]:
         with closing(sqlite3.connect(self._uri, uri=True)) as con:
-            # Asked for both in one SELECT, SQLite reads the whole table.
+            # With both in one SELECT, SQLite scans the whole table.
             first_and_last = (
                 f"(SELECT {end}(rowid) FROM {_name(table)})" for end in ("min", "max")
             )
@@ -88,7 +88,7 @@ class SqliteExport(Export):
                         yield rows
             except _Mismatch as error:
                 if how == _TYPED:
-                    note = f"{table} holds values of another type than its columns ({error})"
+                    note = f"{table} has values of a different type than its columns ({error})"
                     self.notes.append(note)
             except (_AdbcError, pa.ArrowException) as error:
                 raise InputError(f"{self.path}: table {table} is damaged ({error})") from error
@@ -204,21 +204,21 @@ _AdbcError = _adbc_error()
 
 
 def _check_whole(path: Path, content: Path) -> None:
-    """Refuse a file that is shorter than its header states, or that is still being written."""
+    """Reject a file that is shorter than its header says, or is still being written."""
     with content.open("rb") as file:
         header = file.read(100)
     if len(header) < 100:
-        raise InputError(f"{path}: the SQLite file is cut short")
+        raise InputError(f"{path}: the SQLite file is truncated")
     page = int.from_bytes(header[16:18], "big")
     page = 65536 if page == 1 else page
     pages = int.from_bytes(header[28:32], "big")
     valid = header[24:28] == header[92:96]
     if valid and pages and page * pages > content.stat().st_size:
         raise InputError(
-            f"{path}: the SQLite file is cut short "
+            f"{path}: the SQLite file is truncated "
             f"({content.stat().st_size:,} of {page * pages:,} bytes)"
         )
     for suffix in ("-journal", "-wal"):
         beside = content.with_name(content.name + suffix)
         if beside.is_file() and beside.stat().st_size:
-            raise InputError(f"{path}: still being written ({beside.name} lies beside it)")
+            raise InputError(f"{path}: still being written ({beside.name} is next to it)")

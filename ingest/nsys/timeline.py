@@ -23,7 +23,7 @@ RANGES = "nsys_nvtx_ranges"
 def write_timeline(
     builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
 ) -> None:
-    """Write `launches` and nsys_nvtx_ranges, each with what the other tells of it.
+    """Write `launches` and nsys_nvtx_ranges, each with its links to the other.
 
     The two are written at a time: the Parquet writer releases the interpreter's lock.
     """

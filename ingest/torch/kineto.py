@@ -26,15 +26,15 @@ _COPY = re.compile(r"Memcpy ([HDAP])to([HDAP])")
 _KINDS = re.compile(r"\((\w+) -> (\w+)\)")
 _SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 
-#: Ranges of the program, and operators of PyTorch, which stand in a domain of their own.
+#: Ranges of the program, and operators of PyTorch, which get a separate domain.
 _RANGES = {"user_annotation": None, "cpu_op": "cpu_op"}
 
-#: What only calls of torch.distributed tell.
+#: Arguments that only calls of torch.distributed have.
 _COLLECTIVE = "Collective name"
 
-#: What a trace does not tell.
+#: What a trace does not contain.
 _LACKING = {
-    "nsys_syncs": "a Kineto trace has synchronising calls only",
+    "nsys_syncs": "a Kineto trace only has synchronizing calls",
     "nsys_cuda_events": "not in a Kineto trace",
     "nsys_graph_nodes": "not in a Kineto trace",
     "nsys_osrt": "not in a Kineto trace; use nsys --trace=osrt",
@@ -45,7 +45,7 @@ _LACKING = {
 
 
 def read_kineto(builder: ReportBuilder) -> None:
-    """Read the complete events of a trace; InputError when it is not a whole one.
+    """Read the complete events of a trace; raises InputError if it is not a complete trace.
 
     Times are exact: the microseconds of the trace become integer nanoseconds digit by digit.
     """
@@ -58,10 +58,10 @@ def read_kineto(builder: ReportBuilder) -> None:
         _write(builder, document, by_category)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InputError(
-            f"{builder.source.path}: an event of the trace lacks what it needs ({error!r})"
+            f"{builder.source.path}: an event of the trace is incomplete ({error!r})"
         ) from error
     if not by_category.get("kernel"):
-        builder.warn("the trace holds no kernel; profile with ProfilerActivity.CUDA")
+        builder.warn("the trace has no kernels; profile with ProfilerActivity.CUDA")
 
 
 def _load(builder: ReportBuilder) -> dict[str, Any]:
@@ -71,13 +71,13 @@ def _load(builder: ReportBuilder) -> dict[str, Any]:
             # Binary floating point would lose the last nanoseconds of long clocks.
             document = json.load(file, parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: the trace is cut short or damaged ({error})") from error
+        raise InputError(f"{path}: the trace is truncated or damaged ({error})") from error
     if isinstance(document, list):
         document = {"traceEvents": document}
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
-        raise InputError(f"{path}: JSON, but no trace (it has no traceEvents)")
+        raise InputError(f"{path}: JSON, but not a trace (it has no traceEvents)")
     if not all(isinstance(event, dict) for event in document["traceEvents"]):
-        raise InputError(f"{path}: the trace holds what is no event")
+        raise InputError(f"{path}: the trace has an invalid event")
     return document
 
 
@@ -94,7 +94,7 @@ def _write(
     )
     timed = [*calls, *kernels, *memory, *ranges]
     if not timed:
-        raise InputError(f"{builder.source.path}: the trace holds no event of PyTorch or CUDA")
+        raise InputError(f"{builder.source.path}: the trace has no PyTorch or CUDA events")
     zero = min(_ns(event["ts"]) for event in timed)
     pids = Counter(int(event["pid"]) for event in calls or ranges)
     pid = max(pids, key=pids.__getitem__, default=None)
@@ -106,7 +106,7 @@ def _write(
     for table, reason in _LACKING.items():
         builder.lacks(table, reason)
     if not ranges:
-        builder.lacks(RANGES, "the trace holds neither annotations nor operators")
+        builder.lacks(RANGES, "the trace has neither annotations nor operators")
     _payloads(builder, ranges)
     write_timeline(builder, join_launches(builder), _ranges(ranges, zero))
 
@@ -132,7 +132,7 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 def _store(builder: ReportBuilder, table: str, rows: list[dict[str, Any]]) -> None:
     if not rows:
-        builder.lacks(table, "the trace holds none")
+        builder.lacks(table, "not in this trace")
     builder.write(table, _columns(rows), len(rows))
 
 
@@ -219,7 +219,7 @@ def _calls(builder: ReportBuilder, calls: list[Event], zero: int) -> None:
 
 
 def _payloads(builder: ReportBuilder, ranges: list[Event]) -> None:
-    """Write what torch.distributed tells of its calls; ranges come in the order of their table."""
+    """Write what torch.distributed records of its calls; ranges are in the order of their table."""
     told = [
         (range_id, field, value)
         for range_id, event in enumerate(ranges)
@@ -227,7 +227,7 @@ def _payloads(builder: ReportBuilder, ranges: list[Event]) -> None:
         for field, value in sorted(event["args"].items())
     ]
     if not told:
-        builder.lacks(PAYLOADS, "the trace holds no call of torch.distributed with its sizes")
+        builder.lacks(PAYLOADS, "the trace has no torch.distributed calls with sizes")
     columns = {
         "range_id": [range_id for range_id, _, _ in told],
         "field": [field for _, field, _ in told],

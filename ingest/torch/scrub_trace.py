@@ -1,4 +1,4 @@
-"""Scrubs a trace of torch.profiler."""
+"""Scrubs a torch.profiler trace."""
 
 from __future__ import annotations
 

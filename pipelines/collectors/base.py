@@ -1,4 +1,4 @@
-"""What every collector is given, and how it launches and judges a command."""
+"""The context of every collector, and how it launches and checks a command."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pipelines.tasks import Task
 from pipelines.tools import explain
 from pipelines.workload import Workload
 
-#: Tells a program which collector launched it: plain, nsys, ncu or torch.
+#: Environment variable with the collector that launched a program: plain, nsys, ncu or torch.
 COLLECTOR_VARIABLE = "PERFPIPE_COLLECTOR"
 
-#: Receives what a tool says of its progress.
+#: Receives progress messages of a tool.
 Say = Callable[[str], None]
 
 
@@ -30,7 +30,7 @@ class ProgramFailed(TaskFailed):
 
 @dataclass(frozen=True)
 class Context:
-    """A task to collect: `into` keeps what its launches print and record."""
+    """A task to collect; `into` is the directory for output and reports of its launches."""
 
     workload: Workload
     task: Task
@@ -48,7 +48,7 @@ class Context:
         command: Sequence[str | Path] | None = None,
         on_line: Say | None = None,
     ) -> Finished:
-        """Launch the task's command behind the words of a profiler."""
+        """Launch the task's command, prefixed by a profiler's."""
         return self.launcher.run(
             [*before, *(command or self.task.command)],
             env={**self.workload.env, COLLECTOR_VARIABLE: collector, **(env or {})},
@@ -58,26 +58,24 @@ class Context:
         )
 
     def product(self, finished: Finished, what: str, path: Path) -> Path:
-        """Return the report that a launch wrote; ProgramFailed says why there is none."""
+        """Return the report that a launch wrote; raises ProgramFailed if there is none."""
         check(finished, what, self.workload.timeout)
         if not self.launcher.fetch(path):
             reason = explain(finished.stdout + finished.stderr) or finished.complaint()
-            raise ProgramFailed(
-                "profiler", f"{what} left no {path.name}: {reason or 'it printed nothing'}"
-            )
+            raise ProgramFailed("profiler", f"{what} wrote no {path.name}: {reason or 'no output'}")
         return path
 
 
 def check(finished: Finished, what: str, timeout: float | None, kind: str = "profiler") -> None:
-    """Raise ProgramFailed where a launch failed, with what its output means."""
+    """Raise ProgramFailed if a launch failed, with the meaning of its output."""
     if finished.timed_out:
-        raise ProgramFailed("timeout", f"{what} took longer than {timeout:g} s and was ended")
+        raise ProgramFailed("timeout", f"{what} took longer than {timeout:g} s and was killed")
     if finished.ok:
         return
     advice = explain(finished.stdout + finished.stderr)
-    reason = advice or finished.complaint() or "it printed nothing"
+    reason = advice or finished.complaint() or "no output"
     if finished.returncode < 0:
-        ended = f"was ended by signal {-finished.returncode}"
+        ended = f"was killed by signal {-finished.returncode}"
     else:
-        ended = f"ended with exit code {finished.returncode}"
+        ended = f"exited with code {finished.returncode}"
     raise ProgramFailed(kind, f"{what} {ended}: {reason}")

@@ -9,7 +9,7 @@ from pipelines.collectors.base import Context
 from pipelines.tools import require_tool
 from pipelines.workload import CollectNcu
 
-#: What ncu prints of each kernel that it profiles.
+#: What ncu prints for each kernel that it profiles.
 _PROFILING = re.compile(r'==PROF== Profiling "(?P<kernel>[^"]+)" - (?P<index>\d+)')
 
 

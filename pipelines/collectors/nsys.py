@@ -1,4 +1,4 @@
-"""Traces a task with Nsight Systems and exports what it recorded."""
+"""Traces a task with Nsight Systems and exports the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.launcher import Launcher
 from pipelines.tools import require_tool
 from pipelines.workload import CollectNsys, Execution
 
-#: What it means that nsys leaves its raw data instead of a report.
+#: Explanation if nsys leaves its raw data instead of a report.
 _NOT_IMPORTED = (
     "nsys recorded, but could not import its own data (it left a .qdstrm): its importer lacks a "
     "library; install the packages libdw1 and libelf1"
@@ -18,12 +18,12 @@ _NOT_IMPORTED = (
 
 
 def collect_nsys(context: Context, options: CollectNsys) -> Path:
-    """Launch under nsys and return the exported SQLite file; the .nsys-rep lies beside it."""
+    """Launch under nsys and return the exported SQLite file; the .nsys-rep is next to it."""
     launcher = context.launcher
     nsys = require_tool("nsys", launcher)
     report, database = context.into / "nsys.nsys-rep", context.into / "nsys.sqlite"
     words = [nsys.path, "profile", *profile_options(options), f"--output={launcher.output(report)}"]
-    # Names of ranges that a program does not register can be captured as well.
+    # Also capture ranges whose names are not registered strings.
     env = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if options.nvtx else None
     finished = context.launch("nsys", words, env=env)
     if not report.is_file() and report.with_suffix(".qdstrm").is_file():
@@ -60,7 +60,7 @@ def profile_options(options: CollectNsys) -> list[str]:
 
 
 def export_options(database: str | Path) -> list[str]:
-    """Return the options of `nsys export`; NVTX payloads hold what NCCL says of its collectives."""
+    """Return the options of `nsys export`; NVTX payloads have NCCL's sizes and communicators."""
     return [
         "export",
         "--type=sqlite",
@@ -72,11 +72,11 @@ def export_options(database: str | Path) -> list[str]:
 
 
 def export_nsys_rep(report: Path, database: Path) -> Path:
-    """Export an .nsys-rep here; ToolMissing without nsys, TaskFailed when it fails."""
+    """Export an .nsys-rep locally; raises ToolMissing without nsys, TaskFailed on failure."""
     nsys = require_tool("nsys")
     launcher = Launcher(Execution(), Path.cwd())
     exported = launcher.run([nsys.path, *export_options(database), report])
     check(exported, "nsys export", None)
     if not database.is_file():
-        raise TaskFailed(f"nsys export left no {database.name}: {exported.complaint()}")
+        raise TaskFailed(f"nsys export wrote no {database.name}: {exported.complaint()}")
     return database

@@ -14,7 +14,7 @@ from typing import Any
 from perfpipe.runrecord import GpuState, OneGpu, Spread
 from pipelines.workload import CollectNvml
 
-#: Reasons for lower clocks: (bit, name), as nvmlClocksEventReasons; idle and settings are none.
+#: Reasons for lower clocks: (bit, name), as nvmlClocksEventReasons; without idle and settings.
 REASONS = (
     (0x4, "power cap"),
     (0x8, "hardware slowdown"),
@@ -28,19 +28,19 @@ _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "gpu_pct")
 
 
 class Samples:
-    """Samples of the GPUs' state, a mapping each; empty where there was nothing to ask."""
+    """Samples of the GPUs' state, one mapping each; empty if NVML was not available."""
 
     def __init__(self) -> None:
         self.samples: list[dict[str, Any]] = []
         self.reason: str | None = None
 
     def summary(self) -> GpuState:
-        """Return least, median and largest of each quantity by GPU, and what held clocks down.
+        """Return min, median and max of each quantity by GPU, and the clock limiters.
 
         Only samples count in which the GPU worked, where there are any.
         """
         if not self.samples:
-            return GpuState(missing=self.reason or "no sample was taken")
+            return GpuState(missing=self.reason or "no samples were taken")
         gpus = []
         for gpu in sorted({sample["gpu"] for sample in self.samples}):
             own = [sample for sample in self.samples if sample["gpu"] == gpu]
@@ -61,11 +61,11 @@ def _spread(samples: list[dict[str, Any]], name: str) -> Spread | None:
 
 @contextlib.contextmanager
 def sampling(options: CollectNvml | None, into: Path) -> Iterator[Samples]:
-    """Sample in a thread of its own for as long as the block runs; samples go to nvml.jsonl."""
+    """Sample in a separate thread while the block runs; samples go to nvml.jsonl."""
     state = Samples()
     handles = _handles(state) if options is not None else []
     if options is None or not handles:
-        state.reason = state.reason or "not asked for, or the program runs elsewhere"
+        state.reason = state.reason or "not requested, or the program runs on another machine"
         yield state
         return
     ended = threading.Event()
@@ -78,7 +78,7 @@ def sampling(options: CollectNvml | None, into: Path) -> Iterator[Samples]:
         ended.set()
         thread.join()
         lines = "".join(json.dumps(sample) + "\n" for sample in state.samples)
-        # A full disk is for the result that matters to report.
+        # A full disk is reported when the result is written.
         with contextlib.suppress(OSError):
             (into / "nvml.jsonl").write_text(lines, encoding="utf-8")
 
@@ -91,7 +91,7 @@ def _handles(state: Samples) -> list[Any]:
         count = pynvml.nvmlDeviceGetCount()
         return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
     except pynvml.NVMLError as error:
-        state.reason = f"NVML does not answer ({error})"
+        state.reason = f"NVML does not respond ({error})"
         return []
 
 
@@ -106,7 +106,7 @@ def _sample(handles: list[Any], state: Samples, ended: threading.Event, interval
 
 
 def _read(handle: Any) -> dict[str, Any]:
-    """Return what this GPU tells; what it does not support is None."""
+    """Return the state of a GPU; quantities that it does not support are None."""
     import pynvml
 
     def ask(name: str, *arguments: Any) -> Any:

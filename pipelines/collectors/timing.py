@@ -1,4 +1,4 @@
-"""Launches the program without a profiler: it checks its result and says its times."""
+"""Launches the program without a profiler, for validation and timing."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from perfpipe.errors import InputError
 from pipelines.collectors.base import Context
 from pipelines.workload import CollectTorch
 
-#: Runs as a program of its own, in the interpreter of the workload, where perfpipe may be absent.
+#: Runs as a separate program in the workload's interpreter, which may not have perfpipe.
 _RUNNER = Path(__file__).with_name("torch_runner.py")
 
 
 def collect_torch(context: Context, options: CollectTorch) -> Path:
-    """Launch under torch.profiler and return the trace; InputError for what is no Python."""
+    """Launch under torch.profiler and return the trace; raises InputError if it is not Python."""
     interpreter, *rest = context.task.command
     if not rest or "python" not in Path(interpreter).name or rest[0].startswith("-"):
         raise InputError(
@@ -24,7 +24,7 @@ def collect_torch(context: Context, options: CollectTorch) -> Path:
     launcher = context.launcher
     trace = context.into / "torch.json"
     settings = json.dumps(options.model_dump())
-    # On another machine the file is not there; its text can be.
+    # Another machine does not have the file, so its text is passed.
     text = _RUNNER.read_text(encoding="utf-8")
     runner = ["-c", text] if launcher.remote else [str(_RUNNER)]
     command = [interpreter, *runner, launcher.output(trace), settings, *rest]

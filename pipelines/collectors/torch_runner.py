@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run the file as if it had been started itself."""
+    """Run the file as the main program."""
     import torch
 
     trace, settings, program = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]

@@ -20,15 +20,15 @@ _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class Time(click.ParamType[int]):
-    """A time with a unit, returned in ns."""
+    """A time with a unit, converted to ns."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read `1.5s`, `200ms`, `3us` or `17ns`; a bare number is seconds."""
+        """Parse `1.5s`, `200ms`, `3us` or `17ns`; a bare number is in seconds."""
         match = re.fullmatch(r"(-?\d+)(?:\.(\d+))?\s*(ns|us|ms|s)?", str(value).strip())
         if match is None:
-            self.fail(f"'{value}' is no time such as 1.5s, 200ms, 3us or 17ns", param, ctx)
+            self.fail(f"'{value}' is not a time, such as 1.5s, 200ms, 3us or 17ns", param, ctx)
         whole, fraction, unit = match[1], match[2] or "", _UNITS[match[3] or "s"]
         digits: int = int(whole + fraction) * unit
         return digits // int(10 ** len(fraction))
@@ -36,11 +36,11 @@ class Time(click.ParamType[int]):
 
 @click.command("budget")
 @click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
-@click.option("--from", "start", type=Time(), help="Begin here: 1.5s, 200ms, ... of the report.")
-@click.option("--to", "end", type=Time(), help="End here.")
-@click.option("--nvtx", metavar="RANGE", help="What NVTX ranges of this name launched.")
+@click.option("--from", "start", type=Time(), help="Start of the window: 1.5s, 200ms, ...")
+@click.option("--to", "end", type=Time(), help="End of the window.")
+@click.option("--nvtx", metavar="RANGE", help="NVTX ranges to break down, by name.")
 @click.option(
-    "--most", type=click.IntRange(1), default=20, show_default=True, help="Ranges at most."
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Ranges to show."
 )
 @json_option()
 @step_range_option
@@ -50,16 +50,16 @@ def budget_command(
     start: int | None,
     end: int | None,
     nvtx: str | None,
-    most: int,
+    limit: int,
     as_json: bool,
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Say where the GPU's time went: whole, between two times, or within NVTX ranges.
+    """Break down GPU time, overall, in a time window, or within NVTX ranges.
 
-    Every nanosecond of the window stands in one category.  Times count from the report's zero, as
-    in nsys.  A range (NAME or DOMAIN:NAME) is looked at on the GPU: from the first operation that
-    its process launched while it was open to the end of the last.
+    Every nanosecond of the window belongs to exactly one category.  Times count from the start of
+    the capture, as in nsys.  The window of a range (NAME or DOMAIN:NAME) is on the GPU: from the
+    first operation that its process launched while the range was open to the end of the last.
 
     \b
     perfpipe budget
@@ -71,9 +71,9 @@ def budget_command(
     from pipelines.selection import select
 
     if nvtx is not None and (start is not None or end is not None):
-        raise click.UsageError("choose by time or by --nvtx, not by both")
+        raise click.UsageError("use either --from and --to, or --nvtx")
     if start is not None and end is not None and start >= end:
-        raise InputError("--from must lie before --to")
+        raise InputError("--from must be before --to")
     store = resolve_store(store_path, must_exist=True)
     reports = select(store, names).reports
     with Session.open(store, reports, use=VIEWS_USED, step_range=step_range) as session:
@@ -85,9 +85,9 @@ def budget_command(
             plain = nvtx if nvtx in known else nvtx.partition(":")[2]
             if plain not in known:
                 raise InputError(f"no NVTX range '{nvtx}'{did_you_mean(nvtx, known)}")
-            choose_ranges(con, nvtx, most)
-            if known[plain] > most:
-                click.echo(f"the first {most} of {known[plain]:,} ranges (--most)", err=True)
+            choose_ranges(con, nvtx, limit)
+            if known[plain] > limit:
+                click.echo(f"the first {limit} of {known[plain]:,} ranges (--limit)", err=True)
         result = session.execute(
             "SELECT source_name, b.* FROM window_budget AS b JOIN reports USING (report_id) "
             "ORDER BY window_index, time_ns DESC, category"
@@ -98,7 +98,7 @@ def budget_command(
         click.echo(json_document(windows=rows))
         return
     if not rows:
-        raise InputError("no GPU operation in what was chosen")
+        raise InputError("no GPU operation in the selection")
     last = None
     for row in rows:
         if row["window_index"] != last:

@@ -18,7 +18,7 @@ from pipelines.options import json_document, json_option, resolve_store, store_o
 from pipelines.process import run
 from pipelines.tools import find_tool
 
-#: Less free space than this is worth a warning.
+#: Warn if less space than this is free, bytes.
 _LITTLE_SPACE = 2e9
 
 OK, MISSING, WARNING = "ok", "missing", "warning"
@@ -39,13 +39,13 @@ class Check:
     "--need",
     multiple=True,
     type=click.Choice(["nsys", "ncu", "gpu", "slurm"]),
-    help="End with exit code 5 when this is missing.",
+    help="Exit with code 5 if this is missing.",
 )
 @store_option
 def doctor_command(as_json: bool, need: tuple[str, ...], store_path: str | None) -> None:
     """Check what profiling needs: nsys, ncu, driver, counter permission, Slurm, disk, packages.
 
-    Reading and reporting need none of the tools, so their absence is an error only with --need.
+    Ingesting and reporting need none of them, so a missing tool is an error only with --need.
     """
     checks = [check() for check in _checks(store_path)]
     if as_json:
@@ -83,25 +83,25 @@ def _gpu() -> Check:
     try:
         answer = run(["nvidia-smi", query, "--format=csv,noheader"], timeout=60)
     except PerfpipeError:
-        return Check("gpu", MISSING, "no nvidia-smi: no NVIDIA driver; runs replay recordings")
+        return Check("gpu", MISSING, "no nvidia-smi, so no NVIDIA driver; runs replay recordings")
     lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
     if not answer.ok or not lines:
-        return Check("gpu", MISSING, f"nvidia-smi shows no GPU ({answer.complaint()})")
+        return Check("gpu", MISSING, f"nvidia-smi finds no GPU ({answer.complaint()})")
     return Check("gpu", OK, f"{len(lines)} GPU: {lines[0]}")
 
 
 def _counters() -> Check:
-    """Say whether ncu may read counters: the driver restricts them to administrators or not."""
+    """Check whether ncu may read counters, which the driver can restrict to administrators."""
     params = Path("/proc/driver/nvidia/params")
     try:
         text = params.read_text(encoding="utf-8")
     except OSError:
-        return Check("counters", MISSING, "no NVIDIA driver to ask")
+        return Check("counters", MISSING, "no NVIDIA driver")
     restricted = "RmProfilingAdminOnly: 1" in text
     if not restricted:
         return Check("counters", OK, "every user may read performance counters")
     if os.geteuid() == 0:
-        return Check("counters", OK, "only administrators may read counters, and this is one")
+        return Check("counters", OK, "only administrators may read counters, and you are one")
     return Check(
         "counters",
         WARNING,
@@ -125,7 +125,7 @@ def _store(store_path: str | None) -> Check:
     root = resolve_store(store_path).root
     there = next(p for p in (root, *root.resolve().parents) if p.exists())
     if not os.access(there, os.W_OK | os.X_OK):
-        return Check("store", WARNING, f"{root}: {there} cannot be written")
+        return Check("store", WARNING, f"{root}: {there} is not writable")
     return _space("store", there, f"{root}: ")
 
 

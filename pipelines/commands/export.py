@@ -15,22 +15,22 @@ from pipelines.options import resolve_store, store_option
 
 @click.group("export")
 def export_command() -> None:
-    """Write a timeline for another viewer."""
+    """Export a timeline to another viewer."""
 
 
 @export_command.command("perfetto")
 @click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), default="trace.json.gz",
-    show_default=True, help="File to write; compressed when it ends in .gz.",
+    show_default=True, help="File to write; compressed if it ends in .gz.",
 )  # fmt: skip
 @store_option
 def perfetto_command(names: tuple[str, ...], output: Path, store_path: str | None) -> None:
-    """Write a trace that ui.perfetto.dev and chrome://tracing open.
+    """Write a trace for ui.perfetto.dev or chrome://tracing.
 
-    It shows each GPU's streams and its idle intervals by cause, each thread's CUDA calls and NVTX
-    ranges, and arrows from a call to what it launched.  Reports stand beside each other; each
-    begins at its own zero.
+    It shows each GPU's streams and idle intervals by cause, each thread's CUDA calls and NVTX
+    ranges, and arrows from a call to what it launched.  Several reports are shown side by side,
+    each starting at its own time zero.
 
     \b
     perfpipe export perfetto
@@ -59,7 +59,7 @@ def perfetto_command(names: tuple[str, ...], output: Path, store_path: str | Non
             "ORDER BY start_ns, dur_ns DESC, source_name, process, row_name, name"
         )
         if timelines == (0,):
-            raise InputError("no timeline among the chosen reports: ncu reports have none")
+            raise InputError("no timeline among the selected reports: ncu reports have none")
         opened = gzip.open if output.suffix == ".gz" else open
         try:
             with replacing(output) as temporary, opened(temporary, "wt", encoding="utf-8") as file:

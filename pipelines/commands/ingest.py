@@ -12,31 +12,30 @@ from pipelines.console import progress, say
 from pipelines.ingesting import TIME_LIMIT_S, Failure, default_jobs, ingest_many
 from pipelines.options import resolve_store, store_option
 
-#: What `--help` says of the formats.
+#: The formats, for `--help`.
 _READS = ", ".join(form.title for form in FORMATS.values())
 
-_HELP = f"""Read report files into the store; what a file is, is told from its content.
+_HELP = f"""Read report files into the store; their format is detected from content.
 
-PATH is a file, a directory or a pattern: {_READS}; .xz, .gz and .zst are opened.  The same bytes
-are never read twice.
+PATH is a file, a directory or a pattern: {_READS}.  Files compressed as .xz, .gz or .zst are
+accepted.  A file already in the store is not read again.
 
-Prints one line for each file: report id, kind, rows, name.  A file that cannot be read, or whose
-reader crashes or hangs, is said on stderr and ends the command with an exit code other than 0; the
-others are read all the same.
+Prints one line per file: report id, kind, rows, name.  If a file cannot be read, or its reader
+crashes or hangs, the others are still read; the error goes to stderr and the exit code is not 0.
 """
 
 
 @click.command("ingest", help=_HELP)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--jobs", "-j", type=click.IntRange(1), help="Processes (default: one a processor).")
+@click.option("--jobs", "-j", type=click.IntRange(1), help="Processes (default: one per CPU).")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     default=TIME_LIMIT_S,
     show_default=True,
-    help="Seconds that reading one file may take.",
+    help="Time limit for reading one file, seconds.",
 )
-@click.option("--force", is_flag=True, help="Read again what is in the store already.")
+@click.option("--force", is_flag=True, help="Re-read files that are already in the store.")
 @store_option
 def ingest_command(
     paths: tuple[str, ...],
@@ -67,13 +66,13 @@ def ingest_command(
 
 
 def _line(outcome: Outcome) -> str:
-    state = f"{outcome.rows:,} rows" if outcome.new else "already there"
+    state = f"{outcome.rows:,} rows" if outcome.new else "already in the store"
     doubts = f", {len(outcome.warnings)} warnings" if outcome.warnings else ""
     return f"{outcome.path.name}: {state}{doubts}"
 
 
 def _combined(errors: list[PerfpipeError], total: int) -> PerfpipeError:
-    """Return one error for all, with the gravest exit code."""
+    """Return one error for all, with the highest exit code."""
     worst = max(errors, key=lambda error: error.exit_code)
     combined = PerfpipeError(f"{len(errors)} of {total} inputs could not be ingested")
     combined.exit_code = worst.exit_code

@@ -13,11 +13,11 @@ from perfpipe.errors import InputError, StoreError, os_error_sentence
 
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path), default=Path("workloads"))
-@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 def init_command(directory: Path, force: bool) -> None:
-    """Copy the workloads that come with perfpipe into DIRECTORY (default: workloads).
+    """Copy the example workloads into DIRECTORY (default: workloads).
 
-    Run one with `perfpipe run DIRECTORY/gemm.yaml`, and change it to your own program.
+    Run one with `perfpipe run DIRECTORY/gemm.yaml`, then adapt it to your own program.
     """
     with resources.as_file(resources.files("workloads")) as source:
         files = [
@@ -28,7 +28,7 @@ def init_command(directory: Path, force: bool) -> None:
         targets = [directory / path.relative_to(source) for path in files]
         existing = [target for target in targets if target.exists()]
         if existing and not force:
-            raise InputError(f"{existing[0]} is there already; --force overwrites")
+            raise InputError(f"{existing[0]} already exists; --force overwrites it")
         try:
             for path, target in zip(files, targets, strict=True):
                 target.parent.mkdir(parents=True, exist_ok=True)

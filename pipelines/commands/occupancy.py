@@ -14,28 +14,24 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kK]?)(?:i?[bB])?")
 
 @click.command("occupancy")
 @click.option("--cc", required=True, metavar="X.Y", help="Compute capability, such as 9.0.")
-@click.option("--block", required=True, type=click.IntRange(1, 1024), help="Threads of a block.")
+@click.option("--block", required=True, type=click.IntRange(1, 1024), help="Threads per block.")
 @click.option(
-    "--regs", required=True, type=click.IntRange(0, 255), help="Registers of a thread (ptxas -v)."
+    "--regs", required=True, type=click.IntRange(0, 255), help="Registers per thread (ptxas -v)."
 )
 @click.option(
-    "--smem", default="0", metavar="BYTES", help="Shared memory of a block, static and dynamic."
+    "--smem", default="0", metavar="BYTES", help="Shared memory per block, static + dynamic."
 )
-@click.option(
-    "--barriers", type=click.IntRange(0, 16), default=0, help="Named barriers of a block."
-)
-@click.option(
-    "--curve", is_flag=True, help="Also print occupancy against registers and block size."
-)
+@click.option("--barriers", type=click.IntRange(0, 16), default=0, help="Named barriers per block.")
+@click.option("--curve", is_flag=True, help="Also print occupancy by registers and by block size.")
 @json_option()
 def occupancy_command(
     cc: str, block: int, regs: int, smem: str, barriers: int, curve: bool, as_json: bool
 ) -> None:
-    """Calculate how many blocks and warps of a kernel an SM holds, and what limits them.
+    """Calculate how many blocks and warps of a kernel fit on an SM, and what limits them.
 
-    Needs no report and no GPU.  The largest shared-memory carve-out is assumed, which the
-    driver chooses when a kernel can use it; ncu shows the carve-out of the launch at hand.
-    BYTES may be 48K (KiB).
+    Needs no report and no GPU.  Assumes the largest shared-memory carve-out, which the driver
+    chooses if a kernel can use it; ncu shows the carve-out of an actual launch.
+    BYTES accepts a suffix: 48K is 48 KiB.
 
     \b
     perfpipe occupancy --cc 9.0 --block 256 --regs 64 --smem 48K
@@ -46,13 +42,13 @@ def occupancy_command(
     known = architectures()
     if cc not in known:
         hint = did_you_mean(cc, known)
-        raise InputError(f"no compute capability '{cc}'{hint} (known: {', '.join(known)})")
+        raise InputError(f"unknown compute capability '{cc}'{hint} (known: {', '.join(known)})")
     architecture = known[cc]
     kernel = Kernel(block, regs, _bytes(smem), barriers)
     if kernel.smem > architecture.smem_per_block:
         raise InputError(
-            f"a block of compute capability {cc} has at most "
-            f"{architecture.smem_per_block:,} bytes of shared memory"
+            f"compute capability {cc} allows at most "
+            f"{architecture.smem_per_block:,} bytes of shared memory per block"
         )
     result = calculate(architecture, kernel)
     points = curves(architecture, kernel) if curve else {}
@@ -61,10 +57,10 @@ def occupancy_command(
         return
     click.echo(
         f"{result.occupancy_pct:.1f} % occupancy: {result.blocks} blocks, "
-        f"{result.warps} of {architecture.warps} warps an SM"
+        f"{result.warps} of {architecture.warps} warps per SM"
     )
     for name, limit in result.limits.items():
-        mark = "  <- limits" if name in result.limiters else ""
+        mark = "  <- limiter" if name in result.limiters else ""
         click.echo(f"  {name:14} {limit:>4} blocks{mark}")
     for name, series in points.items():
         click.echo(f"\n{name:>12}  occupancy")
@@ -75,5 +71,5 @@ def occupancy_command(
 def _bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"--smem {text}: expected bytes, or KiB as 48K")
+        raise InputError(f"--smem {text}: expected bytes, or KiB such as 48K")
     return round(float(match[1]) * (1024 if match[2] else 1))

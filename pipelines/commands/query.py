@@ -28,15 +28,17 @@ FORMATS = ("table", "csv", "json", "parquet")
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help="How the rows are written.",
+    help="Output format.",
 )
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write to FILE.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), help="Write to FILE instead of stdout."
+)
 @click.option(
     "--limit",
     type=click.IntRange(1),
     default=40,
     show_default=True,
-    help="Rows shown as a table; other formats give all.",
+    help="Rows to show in a table; other formats write all rows.",
 )
 @click.option(
     "--report",
@@ -44,7 +46,7 @@ FORMATS = ("table", "csv", "json", "parquet")
     "names",
     multiple=True,
     metavar="RUN|REPORT",
-    help="Look at these alone; of a store with many, only their files are opened.",
+    help="Restrict the query to these; opens only their files, which is faster in a large store.",
 )
 @step_range_option
 @store_option
@@ -58,9 +60,9 @@ def query_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Run one SQL SELECT over the tables and views of the store (`perfpipe schema` lists them).
+    """Run one SQL SELECT on the tables and views of the store (`perfpipe schema` lists them).
 
-    The dialect is DuckDB's.  A query can read the store and nothing else, and changes nothing.
+    The dialect is DuckDB's.  A query can only read the store: no other files, no changes.
 
     \b
     perfpipe query "FROM kernel_sol"
@@ -92,7 +94,7 @@ def query_command(
 
 def _sql(sql: str | None, file: Path | None) -> str:
     if (sql is None) == (file is None):
-        raise InputError("give the SQL as an argument or with --file, one of them")
+        raise InputError("give the SQL either as an argument or with --file")
     if file is None:
         return str(sql)
     try:
@@ -133,7 +135,7 @@ def _write_parquet(result: Any, output: Path) -> None:
 
 
 def _as_table(names: list[str], rows: list[tuple[Any, ...]], limit: int) -> str:
-    """Return the rows as a table, whose columns are no wider than the terminal allows."""
+    """Return the rows as a table that fits the terminal."""
     import io
     import shutil
 

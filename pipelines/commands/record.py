@@ -10,7 +10,7 @@ from perfpipe.errors import InputError
 from perfpipe.units import format_bytes
 from pipelines.options import filter_option, resolve_store, store_option
 
-#: What a recording may weigh, MB.
+#: Largest size of a recording, MB.
 _LIMIT_MB = 3.0
 
 
@@ -21,17 +21,17 @@ _LIMIT_MB = 3.0
     "target",
     type=click.Path(path_type=Path),
     required=True,
-    help="Directory to make, such as workloads/recordings/NAME.",
+    help="Directory to create, such as workloads/recordings/NAME.",
 )
 @click.option(
     "--limit",
     type=click.FloatRange(min=0, min_open=True),
     default=_LIMIT_MB,
     show_default=True,
-    help="What it may weigh, MB.",
+    help="Largest size, MB.",
 )
 @filter_option
-@click.option("--force", is_flag=True, help="Replace a recording that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing recording.")
 @store_option
 def record_command(
     run: str | None,
@@ -41,11 +41,11 @@ def record_command(
     force: bool,
     store_path: str | None,
 ) -> None:
-    """Turn a run (default: the newest) into a recording that replays without a GPU.
+    """Turn a run (default: the latest) into a recording that replays without a GPU.
 
-    Reports are scrubbed (no environment variables, user names, host names or absolute paths),
-    checked to give the same rows, and compressed.  Name the directory as `recording` in the
-    workload file.
+    Reports are anonymized (no environment variables, user names, host names or absolute paths),
+    verified to give the same rows, and compressed.  To use the recording, set `recording` in the
+    workload file to its directory.
 
     \b
     perfpipe run workloads/gemm.yaml
@@ -57,6 +57,6 @@ def record_command(
     store = resolve_store(store_path, must_exist=True)
     chosen = select(store, [run] if run else []).run
     if chosen is None:
-        raise InputError("there is no run to record; 'perfpipe run' makes one")
+        raise InputError("no run to record; 'perfpipe run' makes one")
     size = record_run(store, chosen, target, filters=filters, limit=int(limit * 1e6), force=force)
     click.echo(f"{target}: {format_bytes(size)}")

@@ -25,24 +25,24 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
 
 @click.command("report")
 @click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
-@_output("html", "report.html", "Write one self-contained HTML page.")
-@_output("md", "report.md", "Write Markdown that fits a pull request.")
+@_output("html", "report.html", "Write a self-contained HTML page.")
+@_output("md", "report.md", "Write Markdown for a pull request.")
 @_output("json", "-", "Write the report's data.")
 @click.option(
     "--figures",
     type=click.Choice(["svg", "png"]),
-    help="With --md FILE: write the figures into FILE-figures/ and show them.",
+    help="With --md FILE: write figures into FILE-figures/ and embed them.",
 )
 @click.option(
     "--baseline",
     multiple=True,
     metavar="RUN|REPORT",
-    help="Compare with this run or report; give several, as names too, to compare repeats.",
+    help="Compare with this run or report; repeat it, and give several names, to compare repeats.",
 )
 @click.option(
     "--index",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write a page for each run (all, or those that are named) into DIRECTORY, and an index.",
+    help="Write a page for each run (all, or the named ones) and an index into DIRECTORY.",
 )
 @step_range_option
 @store_option
@@ -57,11 +57,11 @@ def report_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Report on a run, or on ingested reports: what bounds it, how far from the limit, what to do.
+    """Report on a run, or on ingested reports: what bounds it, how close to SOL, what to do.
 
-    A name is a run id or a report id, or the beginning of one; without a name it is the newest
-    run, or every report where there is no run.  Without options the head of the report is
-    printed.  FILE may be left out; names stand before the options, so that none is taken for it.
+    A name is a run id, a report id, or a prefix of one.  The default is the latest run, or every
+    report if there is no run.  Without options, prints a summary.  FILE is optional, so put names
+    before the options.
 
     \b
     perfpipe report --html
@@ -74,7 +74,7 @@ def report_command(
     from templates.renderers import print_terminal
 
     if figures and as_md in (None, "-"):
-        raise InputError("--figures needs --md FILE, beside which the figures are written")
+        raise InputError("--figures needs --md FILE: the figures are written next to it")
     store = resolve_store(store_path, must_exist=True)
     if index is not None:
         click.echo(write_index(store, names, index, step_range))

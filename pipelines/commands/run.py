@@ -32,28 +32,27 @@ from pipelines.workload import Scalar, load_workload
     type=click.Choice(COLLECTORS),
     default="auto",
     show_default=True,
-    help="auto measures where there is a GPU and replays the recording elsewhere.",
+    help="What to collect with; auto measures if there is a GPU, else replays the recording.",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=VALUE[,VALUE]",
-    help="Set a parameter (or warmup, repeats, launches, timeout) instead of its values in the "
-    "file.",
+    help="Override a parameter of the file (or warmup, repeats, launches, timeout).",
 )
 @filter_option
-@click.option("--dry-run", is_flag=True, help="Print each configuration and command, run nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print configurations and commands without running them."
+)
 @click.option(
     "--resume",
     is_flag=True,
     help="Resume the latest run of this workload: launch only what it lacks, or what has changed "
     "since.",
 )
-@click.option(
-    "--rerun-failed", is_flag=True, help="Like --resume, and launch again what failed there."
-)
-@json_option("Print the run record, or the plan of --dry-run, as one JSON document.")
+@click.option("--rerun-failed", is_flag=True, help="Like --resume, and retry what failed.")
+@json_option("Print the run record, or the plan of --dry-run, as JSON.")
 @click.option(
     "--html", metavar="FILE", default="report.html", show_default=True, help="HTML report to write."
 )
@@ -78,12 +77,12 @@ def run_command(
     no_report: bool,
     store_path: str | None,
 ) -> None:
-    """Launch WORKLOAD (a YAML file) under the profilers, ingest what they record, and report.
+    """Launch WORKLOAD (a YAML file) under the profilers, ingest the results, and report.
 
-    Each configuration is launched plain (it checks its result and is timed), under nsys and under
-    ncu, one after another, so that no measurement disturbs another.  Without a GPU a recorded
-    capture is replayed, and every page says so.  A workload with `tune` is searched for its
-    quickest parameters, generation by generation.
+    Each configuration is run without a profiler (to check its result and time it), then under nsys
+    and under ncu, so that no measurement disturbs another.  Without a GPU, the workload's
+    recording is replayed, and every page says so.  A workload with `tune` is autotuned: the
+    fastest parameters are searched in generations.
 
     \b
     perfpipe run workloads/gemm.yaml

@@ -10,13 +10,13 @@ import click
 from perfpipe.errors import InputError, did_you_mean
 from pipelines.options import json_document, json_option
 
-#: What pydantic writes schemas in.
+#: The dialect of the schemas that pydantic writes.
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or view as it is documented: columns are (name, meaning)."""
+    """A documented table or view; columns are (name, meaning)."""
 
     name: str
     kind: str
@@ -56,7 +56,7 @@ def relations() -> list[Relation]:
 @click.argument("table", required=False)
 @json_option()
 def schema_command(table: str | None, as_json: bool) -> None:
-    """List the tables and views of a store, or the columns of TABLE with their meaning and unit.
+    """List tables and views, or the columns of TABLE with meaning and unit.
 
     `perfpipe schema workload` prints the JSON Schema of workload files, for editors:
     # yaml-language-server: $schema=workload.schema.json

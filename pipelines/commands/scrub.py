@@ -19,15 +19,15 @@ from pipelines.console import say
     "target",
     type=click.Path(path_type=Path),
     required=True,
-    help="File or store to write; .xz compresses a file.",
+    help="File or store to write; a file ending in .xz is compressed.",
 )
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def scrub_command(source: Path, target: Path, force: bool) -> None:
-    """Copy SOURCE without what tells who made it where, so that it can be given away.
+    """Write an anonymized copy of SOURCE that is safe to share.
 
-    SOURCE is an nsys SQLite export, an .ncu-rep, a torch.profiler trace, or a store.  Environment
-    variables, user and host names, directories of paths, serial numbers of GPUs and tables that
-    perfpipe does not know are left out.  Names of kernels and NVTX ranges stay: look at them.
+    SOURCE is an nsys SQLite export, an .ncu-rep, a torch.profiler trace, or a store.  Removes
+    environment variables, user and host names, directories in paths, GPU serial numbers and
+    tables unknown to perfpipe.  Names of kernels and NVTX ranges are kept: review them first.
     """
     from ingest.scrub import scrub_file, scrub_store
 
@@ -36,7 +36,7 @@ def scrub_command(source: Path, target: Path, force: bool) -> None:
         click.echo(f"{target}: {count} reports")
         return
     if target.exists() and not force:
-        raise InputError(f"{target} is there already; --force overwrites it")
+        raise InputError(f"{target} already exists; --force overwrites it")
     try:
         with replacing(target) as temporary:
             left_out = scrub_file(source, temporary)
@@ -47,5 +47,5 @@ def scrub_command(source: Path, target: Path, force: bool) -> None:
     except OSError as error:
         raise StoreError(os_error_sentence(error, "cannot write")) from error
     if left_out:
-        say(f"left out: {', '.join(left_out)}")
+        say(f"removed: {', '.join(left_out)}")
     click.echo(target)

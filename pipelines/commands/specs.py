@@ -15,13 +15,13 @@ from pipelines.options import json_document, json_option
 @click.argument("gpu", required=False)
 @json_option()
 def specs_command(gpu: str | None, as_json: bool) -> None:
-    """Show vendor figures of GPUs: all in a line each, or GPU (a name or part of it) in full.
+    """Show vendor peaks: one line per GPU, or the details of GPU (a name or part of one).
 
-    Peaks are dense, in TFLOP/s (int8: TOP/s); those with 2:4 sparsity are named separately.
+    Peaks are dense, in TFLOP/s (int8: TOP/s); peaks with 2:4 sparsity are listed separately.
     """
     chosen = list(gpu_specs()) if gpu is None else search_specs(gpu)
     if not chosen:
-        raise InputError(f"no GPU is known as '{gpu}' ('perfpipe specs' lists them)")
+        raise InputError(f"unknown GPU '{gpu}' ('perfpipe specs' lists them)")
     if as_json:
         click.echo(json_document(gpus=[asdict(spec) for spec in chosen]))
     elif len(chosen) == 1:

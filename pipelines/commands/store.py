@@ -13,7 +13,7 @@ from pipelines.options import json_document, json_option, resolve_store, store_o
 
 @click.group("store")
 def store_command() -> None:
-    """List, verify and clean the store."""
+    """List, verify and clean up the store."""
 
 
 @store_command.command("ls")
@@ -37,7 +37,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
 @click.argument("report_ids", nargs=-1, required=True, metavar="REPORT...")
 @store_option
 def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
-    """Remove reports; their inputs are left alone."""
+    """Remove reports from the store; input files are not touched."""
     store = resolve_store(store_path, must_exist=True)
     for report_id in report_ids:
         store.remove(report_id)
@@ -51,16 +51,16 @@ def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
     default=60,
     show_default=True,
     metavar="MINUTES",
-    help="Keep files for this long after they were replaced: a query may have them open.",
+    help="Keep replaced files for this long: a query may still have them open.",
 )
 @json_option()
 @store_option
 def compact_command(grace: float, as_json: bool, store_path: str | None) -> None:
-    """Gather the rows of many reports in one file a table, so that queries open few files.
+    """Combine the rows of many reports into one file per table, so that queries open few files.
 
-    Reports stay what they are: they can be queried, reported on and removed one by one.  Readers
-    and writers may go on meanwhile, and an interrupt loses nothing.  What the new files replace
-    is removed after --grace, by the next compact or gc.
+    Reports can still be queried, reported on and removed individually.  Readers and writers can
+    continue during compaction, and an interrupt loses nothing.  Replaced files are removed after
+    --grace, by the next compact or gc.
     """
     from perfpipe.compaction import compact
 
@@ -90,11 +90,11 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
     default=24,
     show_default=True,
     metavar="HOURS",
-    help="Leave directories alone that changed within this time: a writer may be at work.",
+    help="Keep directories that changed more recently: they may still be being written.",
 )
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:
-    """Remove what killed writers left behind, and what compaction replaced."""
+    """Remove leftovers of killed writers, and files that compaction replaced."""
     removed = resolve_store(store_path, must_exist=True).collect_garbage(older_than * 3600)
     for path in removed:
         click.echo(f"removed {path.name}")
@@ -107,7 +107,7 @@ def gc_command(older_than: float, store_path: str | None) -> None:
 def verify_command(as_json: bool, store_path: str | None) -> None:
     """Check every report and run: files, sizes, checksums, rows, columns, versions.
 
-    Ends with exit code 2 when anything is not whole.
+    Exits with code 2 if anything is damaged.
     """
     from perfpipe.verify import verify
 
@@ -123,6 +123,6 @@ def verify_command(as_json: bool, store_path: str | None) -> None:
             click.echo(f"{name}: {fault}")
         faulty = len({name for name, _ in faults})
         whole = len({name for name, _ in results}) - faulty
-        click.echo(f"{whole} whole, {faulty} faulty, {left} leftovers")
+        click.echo(f"{whole} intact, {faulty} damaged, {left} leftovers")
     if faults:
-        raise StoreError(f"{len(faults)} faults in {store.root}")
+        raise StoreError(f"{len(faults)} errors in {store.root}")

@@ -16,11 +16,11 @@ from pipelines.options import json_document, json_option, resolve_store, store_o
 @json_option()
 @store_option
 def tuning_command(history: str | None, as_json: bool, store_path: str | None) -> None:
-    """Tell the story of a search: HISTORY is a run (default: the newest), or a JSON lines file.
+    """Summarize an autotuning run: HISTORY is a run (default: the latest) or a JSON lines file.
 
-    A file may come from any optimiser, a line a configuration: its parameters (under "params", or
-    as they are), and "generation", "time_ms" (or "times_ms"), "status" (done or failed), "failure",
-    "registers", "spills", "shared_bytes" where they are known.
+    A file may come from any optimizer.  Each line is one configuration: its parameters (under
+    "params" or at top level) and, if known, "generation", "time_ms" (or "times_ms"), "status"
+    (done or failed), "failure", "registers", "spills" and "shared_bytes".
 
     \b
     perfpipe run workloads/fused_matmul_tuning.yaml
@@ -39,10 +39,10 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
         store = resolve_store(store_path, must_exist=True)
         run = select(store, [history] if history else []).run
         if run is None:
-            raise InputError("name a run or a JSON lines file")
+            raise InputError("give a run or a JSON lines file")
         found, name = history_of_run(run), run.run_id
         if not found.trials:
-            raise InputError(f"{name} was no search: its workload has no tune")
+            raise InputError(f"{name} is not an autotuning run: its workload has no tune")
     rounds = generations(found)
     if as_json:
         click.echo(

@@ -10,13 +10,18 @@ from pipelines.options import resolve_store, store_option
 
 @click.command("work")
 @click.argument("report", metavar="REPORT")
-@click.option("--flops", help="Floating-point operations of a launch, such as 2*m*n*k.")
-@click.option("--bytes", "moved", help="Bytes that it must move at least.")
-@click.option("--dtype", help="Type whose peak counts, as in 'perfpipe specs'.")
-@click.option("--kernel", metavar="REGEX", help="Launches whose full kernel name matches.")
-@click.option("--nvtx", metavar="REGEX", help="Launches whose NVTX ranges match.")
+@click.option("--flops", help="Floating-point operations per launch, such as 2*m*n*k.")
+@click.option("--bytes", "moved", help="Bytes that a launch must move at least.")
+@click.option("--dtype", help="Type whose peak applies, as in 'perfpipe specs'.")
+@click.option("--kernel", metavar="REGEX", help="Only launches whose full kernel name matches.")
+@click.option("--nvtx", metavar="REGEX", help="Only launches whose NVTX ranges match.")
 @click.option(
-    "--param", "-p", "params", multiple=True, metavar="NAME=NUMBER", help="Value of a name."
+    "--param",
+    "-p",
+    "params",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Value of a name in --flops or --bytes.",
 )
 @store_option
 def work_command(
@@ -29,11 +34,11 @@ def work_command(
     params: tuple[str, ...],
     store_path: str | None,
 ) -> None:
-    """State the work of kernels in REPORT that perfpipe did not launch itself.
+    """Declare FLOPs and bytes per launch (for MFU) of kernels in REPORT.
 
-    The counters tell what the hardware did, not what the algorithm needs.  With this stated,
-    kernel_summary and the report have MFU and the intensity of the algorithm.  A workload file
-    states the same in its part `work`.
+    Counters show what the hardware did, not what the algorithm needs.  Once declared,
+    kernel_summary and the report have MFU and the algorithm's arithmetic intensity.  For
+    workloads that perfpipe runs, use `work` in the workload file.
 
     \b
     perfpipe work 7a4c --nvtx gemm_fp16_4096 -p n=4096 \\
@@ -44,7 +49,7 @@ def work_command(
     from pipelines.selection import select
 
     if flops is None and moved is None:
-        raise InputError("state --flops or --bytes or both")
+        raise InputError("give --flops, --bytes or both")
     store = resolve_store(store_path, must_exist=True)
     names = dict(_number(text) for text in params)
     try:
@@ -52,7 +57,7 @@ def work_command(
     except ValueError as error:
         raise InputError(str(error)) from error
     if any(value is not None and value <= 0 for value in values):
-        raise InputError("work must be more than nothing")
+        raise InputError("--flops and --bytes must be positive")
     for text in (kernel, nvtx):
         _check_expression(text)
     _check_type(dtype)
@@ -79,7 +84,7 @@ def _check_expression(text: str | None) -> None:
         duckdb.connect().execute("SELECT regexp_matches('', ?)", [text])
     except duckdb.Error as error:
         raise InputError(
-            f"'{text}' is no regular expression: {str(error).splitlines()[0]}"
+            f"'{text}' is not a regular expression: {str(error).splitlines()[0]}"
         ) from error
 
 
@@ -90,4 +95,4 @@ def _check_type(dtype: str | None) -> None:
     known = sorted({name for spec in gpu_specs() for name in spec.dense})
     if dtype is not None and dtype not in known:
         hint = did_you_mean(dtype, known) or f" (known: {', '.join(known)})"
-        raise InputError(f"no peak is known for type '{dtype}'{hint}")
+        raise InputError(f"no known peak for type '{dtype}'{hint}")

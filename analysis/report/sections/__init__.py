@@ -1,4 +1,4 @@
-"""The sections of a report: each module of this package declares one, as SECTION."""
+"""The sections of a report: each module of this package declares one as SECTION."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ORDER = (
 
 
 def _declared() -> tuple[SectionSpec, ...]:
-    """Return the sections in order; ValueError for what is declared and would never be shown."""
+    """Return the sections in order; raises ValueError if something declared would not be shown."""
     files = (file.name for file in resources.files(__name__).iterdir())
     names = {name[:-3] for name in files if name.endswith(".py") and not name.startswith("_")}
     if lost := names ^ {*ORDER}:

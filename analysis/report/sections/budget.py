@@ -1,4 +1,4 @@
-"""Where the time of each GPU went, and of each step."""
+"""The time budget of each GPU and of each step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
 
 GPU_TIME_BUDGET = GpuTable(
     "gpu_time_budget",
-    "Where the GPU's time went",
+    "GPU time budget",
     (
         *GPU,
         Col("category", "Category"),
@@ -28,10 +28,10 @@ STEP_SUMMARY = GpuTable(
         Col("steps", "Steps", "int"),
         Col("mean_ns", "Mean", "ns"),
         Col("p50_ns", "Median", "ns"),
-        Col("p95_ns", "95 %", "ns"),
+        Col("p95_ns", "p95", "ns"),
         Col("cv_pct", "Spread", "number", "% of mean"),
-        Col("first_ns", "First", "ns"),
-        Col("first_loading_ns", "of it loading code", "ns"),
+        Col("first_ns", "First step", "ns"),
+        Col("first_loading_ns", "Module loading", "ns"),
         Col("outliers", "Outliers", sql="array_to_string(outliers, ', ')"),
     ),
     order="steps",
@@ -39,11 +39,11 @@ STEP_SUMMARY = GpuTable(
 
 STEP_SHARES = GpuTable(
     "step_shares",
-    "Where the time of each step went",
+    "Step time budget",
     (
         *GPU,
         Col("step", "Step"),
-        Col("step_ns", "Length", "ns"),
+        Col("step_ns", "Duration", "ns"),
         Col("compute_pct", "Compute", "pct", "%"),
         Col("communication_pct", "Communication", "pct", "%"),
         Col("transfer_pct", "Transfer", "pct", "%"),
@@ -62,11 +62,11 @@ STEP_SHARES = GpuTable(
 
 STEP_MFU = GpuTable(
     "step_mfu",
-    "Model FLOP utilisation of steps",
+    "MFU by step",
     (
         *GPU,
         Col("step", "Step"),
-        Col("step_ns", "Length", "ns"),
+        Col("step_ns", "Duration", "ns"),
         Col("mfu_pct", "MFU", "pct", "%"),
     ),
     order="step_index",
@@ -77,7 +77,7 @@ GPU_METRICS_SUM = GpuTable(
     "Sampled GPU metrics",
     (
         *GPU,
-        Col("scope", "While"),
+        Col("scope", "Scope"),
         Col("name", "Step"),
         Col("time_ns", "Time", "ns"),
         Col("sm_active_pct", "SMs active", "pct", "%"),

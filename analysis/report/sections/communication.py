@@ -1,4 +1,4 @@
-"""Collectives, how far they are hidden, and who waits for whom."""
+"""Collectives, their overlap with compute, and which rank waits for which."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
 
 COMM_OVERLAP = GpuTable(
     "comm_overlap",
-    "Communication and overlap",
+    "Communication overlap",
     (
         *GPU,
         Col("communication_ns", "Communication", "ns"),
-        Col("overlapped_ns", "Behind compute", "ns"),
+        Col("overlapped_ns", "Overlapped", "ns"),
         Col("exposed_ns", "Exposed", "ns"),
-        Col("overlap_pct", "Overlap", "pct", "%"),
+        Col("overlap_pct", "Overlapped", "pct", "%"),
     ),
     order="communication_ns",
     where="communication_ns > 0",

@@ -1,4 +1,4 @@
-"""The kernels: where optimising pays, their speed of light, their rates."""
+"""The kernels: headroom, speed of light, throughput."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.report.declare import (
 
 KERNEL_HEADROOM = ReportTable(
     "kernel_headroom",
-    "Where optimising pays: timeline joined with profiled kernels",
+    "Headroom by kernel: timeline joined with profiled kernels",
     (
         Col("name", "Kernel"),
         LABEL,
@@ -42,8 +42,8 @@ KERNEL_SOL = LaunchTable(
         Col("duration_ns", "Duration", "ns"),
         Col("headroom_ns", "Headroom", "ns"),
         Col("bound", "Bound"),
-        Col("subclass", "Where"),
-        Col("cause", "Why"),
+        Col("subclass", "Limiter"),
+        Col("cause", "Cause"),
         Col("confidence", "Confidence"),
         Col("explanation", "Explanation", detail=True, hover_of="bound"),
         Col("compute_sol_pct", "Compute SOL", "pct", "%"),
@@ -70,18 +70,18 @@ KERNEL_SOL = LaunchTable(
 
 KERNEL_SUMMARY = LaunchTable(
     "kernel_summary",
-    "Rates",
+    "Throughput",
     (
         *LAUNCH,
         Col("duration_ns", "Duration", "ns"),
         Col("precision", "Precision"),
-        Col("flop_per_s", "Rate", "flops"),
-        Col("pct_of_peak", "Of peak, measured clock", "pct", "%"),
-        Col("pct_of_peak_max_clock", "Of peak, maximum clock", "pct", "%", detail=True),
-        Col("hfu_pct", "HFU: of vendor's peak", "pct", "%"),
+        Col("flop_per_s", "Throughput", "flops"),
+        Col("pct_of_peak", "Of peak at measured clock", "pct", "%"),
+        Col("pct_of_peak_max_clock", "Of peak at maximum clock", "pct", "%", detail=True),
+        Col("hfu_pct", "HFU", "pct", "%"),
         Col("mfu_pct", "MFU", "pct", "%"),
         Col("intensity", "Intensity", "number", "FLOP/B"),
-        Col("model_intensity", "Intensity of the algorithm", "number", "FLOP/B", detail=True),
+        Col("model_intensity", "Algorithm intensity", "number", "FLOP/B", detail=True),
         Col("ridge", "Ridge", "number", "FLOP/B"),
         Col("intensity_band", "Band", detail=True),
         Col("attained_pct", "Of the DRAM roofline", "pct", "%"),

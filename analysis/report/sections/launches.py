@@ -1,4 +1,4 @@
-"""Idle intervals of the GPU and the calls that launch."""
+"""Idle intervals of the GPU, and launching calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from analysis.report.declare import GPU, LABEL, Col, GpuTable, ReportTable, Sect
 
 GPU_IDLE_SIZES = GpuTable(
     "gpu_idle_sizes",
-    "Idle time by length of the interval",
+    "Idle time by interval length",
     (
         *GPU,
         Col("size", "Length"),
@@ -24,11 +24,11 @@ GPU_IDLE_GAPS = GpuTable(
     "Longest idle intervals",
     (
         *GPU,
-        Col("dur_ns", "Length", "ns"),
+        Col("dur_ns", "Duration", "ns"),
         Col("cause", "Cause"),
-        Col("next_name", "Before"),
+        Col("next_name", "Next operation"),
         Col("nvtx", "NVTX", sql="coalesce(nvtx_path, nvtx_range)"),
-        Col("sync_name", "Waited in"),
+        Col("sync_name", "Sync call"),
         Col("os_call", "OS call"),
     ),
     order="rank",
@@ -37,13 +37,13 @@ GPU_IDLE_GAPS = GpuTable(
 
 LAUNCH_SUMMARY = GpuTable(
     "launch_summary",
-    "Launching",
+    "Kernel launches",
     (
         *GPU,
         Col("calls", "Calls", "int"),
         Col("launches_per_ms", "Rate", "number", "per ms"),
-        Col("api_med_ns", "API, median", "ns"),
-        Col("queue_med_ns", "Queue, median", "ns"),
+        Col("api_med_ns", "API call, median", "ns"),
+        Col("queue_med_ns", "Queue time, median", "ns"),
         Col("short_kernels_pct", "Kernels < 10 us", "pct", "%"),
         Col("launch_overhead_ns", "Launch overhead", "ns"),
         Col("graphs_save_pct", "CUDA graphs save at most", "pct", "%"),
@@ -71,7 +71,7 @@ CUDA_API_SUM = ReportTable(
 
 SECTION = SectionSpec(
     "launches",
-    "Idle gaps and launching",
+    "Idle gaps and launch overhead",
     "no timeline; collect one with nsys profile --trace=cuda,nvtx",
     (
         GPU_IDLE_SIZES,

@@ -1,4 +1,4 @@
-"""NVTX ranges and their work on the GPU."""
+"""NVTX ranges and their GPU work."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ NVTX_TREE = ReportTable(
         LABEL,
         Col("instances", "Instances", "int"),
         Col("gpu_time_ns", "GPU time", "ns"),
-        Col("own_gpu_time_ns", "of it its own", "ns"),
+        Col("own_gpu_time_ns", "Self time", "ns"),
         Col("share_pct", "Share", "pct", "% of all operations"),
         Col("mean_ns", "Mean", "ns"),
-        Col("host_time_ns", "Time on the host", "ns"),
+        Col("host_time_ns", "Host time", "ns"),
     ),
     order="position NULLS LAST, label, report_id, tree_order",
 )
 
 NVTX_GPU_PROJ_SUM = ReportTable(
     "nvtx_gpu_proj_sum",
-    "NVTX ranges on the GPU",
+    "NVTX ranges projected onto the GPU",
     (
         Col("range", "Range"),
         LABEL,
         Col("range_instances", "Instances", "int"),
-        Col("total_proj_time_ns", "Span on the GPU", "ns"),
-        Col("total_range_time_ns", "Time on the host", "ns"),
+        Col("total_proj_time_ns", "GPU span", "ns"),
+        Col("total_range_time_ns", "Host time", "ns"),
         Col("proj_avg_ns", "Mean", "ns"),
         Col("proj_med_ns", "Median", "ns"),
         Col("proj_min_ns", "Min", "ns"),
@@ -42,7 +42,7 @@ NVTX_GPU_PROJ_SUM = ReportTable(
 SECTION = SectionSpec(
     "nvtx",
     "NVTX ranges",
-    "no NVTX range launched anything; mark steps and phases with NVTX and "
+    "no NVTX range launched GPU work; mark steps and phases with NVTX and "
     "collect with nsys profile --trace=cuda,nvtx",
     (
         NVTX_TREE,

@@ -17,7 +17,7 @@ def _compared(scope: Scope) -> Iterator[Table]:
 
 SECTION = SectionSpec(
     "regression",
-    "Regression against a baseline",
-    "no baseline; perfpipe report RUN --baseline RUN compares runs",
+    "Comparison with a baseline",
+    "no baseline; compare runs with perfpipe report RUN --baseline RUN",
     (Given(_compared),),
 )

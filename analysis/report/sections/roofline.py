@@ -1,4 +1,4 @@
-"""Rate against arithmetic intensity at each memory level."""
+"""Throughput over arithmetic intensity at each memory level."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ KERNEL_ROOFLINE = LaunchTable(
         Col("level", "Level"),
         Col("bound", "Bound"),
         Col("intensity", "Intensity", "number", "FLOP/B"),
-        Col("flop_per_s", "Rate", "flops"),
+        Col("flop_per_s", "Throughput", "flops"),
         Col("attainable_flop_per_s", "Attainable", "flops"),
         Col("attained_pct", "Attained", "pct", "%"),
         Col("roof", "Roof"),
-        Col("peak_flop_per_s", "Peak, measured clock", "flops", detail=True),
-        Col("peak_flop_per_s_max_clock", "Peak, maximum clock", "flops", detail=True),
-        Col("peak_flop_per_s_nominal", "Peak, vendor", "flops", detail=True),
-        Col("bytes_per_s", "Traffic", "bandwidth", detail=True),
-        Col("peak_bytes_per_s", "Bandwidth", "bandwidth", detail=True),
-        Col("bandwidth_pct", "Of bandwidth", "pct", "%"),
+        Col("peak_flop_per_s", "Peak at measured clock", "flops", detail=True),
+        Col("peak_flop_per_s_max_clock", "Peak at maximum clock", "flops", detail=True),
+        Col("peak_flop_per_s_nominal", "Vendor's peak", "flops", detail=True),
+        Col("bytes_per_s", "Bandwidth", "bandwidth", detail=True),
+        Col("peak_bytes_per_s", "Peak bandwidth", "bandwidth", detail=True),
+        Col("bandwidth_pct", "Of peak bandwidth", "pct", "%"),
         Col("duration_ns", "Duration", "ns"),
         Col("note", "Note", detail=True, hover_of="level"),
     ),
@@ -35,7 +35,7 @@ KERNEL_ROOFLINE = LaunchTable(
 SECTION = SectionSpec(
     "roofline",
     "Roofline",
-    "no counted operations; collect them with ncu --section SpeedOfLight_RooflineChart, and "
+    "no FLOP counters; collect them with ncu --section SpeedOfLight_RooflineChart, and "
     "SpeedOfLight_HierarchicalTensorRooflineChart for tensor cores",
     (KERNEL_ROOFLINE,),
 )

@@ -1,4 +1,4 @@
-"""The configurations of a run: times, rates by size, and what each profiler says."""
+"""The configurations of a run: times, throughput by size, agreement of the profilers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfpipe.viewmodel import Table
 
 
 def _peaks(scope: Scope, table: Table) -> str:
-    """Say whose peaks count."""
+    """Return a sentence on the source of the peaks."""
     (run_id,) = table.source.reports
     sql = f"SELECT DISTINCT gpu, peak_source FROM run_times WHERE run_id = {quote(run_id)}"
     said = [f"Peaks of {gpu} from {source}." for gpu, source in rows_of(scope.con, sql) if gpu]
@@ -19,7 +19,7 @@ def _peaks(scope: Scope, table: Table) -> str:
 
 
 def _change(scope: Scope, table: Table) -> str:
-    """Say how the class changes with size."""
+    """Return a sentence on how the bound changes with size."""
     at = {column.name: index for index, column in enumerate(table.columns)}
     return class_change(
         [(row[at["size"]], row[at["bound"]], row[at["subclass"]]) for row in table.rows]
@@ -37,7 +37,7 @@ RUN_TIMES = RunTable(
         Col("iterations", "n", "int"),
         Col(
             "tflops",
-            "Rate",
+            "Throughput",
             "number",
             "TFLOP/s",
             sql="model_flop_per_s / 1e12",
@@ -46,28 +46,28 @@ RUN_TIMES = RunTable(
         Col("mfu_pct", "MFU", "pct", "% of dense peak"),
         Col(
             "gbs",
-            "Least traffic",
+            "Effective bandwidth",
             "number",
             "GB/s",
             sql="effective_bytes_per_s / 1e9",
             doc="bytes of the workload file / median time",
         ),
-        Col("max_abs_error", "Largest error", "number"),
+        Col("max_abs_error", "Max. error", "number"),
         Col(
             "method",
             "Timed by",
             sql="timing_method",
             detail=True,
-            doc="queued: the GPU's time alone",
+            doc="queued: GPU time only",
         ),
         Col("sm_mhz", "SM clock", "number", "MHz", detail=True),
         Col("power_w", "Power", "number", "W", detail=True),
         Col(
             "throttled",
-            "Held down by",
+            "Clock limiter",
             sql="throttled_by",
             detail=True,
-            doc="what lowered clocks meanwhile",
+            doc="what lowered clocks during timing",
         ),
     ),
     order="task_index",
@@ -78,17 +78,17 @@ RUN_TIMES = RunTable(
 
 RUN_EFFICIENCY = RunTable(
     "run_efficiency",
-    "Sizes",
+    "Problem sizes",
     (
         Col("label", "Configuration"),
-        Col("series", "Line of the figure", detail=True, hover_of="label"),
+        Col("series", "Series", detail=True, hover_of="label"),
         Col("size", "Size", "int"),
         Col("size_class", "Group", detail=True),
-        Col("model_flop_per_s", "Rate", "flops"),
+        Col("model_flop_per_s", "Throughput", "flops"),
         Col("mfu_pct", "MFU", "pct", "% of dense peak"),
         Col("hfu_pct", "HFU", "pct", "% of dense peak", detail=True),
         Col("bound", "Bound"),
-        Col("subclass", "Where"),
+        Col("subclass", "Limiter"),
         Col("intensity", "Intensity", "number", "FLOP/B"),
         Col("intensity_band", "Band", detail=True),
         Col("ridge", "Ridge", "number", "FLOP/B"),
@@ -107,16 +107,16 @@ RUN_EFFICIENCY = RunTable(
 
 RUN_AGREEMENT = RunTable(
     "run_agreement",
-    "Timing, nsys and ncu of an iteration",
+    "Time of an iteration: timing, nsys and ncu",
     (
         Col("label", "Configuration"),
         Col("timed_ms", "Timed", "ms", "ms"),
         Col("traced_ms", "nsys", "ms", "ms"),
         Col("traced_span_ms", "nsys, span", "ms", "ms"),
         Col("profiled_ms", "ncu", "ms", "ms"),
-        Col("traced_pct", "nsys against timed", "number", "%", sql="round(traced_pct, 1)"),
-        Col("profiled_pct", "ncu against timed", "number", "%", sql="round(profiled_pct, 1)"),
-        Col("explanation", "Why"),
+        Col("traced_pct", "nsys vs. timed", "number", "%", sql="round(traced_pct, 1)"),
+        Col("profiled_pct", "ncu vs. timed", "number", "%", sql="round(profiled_pct, 1)"),
+        Col("explanation", "Explanation"),
     ),
     order="task_index",
     where="timed_ms IS NOT NULL AND (traced_ms IS NOT NULL OR profiled_ms IS NOT NULL)",
@@ -125,7 +125,7 @@ RUN_AGREEMENT = RunTable(
 
 SECTION = SectionSpec(
     "sizes",
-    "Sizes and sweeps",
-    "no run of a workload; perfpipe run WORKLOAD.yaml times a sweep",
+    "Problem sizes",
+    "no run of a workload; time a sweep with perfpipe run WORKLOAD.yaml",
     (RUN_TIMES, RUN_EFFICIENCY, RUN_AGREEMENT),
 )

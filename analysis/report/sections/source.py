@@ -1,4 +1,4 @@
-"""The instructions and lines with most stalls, and NVIDIA's rules."""
+"""The instructions and source lines with the most stalls, and NVIDIA's rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
 
 KERNEL_HOTSPOTS = LaunchTable(
     "kernel_hotspots",
-    "Source hot spots, the first ten instructions and lines of each kernel",
+    "Source hot spots: top ten instructions and lines of each kernel",
     (
         *LAUNCH,
         Col("kind", "Kind"),
@@ -16,8 +16,8 @@ KERNEL_HOTSPOTS = LaunchTable(
         Col("text", "Source line"),
         Col("sass", "Instruction"),
         Col("stall_pct", "Of stall samples", "pct", "%"),
-        Col("top_reason", "Mostly"),
-        Col("top_reason_pct", "That reason", "pct", "%", detail=True),
+        Col("top_reason", "Top stall"),
+        Col("top_reason_pct", "Its share", "pct", "%", detail=True),
     ),
     order="kind, rank",
     where="rank <= 10",
@@ -31,8 +31,8 @@ KERNEL_RULES = LaunchTable(
         *LAUNCH,
         Col("rule", "Rule"),
         Col("title", "Result"),
-        Col("speedup_pct", "Estimate", "pct", "% of time"),
-        Col("speedup_kind", "Of"),
+        Col("speedup_pct", "Est. speedup", "pct", "% of time"),
+        Col("speedup_kind", "Scope"),
         Col("source", "Source"),
         Col("message", "Message", detail=True, hover_of="title"),
     ),

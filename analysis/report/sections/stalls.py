@@ -1,4 +1,4 @@
-"""What the warps of each launch wait for."""
+"""Stall reasons of each launch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
 
 KERNEL_STALLS = LaunchTable(
     "kernel_stalls",
-    "Stall reasons, the largest three of each launch",
+    "Stall reasons: top three of each launch",
     (
         *LAUNCH,
         Col("reason", "Reason"),

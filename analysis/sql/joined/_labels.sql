@@ -1,4 +1,5 @@
--- What each report is called: the configuration that gave it, else its file; and the configuration's number.
+-- The name of each report: the configuration it comes from, else its file; and the configuration's
+-- number.
 CREATE VIEW _labels AS
 SELECT r.report_id, coalesce(t.short_label, r.source_name) AS label, t.task_index AS position
 FROM reports AS r

@@ -1,5 +1,5 @@
--- Which ncu reports explain which nsys report: those of the same configuration of a run; reports
--- that were ingested by hand pair with each other.  Where both name their GPU it must be the same.
+-- Which ncu reports belong to which nsys report: those of the same configuration of a run; reports
+-- ingested by hand pair with each other.  If both name their GPU, it must be the same.
 CREATE VIEW _report_pairs AS
 WITH tasks AS (
     SELECT run_id, task_index, unnest(reports) AS report_id

@@ -1,4 +1,5 @@
--- The configuration that gave each report: of the newest run, since a recording may be replayed by many.
+-- The configuration each report comes from: that of the latest run, since many runs may replay one
+-- recording.
 CREATE VIEW _report_tasks AS
 SELECT r.report_id, t.task_index, t.short_label, t.flops, t.dtype
 FROM reports AS r

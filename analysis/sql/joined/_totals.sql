@@ -1,4 +1,5 @@
--- How much the reports hold: profiled launches with NVIDIA's verdict beside ours, kernels of timelines.
+-- Totals over the reports: profiled launches, with NVIDIA's verdict next to ours, and kernels of
+-- timelines.
 CREATE VIEW _totals AS
 WITH profiled AS (
     SELECT

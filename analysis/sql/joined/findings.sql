@@ -1,34 +1,34 @@
--- What a report finds: contributors to the time of each GPU first, then the classes of kernels, each
--- with the numbers behind it and a bound on what it could save.  Kernels: see kernel_classes, whose
--- shares are of all reports that the query reads.
+-- The findings of a report: contributors to the time of each GPU first, then the classes of
+-- kernels, each with its numbers and an upper bound on the saving.  For kernels see kernel_classes,
+-- whose shares are of all reports in the query.
 --
--- rank: place in the list, from 1
+-- rank: position in the list, from 1
 -- subject: timeline or kernel
--- claim: near_limit, or ranks_wait, or the bound that it is about
--- bound: category of timeline_bottleneck, or class of kernel_bottleneck
--- subclass: where, for a kernel
--- cause: why, for a kernel
+-- claim: near_limit, ranks_wait, or the bound that it is about
+-- bound: category of timeline_bottleneck, or bound of kernel_bottleneck
+-- subclass: limiter, for a kernel
+-- cause: cause, for a kernel
 -- label: configuration or file of a timeline
--- device: GPU number of the machine, for a timeline
+-- device: physical GPU number, for a timeline
 -- kernel_name: function name, for a kernel
 -- grid: its blocks as x,y,z
 -- block: its threads as x,y,z
 -- nvtx_path: its enclosing NVTX ranges
 -- share_pct: share of the GPU's window, or of all profiled time, %
--- time_ns: sum of the launches' durations, ns; for a kernel
--- launches: launches of the kernel
+-- time_ns: total duration of the launches, ns; for a kernel
+-- launches: number of launches of the kernel
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
--- memory_sol_pct: memory SOL, likewise, %
--- waiting_pct: of the GPU's time in which it waits for other ranks, %; for ranks_wait
--- last_rank: rank that comes last most often; NULL where it is the GPU's own
--- last_pct: of the collectives that this rank comes last to, %
+-- memory_sol_pct: memory SOL, mean weighted by duration, %
+-- waiting_pct: share of the GPU's time spent waiting for other ranks, %; for ranks_wait
+-- last_rank: rank that most often arrives last; NULL if it is the GPU's own
+-- last_pct: share of the collectives in which that rank arrives last, %
 -- largest_gap: longest idle interval of the category in words
 -- ncu_verdict: NVIDIA's verdict on the kernel
--- explanation: why its class is unsure or another than NVIDIA's
+-- explanation: why its class is uncertain or differs from NVIDIA's
 -- bound_pct: share of the GPU's window, or of all profiled time, that could be saved at most, %
 -- confidence: high, medium or low
--- technique: key in the knowledge base of what to try first; NULL where there is nothing
--- reports: reports that it is about
+-- technique: key in the knowledge base of what to try first; NULL if there is none
+-- reports: its reports
 CREATE VIEW findings AS
 WITH contributors AS (
     SELECT

@@ -1,11 +1,11 @@
--- Where optimising pays: kernels of a timeline joined to ncu launches by (name, grid, block),
--- whatever spelling of the name the ncu export chose.
--- Headroom is GPU time x (1 - max SOL): an upper bound on the saving, never a promise, since no
--- kernel runs at 100 %.  Kernels that ncu did not profile stay, with NULLs.
+-- Where optimization pays off: kernels of a timeline joined to ncu launches by (name, grid, block),
+-- regardless of how the ncu export spells the name.  Headroom is GPU time x (1 - max SOL): an upper
+-- bound on the saving, not a promise, since no kernel runs at 100 %.  Kernels that ncu did not
+-- profile are kept, with NULLs.
 --
 -- report_id: nsys report
 -- ncu_reports: ncu reports that profiled this kernel: those of the same configuration of a run, or
---   by hand ingested ones on the same GPU
+--   ingested by hand on the same GPU
 -- name: kernel name with template arguments
 -- grid: blocks as x,y,z
 -- block: threads as x,y,z
@@ -13,13 +13,13 @@
 -- total_time_ns: sum of their durations, ns
 -- time_pct: share of all kernel time of the report, %
 -- matched: whether ncu profiled this (name, grid, block)
--- ncu_launches: launches of it in the ncu reports
+-- ncu_launches: number of its launches in the ncu reports
 -- compute_sol_pct: compute SOL, mean over those launches weighted by duration, %
--- memory_sol_pct: memory SOL, likewise, %
--- bound: what kernel_bottleneck says of the longest of them
--- max_sol_pct: larger of the two for each launch, likewise, %
+-- memory_sol_pct: memory SOL, weighted likewise, %
+-- bound: bound of the longest of them, as in kernel_bottleneck
+-- max_sol_pct: larger of the two per launch, weighted likewise, %
 -- headroom_pct: share of all kernel time of the report that could be saved at most, %
--- headroom_ns: the same in ns
+-- headroom_ns: headroom in time: the most that could be saved, ns
 CREATE VIEW kernel_headroom AS
 WITH timeline AS (
     SELECT

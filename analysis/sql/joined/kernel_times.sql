@@ -1,13 +1,13 @@
--- Time of each kernel configuration in each report, by the profiler that measured it: what
--- comparisons match by. ncu serialises kernels and holds clocks, nsys does neither, so that times
--- of the two are never compared.
+-- Time of each kernel configuration in each report, by profiler; comparisons match on it.  ncu
+-- serializes kernels and controls clocks, nsys does neither, so times of the two are never
+-- compared.
 --
 -- report_id: report
 -- profiler: nsys (or torch) for the timeline, ncu for profiled launches
 -- kernel_name: kernel name with template arguments
 -- grid: blocks, as x, y, z
 -- block: threads, as x, y, z
--- launches: launches
+-- launches: number of launches
 -- median_ns: median duration, ns
 -- total_ns: sum of durations, ns
 CREATE VIEW kernel_times AS

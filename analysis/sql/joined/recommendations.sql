@@ -1,19 +1,19 @@
 -- What to try: the techniques of timeline_findings first, then those of kernel_findings, each once,
--- with the largest bound on its gain first and kernels near their limit last.  Gains overlap: those of
--- several techniques are never added up.  Shares are of all reports that the query reads.
+-- largest possible gain first and kernels near their limit last.  Gains overlap: never add them.
+-- Shares are of all reports in the query.
 --
 -- rank: priority, from 1
 -- subject: timeline or kernel
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
--- bound: category of timeline_bottleneck that it is for; NULL for kernels
--- share_pct: share of the GPU's window, or of all profiled time, that it is about, %
+-- bound: category of timeline_bottleneck that it addresses; NULL for kernels
+-- share_pct: share of the GPU's window, or of all profiled time, that it addresses, %
 -- gain_pct: share of that window or of all profiled time that it could save at most, %
--- gain_sources: where the bound comes from, as in kernel_findings; NULL for timelines
+-- gain_sources: basis of the bound, as in kernel_findings; NULL for timelines
 -- saved_bytes: bytes that fusion would save; NULL for other techniques
--- secondary: whether all launches that it is for run near their limit; NULL for timelines
--- instances: GPU timelines, or launches, that it is for
--- kernels: kernels that it is for: name, bound, subclass and cause of each; NULL for timelines
+-- secondary: whether all its launches run near their limit; NULL for timelines
+-- instances: number of GPU timelines, or launches, that it addresses
+-- kernels: kernels that it addresses: name, bound, subclass and cause of each; NULL for timelines
 CREATE VIEW recommendations AS
 WITH profiled AS (
     SELECT nullif(sum(duration_ns ORDER BY report_id, launch_id), 0) AS time_ns

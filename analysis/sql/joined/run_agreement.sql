@@ -1,20 +1,21 @@
--- Whether timing, nsys and ncu agree on a configuration: the time without a profiler, beside the
--- GPU's work of an iteration on the timeline and in the profiled kernels.  An iteration is an NVTX
+-- Whether timing, nsys and ncu agree on a configuration: the time without a profiler, next to the
+-- GPU work of an iteration on the timeline and in the profiled kernels.  An iteration is an NVTX
 -- range that is a step.
 --
 -- run_id: run
 -- task_index: configuration, counted from 0
 -- label: its parameters
 -- timed_ms: median time of an iteration without a profiler, ms
--- timing_method: how it was timed: queued is the GPU's time alone, events includes launching
+-- timing_method: how it was timed: queued is GPU time only, events includes launch overhead
 -- traced_ms: sum of the GPU operations that an iteration launched on the timeline, median, ms
 -- traced_span_ms: from the first of them to the end of the last, median, ms
--- traced_operations: GPU operations of an iteration, median
--- profiled_ms: sum of the profiled kernels, ms; NULL unless ncu profiled as many as an iteration has
--- traced_pct: traced over timed, less 100 %
--- profiled_pct: profiled over timed, less 100 %
--- agrees: whether traced and timed, or its span and timed, differ by no more than the threshold;
---   NULL where one is missing
+-- traced_operations: GPU operations per iteration, median
+-- profiled_ms: sum of the profiled kernels, ms; NULL unless ncu profiled as many kernels as an
+--   iteration has
+-- traced_pct: traced / timed - 100 %
+-- profiled_pct: profiled / timed - 100 %
+-- agrees: whether traced (or its span) and timed differ by no more than the threshold; NULL if one
+--   is missing
 -- explanation: why they differ
 CREATE VIEW run_agreement AS
 WITH profiled AS (
@@ -85,24 +86,24 @@ SELECT
         CASE
             WHEN traced_pct < -threshold('agreement.differ_pct')
                 AND timed_ms - traced_ms <= traced_operations * threshold('agreement.gap_us') / 1e3
-                THEN 'about 1 us between short kernels counts in the time'
+                THEN 'the time includes gaps of about 1 us between short kernels'
             WHEN traced_pct < -threshold('agreement.differ_pct') AND timing_method = 'queued'
-                THEN 'the time includes what lies between the operations of an iteration'
+                THEN 'the time includes gaps between the operations of an iteration'
             WHEN traced_pct < -threshold('agreement.differ_pct')
-                THEN 'the time includes the host: launching, waiting, copies'
+                THEN 'the time includes the host: launch overhead, waiting, copies'
             WHEN traced_pct > threshold('agreement.differ_pct')
-                THEN 'operations that run beside each other, or a GPU whose clocks were lower under nsys'
+                THEN 'operations overlap, or GPU clocks were lower under nsys'
         END,
         CASE
             WHEN profiled_in_part THEN 'ncu profiled only some kernels of an iteration'
             WHEN profiled_pct > threshold('agreement.differ_pct')
-                THEN 'ncu starts with cold caches and a resting GPU'
+                THEN 'ncu starts with cold caches and an idle GPU'
             WHEN profiled_pct < -threshold('agreement.differ_pct')
                 AND list_contains(throttled_by, 'power cap')
-                THEN 'under steady load the power cap lowers the clocks, '
-                    || 'under ncu the GPU rests between kernels'
+                THEN 'under steady load the power cap lowers the clocks; '
+                    || 'under ncu the GPU is idle between kernels'
             WHEN profiled_pct < -threshold('agreement.differ_pct')
-                THEN 'ncu measures kernels alone, without what lies between them'
+                THEN 'ncu measures kernels alone, without the gaps between them'
         END
     ) AS explanation
 FROM shares

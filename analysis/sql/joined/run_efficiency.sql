@@ -1,28 +1,30 @@
--- How well each configuration of a run uses the GPU: the work that the workload file states, over the
--- time that was measured without a profiler, beside what ncu counted in its kernels.
+-- How efficiently each configuration of a run uses the GPU: the work declared in the workload file
+-- over the time measured without a profiler, next to what ncu counted in its kernels.
 --
 -- run_id: run
 -- task_index: configuration, counted from 0
 -- label: its parameters
--- dtype: type whose peak counts
--- size: largest of its whole-number parameters; NULL without any
--- series: its other parameters, as text: what tells lines apart where rates are drawn by size
+-- dtype: type whose peak applies
+-- size: largest of its integer parameters; NULL if it has none
+-- series: its other parameters, as text: identifies a line in the figure of throughput by size
 -- size_class: small, medium or large
 -- median_ms: time of an iteration, ms
--- model_flop_per_s: operations of the workload file over the median time, FLOP/s
--- mfu_pct: that of the vendor's dense peak of the type, %
--- hfu_pct: operations that the hardware executed in the profiled kernels over their time, of the same peak, %
--- intensity: operations for each byte that must move, FLOP/byte; both from the workload file
+-- model_flop_per_s: FLOPs of the workload file over the median time, FLOP/s
+-- mfu_pct: model_flop_per_s, % of the vendor's dense peak of the type
+-- hfu_pct: FLOPs that the hardware executed in the profiled kernels over their time, % of the same
+--   peak
+-- intensity: arithmetic intensity of the algorithm: FLOPs over bytes of the workload file,
+--   FLOP/byte
 -- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above)
--- ridge: intensity at which the vendor's peaks of this GPU meet, FLOP/byte
+-- ridge: ridge point of this GPU by the vendor's peaks, FLOP/byte
 -- memory_roof_flop_per_s: intensity x the vendor's bandwidth, FLOP/s
--- roof: which roof is the lower: memory or compute
--- sol_pct: time that the lower roof would take of the measured time, %
--- effective_bytes_per_s: bytes that must move over the median time, byte/s
+-- roof: the lower roof: memory or compute
+-- sol_pct: time at the lower roof over the measured time, %
+-- effective_bytes_per_s: effective bandwidth: bytes that must move over the median time, byte/s
 -- actual_bytes_per_s: DRAM bytes of the profiled kernels over their time, byte/s
--- kernel_name: profiled kernel that takes most of the time
--- bound: its class
--- subclass: where
+-- kernel_name: profiled kernel with the largest share of the time
+-- bound: its bound
+-- subclass: its limiter
 -- registers: its registers per thread
 -- smem_per_block: its shared memory per block, bytes
 CREATE VIEW run_efficiency AS

@@ -1,23 +1,24 @@
--- Time of each configuration, measured without a profiler, and the rates that it comes to.
+-- Time of each configuration, measured without a profiler, and the throughput it amounts to.
 --
 -- run_id: run
 -- task_index: configuration, counted from 0
 -- label: its parameters
--- status: done, or failed and why
+-- status: done, or failed with the reason
 -- median_ms: median time of an iteration, ms
 -- min_ms: shortest iteration, ms
--- iterations: timed iterations; NULL where there are none
--- model_flop_per_s: operations of the workload file over the median time, FLOP/s
--- mfu_pct: of the vendor's dense peak of the type, %, of the GPU that most of the run's reports are of;
---   NULL without operations or a known GPU
--- effective_bytes_per_s: bytes of the workload file over the median time, byte/s
--- max_abs_error: largest error of the result against the program's reference
--- timing_method: how it was timed: queued is the GPU's time alone, events includes launching
--- sm_mhz: median clock of the SMs while it was timed, MHz
--- power_w: median power while it was timed, W
--- throttled_by: what held clocks down meanwhile; NULL where nothing did or it is not known
--- gpu: GPU model whose peak counts; NULL for an unknown one
--- peak_source: where the vendor states it
+-- iterations: number of timed iterations; NULL if there are none
+-- model_flop_per_s: FLOPs of the workload file over the median time, FLOP/s
+-- mfu_pct: MFU: model_flop_per_s, % of the vendor's dense peak of the type, on the most common GPU
+--   of the run's reports; NULL without FLOPs or a known GPU
+-- effective_bytes_per_s: effective bandwidth: bytes of the workload file over the median time,
+--   byte/s
+-- max_abs_error: maximum error of the result compared with the program's reference
+-- timing_method: how it was timed: queued is GPU time only, events includes launch overhead
+-- sm_mhz: median SM clock during timing, MHz
+-- power_w: median power during timing, W
+-- throttled_by: clock limiters during timing; NULL if there were none or they are unknown
+-- gpu: GPU model whose peak applies; NULL if unknown
+-- peak_source: the vendor's document
 CREATE VIEW run_times AS
 WITH sources AS (
     SELECT t.run_id, r.report_id, r.gpu, r.sm_count

@@ -1,15 +1,15 @@
--- Model FLOP utilisation of each step: the workload's operations of an iteration over the step's
--- time and the dense peak of its type.  For timelines that perfpipe launched, whose workload file
--- states flops.
+-- MFU (model FLOPs utilization) of each step: the workload's FLOPs per iteration over the step's
+-- time and the dense peak of its type.  Only for timelines that perfpipe launched and whose
+-- workload file declares flops.
 --
 -- report_id: nsys report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- step: name of the range
--- step_index: counts the steps of the device from 1
--- step_ns: length, ns
--- model_flop: floating-point operations of an iteration by the workload file
+-- step_index: step number on the device, from 1
+-- step_ns: duration, ns
+-- model_flop: FLOPs per iteration by the workload file
 -- model_flop_per_s: these over the step's time, FLOP/s
--- mfu_pct: of the dense peak of that type, %; NULL where the peak is unknown
+-- mfu_pct: MFU: model_flop_per_s, % of the dense peak of that type; NULL if the peak is unknown
 CREATE VIEW step_mfu AS
 WITH steps AS (
     SELECT DISTINCT report_id, device, step, step_index, step_ns

@@ -1,9 +1,9 @@
--- What bounds the kernels of a timeline, by their ncu reports: share of kernel time by class of
--- kernel_bottleneck.  The rest of "compute" in timeline_bottleneck: busy is compute-bound,
+-- What bounds the kernels of a timeline, by their ncu reports: share of kernel time by bound of
+-- kernel_bottleneck.  It refines "compute" of timeline_bottleneck: busy time may be compute-bound,
 -- memory-bound or neither.
 --
 -- report_id: nsys report
--- bound: class, or unmatched for kernels that ncu did not profile
+-- bound: bound, or unmatched for kernels that ncu did not profile
 -- time_ns: sum of kernel durations, ns
 -- time_pct: share of all kernel time of the report, %
 -- kernels: distinct kernels (name, grid, block)

@@ -1,10 +1,10 @@
--- What the analyses would read of a report and do not find, and what collects it.
+-- Metrics that the analyses use but a report lacks, and how to collect them.
 --
 -- report_id: report
 -- name: canonical metric; a column of kernel_metrics
--- launches: launches without it
--- of_launches: launches of the report
--- collect_with: option of ncu that collects it, or why none does
+-- launches: number of launches without it
+-- of_launches: number of launches in the report
+-- collect_with: ncu option that collects it, or why none does
 -- doc: meaning of the metric
 CREATE VIEW kernel_gaps AS
 WITH launches AS (
@@ -26,7 +26,7 @@ wanted AS (
         any_value(doc) AS doc,
         list({low: cc_low, high: cc_high}) AS ranges
     FROM metric_catalogue
-    -- The others are only read where an older script asked for them.
+    -- The others are only present if an older script requested them.
     WHERE section != 'metrics'
     GROUP BY name
 )

@@ -1,6 +1,6 @@
--- Source hot spots: instructions and source lines ranked by the stall samples that they cost, with the
--- reasons.  A warp waits where it needs the value, not where it is made.  Needs SourceCounters; lines
--- need -lineinfo.
+-- Source hot spots: instructions and source lines ranked by stall samples, with the stall reasons.
+-- A warp stalls where it needs a value, not where the value is produced.  Needs SourceCounters;
+-- lines need -lineinfo.
 --
 -- report_id: report
 -- launch_id: launch
@@ -11,12 +11,12 @@
 -- sass: instruction text; NULL for a line
 -- file: source file; NULL without -lineinfo
 -- line: source line
--- text: text of that line; NULL where sources were not imported
+-- text: text of that line; NULL if sources were not imported
 -- samples: warp samples
--- stall_samples: those that were stalls
+-- stall_samples: samples in a stalled state
 -- stall_pct: share of all stall samples of the launch, %
 -- top_reason: the most frequent stall reason
--- top_reason_pct: its share of the stall samples here, %
+-- top_reason_pct: its share of these stall samples, %
 -- reasons: stall reasons with their samples, largest first
 -- executions: warp-level executions
 CREATE VIEW kernel_hotspots AS

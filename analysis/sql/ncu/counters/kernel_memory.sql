@@ -1,5 +1,5 @@
--- Memory behaviour of each launch: how much every level moves, how well it is used, and what goes
--- wrong: uncoalesced access, bank conflicts, spills, atomics.  NULL is not collected, 0 is none.
+-- Memory behavior of each launch: how much each level moves, how efficiently, and what goes wrong:
+-- uncoalesced access, bank conflicts, spills, atomics.  NULL means not collected, 0 means none.
 --
 -- report_id: report
 -- launch_id: launch
@@ -10,25 +10,25 @@
 -- l2_read_bytes: bytes from L2 to L1
 -- l2_write_bytes: bytes from L1 to L2
 -- l1_hit_pct: L1 hit rate, %
--- l2_hit_pct: L2 hit rate, %; above 100 where passes differ
+-- l2_hit_pct: L2 hit rate, %; above 100 if passes disagree
 -- l2_read_hit_pct: L2 hit rate of reads, %
--- sectors_per_load: 32-byte sectors of a global load request; 4 is ideal for 4-byte elements, 16
---   for 16-byte ones
+-- sectors_per_load: 32-byte sectors per global load request; 4 is ideal for 4-byte elements, 16 for
+--   16-byte ones
 -- sectors_per_store: the same for global stores
--- load_bytes_per_sector: bytes used of the 32 of a sector by global loads; NULL where there are none
+-- load_bytes_per_sector: bytes used of each 32-byte sector by global loads; NULL if there are none
 -- store_bytes_per_sector: the same for global stores
--- global_excess_pct: sectors of global access beyond the coalesced ideal, % of all
+-- global_excess_pct: sectors of global accesses beyond the coalesced ideal, % of all
 -- shared_conflict_pct: shared-memory bank conflicts, % of wavefronts
--- shared_load_conflict_ways: wavefronts of a shared load that needed one; 1 is free of conflicts
--- shared_excess_pct: shared wavefronts beyond the ideal as counted at the instructions, % of all
--- spill_requests: warp instructions that spill or refill registers
--- spill_pct: of local loads and stores, %; NULL without any
+-- shared_load_conflict_ways: wavefronts per shared load that should need one; 1 means no conflicts
+-- shared_excess_pct: shared wavefronts beyond the ideal, counted per instruction, % of all
+-- spill_requests: warp instructions that spill or reload registers
+-- spill_pct: share of local loads and stores, %; NULL if there are none
 -- local_requests: local loads and stores
 -- atomic_requests: global atomics and reductions
 -- atomic_pct: sectors of atomics and reductions, % of those between L1 and L2; of global requests
---   where sectors were not collected
--- compression_success_pct: sectors that the L2 compression unit compressed, %; matters for
---   compressible memory only
+--   if sectors were not collected
+-- compression_success_pct: sectors that the L2 compression unit compressed, %; only relevant for
+--   compressible memory
 CREATE VIEW kernel_memory AS
 SELECT
     w.report_id,

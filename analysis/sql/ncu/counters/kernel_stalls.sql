@@ -1,18 +1,18 @@
--- Where the warps of a launch spend their time, by one list of reasons for both of ncu's families:
--- cycles averaged over issued instructions (WarpStateStats) and samples (SourceCounters).
--- `selected` is useful issue and `not_selected` is ready but not chosen: neither is a stall.
+-- Warp states of each launch, under one list of names for both of ncu's families: cycles per issued
+-- instruction (WarpStateStats) and samples (SourceCounters).  `selected` is issuing and
+-- `not_selected` is eligible but not chosen: neither is a stall.
 --
 -- report_id: report
 -- launch_id: launch
 -- reason: warp state, such as long_scoreboard
 -- family: memory, shared, sync, execution, frontend, issue or misc
 -- is_stall: false for selected and not_selected
--- cycles: cycles in this state for each issued instruction; NULL without WarpStateStats
--- pct: the same of the warp's whole latency, %
+-- cycles: cycles in this state per issued instruction; NULL without WarpStateStats
+-- pct: share of the warp latency, %
 -- samples: warp samples in this state; NULL without SourceCounters
--- samples_pct: of all samples, %
--- samples_not_issued: samples while the scheduler issued nothing
--- rank: 1 is the largest stall of the launch; NULL for what is no stall
+-- samples_pct: share of all samples, %
+-- samples_not_issued: samples in cycles when the scheduler issued nothing
+-- rank: 1 is the largest stall of the launch; NULL if the state is not a stall
 CREATE VIEW kernel_stalls AS
 WITH valued AS (
     SELECT
@@ -35,7 +35,7 @@ shares AS (
         v.*,
         v.reason NOT IN ('selected', 'not_selected') AS is_stall,
         coalesce(v.cycles_new, v.cycles_old) AS cycles,
-        -- Without the latency itself the states add up to it, but for the drift between passes.
+        -- If the latency is missing, the sum of the states approximates it, up to drift between passes.
         coalesce(
             100 * coalesce(v.cycles_new, v.cycles_old) / nullif(coalesce(
                 w.warp_latency,

@@ -1,4 +1,4 @@
--- What the occupancy calculator needs of each launch: from the report, else from the architecture.
+-- Inputs of the occupancy calculator for each launch: from the report, else from the architecture.
 CREATE VIEW _occupancy_inputs AS
 SELECT
     w.*,

@@ -1,30 +1,30 @@
--- Occupancy: how many warps an SM holds of those it could, what limits them (ties are a set), and how
--- the grid fills the GPU.  Limits are ncu's, or calculated where a report lacks them; NVIDIA's own rule
--- leaves barriers and clusters out.
+-- Occupancy: active warps per SM relative to the maximum, what limits them (ties are a set), and
+-- how the grid fills the GPU.  Limits are ncu's, or calculated if a report lacks them; NVIDIA's own
+-- rule ignores barriers and clusters.
 --
 -- report_id: report
 -- launch_id: launch
 -- kernel_name: function name
--- block_size: threads of a block
--- registers: registers of a thread
--- smem_allocated: shared memory allocated for a block, bytes
--- theoretical_occupancy_pct: warps that fit an SM, % of its slots
--- calculated_occupancy_pct: the same by perfpipe's calculator, %
--- achieved_occupancy_pct: warps that were active, % of the slots
--- achieved_warps: warps active on an SM
--- limit_warps: blocks of an SM that the warp slots allow
--- limit_blocks: by block slots
--- limit_registers: by registers
--- limit_shared_mem: by shared memory
--- limit_barriers: by named barriers; NULL below compute capability 9.0
--- limit_clusters: by the clusters that fit the GPU; NULL without clusters
+-- block_size: threads per block
+-- registers: registers per thread
+-- smem_allocated: shared memory allocated per block, bytes
+-- theoretical_occupancy_pct: warps that fit on an SM, % of its warp slots
+-- calculated_occupancy_pct: the same, by perfpipe's calculator, %
+-- achieved_occupancy_pct: active warps, % of the warp slots
+-- achieved_warps: active warps per SM
+-- limit_warps: blocks per SM that the warp slots allow
+-- limit_blocks: blocks per SM that the block slots allow
+-- limit_registers: blocks per SM that registers allow
+-- limit_shared_mem: blocks per SM that shared memory allows
+-- limit_barriers: blocks per SM that named barriers allow; NULL below compute capability 9.0
+-- limit_clusters: blocks per SM that clusters allow; NULL without clusters
 -- blocks_per_sm: smallest of the limits
--- limiters: limits that are this small; more than one is normal
--- waves: grid over the blocks that fit at once
--- full_waves: whole waves
--- tail_blocks: blocks of the last, partial wave; 0 without one
--- tail_pct: run time that the partial wave may cost if all blocks take equally long, %; NULL
---   without a whole wave
+-- limiters: the resources with that limit; more than one is normal
+-- waves: blocks in the grid / blocks that fit on the GPU at once
+-- full_waves: number of full waves
+-- tail_blocks: blocks in the last, partial wave; 0 if there is none
+-- tail_pct: run time that the partial wave may cost if all blocks take equally long, %; NULL if
+--   there is no full wave
 CREATE VIEW kernel_occupancy AS
 WITH calculated AS (
     SELECT

@@ -1,16 +1,16 @@
--- What occupancy would be with other resources, one changed at a time, by perfpipe's calculator.
--- Registers and block size keep the shared-memory carve-out of the launch, as ncu's own curves do;
--- shared memory is followed up to the largest carve-out, which the driver would choose.
+-- Occupancy as one resource at a time changes, by perfpipe's calculator.  Registers and block size
+-- keep the shared-memory carve-out of the launch, as ncu's own curves do; shared memory is followed
+-- up to the largest carve-out, which the driver would choose.
 --
 -- report_id: report
 -- launch_id: launch
 -- resource: registers, shared_mem or block_size
--- value: registers of a thread, bytes of shared memory of a block (driver's share included), or
---   threads of a block
--- blocks_per_sm: blocks that would fit an SM
+-- value: registers per thread, bytes of shared memory per block (driver's share included), or
+--   threads per block
+-- blocks_per_sm: blocks that would fit on an SM
 -- warps_per_sm: warps that would be active
--- occupancy_pct: of the warp slots, %
--- current: whether the launch has this value; registers count in the units that are allocated
+-- occupancy_pct: occupancy, % of the warp slots
+-- current: whether the launch has this value; registers count in allocation units
 CREATE VIEW kernel_occupancy_curves AS
 WITH launches AS (
     SELECT *

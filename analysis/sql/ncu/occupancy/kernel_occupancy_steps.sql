@@ -2,10 +2,10 @@
 --
 -- report_id: report
 -- launch_id: launch
--- registers_step: registers of a thread at which more warps fit; NULL where fewer registers do not help
--- registers_occupancy_pct: occupancy with those, %
--- smem_step: shared memory of a block at which more warps fit, bytes; NULL where less does not help
--- smem_occupancy_pct: occupancy with that, %
+-- registers_step: registers per thread at which more warps fit; NULL if fewer registers do not help
+-- registers_occupancy_pct: occupancy at that many, %
+-- smem_step: shared memory per block at which more warps fit, bytes; NULL if less does not help
+-- smem_occupancy_pct: occupancy at that much, %
 -- next_step: both in words
 CREATE VIEW kernel_occupancy_steps AS
 WITH better AS (

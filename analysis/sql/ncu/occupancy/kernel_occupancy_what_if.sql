@@ -1,14 +1,14 @@
--- Where occupancy would change if one resource did: the points of kernel_occupancy_curves at which
--- more or fewer warps fit than just below, and the value that the launch has.
+-- Where occupancy would change as one resource changes: the points of kernel_occupancy_curves at
+-- which more or fewer warps fit than just below, and the value of the launch.
 --
 -- report_id: report
 -- launch_id: launch
 -- resource: registers, shared_mem or block_size
--- value: registers of a thread, bytes of shared memory of a block (driver's share included), or
---   threads of a block
+-- value: registers per thread, bytes of shared memory per block (driver's share included), or
+--   threads per block
 -- warps_per_sm: warps that would be active from here on
--- occupancy_pct: of the warp slots, %
--- gain_pct: occupancy beyond that of the launch, points of %
+-- occupancy_pct: occupancy, % of the warp slots
+-- gain_pct: occupancy minus that of the launch, percentage points
 -- current: whether the launch has this value
 CREATE VIEW kernel_occupancy_what_if AS
 WITH curves AS (

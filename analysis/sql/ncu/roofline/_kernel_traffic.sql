@@ -1,5 +1,5 @@
 -- Bytes per second that each memory level moved and can move, for the roofline, by NVIDIA's
--- definitions; where those counters are missing, by the older ones (bytes over time).
+-- definitions; if those counters are missing, by the older ones (bytes over time).
 CREATE VIEW _kernel_traffic AS
 WITH timed AS (
     SELECT
@@ -57,9 +57,9 @@ SELECT
     seconds
 FROM w
 UNION ALL BY NAME
--- NVIDIA's L1 number sees load returns of global and local memory through the LSU alone.  In kernels
--- that work out of shared memory it falls to next to nothing, and wgmma and TMA do not pass there at
--- all: then the wavefronts of shared memory, 128 bytes each, are what L1 serves.
+-- NVIDIA's L1 number only counts load returns of global and local memory through the LSU.  In kernels
+-- that work out of shared memory it is close to zero, and wgmma and TMA bypass the LSU altogether: in
+-- that case shared-memory wavefronts, 128 bytes each, are the L1 traffic.
 SELECT
     report_id,
     launch_id,
@@ -74,9 +74,9 @@ SELECT
             THEN 'wgmma and TMA bypass the LSU counter: ncu --section MemoryWorkloadAnalysis_Chart'
         WHEN bypasses_lsu THEN 'shared-memory wavefronts, since wgmma and TMA bypass the LSU counter'
         WHEN shared_bytes_per_s > lsu_bytes_per_s
-            THEN 'shared-memory wavefronts, which outweigh loads of global and local memory'
+            THEN 'shared-memory wavefronts, which outweigh global and local loads'
         WHEN l1_writeback_cycles_per_s IS NOT NULL
-            THEN 'load returns of global and local memory; shared memory is not in it'
+            THEN 'load returns of global and local memory; excludes shared memory'
         WHEN l1_bytes IS NULL THEN 'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
     END AS note,
     seconds

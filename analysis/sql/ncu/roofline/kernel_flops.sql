@@ -1,15 +1,15 @@
--- Floating-point operations that the counters saw, for each precision with its peak.  CUDA cores:
--- thread instructions not predicated off, a fused multiply-add being 2 and a packed FP16 instruction
--- working on 2 values.  Tensor cores: sm__ops_path_tensor_*, whose aggregates count the work of their
--- leaves again and state the peak of 2:4 sparsity; leaves are read where there are any, and the peak
--- is the dense one.
+-- Floating-point operations that the counters saw, by precision, with the peak.  CUDA cores: thread
+-- instructions not predicated off, where a fused multiply-add counts 2 and a packed FP16
+-- instruction works on 2 values.  Tensor cores: sm__ops_path_tensor_*, whose aggregates count the
+-- work of their leaves again and have the 2:4 sparse peak; leaves are used if there are any, with
+-- the dense peak.
 --
 -- report_id: report
 -- launch_id: launch
--- precision: fp64, fp32, fp16, or tensor_ and the type of the operands
--- flop: operations of the launch
--- flop_per_s: operations in a second, at the clock of the pass that counted them
--- peak_flop_per_cycle: dense peak of the GPU in a cycle; NULL where the counters do not tell it
+-- precision: fp64, fp32, fp16, or tensor_ and the operand type
+-- flop: FLOPs of the launch
+-- flop_per_s: FLOP/s, at the clock of the pass that counted them
+-- peak_flop_per_cycle: dense peak of the GPU per cycle; NULL if the counters do not give it
 CREATE VIEW kernel_flops AS
 WITH per_prefix AS (
     SELECT m.report_id, m.launch_id, f.precision, f.part, ordered_sum(m.value * f.flop) AS value
@@ -18,7 +18,7 @@ WITH per_prefix AS (
     GROUP BY m.report_id, m.launch_id, f.precision, f.part, f.prefix
 ),
 counted AS (
-    -- The same counter on SM and on sub-partition: either will do.
+    -- The same counter per SM and per sub-partition: either will do.
     SELECT
         report_id,
         launch_id,

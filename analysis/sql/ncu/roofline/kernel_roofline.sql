@@ -1,33 +1,33 @@
--- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): for each precision that a
--- launch computes in and each memory level, its arithmetic intensity, its rate, and the rate that the
--- roofs leave at that intensity.  Three peaks: at the clock that was measured (ncu's roofline), at the
--- maximum clock, and the vendor's.  A launch without floating-point operations has rows of precision
--- none, which place its traffic.
+-- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): for each precision of a
+-- launch and each memory level, its arithmetic intensity, its FLOP/s, and what the roofs allow at
+-- that intensity.  There are three peaks: at the measured clock (ncu's roofline), at the maximum
+-- clock, and the vendor's.  A launch without floating-point operations has rows of precision none,
+-- which show its traffic.
 --
 -- report_id: report
 -- launch_id: launch
 -- kernel_name: function name
 -- precision: fp64, fp32, fp16, tensor_ and a type, or none
 -- level: dram, l2 or l1
--- flop: operations of the launch
+-- flop: FLOPs of the launch
 -- flop_per_s: achieved, FLOP/s
--- bytes: bytes of this level; rate x duration
--- bytes_per_s: achieved, byte/s; NULL where not collected (note says what to collect)
+-- bytes: bytes moved at this level; bandwidth x duration
+-- bytes_per_s: achieved bandwidth, byte/s; NULL if not collected (note says what to collect)
 -- intensity: arithmetic intensity at this level, FLOP/byte
 -- peak_bytes_per_s: peak of this level at the measured clock, byte/s
--- peak_bytes_per_s_nominal: vendor's DRAM bandwidth, byte/s; other levels have none
+-- peak_bytes_per_s_nominal: vendor's DRAM bandwidth, byte/s; NULL for other levels
 -- peak_flop_per_s: dense peak at the measured clock, FLOP/s
--- peak_flop_per_s_max_clock: at the maximum clock, FLOP/s
+-- peak_flop_per_s_max_clock: dense peak at the maximum clock, FLOP/s
 -- peak_flop_per_s_nominal: vendor's dense peak, FLOP/s; NULL for an unknown GPU
--- ridge: intensity at which the two roofs meet at the measured clock, FLOP/byte
--- attainable_flop_per_s: smaller of the two roofs at this intensity and the measured clock, FLOP/s
--- roof: which one it is: compute or the level
--- attained_pct: achieved of attainable, %; the distance to the roof is the rest
--- pct_of_peak: achieved of the peak at the measured clock, %
--- pct_of_peak_max_clock: achieved of the peak at the maximum clock, %
--- pct_of_peak_nominal: achieved of the vendor's peak, %
--- bandwidth_pct: bytes per second of the level's peak, %
--- note: what the level's bytes stand for, or what to collect
+-- ridge: ridge point: intensity at which the two roofs meet at the measured clock, FLOP/byte
+-- attainable_flop_per_s: the lower roof at this intensity and the measured clock, FLOP/s
+-- roof: the lower roof: compute or the level
+-- attained_pct: achieved, % of attainable; the rest is the distance to the roof
+-- pct_of_peak: achieved, % of the peak at the measured clock
+-- pct_of_peak_max_clock: achieved, % of the peak at the maximum clock
+-- pct_of_peak_nominal: achieved, % of the vendor's peak
+-- bandwidth_pct: achieved bandwidth, % of the level's peak
+-- note: what the level's bytes are, or what to collect
 CREATE VIEW kernel_roofline AS
 WITH working AS (
     SELECT report_id, launch_id, precision, flop, flop_per_s, peak_flop_per_cycle
@@ -55,7 +55,7 @@ peaks AS (
         ON v.report_id = p.report_id
         AND v.dtype = CASE p.precision
             WHEN 'tensor_fp64' THEN 'fp64_tensor'
-            -- The vendor's fp16 is that of tensor cores.
+            -- The vendor's fp16 peak is that of tensor cores.
             WHEN 'fp16' THEN NULL
             ELSE replace(p.precision, 'tensor_', '')
         END

@@ -1,32 +1,33 @@
--- The numbers of a launch in one row: rate, share of the peaks, traffic and footprint.  The precision is
--- the one that the launch is nearest to its peak in.  HFU counts the operations that the hardware
--- executed, MFU those that the model needs: stated by 'perfpipe work', or by a workload file, whose
--- configurations are in run_efficiency.
+-- Key numbers of a launch in one row: FLOP/s, % of peak, traffic and footprint.  The precision is
+-- the one closest to its peak.  HFU counts the FLOPs that the hardware executed, MFU those that the
+-- model needs: declared with 'perfpipe work', or in a workload file, whose configurations are in
+-- run_efficiency.
 --
 -- report_id: report
 -- launch_id: launch
 -- kernel_name: function name
--- precision: precision that dominates; NULL without floating-point operations
--- flop: operations executed in it
+-- precision: dominant precision; NULL without floating-point operations
+-- flop: FLOPs executed in it
 -- flop_per_s: achieved, FLOP/s
--- pct_of_peak: of the dense peak at the measured clock, %
--- pct_of_peak_max_clock: of the dense peak at the maximum clock, %
--- hfu_pct: of the vendor's dense peak, %; operations counted by the hardware
--- mfu_pct: operations that the algorithm needs, as 'perfpipe work' states them, over the duration,
---   of the vendor's peak, %
--- model_flop: those operations
--- model_intensity: those operations for each byte that must move, FLOP/byte
--- intensity: operations for each byte of DRAM traffic, FLOP/byte
--- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above); beside it
---   stands the ridge
--- ridge: intensity at which this GPU turns from memory to compute, FLOP/byte
--- attained_pct: of what the DRAM roofline leaves, %
--- dram_bytes_per_s: actual DRAM bandwidth, byte/s
--- dram_pct_nominal: of the vendor's bandwidth, %
--- registers_per_block: registers that a block takes
--- smem_per_block: shared memory that a block takes, bytes
--- registers_pct: registers of an SM that its resident blocks take, %
--- smem_pct: shared memory of an SM that its resident blocks take, %
+-- pct_of_peak: achieved, % of the dense peak at the measured clock
+-- pct_of_peak_max_clock: achieved, % of the dense peak at the maximum clock
+-- hfu_pct: HFU: FLOPs counted by the hardware, % of the vendor's dense peak
+-- mfu_pct: MFU: FLOPs that the algorithm needs, declared with 'perfpipe work', over the duration, %
+--   of the vendor's peak
+-- model_flop: FLOPs that the algorithm needs
+-- model_intensity: arithmetic intensity of the algorithm: those FLOPs over the bytes that must
+--   move, FLOP/byte
+-- intensity: arithmetic intensity: FLOPs over DRAM bytes, FLOP/byte
+-- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above); compare with
+--   ridge
+-- ridge: ridge point of this GPU, FLOP/byte
+-- attained_pct: achieved, % of what the DRAM roofline allows
+-- dram_bytes_per_s: DRAM bandwidth, byte/s
+-- dram_pct_nominal: DRAM bandwidth, % of the vendor's
+-- registers_per_block: registers per block
+-- smem_per_block: shared memory per block, bytes
+-- registers_pct: registers of an SM used by its resident blocks, %
+-- smem_pct: shared memory of an SM used by its resident blocks, %
 CREATE VIEW kernel_summary AS
 WITH dominant AS (
     SELECT *
@@ -53,7 +54,7 @@ stated AS (
         AND coalesce(regexp_matches(l.kernel_demangled, w.kernel), w.kernel IS NULL)
         AND coalesce(regexp_matches(l.nvtx_path, w.nvtx), w.nvtx IS NULL)
     LEFT JOIN gpu_peaks AS p ON p.report_id = l.report_id AND p.dtype = w.dtype
-    -- The narrowest statement wins.
+    -- The most specific declaration wins.
     QUALIFY row_number() OVER (
         PARTITION BY l.report_id, l.launch_id
         ORDER BY (w.kernel IS NOT NULL)::INTEGER + (w.nvtx IS NOT NULL)::INTEGER DESC, w.kernel, w.nvtx

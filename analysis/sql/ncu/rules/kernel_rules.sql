@@ -1,19 +1,19 @@
--- What NVIDIA's rules say of each launch: the report's own results, or, where a report holds none
--- (CSV raw page, --apply-rules no), those that can be recomputed.  Estimated speedups are shares of the
--- run time, nested in one another: never to be added up.
+-- Results of NVIDIA's rules for each launch: the report's own, or, if it has none (CSV raw page,
+-- --apply-rules no), those that can be recomputed.  Estimated speedups are shares of the run time
+-- and overlap: never add them.
 --
 -- report_id: report
 -- launch_id: launch
 -- rule: rule identifier
--- section: section whose metrics it reads
+-- section: section whose metrics it uses
 -- title: title of the result
 -- type: OPT, INF, WRN or ERR
--- speedup_kind: local (of the analysed unit), global (of the kernel) or NULL
--- speedup_pct: estimate, % of the run time
--- message: NVIDIA's text; NULL where recomputed
+-- speedup_kind: local (of the analyzed unit), global (of the kernel) or NULL
+-- speedup_pct: estimated speedup, % of the run time
+-- message: NVIDIA's text; NULL if recomputed
 -- source: ncu or recomputed
--- secondary: whether the kernel already runs at 80 % SOL or more, or the state is no stall, so that
---   little is to be had
+-- secondary: whether the kernel already runs at 80 % SOL or more, or the state is not a stall, so
+--   that there is little to gain
 CREATE VIEW kernel_rules AS
 WITH own AS (
     SELECT
@@ -60,7 +60,7 @@ SELECT
     e.source,
     coalesce(s.max_sol_pct >= threshold('finding.secondary_sol_pct'), false)
         OR coalesce(e.title IN ('Selected Stalls', 'Not Selected Stalls'), false)
-        -- Marking memory as compressible is what this rule asks for; it says nothing where none is.
+        -- This rule asks to mark memory as compressible; it is meaningless if none is.
         OR e.rule = 'MemoryL2Compression' AS secondary
 FROM every AS e
 LEFT JOIN kernel_sol AS s USING (report_id, launch_id)

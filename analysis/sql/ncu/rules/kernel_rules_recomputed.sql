@@ -1,18 +1,18 @@
--- NVIDIA's rules as far as their conditions can be computed from the metrics.  Estimated speedups are
--- shares of the run time, nested in one another: never to be added up.
+-- NVIDIA's rules, as far as their conditions can be computed from the metrics.  Estimated speedups
+-- are shares of the run time and overlap: never add them.
 --
 -- report_id: report
 -- launch_id: launch
 -- rule: rule identifier, such as CPIStall
--- section: section whose metrics it reads
--- title: title of NVIDIA's result; NULL where it has none
--- subject: what it speaks of: a stall reason, a pipe, a kind of access; NULL for the whole kernel
+-- section: section whose metrics it uses
+-- title: title of NVIDIA's result; NULL if it has none
+-- subject: what it is about: a stall reason, a pipe, a kind of access; NULL for the whole kernel
 -- type: OPT or INF, as in ncu
--- speedup_kind: local (of the analysed unit), global (of the kernel) or NULL
--- speedup_pct: estimate by NVIDIA's formula, % of the run time
--- metric: what was compared
+-- speedup_kind: local (of the analyzed unit), global (of the kernel) or NULL
+-- speedup_pct: speedup estimated by NVIDIA's formula, % of the run time
+-- metric: metric that was compared
 -- value: its value
--- threshold: what it was compared with
+-- threshold: threshold it was compared with
 CREATE VIEW kernel_rules_recomputed AS
 WITH every AS (
     SELECT * EXCLUDE (cap) FROM _rule_issue

@@ -1,10 +1,10 @@
--- How busy each pipeline of the SMs is, over elapsed cycles.  A busy pipe is not a count of FLOPs:
--- packed FP16 arithmetic runs on the tensor pipe of some GPUs without one tensor operation.
+-- Utilization of each SM pipeline, over elapsed cycles.  A busy pipe is not a count of FLOPs: some
+-- GPUs run packed FP16 arithmetic on the tensor pipe without a single tensor operation.
 --
 -- report_id: report
 -- launch_id: launch
 -- pipe: tensor, fma, fp64, fp16, alu, xu or lsu
--- pct: utilisation, % of peak
+-- pct: utilization, % of peak
 -- rank: 1 is the busiest pipe of the launch
 CREATE VIEW kernel_pipes AS
 WITH valued AS (

@@ -1,6 +1,6 @@
--- Speed of light of each launch: how close it comes to the peak rates of the hardware.
--- Memory SOL is not the largest of DRAM, L2 and L1: L2-internal activity does not count towards
--- it, so the levels only say where.  kernel_sol_breakdown has the constituents.
+-- Speed of light (SOL) of each launch: throughput as a percentage of the hardware's peak.  Memory
+-- SOL is not the maximum of DRAM, L2 and L1: L2-internal activity does not count towards it, so the
+-- levels only show the limiter.  kernel_sol_breakdown has the constituents.
 --
 -- report_id: report
 -- launch_id: launch, counted from 0 in report order
@@ -13,24 +13,28 @@
 -- compute_sol_pct: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- memory_sol_pct: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- max_sol_pct: the larger of the two, %; NULL unless both are known
--- headroom_ns: duration x (1 - max SOL): what could be saved at most, ns; NULL where either is unknown
+-- headroom_ns: headroom: duration x (1 - max SOL), the most that could be saved, ns; NULL if either
+--   SOL is unknown
 -- dram_sol_pct: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l2_sol_pct: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
--- l1_sol_pct: l1tex__throughput.avg.pct_of_peak_sustained_active, %; of active, as ncu's header shows it
--- l1_elapsed_sol_pct: l1tex__throughput.avg.pct_of_peak_sustained_elapsed, %; compares with the others
+-- l1_sol_pct: l1tex__throughput.avg.pct_of_peak_sustained_active, %; of active cycles, as in ncu's
+--   header
+-- l1_elapsed_sol_pct: l1tex__throughput.avg.pct_of_peak_sustained_elapsed, %; comparable with the
+--   other levels
 -- shared_sol_pct: shared-memory wavefronts, % of peak
 -- mem_busy_pct: Mem Busy, cache and DRAM internal activity, %
 -- max_bandwidth_pct: Max Bandwidth, interconnect between SM, L2 and DRAM, %
 -- mem_pipes_busy_pct: Mem Pipes Busy, memory instructions of the SMs, %
--- sm_clock_hz: gpc__cycles_elapsed.avg.per_second, Hz; what ncu prints as SM frequency
--- sm_unit_clock_hz: sm__cycles_elapsed.avg.per_second, Hz; the same clock, taken in another pass
+-- sm_clock_hz: gpc__cycles_elapsed.avg.per_second, Hz; shown by ncu as SM Frequency
+-- sm_unit_clock_hz: sm__cycles_elapsed.avg.per_second, Hz; the same clock, measured in another pass
 -- l1_clock_hz: l1tex__cycles_elapsed.avg.per_second, Hz
 -- l2_clock_hz: lts__cycles_elapsed.avg.per_second, Hz
 -- dram_clock_hz: dram__cycles_elapsed.avg.per_second, Hz
--- clock_drift_pct: SM clock of one pass against that of another, %; NULL where one is missing
--- passes_disagree: whether the clocks of passes drift by more than the threshold (3 %): prefer
+-- clock_drift_pct: relative difference of the SM clock between two passes, %; NULL if one is
+--   missing
+-- passes_disagree: whether the clocks of passes differ by more than the threshold (3 %): prefer
 --   percentages to rates
--- waves: launch__waves_per_multiprocessor, full waves of blocks
+-- waves: launch__waves_per_multiprocessor: blocks in the grid / blocks that fit on the GPU at once
 -- registers: registers per thread
 -- theoretical_occupancy_pct: sm__maximum_warps_per_active_cycle_pct, %
 -- achieved_occupancy_pct: sm__warps_active.avg.pct_of_peak_sustained_active, %
@@ -46,7 +50,7 @@ SELECT
     l.duration_ns,
     w.compute_sol_pct,
     w.memory_sol_pct,
-    -- greatest() passes over NULL, but the larger of a known and an unknown number is unknown.
+    -- greatest() ignores NULL, but the larger of a known and an unknown number is unknown.
     CASE
         WHEN w.compute_sol_pct >= w.memory_sol_pct THEN w.compute_sol_pct
         ELSE w.memory_sol_pct + 0 * w.compute_sol_pct

@@ -1,12 +1,12 @@
--- What the two SOL numbers are made of: ncu's own constituents, where the report names them
--- (.ncu-rep does, CSV does not).  A SOL is the largest of its constituents.
+-- The constituents of the two SOL numbers, if the report names them (.ncu-rep does, CSV does not).
+-- A SOL is the largest of its constituents.
 --
 -- report_id: report
 -- launch_id: launch
 -- side: compute or memory
--- rank: 1 is the constituent that the SOL shows
+-- rank: 1 is the constituent that sets the SOL
 -- metric: constituent
--- part: what it stands for: the pipe or issue for compute; dram, l2, l1 or interconnect for memory
+-- part: unit it belongs to: the pipe or issue for compute; dram, l2, l1 or interconnect for memory
 -- pct: its throughput, % of peak
 CREATE VIEW kernel_sol_breakdown AS
 WITH named AS (
@@ -28,7 +28,7 @@ valued AS (
     SELECT n.*, m.value AS pct
     FROM named AS n
     JOIN ncu_metrics AS m USING (report_id, launch_id, metric)
-    -- Of a report's thousands of metrics only these can be named.
+    -- Of a report's thousands of metrics only these can occur.
     WHERE ends_with(m.metric, '.avg.pct_of_peak_sustained_elapsed') AND m.value IS NOT NULL
 )
 SELECT

@@ -1,5 +1,5 @@
--- The ordered rules: bound first, then where (subclass), then why (cause).  The first rule that
--- holds decides; a comparison with a number that was not collected does not hold.
+-- The ordered rules: first the bound, then the limiter (subclass), then the cause.  The first
+-- matching rule decides; a comparison with a number that was not collected does not match.
 CREATE VIEW _bottleneck_class AS
 WITH ruled AS (
     SELECT
@@ -50,7 +50,7 @@ bounds AS (
             WHEN 'imbalance' THEN 'latency'
             ELSE rule
         END AS bound,
-        -- Without ncu's constituents: the level whose throughput comes nearest to the memory SOL.
+        -- Without ncu's constituents: the level whose throughput is closest to the memory SOL.
         CASE
             WHEN rule = 'busy_level' THEN CASE busiest_level_pct
                 WHEN dram_sol_pct THEN 'dram'
@@ -87,7 +87,7 @@ subclasses AS (
                 ELSE 'issue'
             END
             WHEN 'memory' THEN CASE
-                -- Shared memory shares the L1 data stage.
+                -- Shared memory uses the L1 data stage.
                 WHEN level = 'l1'
                     AND shared_sol_pct
                     >= threshold('sol.high_pct') / 100 * coalesce(memory_part_pct, l1_sol_pct)

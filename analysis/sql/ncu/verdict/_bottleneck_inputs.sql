@@ -1,4 +1,4 @@
--- What the classifier looks at, a row a launch; anything may be NULL.
+-- Inputs of the classifier, one row per launch; any of them may be NULL.
 CREATE VIEW _bottleneck_inputs AS
 WITH pipes AS (
     SELECT report_id, launch_id, pipe, pct
@@ -33,7 +33,7 @@ SELECT
     s.dram_sol_pct,
     s.l2_sol_pct,
     coalesce(s.l1_elapsed_sol_pct, s.l1_sol_pct) AS l1_sol_pct,
-    -- Over active cycles L1 looks busy in a kernel that hardly runs: only elapsed cycles count here.
+    -- Over active cycles L1 looks busy in a mostly idle kernel: only elapsed cycles count here.
     greatest(s.dram_sol_pct, s.l2_sol_pct, s.l1_elapsed_sol_pct) AS busiest_level_pct,
     s.shared_sol_pct,
     s.passes_disagree,

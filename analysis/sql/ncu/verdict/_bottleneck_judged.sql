@@ -1,4 +1,4 @@
--- The classes beside NVIDIA's own verdict: how sure they are, and why they are unsure or another.
+-- The classes next to NVIDIA's own verdict: their confidence, and why they are uncertain or differ.
 CREATE VIEW _bottleneck_judged AS
 WITH ncu AS (
     SELECT report_id, launch_id, any_value(title ORDER BY result_index) AS title
@@ -53,15 +53,15 @@ SELECT
         END,
         CASE
             WHEN rule = 'busy_level' THEN printf(
-                'memory SOL reads %.1f %%, which ncu takes for latency, but %s alone runs at %.1f %% of its '
+                'memory SOL is %.1f %%, which ncu reads as latency, but %s alone runs at %.1f %% of its '
                 || 'peak: part of its work does not count towards memory SOL',
                 memory_sol_pct, level, busiest_level_pct
             )
         END,
         CASE
             WHEN feeds_tensor THEN printf(
-                'memory SOL, %.1f %%, is the larger, but it is shared memory feeding a tensor pipe that is '
-                || '%.1f %% busy',
+                'memory SOL, %.1f %%, is larger, but it comes from shared memory feeding a tensor pipe that '
+                || 'is %.1f %% busy',
                 memory_sol_pct, pipe_pct
             )
         END,
@@ -74,20 +74,20 @@ SELECT
         END,
         CASE
             WHEN rule = 'launch' AND NOT agrees
-                THEN 'shorter than a launch costs and with idle SMs: too small to be judged by its SOL'
+                THEN 'shorter than the cost of a launch, with idle SMs: too small to be judged by SOL'
         END,
         CASE
             WHEN borderline THEN printf(
-                'compute %.1f %% and memory %.1f %% lie within %.0f points of a threshold',
+                'compute %.1f %% and memory %.1f %% are within %.0f points of a threshold',
                 compute_sol_pct, memory_sol_pct, threshold('sol.borderline_points')
             )
         END,
         CASE
-            WHEN passes_disagree THEN printf('the SM clock of its passes differs by %.1f %%', clock_drift_pct)
+            WHEN passes_disagree THEN printf('SM clocks of its passes differ by %.1f %%', clock_drift_pct)
         END,
         CASE
             WHEN subclass IS NULL AND bound IN ('latency', 'compute', 'memory') THEN concat(
-                'where was not collected: ncu --section ',
+                'the limiter was not collected: ncu --section ',
                 CASE bound
                     WHEN 'latency' THEN 'WarpStateStats'
                     WHEN 'compute' THEN 'ComputeWorkloadAnalysis'

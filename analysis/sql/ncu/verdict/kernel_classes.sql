@@ -1,6 +1,7 @@
--- Launches of one kernel configuration and class together, the largest headroom first: what a report
--- says of kernels.  Shares are of the profiled time of all reports that the query reads, of launches
--- whose duration and SOL are known; the headroom bounds a saving, no kernel runs at 100 %.
+-- Launches of one kernel configuration and class together, largest headroom first: what a report
+-- says about kernels.  Shares are of the profiled time of all reports in the query, of launches
+-- whose duration and SOL are known; headroom is an upper bound on the saving, since no kernel runs
+-- at 100 %.
 --
 -- rank: 1 has the largest headroom
 -- kernel_name: function name
@@ -8,22 +9,22 @@
 -- grid: blocks as x,y,z
 -- block: threads as x,y,z
 -- nvtx_path: enclosing NVTX ranges
--- bound: class, as in kernel_bottleneck
--- subclass: where
--- cause: why
--- confidence: that of the class
--- launches: launches of it
--- time_ns: sum of their durations, ns
+-- bound: bound, as in kernel_bottleneck
+-- subclass: limiter
+-- cause: cause
+-- confidence: confidence of the class
+-- launches: number of launches
+-- time_ns: total duration, ns
 -- share_pct: share of all profiled time, %
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
--- memory_sol_pct: memory SOL, likewise, %
+-- memory_sol_pct: memory SOL, mean weighted by duration, %
 -- sol_pct: the larger of the two, %
--- near_limit: whether that leaves little to gain (80 % or more)
+-- near_limit: whether there is little left to gain (80 % or more)
 -- headroom_pct: share of all profiled time that could be saved at most, %
--- ncu_verdict: NVIDIA's verdict on the first of them; NULL where ncu gave none
--- explanation: why the class is unsure or another than NVIDIA's, of the first that has one
--- technique: key of the first technique of kernel_findings; NULL where there is none
--- reports: reports that they are in
+-- ncu_verdict: NVIDIA's verdict on the first of them; NULL if ncu gave none
+-- explanation: why the class is uncertain or differs from NVIDIA's, of the first that has one
+-- technique: key of the first technique of kernel_findings; NULL if there is none
+-- reports: their reports
 CREATE VIEW kernel_classes AS
 WITH launches AS (
     SELECT

@@ -1,12 +1,12 @@
--- What the counters show of each launch beside its class; techniques ask for these.  A feature whose
--- metrics were not collected is not listed.
+-- What the counters show of each launch besides its class; techniques require these.  A feature
+-- whose metrics were not collected is not listed.
 --
 -- report_id: report
 -- launch_id: launch
--- features: of tensor, no_tensor, shared, elementwise, after_tensor, uncoalesced, conflicts,
+-- features: any of tensor, no_tensor, shared, elementwise, after_tensor, uncoalesced, conflicts,
 --   spills, atomics, divergent, registers_limit, shared_limit, tail
--- flop: floating-point operations on CUDA and tensor cores
--- tensor_flop: those on tensor cores; NULL where not collected
+-- flop: FLOPs on CUDA and tensor cores
+-- tensor_flop: FLOPs on tensor cores; NULL if not collected
 -- fusion_bytes: for an elementwise kernel after a tensor-core one, the bytes that fusing them
 --   saves: its reads of the result and its writes
 CREATE VIEW kernel_features AS
@@ -62,7 +62,7 @@ shown AS (
     LEFT JOIN pipes AS p USING (report_id, launch_id)
 ),
 ordered AS (
-    -- The kernel before it on the stream and within the same NVTX ranges.
+    -- The preceding kernel on the stream within the same NVTX ranges.
     SELECT
         s.*,
         lag(s.tensor) OVER (

@@ -1,23 +1,22 @@
--- What can be done about each launch: the techniques of the knowledge base that its class and its
--- features ask for, each with a bound on the gain.  Gains of one launch overlap and are never added up.
+-- What can be done about each launch: the techniques of the knowledge base that match its class and
+-- features, each with an upper bound on the gain.  Gains of one launch overlap: never add them.
 --
 -- report_id: report
 -- launch_id: launch
 -- kernel_name: function name
--- bound: class, as in kernel_bottleneck
--- subclass: where
--- cause: why
+-- bound: bound, as in kernel_bottleneck
+-- subclass: limiter
+-- cause: cause
 -- technique: key in the knowledge base
 -- rank: 1 is the technique with the highest bound for this launch
 -- gain_pct: share of the launch's time that it could save at most, %
--- gain_source: where the bound comes from: NVIDIA's rule, headroom to the speed of light, a share,
---   or the partial wave
+-- gain_source: basis of the bound: NVIDIA's rule, SOL headroom, a share, or the partial wave
 -- time_share_pct: share of the launch in the report's profiled time, %
 -- priority: time share x bound: share of all profiled time that it could save at most, %
--- secondary: whether the launch runs at 80 % SOL or more already
--- saved_bytes: bytes that fusion would save, where that is the technique
+-- secondary: whether the launch already runs at 80 % SOL or more
+-- saved_bytes: bytes that fusion would save, if that is the technique
 -- difficulty: low, medium or high
--- confidence: that of the class
+-- confidence: confidence of the class
 -- evidence: JSON, as in kernel_bottleneck
 CREATE VIEW kernel_findings AS
 WITH estimates AS (

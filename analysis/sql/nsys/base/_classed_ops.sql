@@ -1,4 +1,4 @@
--- GPU operations by what they do: class is compute, communication or transfer.
+-- GPU operations by class: compute, communication or transfer.
 CREATE VIEW _classed_ops AS
 SELECT
     t.track,
@@ -15,7 +15,7 @@ SELECT
     l.pid,
     l.tid,
     l.api_start_ns,
-    -- A call without a recorded end lasted at least until what it launched began.
+    -- A call without a recorded end lasted at least until its operation began.
     CASE
         WHEN l.api_start_ns IS NOT NULL THEN coalesce(l.api_end_ns, greatest(l.api_start_ns, l.start_ns))
     END AS api_end_ns

@@ -1,6 +1,6 @@
--- Names on the timeline, each once, and how nsys's statistics spell them: a regular expression
--- takes longer than all else where rows are millions.  As elements of a list, so that a filter on
--- names is not moved to all rows, behind DISTINCT.
+-- Names on the timeline, each once, and their spelling in nsys's statistics: with millions of rows,
+-- a regular expression costs more than everything else.  They are elements of a list, so that a
+-- filter on names is applied after DISTINCT, not to all rows.
 -- @materialize
 CREATE VIEW _names AS
 SELECT 'kernel' AS kind, unnest(list(DISTINCT name)) AS name, NULL AS title

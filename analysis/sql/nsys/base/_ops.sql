@@ -1,10 +1,9 @@
--- GPU operations with until when the device was busy with operations that began before: what
--- reaches beyond that, added up, is the length of the union; and the step that was the last to
--- begin.
+-- GPU operations with the time until which earlier operations kept the device busy: what reaches
+-- beyond it, summed, is the length of the union; and the last step that had begun.
 -- @materialize
 CREATE VIEW _ops AS
 WITH begins AS (
-    -- A step without length begins where the next one does.
+    -- A step of zero length begins where the next one does.
     SELECT track, start_ns, max(window_id) AS begun
     FROM _step_windows
     GROUP BY track, start_ns

@@ -4,15 +4,15 @@
 -- process: group of rows, GPU n or Process pid
 -- row_name: row of the group: a stream, a thread's calls, a thread's ranges of a domain, or idle
 -- kind: kernel, memcpy, memset, graph or um (GPU operations), api, range, mark or idle
--- name: what stands on it
+-- name: label
 -- start_ns: start, ns
--- dur_ns: length, ns; 0 for marks
--- nested: false where slices of the row may overlap without being nested (start/end ranges)
+-- dur_ns: duration, ns; 0 for marks
+-- nested: false if slices of the row may overlap without being nested (start/end ranges)
 -- pid: process; NULL for idle
--- correlation_id: links a call and the operations that it launched; NULL without one
+-- correlation_id: links a call and the operations that it launched; NULL if none
 -- api_tid: thread that launched a GPU operation; NULL otherwise
 -- api_start_ns: start of that call, ns
--- detail: of idle, the operation that ended it, its call and the innermost range of that
+-- detail: for idle: the operation that ended it, its call and that call's innermost range
 CREATE VIEW _timeline_slices AS
 SELECT
     l.report_id,

@@ -1,4 +1,5 @@
--- The partition of every window, a row a category, in integer nanoseconds that add up to the window.
+-- The partition of every window, one row per category, in integer nanoseconds that add up to the
+-- window.
 -- @materialize
 CREATE VIEW _budgets AS
 WITH windows AS (
@@ -27,7 +28,7 @@ windowed_gaps AS (
     SELECT * REPLACE (0 AS window_id)
     FROM _gaps
     UNION ALL
-    -- Between operations of the window alone: what lies before its first and behind its last is its edge.
+    -- Only between operations of the window: the time before its first and after its last is edge.
     SELECT g.* EXCLUDE (window_end_ns)
     FROM (
         SELECT g.*, w.end_ns AS window_end_ns

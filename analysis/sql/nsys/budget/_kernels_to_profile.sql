@@ -1,4 +1,5 @@
--- Kernels of the timelines that compute most of the time, with their share of the time of all these, %.
+-- Kernels of the timelines that are mostly compute, with their share of the kernel time of these,
+-- %.
 CREATE VIEW _kernels_to_profile AS
 WITH sums AS (
     SELECT k.name, sum(k.dur_ns)::BIGINT AS time_ns

@@ -1,9 +1,9 @@
--- Operations clipped to the windows that they touch: window 0 is the whole of a device, positive
--- ones are steps, negative ones were chosen.  From *_from on, an operation adds to the union of
--- all, of compute, of kernels.
+-- Operations clipped to the windows they touch: window 0 is the whole device, positive ones are
+-- steps, negative ones were selected.  From *_from on, an operation adds to the union of all
+-- operations, of compute, of kernels.
 CREATE VIEW _windowed_ops AS
 WITH begun AS (
-    -- Steps follow one another, so that an operation begins in one; few last into the next.
+    -- Steps do not overlap, so an operation begins in exactly one; few extend into the next.
     SELECT o.*, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns
     FROM _ops AS o
     LEFT JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id

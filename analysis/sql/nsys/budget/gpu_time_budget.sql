@@ -1,21 +1,21 @@
--- Where each nanosecond of a GPU went: an exact partition of the time from its first operation to
--- the end of its last, in integer nanoseconds.  Busy time counts once: communication is what
--- compute does not cover, transfer what neither does.  Idle time is split by what the host did
+-- Time budget of each GPU: an exact partition of the time from its first operation to the end of
+-- its last, in integer nanoseconds.  Overlapped work counts once: communication is what compute
+-- does not cover, transfer what neither covers.  Idle time is split by what the host was doing
 -- before the next operation.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- window_start_ns: start of the first operation, ns
 -- window_end_ns: end of the last operation, ns
--- category: compute (kernels that do not communicate), communication (exposed), transfer (copies
+-- category: compute (kernels that are not communication), communication (exposed), transfer (copies
 --   and memsets, exposed), sync (the host waited for the GPU), launch_gap (the host was between
---   launches, up to 200 us), host (it asked for nothing for longer), launch_api (inside the
+--   launches, up to 200 us), host (it launched nothing for longer), launch_api (inside the
 --   launching call), queued (launched, waiting for a dependency or for the launch to arrive),
---   profiler_overhead, edge (before the first or after the last operation of a chosen window) or
+--   profiler_overhead, edge (before the first or after the last operation of a selected window) or
 --   unattributed (no launching call is recorded)
--- time_ns: time, ns; zeros included
--- share_pct: of the window, %
--- note: what to know about it; NULL where there is nothing
+-- time_ns: time, ns; categories without time are included as 0
+-- share_pct: share of the window, %
+-- note: caveat; NULL if none
 CREATE VIEW gpu_time_budget AS
 WITH hidden AS (
     SELECT t.report_id, t.device, count(*) AS n
@@ -35,7 +35,7 @@ SELECT
     CASE
         WHEN b.category = 'compute' AND h.n > 0
             THEN printf(
-                'holds %d CUDA graph launches whose contents are hidden (trace with --cuda-graph-trace=node)',
+                'has %d CUDA graph launches whose contents are hidden (trace with --cuda-graph-trace=node)',
                 h.n
             )
     END AS note

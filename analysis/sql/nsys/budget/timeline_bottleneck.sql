@@ -1,20 +1,20 @@
 -- What bounds each GPU's time: the largest of compute, communication, transfer, launch overhead,
--- sync and host, with every contributor of 10 % or more.  Busy is not yet compute-bound: only ncu
--- (timeline_busy) or sampled GPU metrics tell whether the kernels wait for memory.
+-- sync and host, with every contributor of 10 % or more.  Busy does not mean compute-bound: only
+-- ncu (timeline_busy) or sampled GPU metrics show whether the kernels wait for memory.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- bound: compute, communication, transfer, launch_overhead (launch_gap + launch_api + queued), sync or host
 -- share_pct: its share of the window, %
--- contributors: each of them with 10 % or more, the largest first, as text
+-- contributors: categories with 10 % or more, largest first, as text
 -- busy_bound: what bounds the kernels by sampled GPU metrics: compute, memory or neither (latency,
---   small kernels); NULL where none were sampled
--- confidence: high; medium where the profiler says that events might be missing; low where it says
---   that some were lost, or kernels are hidden in CUDA graphs
--- explanation: what to know about the verdict; NULL where there is nothing
+--   small kernels); NULL if none were sampled
+-- confidence: high; medium if the profiler says that events might be missing; low if it says that
+--   some were lost, or if kernels are hidden in CUDA graphs
+-- explanation: caveats of the verdict; NULL if none
 -- notes: the parts of the explanation
--- shares: category and share of the window (%) of each, the largest first
--- evidence: the shares as JSON
+-- shares: category and share of the window (%) of each, largest first
+-- evidence: shares as JSON
 CREATE VIEW timeline_bottleneck AS
 WITH grouped AS (
     SELECT
@@ -42,7 +42,7 @@ sampled AS (
         greatest(tensor_active_pct, sm_issue_pct) AS compute_pct,
         dram_read_pct + dram_write_pct AS memory_pct,
         printf(
-            'sampled while computing: DRAM %.0f %% of its peak, tensor pipes %.0f %%, issue slots %.0f %%',
+            'sampled during compute: DRAM at %.0f %% of peak, tensor pipes %.0f %%, issue slots %.0f %%',
             dram_read_pct + dram_write_pct,
             tensor_active_pct,
             sm_issue_pct

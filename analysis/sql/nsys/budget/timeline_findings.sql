@@ -1,16 +1,17 @@
--- What can be done about each GPU's time, the largest share first: the techniques of the knowledge
--- base for every contributor of 10 % or more.  A share bounds what removing it could save; kernels
--- have kernel_findings.
+-- What can be done about each GPU's time, largest share first: the techniques of the knowledge base
+-- for every contributor of 10 % or more.  The share is an upper bound on the saving; for kernels
+-- see kernel_findings.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- rank: 1 has the largest bound
--- bound: category of timeline_bottleneck that it is about
--- share_pct: its share of the window, %; at most that can be saved
+-- bound: category of timeline_bottleneck that it addresses
+-- share_pct: share of the window, %: the most that can be saved
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
--- confidence: that of the verdict
--- largest_gap: the longest idle interval of that category in words; NULL where it is not idle time
+-- confidence: confidence of the verdict
+-- largest_gap: the longest idle interval of that category in words; NULL if the category is not
+--   idle time
 CREATE VIEW timeline_findings AS
 WITH parts AS (
     SELECT report_id, device, confidence, unnest(shares) AS item
@@ -41,13 +42,13 @@ worded AS (
     JOIN _gpus AS t USING (track)
     JOIN launches AS o ON o.report_id = t.report_id AND o.op_id = g.op_id
 ),
--- What techniques ask for beside the category.
+-- What techniques require besides the category.
 shown AS (
     SELECT
         b.report_id,
         b.device,
         list_filter([
-            -- What comes from graphs already is not helped by graphs.
+            -- Graphs do not help work that already comes from graphs.
             CASE WHEN s.graphs_save_pct >= threshold('timeline.contributor_pct') THEN 'graphs_save' END,
             CASE WHEN k.waiting_pct >= threshold('timeline.contributor_pct') THEN 'ranks_wait' END
         ], lambda feature: feature IS NOT NULL) AS features

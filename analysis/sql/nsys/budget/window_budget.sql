@@ -1,15 +1,16 @@
--- Time budgets of windows that `perfpipe budget` was asked for, by time or by NVTX range; empty in
--- a plain query.
+-- Time budgets of the windows selected by `perfpipe budget`, by time or by NVTX range; empty in a
+-- plain query.
 --
 -- report_id: report
--- device: GPU number of the machine
--- window_index: counts the windows of a query from 1
+-- device: physical GPU number
+-- window_index: window number, from 1
 -- window_name: name of the range, 'chosen time' or 'whole'
 -- window_start_ns: start, ns
 -- window_end_ns: end, ns
--- category: as in gpu_time_budget; what lies before the first and after the last operation inside is edge
--- time_ns: time, ns; zeros included
--- share_pct: of the window, %
+-- category: as in gpu_time_budget; time before the first and after the last operation inside is
+--   edge
+-- time_ns: time, ns; categories without time are included as 0
+-- share_pct: share of the window, %
 CREATE VIEW window_budget AS
 SELECT
     report_id,

@@ -1,6 +1,5 @@
--- Idle intervals between operations of a device, split by what the launch of the next operation
--- tells: before the call, inside of it, after it.  Time of the profiler itself is taken out of each
--- part.
+-- Idle intervals between operations of a device, split at the launching call of the next operation:
+-- before it, during it, after it.  The profiler's own time is taken out of each part.
 -- @materialize
 CREATE VIEW _gap_parts AS
 WITH gaps AS (
@@ -20,8 +19,8 @@ waited AS (
     WHERE s.end_ns >= g.start_ns
 ),
 profiler AS (
-    -- Overhead of several threads of a process at once counts once; that of another process delays none
-    -- of it.
+    -- Overlapping overhead of several threads of a process counts once; that of another process does
+    -- not delay it.
     SELECT report_id, pid, greatest(start_ns, max(end_ns) OVER earlier) AS start_ns, end_ns
     FROM nsys_overhead
     WHERE end_ns > start_ns

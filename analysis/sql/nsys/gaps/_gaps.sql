@@ -1,4 +1,5 @@
--- Idle intervals with their causes: that of the time before the launching call, and that of the largest part.
+-- Idle intervals with two causes: that of the time before the launching call, and that of the
+-- largest part.
 CREATE VIEW _gaps AS
 WITH split AS (
     SELECT

@@ -1,28 +1,30 @@
--- Idle intervals of each GPU, the longest first, with the cause of their largest part and what the host did.
+-- Idle intervals of each GPU, longest first, with the cause of their largest part and what the host
+-- was doing.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- rank: 1 is the longest
--- start_ns: end of the operations before, ns
+-- start_ns: end of the preceding operations, ns
 -- end_ns: start of the next operation, ns
 -- dur_ns: length, ns
--- cause: largest part, by the categories of gpu_time_budget
--- before_ns: time before the launching call began, ns; NULL without a recorded call
--- launch_api_ns: time inside of the call, ns
+-- cause: cause of the largest part, by the categories of gpu_time_budget
+-- before_ns: time before the launching call began, ns; NULL if no call was recorded
+-- launch_api_ns: time during the call, ns
 -- queued_ns: time after it, ns
 -- profiler_overhead_ns: time of the profiler itself, ns
 -- next_name: operation that ended the gap
 -- api_name: call that launched it
--- sync_name: synchronising call of that thread that lay in the gap; NULL without one
+-- sync_name: synchronizing call of that thread within the gap; NULL if none
 -- nvtx_range: innermost NVTX range of the launching call
--- nvtx_path: that range and up to two around it, outer ones first, of gaps longer than a launch gap
--- os_call: last operating-system call of that thread that reached into the gap, where it is longer
---   than a launch gap; NULL where not traced
+-- nvtx_path: that range and up to two around it, outer ones first; only for gaps longer than a
+--   launch gap
+-- os_call: last OS call of that thread that reached into the gap, if the gap is longer than a
+--   launch gap; NULL if not traced
 -- pid: process
 -- tid: launching thread
 CREATE VIEW gpu_idle_gaps AS
 WITH ranked AS (
-    -- Before names are joined, without texts where it can be: a window sorts all columns of its rows.
+    -- Ranked before names are joined, since a window sorts all columns of its rows.
     SELECT
         track,
         op_id,
@@ -56,8 +58,7 @@ os_calls AS (
         ON o.report_id = g.report_id AND o.pid = g.pid AND o.tid = g.tid AND o.start_ns <= g.end_ns
     WHERE o.end_ns > g.start_ns
 ),
--- Ranges outwards, a look at the table each: recursion and joins would read or sort all ranges for
--- every level.
+-- Enclosing ranges, one lookup each: recursion or joins would read or sort all ranges per level.
 innermost AS MATERIALIZED (
     SELECT DISTINCT report_id, range_id
     FROM long_gaps

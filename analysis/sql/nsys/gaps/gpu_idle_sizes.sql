@@ -1,14 +1,14 @@
--- Idle time of each GPU by the length of the interval and the cause of its largest part: whether
--- few long waits or many short ones make it up.
+-- Idle time of each GPU by interval length and cause of the largest part: few long waits or many
+-- short ones.
 --
 -- report_id: report
--- device: GPU number of the machine
--- size_index: counts the classes of length from 1, the shortest first
--- size: class of length
--- cause: largest part of the interval, by the categories of gpu_time_budget
--- count: intervals
--- time_ns: their sum, ns
--- share_pct: of the time from the first operation of the device to the end of its last, %
+-- device: physical GPU number
+-- size_index: number of the length class, from 1 for the shortest
+-- size: length class
+-- cause: cause of the largest part of the interval, by the categories of gpu_time_budget
+-- count: number of intervals
+-- time_ns: total idle time, ns
+-- share_pct: share of the time from the device's first operation to the end of its last, %
 CREATE VIEW gpu_idle_sizes AS
 WITH sized AS (
     SELECT

@@ -1,6 +1,6 @@
--- Sampled GPU metrics, a row a sample: each value holds from the sample before to this one.  The
--- *_before columns are the values times their lengths, added up over the earlier samples, so that
--- two of them give the mean of any window; both in 1/256 %.
+-- Sampled GPU metrics, one row per sample: each value holds from the previous sample to this one.
+-- The *_before columns are values times durations, summed over the earlier samples, so that the
+-- difference of two gives the mean of any window.
 -- @materialize
 CREATE VIEW _metric_samples AS
 WITH samples AS (

@@ -1,21 +1,22 @@
--- Sampled GPU metrics weighted by time: of each GPU as a whole, while it computed, in each step,
--- and in what each NVTX range launched on its own thread.  Sample with `nsys profile
+-- Time-weighted means of sampled GPU metrics: of each GPU as a whole, during compute, in each step,
+-- and for the work that each NVTX range launched on its own thread.  Sample with `nsys profile
 -- --gpu-metrics-devices=all`.
 --
 -- report_id: report
--- device: GPU number of the machine
--- scope: whole (first operation to last), compute (while a kernel ran that does not communicate),
+-- device: physical GPU number
+-- scope: whole (first operation to last), compute (while a kernel that is not communication ran),
 --   step or range
 -- name: step, or range as domain:name; NULL otherwise
--- instances: stretches of time that were added up
--- time_ns: their length, ns
--- sampled_ns: part of it that samples cover, ns; without any the rest is NULL
--- sm_active_pct: SMs with a warp, %
+-- instances: number of intervals
+-- time_ns: their total length, ns
+-- sampled_ns: part of it covered by samples, ns; if 0 the metrics are NULL
+-- sm_active_pct: SMs with at least one warp, %
 -- sm_issue_pct: cycles in which an SM issued an instruction, %
--- tensor_active_pct: cycles in which tensor pipes worked, %
--- dram_read_pct: DRAM read bandwidth of the peak, %
--- dram_write_pct: DRAM write bandwidth of the peak, %
--- dram_bytes_per_s: both, byte/s; NULL where the peak of the GPU is unknown
+-- tensor_active_pct: cycles in which tensor pipes were active, %
+-- dram_read_pct: DRAM read bandwidth, % of peak
+-- dram_write_pct: DRAM write bandwidth, % of peak
+-- dram_bytes_per_s: DRAM bandwidth of both directions, byte/s; NULL if the peak of the GPU is
+--   unknown
 CREATE VIEW gpu_metrics_sum AS
 WITH windows AS (
     SELECT track, 'whole' AS scope, NULL::VARCHAR AS name, NULL::BIGINT AS step_index, start_ns, end_ns

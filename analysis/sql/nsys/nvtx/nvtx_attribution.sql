@@ -1,13 +1,13 @@
--- How much GPU work has an NVTX range, for each process: on the launching thread, or through the
--- main thread (autograd). What is said of ranges holds for that share only.
+-- How much GPU work is attributed to an NVTX range, per process: on the launching thread, or
+-- through the main thread (autograd).  Statements about ranges hold for that share only.
 --
 -- report_id: report
 -- pid: process
--- operations: GPU operations
+-- operations: number of GPU operations
 -- own_thread: of these, launched within a range of the launching thread
--- main_thread: launched outside of any by another thread, while the main thread was in a range
+-- main_thread: launched outside any range by another thread, while the main thread was in a range
 -- without_range: the rest
--- own_thread_time_pct: share of the operations' time, %; NULL without length
+-- own_thread_time_pct: share of the operations' time, %; NULL if they have none
 -- main_thread_time_pct: likewise
 -- without_range_time_pct: likewise
 CREATE VIEW nvtx_attribution AS

@@ -1,10 +1,10 @@
 -- NVTX ranges projected onto the GPU, equal to `nsys stats --report nvtx_gpu_proj_sum`: from the
 -- first start to the last end of what was launched within a range on its thread.  A span, not busy
--- time: it holds idle time and other ranges' work.  All work of one launching call (a CUDA graph)
--- counts as one.
+-- time: it includes idle time and work of other ranges.  All work of one launching call (a CUDA
+-- graph) counts as one.
 --
 -- report_id: report
--- range: domain and text, with a colon between
+-- range: domain:text
 -- style: PushPop
 -- total_proj_time_ns: sum of projected durations, ns
 -- total_range_time_ns: sum of the durations of those ranges on the host, ns
@@ -14,9 +14,9 @@
 -- proj_min_ns: shortest, ns
 -- proj_max_ns: longest, ns
 -- proj_stddev_ns: sample standard deviation (n - 1; 0 for one), ns
--- total_gpu_ops: launching calls
--- avg_gpu_ops: of a range, rounded to 0.1
--- avg_range_lvl: mean depth of the ranges, whatever their domains, rounded to 0.1
+-- total_gpu_ops: number of launching calls
+-- avg_gpu_ops: launching calls per range, rounded to 0.1
+-- avg_range_lvl: mean depth of the ranges, across all domains, rounded to 0.1
 -- avg_num_child: mean number of ranges directly inside, rounded to 0.1
 CREATE VIEW nvtx_gpu_proj_sum AS
 WITH ranges AS (

@@ -1,14 +1,14 @@
--- Kernel time by the NVTX ranges that the kernels were launched in, equal to `nsys stats --report
--- nvtx_kern_sum`. A kernel counts in every range around its launching call, on that call's thread;
--- kernels launched outside of any range stand under an empty name.
+-- Kernel time by the NVTX ranges in which the kernels were launched, equal to `nsys stats --report
+-- nvtx_kern_sum`.  A kernel counts in every range around its launching call, on that call's thread;
+-- kernels launched outside any range are listed under an empty name.
 --
 -- report_id: report
--- nvtx_range: domain and text, with a colon between; NULL outside of any range
--- style: PushPop; NULL outside of any range
+-- nvtx_range: domain:text; NULL outside any range
+-- style: PushPop; NULL outside any range
 -- pid: process id
 -- tid: launching thread
--- nvtx_inst: ranges of this name that launched the kernel
--- kern_inst: kernels
+-- nvtx_inst: number of ranges of this name that launched the kernel
+-- kern_inst: number of kernels
 -- total_time_ns: sum of kernel durations, ns
 -- avg_ns: mean duration, ns, rounded to 0.1
 -- med_ns: median duration (mean of the middle two), ns, rounded to 0.1
@@ -18,7 +18,7 @@
 -- kernel_name: kernel name with template arguments
 CREATE VIEW nvtx_kern_sum AS
 WITH threads AS (
-    -- Numbers stand for names: a kernel counts in every range around it, and they add up.
+    -- Numbers instead of names: a kernel counts in every range around it, which makes many rows.
     SELECT report_id, pid, tid, demangled, row_number() OVER () AS kernel
     FROM launches
     WHERE kind = 'kernel' AND call_id IS NOT NULL

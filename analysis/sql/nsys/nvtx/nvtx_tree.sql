@@ -1,18 +1,18 @@
--- NVTX ranges as a tree: how much GPU time was launched within each path of ranges, on the ranges'
--- own threads.  Numbers in names are folded to *, so that all steps are one; the three outermost
--- levels of each thread.
+-- NVTX ranges as a tree: GPU time launched within each path of ranges, on the ranges' own threads.
+-- Numbers in names are replaced by *, so that all steps are one node; the three outermost levels of
+-- each thread.
 --
 -- report_id: report
--- path: range with those around it, outer ones first
--- range: domain and text, with a colon between
--- depth: ranges around it
--- instances: ranges that launched something
--- gpu_time_ns: sum of the durations of what they launched, ns; inclusive
--- own_gpu_time_ns: of that, what no range of the next level launched, ns; exclusive
--- share_pct: of the durations of all operations of the report, %
--- mean_ns: GPU time of an instance, ns
+-- path: the range and those around it, outer ones first
+-- range: domain:text
+-- depth: number of ranges around it
+-- instances: number of ranges that launched something
+-- gpu_time_ns: total time: sum of the durations of what they launched, ns
+-- own_gpu_time_ns: self time: the part that no range of the next level launched, ns
+-- share_pct: share of the durations of all operations of the report, %
+-- mean_ns: GPU time per instance, ns
 -- host_time_ns: sum of the durations of those ranges on the host, ns
--- tree_order: order of a tree that is read from the top, the longest first
+-- tree_order: position in the tree from top to bottom, longest first
 CREATE VIEW nvtx_tree AS
 WITH launching AS (
     SELECT report_id, range_id, enclosing, level, domain, name, gpu_time_ns, dur_ns
@@ -20,7 +20,7 @@ WITH launching AS (
     WHERE gpu_calls > 0 AND level <= 2 AND gpu_time_ns IS NOT NULL
 ),
 titles AS (
-    -- Expressions of texts once for each name, not for each range.
+    -- String expressions run once per name, not per range.
     SELECT domain, name, nsys_range_name(domain, regexp_replace(name, '[0-9]+', '*', 'g')) AS title
     FROM launching
     GROUP BY domain, name

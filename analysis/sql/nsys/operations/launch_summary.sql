@@ -1,23 +1,24 @@
--- Launching on each GPU: how long the calls take, how long work waits, how many kernels are short,
--- and what CUDA graphs could save at most.  A long queue is not a defect: it means that the host is
--- ahead of a busy GPU; what launching costs is the idle time before and inside of calls.
+-- Kernel launches on each GPU: how long the calls take, how long work is queued, how many kernels
+-- are short, and what CUDA graphs could save at most.  A long queue is not a problem: it means that
+-- the host is ahead of a busy GPU.  The cost of launching is the idle time before and during calls.
 -- @materialize
 --
 -- report_id: report
--- device: GPU number of the machine
--- kernels: kernels
--- calls: launching calls; a CUDA graph launches many kernels with one
--- launches_per_ms: calls in a millisecond of the window
--- api_med_ns: median time of a launching call, ns
--- queue_med_ns: median time from the call's return to the start, of those that waited, ns
--- short_kernels: kernels under 10 us
--- short_kernels_pct: of all kernels, %
--- short_time_pct: of all kernel time, %
+-- device: physical GPU number
+-- kernels: number of kernels
+-- calls: number of launching calls; a CUDA graph launches many kernels with one
+-- launches_per_ms: launching calls per millisecond of the window
+-- api_med_ns: median duration of a launching call, ns
+-- queue_med_ns: median time from the return of the call to the start of the kernel, of those that
+--   were queued, ns
+-- short_kernels: number of kernels under 10 us
+-- short_kernels_pct: their share of all kernels, %
+-- short_time_pct: their share of all kernel time, %
 -- graph_launches: launches of CUDA graphs traced as a whole; their kernels are hidden
--- graph_kernels: kernels that came from CUDA graphs
--- launch_overhead_ns: idle time between, inside and behind launching calls, ns
+-- graph_kernels: number of kernels that came from CUDA graphs
+-- launch_overhead_ns: idle time before, during and after launching calls, ns
 -- graphs_save_pct: share of the window that CUDA graphs could save at most: the launch overhead of
---   work outside of graphs, %
+--   work outside graphs, %
 CREATE VIEW launch_summary AS
 WITH ops AS (
     SELECT t.report_id, t.device, l.*  EXCLUDE (report_id, device), l.end_ns - l.start_ns AS dur_ns

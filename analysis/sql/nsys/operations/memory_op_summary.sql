@@ -1,24 +1,25 @@
--- Copies and memsets by direction and kind of memory on each GPU: bytes, achieved bandwidth, and
--- how much of their time kernels cover.
+-- Copies and memsets by direction and memory kind on each GPU: bytes, achieved bandwidth, and how
+-- much of their time overlaps with kernels.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- operation: as in nsys_memory_ops
--- src_kind: memory read; a Pageable copy is staged through pinned memory and waits
--- dst_kind: memory written
--- count: operations
+-- src_kind: kind of the source memory; a Pageable copy is staged through pinned memory and blocks
+-- dst_kind: kind of the destination memory
+-- count: number of operations
 -- total_ns: sum of durations, ns
--- bytes: bytes moved or set
+-- bytes: bytes copied or set
 -- bytes_per_s: bytes over the sum of durations, byte/s
--- link: what the bytes go through: PCIe (host), NVLink (peer) or DRAM (within the device); NULL for others
--- link_bytes_per_s: its vendor peak in that direction, byte/s; DRAM is read and written, and so
---   counts half; the host's side may be slower; NULL where unknown
--- link_pct: achieved of it, %; short copies are bound by latency
--- covered_pct: share of their time with a kernel on the same GPU, %
+-- link: link that the bytes cross: PCIe (host), NVLink (peer) or DRAM (within the device); NULL for
+--   others
+-- link_bytes_per_s: its vendor peak in that direction, byte/s; half for DRAM, which is both read
+--   and written; the host side may be slower; NULL if unknown
+-- link_pct: achieved bandwidth, % of that peak; short copies are latency-bound
+-- covered_pct: share of their time overlapped by a kernel on the same GPU, %
 -- pageable: whether either side is pageable host memory
 CREATE VIEW memory_op_summary AS
 WITH kernels AS (
-    -- The union of kernels as segments, each with the kernel time before it.
+    -- The union of kernels as segments, each with the total kernel time before it.
     SELECT
         track,
         greatest(start_ns, coalesce(kernels_until, start_ns)) AS start_ns,
@@ -53,7 +54,7 @@ borders AS (
     WHERE end_ns IS NOT NULL
 ),
 timed AS (
-    -- Kernel time up to the end of an operation, less that up to its start.
+    -- Kernel time up to the end of an operation minus that up to its start.
     SELECT b.*, b.sign * (coalesce(k.before_ns, 0) + least(b.at_ns, k.end_ns) - k.start_ns) AS kernel_ns
     FROM borders AS b
     ASOF LEFT JOIN kernels AS k ON k.track = b.track AND k.start_ns <= b.at_ns

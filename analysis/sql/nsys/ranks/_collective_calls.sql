@@ -1,5 +1,5 @@
--- What is told of calls that communicate: by NCCL's NVTX ranges, where the export holds their
--- payloads, or by torch.distributed in a trace of torch.profiler.
+-- What is known about communication calls: from NCCL's NVTX ranges, if the export has their
+-- payloads, or from torch.distributed in a torch.profiler trace.
 CREATE VIEW _collective_calls AS
 WITH payloads AS (
     SELECT
@@ -16,7 +16,7 @@ WITH payloads AS (
     GROUP BY report_id, range_id
 ),
 sizes AS (
-    -- Said when a communicator is made, or at each call.
+    -- Recorded when a communicator is created, or at each call.
     SELECT report_id, communicator, max(ranks) AS ranks
     FROM payloads
     GROUP BY report_id, communicator
@@ -36,7 +36,7 @@ calls AS (
     LEFT JOIN payloads AS p USING (report_id, range_id)
     WHERE r.domain = 'NCCL'
     UNION ALL
-    -- As NCCL counts: what one rank adds or gets; to one peer where each sends to all.
+    -- As NCCL counts: what one rank contributes or receives; to one peer if each sends to all.
     SELECT
         r.report_id, r.range_id, r.pid, r.tid, r.start_ns, p.torch_call, p.communicator,
         p.element_bytes * CASE
@@ -53,8 +53,8 @@ calls AS (
     WHERE name = 'nccl:coalesced'
 ),
 grouped AS (
-    -- A group is what was called since it was opened; in torch, since the last call that launched its
-    -- kernel itself.
+    -- A group is all calls since it was opened; in torch, since the last call that launched its own
+    -- kernel.
     SELECT
         report_id, pid, tid, range_id, start_ns,
         coalesce(
@@ -109,7 +109,7 @@ told AS (
     JOIN nsys_nvtx_ranges AS r ON r.report_id = c.report_id AND r.enclosing = c.range_id
     WHERE c.launched > 0 AND r.name LIKE 'nccl:%'
     UNION ALL
-    -- Sending and receiving go both ways at a time.
+    -- Send and receive use both directions at the same time.
     SELECT
         report_id,
         range_id,

@@ -1,5 +1,5 @@
--- Communicating kernels with what is told of their calls.  A group of calls that launched one kernel
--- counts with all its bytes.
+-- Communication kernels with what is known about their calls.  A group of calls that launched one
+-- kernel counts with all its bytes.
 -- @materialize
 CREATE VIEW _collectives AS
 SELECT

@@ -1,6 +1,6 @@
--- Processes and GPUs that communicated, with the job that they are of: reports of one directory
--- whose captures overlap in time (clocks of machines may differ a little) are of one job; a report
--- whose start is unknown is a job of its own.
+-- Processes and GPUs that communicated, with their job: reports of one directory whose captures
+-- overlap in time (clocks of machines may differ a little) are one job; a report whose start is
+-- unknown is a job of its own.
 -- @materialize
 CREATE VIEW _job_members AS
 WITH members AS (

@@ -1,4 +1,5 @@
--- Ranks of the members of each job, by the first source that gives every member one of its own.
+-- Ranks of the members of each job, from the first source that gives every member a rank of its
+-- own.
 -- @materialize
 CREATE VIEW _job_ranks AS
 WITH alone AS (
@@ -13,7 +14,7 @@ candidates AS (
     JOIN mpi_ranks AS r USING (report_id, pid)
     GROUP BY m.job, m.report_id, m.track, m.pid
     UNION ALL
-    -- The environment is that of the process that nsys started: it says nothing of several.
+    -- The environment is that of the process that nsys started, so it is of no use for several.
     SELECT
         m.job,
         m.report_id,

@@ -1,6 +1,6 @@
 -- Participants of each collective of a job: the n-th of an operation on every rank is one
--- collective, by communicator where that is known.  Left unpaired where ranks differ in number, and
--- for sending and receiving.
+-- collective, per communicator if that is known.  Left unpaired if ranks differ in number, and for
+-- send and receive.
 -- @materialize
 CREATE VIEW _paired AS
 WITH numbered AS (

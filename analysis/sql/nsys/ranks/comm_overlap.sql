@@ -1,12 +1,13 @@
--- How much of the communication between GPUs is hidden behind compute, by unions of time, never by sums.
+-- How much communication between GPUs is overlapped by compute, from unions of intervals, never
+-- sums.
 --
 -- report_id: report
--- device: GPU number of the machine
--- communication_ns: time with at least one communicating kernel, ns
+-- device: physical GPU number
+-- communication_ns: time with at least one communication kernel, ns
 -- compute_ns: time with at least one other kernel, ns
 -- overlapped_ns: time with both, ns
--- exposed_ns: communication that compute does not cover, ns
--- overlap_pct: overlapped of the communication, %; NULL without communication
+-- exposed_ns: exposed communication: time not overlapped by compute, ns
+-- overlap_pct: overlapped share of the communication, %; NULL if there is none
 CREATE VIEW comm_overlap AS
 WITH unions AS (
     SELECT

@@ -1,18 +1,18 @@
 -- Ranks of distributed jobs: each process and GPU that communicated.  Reports of one directory
--- whose captures overlap in time are one job; one report of several processes is one as well.
+-- whose captures overlap in time are one job; so is one report of several processes.
 --
 -- job: report_id of one of its reports
 -- rank: rank
--- rank_source: MPI_RANKS, an environment variable, or file order: what told the ranks
+-- rank_source: source of the rank: MPI_RANKS, an environment variable, or file order
 -- report_id: report
 -- pid: process
--- device: GPU number of the machine
--- collectives: communicating kernels
--- paired: of these, collectives that were found on other ranks as well
--- clock_offset_ns: added to times of the report gives times of the job, ns
--- clock_shift_ns: part of it by which ends of collectives corrected the start times, ns; NULL where
---   there are none to compare
--- clock_residual_ns: median distance of the ends of collectives after that, ns
+-- device: physical GPU number
+-- collectives: number of communication kernels
+-- paired: number of these that were found on other ranks as well
+-- clock_offset_ns: offset to add to times of the report to get times of the job, ns
+-- clock_shift_ns: part of it that comes from aligning the ends of collectives, ns; NULL if there
+--   are none to compare
+-- clock_residual_ns: median distance between the ends of collectives after alignment, ns
 CREATE VIEW job_ranks AS
 SELECT
     r.job,

@@ -1,26 +1,24 @@
--- Communicating kernels by operation on each GPU, by their duration.  A duration holds the waiting
--- for the other ranks as well: of the participants of one collective the shortest comes nearest to
--- the transfer.
+-- Communication kernels by operation on each GPU.  Durations include waiting for the other ranks:
+-- of the participants of one collective, the shortest is closest to the transfer time.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- operation: kernel function
--- collective: what it performs: AllReduce, AllGather, ...
--- count: executions
+-- collective: operation performed: AllReduce, AllGather, ...
+-- count: number of executions
 -- total_ns: sum of durations, ns
--- share_pct: of all communicating kernels' time, %
+-- share_pct: share of all communication kernel time, %
 -- avg_ns: mean duration, ns
 -- med_ns: median, ns
 -- min_ns: shortest, ns
 -- p95_ns: 95th percentile, ns
 -- max_ns: longest, ns
--- bytes: bytes of this rank's calls as NCCL counts them: of one rank, on average to one peer in an
---   AllToAll, the larger way of a group
---   that sends and receives; NULL where nothing tells them (nsys export --include-blobs=true;
---   torch.profiler does)
--- algorithm_bytes_per_s: these over the sum of durations, waiting included, byte/s
--- bus_bytes_per_s: bus bandwidth as in nccl-tests, likewise; paired_collectives has it without
---   waiting, byte/s
+-- bytes: bytes of this rank's calls as NCCL counts them: of one rank; for an AllToAll on average to
+--   one peer; for a group that sends and receives the larger direction; NULL if unknown (nsys
+--   export --include-blobs=true records them; torch.profiler does)
+-- algorithm_bytes_per_s: bytes over the sum of durations, waiting included, byte/s
+-- bus_bytes_per_s: bus bandwidth as in nccl-tests, waiting included (paired_collectives has it
+--   without), byte/s
 CREATE VIEW nccl_collectives AS
 WITH sums AS (
     SELECT

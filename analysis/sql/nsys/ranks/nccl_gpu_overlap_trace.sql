@@ -1,16 +1,16 @@
--- How much of each kernel other kernels cover, communicating ones and others apart, as the recipe
--- nccl_gpu_overlap_trace of nsys: on GPUs that communicate, by unions of time.
+-- How much of each kernel is overlapped by other kernels, communication and compute separately, as
+-- in nsys's recipe nccl_gpu_overlap_trace: on GPUs that communicate, from unions of intervals.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- pid: process
 -- name: kernel function
 -- start_ns: start, ns
 -- end_ns: end, ns
--- communicates: whether it communicates
--- communication_overlap_pct: part of its time with another communicating kernel on the GPU, %; NULL
---   without length
--- compute_overlap_pct: part with another kernel that does not communicate, %
+-- communicates: whether it is a communication kernel
+-- communication_overlap_pct: share of its time overlapped by another communication kernel on the
+--   GPU, %; NULL if it has no duration
+-- compute_overlap_pct: share overlapped by another kernel that is not communication, %
 CREATE VIEW nccl_gpu_overlap_trace AS
 WITH kernels AS (
     SELECT track, op_id, class, start_ns, end_ns
@@ -41,7 +41,7 @@ running AS (
     FROM changes
     WINDOW w AS (PARTITION BY track ORDER BY at_ns)
 ),
--- Time so far with at least one kernel of a kind, and with at least two: a kernel is no company to itself.
+-- Time so far with at least one kernel of a kind, and with at least two: a kernel does not overlap itself.
 so_far AS (
     SELECT
         track,

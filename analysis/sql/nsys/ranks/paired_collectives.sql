@@ -1,23 +1,23 @@
 -- Collectives of a job, each with all its ranks: the shortest participant's time is the transfer,
--- what the others take beyond it they waited.  Times are on the clock of the job.
+-- what the others take beyond it is waiting.  Times are on the clock of the job.
 --
 -- job: as in job_ranks
 -- operation: AllReduce, AllGather, ...
--- communicator: NCCL communicator; NULL where the export has no payloads
--- nth: counts the operation in that communicator from 1
--- ranks: participants that were captured
+-- communicator: NCCL communicator; NULL if the export has no payloads
+-- nth: number of the operation in that communicator, from 1
+-- ranks: number of participants captured
 -- first_start_ns: when the first rank arrived, ns
--- last_start_ns: when the last one did, ns
--- end_ns: end of the last one, ns
--- transfer_ns: shortest participant, ns
--- waiting_ns: sum over the ranks of what lies beyond the transfer, ns
--- last_rank: rank that arrived last; NULL where ranks arrived closer than their clocks agree
--- bytes: bytes of a rank's call; NULL where the export has no payloads
--- algorithm_bytes_per_s: these over the transfer, byte/s; NULL for operations with a root whose
---   ranks came apart
--- bus_bytes_per_s: bus bandwidth as in nccl-tests, byte/s; NULL likewise, and where the number of
+-- last_start_ns: when the last rank arrived, ns
+-- end_ns: end of the last participant, ns
+-- transfer_ns: duration of the shortest participant, ns
+-- waiting_ns: time beyond the transfer, summed over the ranks, ns
+-- last_rank: rank that arrived last; NULL if ranks arrived closer together than the clock error
+-- bytes: bytes of a rank's call; NULL if the export has no payloads
+-- algorithm_bytes_per_s: bytes over the transfer, byte/s; NULL for rooted operations whose ranks
+--   arrived apart
+-- bus_bytes_per_s: bus bandwidth as in nccl-tests, byte/s; NULL likewise, and if the number of
 --   ranks is unknown
--- together: whether all ranks were in it at a time, as they must be
+-- together: whether all ranks were in it at the same time, as they must be
 CREATE VIEW paired_collectives AS
 WITH aligned AS (
     SELECT
@@ -40,7 +40,7 @@ sums AS (
         max(until_ns) AS end_ns,
         min(dur_ns) AS transfer_ns,
         (sum(dur_ns) - count(*) * min(dur_ns))::BIGINT AS waiting_ns,
-        -- Arrival of the last but one: the last is known by what it is later.
+        -- Arrival of the second to last: the last is known if it arrived clearly later.
         CASE
             WHEN max(at_ns) - list_sort(list(at_ns))[-2] > max(residual_ns) THEN arg_max(rank, at_ns)
         END AS last_rank,
@@ -51,7 +51,7 @@ sums AS (
     GROUP BY job, operation, communicator, nth
 ),
 carried AS (
-    -- One way only, so that who comes late finds what was sent in its buffers: that tells no bandwidth.
+    -- One direction only, so late ranks find the data in their buffers already: no bandwidth.
     SELECT
         *,
         CASE

@@ -1,18 +1,18 @@
--- Who waits for whom in a job: time of each rank in collectives beyond the transfer, and how often
--- it came last.
+-- Which rank waits for which in a job: time of each rank in collectives beyond the transfer, and
+-- how often it arrived last.
 --
 -- job: as in job_ranks
 -- rank: rank
 -- report_id: report
--- device: GPU number of the machine
--- collectives: collectives that were paired
+-- device: physical GPU number
+-- collectives: number of paired collectives
 -- transfer_ns: sum of their transfer times, ns
 -- waiting_ns: time that the rank waited in them, ns
--- waiting_pct: of the rank's time from its first to its last operation, %
--- last: collectives that it came to last
--- last_pct: of those with a known last rank, %
--- straggler: steady where one rank is last in at least 80 % of them, moves where none is; NULL
---   where no rank is known to be last
+-- waiting_pct: share of the rank's time from its first to its last operation, %
+-- last: number of collectives in which it arrived last
+-- last_pct: share of those with a known last rank, %
+-- straggler: steady if one rank is last in at least 80 % of them, moves if none is; NULL if no rank
+--   is known to be last
 CREATE VIEW rank_skew AS
 WITH waits AS (
     SELECT p.job, p.rank, p.report_id, p.track, p.device, p.dur_ns, c.transfer_ns, c.last_rank

@@ -1,15 +1,16 @@
--- How far the ranks of a job are apart in each step: a step takes as long as its slowest rank.
+-- How far apart the ranks of a job are in each step: a step takes as long as its slowest rank.
 --
 -- job: as in job_ranks
 -- step: name of the range
--- step_index: counts the steps of a rank from 1
--- ranks: ranks that have the step
--- mean_ns: mean length over the ranks, ns
--- slowest_ns: longest, ns
--- slowest_rank: its rank
--- skew_ns: longest less shortest, ns
--- busiest_rank: rank with most time outside of communication and waiting for it, which the others wait for
--- busy_skew_ns: its time less the least of the ranks, ns
+-- step_index: step number of a rank, from 1
+-- ranks: number of ranks that have the step
+-- mean_ns: mean duration over the ranks, ns
+-- slowest_ns: longest duration, ns
+-- slowest_rank: rank with the longest duration
+-- skew_ns: longest minus shortest duration, ns
+-- busiest_rank: rank with the most time other than communication and waiting for it: the one the
+--   others wait for
+-- busy_skew_ns: that time minus the smallest of any rank, ns
 CREATE VIEW step_skew AS
 WITH steps AS (
     SELECT report_id, device, step, step_index, any_value(step_ns) AS step_ns,

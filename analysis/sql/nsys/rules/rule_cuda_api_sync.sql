@@ -1,9 +1,9 @@
--- Calls that make the host wait for the GPU, the longest first, as `nsys analyze -r
--- cuda_api_sync`.  nsys knows cudaDeviceSynchronize and cudaStreamSynchronize alone; here stand the
--- driver's calls, event synchronisation and blocking copies as well.
+-- Calls that block the host on the GPU, longest first, as in `nsys analyze -r cuda_api_sync`.  nsys
+-- only lists cudaDeviceSynchronize and cudaStreamSynchronize; this view adds driver API calls,
+-- event synchronization and blocking copies.
 --
 -- report_id: report
--- duration_ns: time that the call took, ns
+-- duration_ns: duration of the call, ns
 -- start_ns: start, ns
 -- pid: process
 -- tid: thread

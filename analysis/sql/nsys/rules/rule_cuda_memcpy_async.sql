@@ -1,12 +1,12 @@
--- Asynchronous copies from or to pageable memory, which are staged and so are not asynchronous, the
--- longest first, as `nsys analyze -r cuda_memcpy_async`.  Joined on process and correlation id,
--- where nsys leaves the process out, and with the driver's calls, which nsys does not match.
+-- Asynchronous copies from or to pageable memory, which are staged and so not asynchronous, longest
+-- first, as in `nsys analyze -r cuda_memcpy_async`.  Joined on process and correlation id (nsys
+-- ignores the process), and including driver API calls, which nsys does not match.
 --
 -- report_id: report
--- duration_ns: time of the copy on the GPU, ns
+-- duration_ns: duration of the copy on the GPU, ns
 -- start_ns: start, ns
--- src_kind: memory read
--- dst_kind: memory written
+-- src_kind: kind of the source memory
+-- dst_kind: kind of the destination memory
 -- bytes: bytes
 -- pid: process
 -- device_id: CUDA device number

@@ -1,11 +1,11 @@
--- Copies through calls that block the host until they are done, the longest first, as `nsys analyze
--- -r cuda_memcpy_sync`. A device-to-device copy does not block and is left out.
+-- Copies by calls that block the host until they are done, longest first, as in `nsys analyze -r
+-- cuda_memcpy_sync`.  Device-to-device copies do not block and are left out.
 --
 -- report_id: report
--- duration_ns: time of the copy on the GPU, ns
+-- duration_ns: duration of the copy on the GPU, ns
 -- start_ns: start, ns
--- src_kind: memory read
--- dst_kind: memory written
+-- src_kind: kind of the source memory
+-- dst_kind: kind of the destination memory
 -- bytes: bytes
 -- pid: process
 -- device_id: CUDA device number

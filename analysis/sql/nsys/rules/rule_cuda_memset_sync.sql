@@ -1,10 +1,10 @@
--- Memsets of pinned or managed memory through calls that block the host, the longest first, as
--- `nsys analyze -r cuda_memset_sync`.  Joined on process and correlation id.
+-- Memsets of pinned or managed memory by calls that block the host, longest first, as in `nsys
+-- analyze -r cuda_memset_sync`.  Joined on process and correlation id.
 --
 -- report_id: report
--- duration_ns: time of the memset on the GPU, ns
+-- duration_ns: duration of the memset on the GPU, ns
 -- start_ns: start, ns
--- memory_kind: memory set
+-- memory_kind: kind of memory
 -- bytes: bytes
 -- pid: process
 -- device_id: CUDA device number

@@ -1,11 +1,12 @@
--- Idle intervals of 500 ms or more (threshold analyze.gap_ns), the longest first, as `nsys analyze
--- -r gpu_gaps`.  Idle is the GPU, not a process on it; CUDA graphs traced as a whole are work; the
--- longest are never lost to a limit. Time of the profiler is not idle, as in nsys.
+-- Idle intervals of 500 ms or more (threshold analyze.gap_ns), longest first, as in `nsys analyze
+-- -r gpu_gaps`.  The whole GPU must be idle, not just one process on it; CUDA graphs traced as a
+-- whole count as work; a limit never drops the longest.  As in nsys, time of the profiler is not
+-- idle.
 --
 -- report_id: report
--- duration_ns: length without the profiler's own time, ns
+-- duration_ns: duration without the profiler's own time, ns
 -- start_ns: start, ns
--- device: GPU number of the machine
+-- device: physical GPU number
 -- cause: as in gpu_idle_gaps
 CREATE VIEW rule_gpu_gaps AS
 SELECT

@@ -1,13 +1,13 @@
--- Stretches in which a GPU is used less than half of the time (thresholds analyze.utilisation_pct
--- and analyze.chunks), the least used first, as `nsys analyze -r gpu_time_util`: the time from
--- first to last operation in thirty equal chunks, low neighbours merged.  Operations that run at
--- once count once, where nsys adds them up.
+-- Intervals in which a GPU is used less than half of the time (thresholds analyze.utilisation_pct
+-- and analyze.chunks), least used first, as in `nsys analyze -r gpu_time_util`: the time from first
+-- to last operation is cut into thirty equal chunks, and adjacent low ones are merged.  Overlapped
+-- operations count once; nsys adds them up.
 --
 -- report_id: report
--- in_use_pct: time with an operation, % of the stretch, rounded to 0.1
--- duration_ns: length, ns
+-- in_use_pct: time with an operation, % of the interval, rounded to 0.1
+-- duration_ns: duration, ns
 -- start_ns: start, ns
--- device: GPU number of the machine
+-- device: physical GPU number
 CREATE VIEW rule_gpu_time_util AS
 WITH bounds AS (
     SELECT

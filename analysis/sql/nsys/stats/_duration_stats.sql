@@ -1,5 +1,5 @@
--- Statistics of durations by name as every nsys summary defines them: rounded to 0.1, the sample
--- standard deviation (n - 1; 0 for one), the share of the total of the same kind in the
+-- Statistics of durations by name as nsys's summaries define them: rounded to 0.1, the sample
+-- standard deviation (n - 1; 0 for one value), the share of the total of the same kind in the
 -- report.
 -- @materialize
 CREATE VIEW _duration_stats AS
@@ -7,7 +7,7 @@ WITH sums AS (
     SELECT
         report_id,
         kind,
-        -- Joined once for each range, not for each instance.
+        -- Joined once per range, not per instance.
         CASE WHEN kind IN ('PushPop', 'StartEnd') THEN nsys_range_name(domain, name) ELSE name END AS name,
         sum(dur_ns)::BIGINT AS total_time_ns,
         count(*) AS instances,

@@ -2,7 +2,7 @@
 --
 -- report_id: report
 -- total_mb: sum, MB (decimal), rounded to 0.001 as nsys does
--- count: operations
+-- count: number of operations
 -- avg_mb: mean, MB
 -- med_mb: median (mean of the middle two), MB
 -- min_mb: smallest, MB

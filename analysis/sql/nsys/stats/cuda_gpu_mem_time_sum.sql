@@ -3,7 +3,7 @@
 -- report_id: report
 -- time_pct: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
 -- total_time_ns: sum of durations, ns; overlapping ones count twice
--- count: operations
+-- count: number of operations
 -- avg_ns: mean duration, ns, rounded to 0.1
 -- med_ns: median duration (mean of the middle two), ns, rounded to 0.1
 -- min_ns: shortest, ns

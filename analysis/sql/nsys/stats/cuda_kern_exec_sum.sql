@@ -1,29 +1,30 @@
--- Launching, queueing and running of kernels, equal to `nsys stats --report cuda_kern_exec_sum`.  The
--- queue time is not a defect: it is long where the host runs ahead of a busy GPU.  Kernels of one
--- CUDA graph share the time of one launching call.
+-- Launch, queue and execution time of kernels, equal to `nsys stats --report cuda_kern_exec_sum`.
+-- A long queue time is not a problem: the host is ahead of a busy GPU.  Kernels of one CUDA graph
+-- share the time of one launching call.
 --
 -- report_id: report
 -- pid: process id
 -- tid: launching thread
 -- devid: CUDA device number
--- count: kernels
--- qcount: kernels that began after their launching call had returned; the others have no queue time
+-- count: number of kernels
+-- qcount: number of kernels that began after their launching call had returned; the others have no
+--   queue time
 -- tavg_ns: mean time from the call to the kernel's end, ns, rounded to 0.1
 -- tmed_ns: its median, ns
 -- tmin_ns: shortest, ns
 -- tmax_ns: longest, ns
 -- tstddev_ns: sample standard deviation, ns
--- aavg_ns: mean time of the API call, ns
+-- aavg_ns: mean duration of the API call, ns
 -- amed_ns: its median, ns
 -- amin_ns: shortest, ns
 -- amax_ns: longest, ns
 -- astddev_ns: sample standard deviation, ns
--- qavg_ns: mean queue time, ns; NULL where no kernel has one
+-- qavg_ns: mean queue time, ns; NULL if no kernel has one
 -- qmed_ns: its median, ns
 -- qmin_ns: shortest, ns
 -- qmax_ns: longest, ns
--- qstddev_ns: sample standard deviation, ns; 0 for one and for none, as nsys prints
--- kavg_ns: mean kernel time, ns
+-- qstddev_ns: sample standard deviation, ns; 0 for one value and for none, as in nsys
+-- kavg_ns: mean kernel duration, ns
 -- kmed_ns: its median, ns
 -- kmin_ns: shortest, ns
 -- kmax_ns: longest, ns

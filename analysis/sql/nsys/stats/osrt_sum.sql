@@ -1,10 +1,10 @@
--- Operating-system calls by function, equal to `nsys stats --report osrt_sum`: all threads
--- together, mostly idle waits.
+-- OS runtime calls by function, equal to `nsys stats --report osrt_sum`: over all threads, mostly
+-- idle waits.
 --
 -- report_id: report
 -- time_pct: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
 -- total_time_ns: sum of durations, ns; overlapping ones count twice
--- num_calls: calls
+-- num_calls: number of calls
 -- avg_ns: mean duration, ns, rounded to 0.1
 -- med_ns: median duration (mean of the middle two), ns, rounded to 0.1
 -- min_ns: shortest, ns

@@ -1,5 +1,5 @@
 -- What an iteration launches on the timeline: the sum of its GPU operations and their span, medians
--- in ms, a row a report. An iteration is an NVTX range that is a step.
+-- in ms, one row per report.  An iteration is an NVTX range that is a step.
 CREATE VIEW _iteration_work AS
 WITH iterations AS (
     SELECT report_id, pid, start_ns, end_ns, row_number() OVER () AS iteration
@@ -7,7 +7,7 @@ WITH iterations AS (
     WHERE end_ns IS NOT NULL
 ),
 launched AS (
-    -- By when it was launched: autograd launches from another thread than the range is on.
+    -- By launch time: autograd launches from a thread other than that of the range.
     SELECT l.report_id, i.iteration, l.kind, l.start_ns, l.end_ns
     FROM launches AS l
     ASOF JOIN iterations AS i ON i.report_id = l.report_id AND i.pid = l.pid AND i.start_ns <= l.api_start_ns

@@ -1,6 +1,7 @@
--- Steps on the GPU: from the first operation that a step launched to the first of the next step, so that
--- what runs and idles between them belongs to the earlier one; the last step ends with the last operation
--- of the device.  A host that runs ahead leaves a step's own range long before the GPU begins it.
+-- Steps on the GPU: from the first operation that a step launched to the first of the next step, so
+-- that work and idle time in between belong to the earlier one; the last step ends with the last
+-- operation of the device.  A host that runs ahead leaves the range of a step long before the GPU
+-- begins it.
 -- @materialize
 CREATE VIEW _step_windows AS
 WITH steps AS (

@@ -1,5 +1,5 @@
--- The ranges that are steps, of each thread those that lie in no other: the iteration of a harness
--- may hold the step of the program itself.
+-- The ranges that are steps: on each thread those that are not nested in another, since the
+-- iteration of a harness may contain the step of the program.
 -- @materialize
 CREATE VIEW _steps AS
 WITH named AS (

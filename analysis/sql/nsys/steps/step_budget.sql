@@ -1,17 +1,17 @@
--- The time budget of each step of a training or inference loop, and how the steps compare.  A step is an NVTX
--- range such as `step 3`; its window on the GPU runs from the first operation that it launched to the first
--- of the next step.
+-- The time budget of each step of a training or inference loop.  A step is an NVTX range such as
+-- `step 3`; its window on the GPU runs from the first operation that it launched to the first of
+-- the next step.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- step: name of the range
--- step_index: counts the steps of the device from 1
+-- step_index: step number on the device, from 1
 -- window_start_ns: start of the window, ns
--- window_end_ns: end of it, ns
--- step_ns: length, ns
+-- window_end_ns: end of the window, ns
+-- step_ns: duration, ns
 -- category: as in gpu_time_budget
 -- time_ns: time, ns
--- share_pct: of the step, %
+-- share_pct: share of the step, %
 CREATE VIEW step_budget AS
 SELECT
     report_id,

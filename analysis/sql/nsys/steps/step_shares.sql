@@ -1,20 +1,20 @@
--- The time budget of each step, a row a step: what share of it each category of gpu_time_budget takes.
+-- The time budget of each step, one row per step: the share of each category of gpu_time_budget.
 --
 -- report_id: report
--- device: GPU number of the machine
+-- device: physical GPU number
 -- step: name of the range
--- step_index: counts the steps of the device from 1
--- step_ns: length, ns
--- compute_pct: computing, %
--- communication_pct: communicating while nothing computes, %
--- transfer_pct: copying while no kernel runs, %
--- sync_pct: idle because the host waited, %
+-- step_index: step number on the device, from 1
+-- step_ns: duration, ns
+-- compute_pct: compute, %
+-- communication_pct: communication that compute does not cover, %
+-- transfer_pct: copies and memsets that no kernel covers, %
+-- sync_pct: idle because the host waited for the GPU, %
 -- launch_gap_pct: idle between launches, %
--- launch_api_pct: idle inside of launching calls, %
--- queued_pct: idle behind launching calls, %
--- host_pct: idle because the host asked for nothing, %
+-- launch_api_pct: idle during launching calls, %
+-- queued_pct: idle after launching calls, %
+-- host_pct: idle because the host launched nothing, %
 -- profiler_overhead_pct: idle because of the profiler, %
--- edge_pct: before the first and behind the last operation, %
+-- edge_pct: before the first and after the last operation, %
 -- unattributed_pct: idle before operations without a recorded call, %
 CREATE VIEW step_shares AS
 SELECT

@@ -1,17 +1,19 @@
--- Steps of each GPU together: length, spread, outliers, and what the first one costs (lazy loading
--- of modules, compilation, caches).
+-- Summary of the steps of each GPU: duration, spread, outliers, and what the first one costs
+-- (module loading, compilation, caches).
 --
 -- report_id: report
--- device: GPU number of the machine
--- steps: steps
--- mean_ns: mean length, ns
--- p50_ns: median length, ns
--- p95_ns: 95th percentile, ns
--- cv_pct: sample standard deviation of the mean, %; NULL for one step
--- first_ns: length of the first step, ns
--- first_excess_ns: first step beyond the median, ns
--- first_loading_ns: sum of the calls that loaded modules or libraries during the range of the first step, ns
--- outliers: steps farther from the median than five median absolute deviations (and 5 % of it)
+-- device: physical GPU number
+-- steps: number of steps
+-- mean_ns: mean duration, ns
+-- p50_ns: median duration, ns
+-- p95_ns: 95th percentile (p95) of the duration, ns
+-- cv_pct: coefficient of variation: sample standard deviation over mean, %; NULL for one step
+-- first_ns: duration of the first step, ns
+-- first_excess_ns: first step minus the median, ns
+-- first_loading_ns: module loading: total duration of the calls that loaded modules or libraries
+--   during the range of the first step, ns
+-- outliers: steps that differ from the median by more than five median absolute deviations (and 5 %
+--   of it)
 CREATE VIEW step_summary AS
 WITH steps AS (
     SELECT DISTINCT report_id, device, step, step_index, step_ns
