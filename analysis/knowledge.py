@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Technique:
-    """One entry of knowledge.toml; `gain` is headroom, tail, rule:NAME or share:PERCENT."""
+    """One entry of knowledge.toml; `gain` is headroom, tail, rule:NAME or share:PERCENT.
+
+    `saves` is the column of kernel_features that says how many bytes it saves; empty for most.
+    """
 
     key: str
     technique: str
@@ -28,6 +31,7 @@ class Technique:
     gain: str
     difficulty: str
     link: str
+    saves: str = ""
 
 
 @cache
@@ -54,6 +58,7 @@ _COLUMNS: tuple[ColumnSpec, ...] = (
     ("features", "VARCHAR[]", ""),
     ("gain", "VARCHAR", ""),
     ("difficulty", "VARCHAR", ""),
+    ("saves", "VARCHAR", ""),
 )
 
 
@@ -65,5 +70,5 @@ def make_techniques(con: DuckDBPyConnection) -> None:
 def _rows() -> Iterator[tuple[Any, ...]]:
     for rank, item in enumerate(techniques().values()):
         for bound, subclass, cause in item.classes:
-            features, gain = list(item.features), item.gain
-            yield (item.key, rank, bound, subclass, cause, features, gain, item.difficulty)
+            match = (item.key, rank, bound, subclass, cause, list(item.features))
+            yield (*match, item.gain, item.difficulty, item.saves)

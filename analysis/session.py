@@ -133,7 +133,7 @@ class Session:
         """
         import duckdb
 
-        wanted = self._closure(names)
+        wanted = self.closure(names)
         tables = self._worth_keeping(wanted, names)
         for name in wanted:
             try:
@@ -145,8 +145,8 @@ class Session:
                 ) from error
             self._made.add(name)
 
-    def _closure(self, names: Iterable[str]) -> list[str]:
-        """Return what is to be made for some names, each after what it needs."""
+    def closure(self, names: Iterable[str]) -> list[str]:
+        """Return what has to be made for some names and is not yet, each after what it needs."""
         found: dict[str, None] = {}
 
         def visit(name: str) -> None:

@@ -16,6 +16,7 @@ VIEWS_USED = (
     "nsys_nvtx_ranges",
     "launches",
     "_chosen_windows",
+    "nsys_range_name",
 )
 
 

@@ -60,9 +60,7 @@ def main() -> int:
     parser.add_argument("--side", choices=("ingest", "views", "fetch"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        sides = {"fetch": _fetch, "ingest": _ingest, "views": _views}
-        words = (options.export, options.store) if options.side == "ingest" else (options.export,)
-        print(json.dumps(sides[options.side](*words)))
+        print(json.dumps(_side(options.side, options.export, options.store)))
         return 0
     with tempfile.TemporaryDirectory() as directory:
         if options.export:
@@ -124,6 +122,12 @@ def _in_a_process(side: str, path: Path, store: str | None = None) -> dict[str, 
     answer = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
     result: dict[str, float] = json.loads(answer.stdout)
     return result
+
+
+def _side(side: str, path: Path, store: Path) -> dict[str, float]:
+    if side == "fetch":
+        return _fetch(path)
+    return _ingest(path, store) if side == "ingest" else _views(path)
 
 
 def _ingest(export: Path, store: Path) -> dict[str, float]:

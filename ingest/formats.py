@@ -102,7 +102,7 @@ FORMATS = {
         Format(
             "nsys-sqlite",
             "nsys",
-            "nsys SQLite exports",
+            "nsys exports to SQLite",
             lambda content: content.head.startswith(b"SQLite format 3\0"),
             reader="ingest.nsys.reader:read_nsys",
             scrubber="ingest.nsys.scrub_export:scrub_sqlite",
@@ -111,14 +111,14 @@ FORMATS = {
         Format(
             "nsys-parquetdir",
             "nsys",
-            "nsys parquetdir exports",
+            "nsys exports to parquetdir",
             lambda content: content.lists("StringIds.parquet", "META_DATA_EXPORT.parquet"),
             reader="ingest.nsys.reader:read_nsys",
         ),
         Format(
             "nsys-arrowdir",
             "nsys",
-            "nsys arrowdir exports",
+            "nsys exports to arrowdir",
             lambda content: content.lists("StringIds.arrow", "META_DATA_EXPORT.arrow"),
             reader="ingest.nsys.reader:read_nsys",
         ),
@@ -133,7 +133,7 @@ FORMATS = {
         Format(
             "ncu-csv",
             "ncu",
-            "ncu CSV (--page raw or details, also live output)",
+            "ncu CSV (--page raw or details; live output too)",
             lambda content: content.holds('"ID","Process ID","Process Name",'),
             reader="ingest.ncu.csv_pages:read_csv_pages",
             endings=(".csv", ".txt", ".log"),

@@ -78,7 +78,7 @@ def _latest_in_blocks(largest: list[Ints], block: Ints, bound: Ints) -> Codes:
 
 def depths(parent: Codes) -> Codes:
     """Return how many ancestors each index has; a parent is NONE or another index."""
-    depth = (parent != NONE).astype(np.int32)
+    depth: Codes = (parent != NONE).astype(np.int32)
     above = parent.copy()
     todo = np.flatnonzero(above != NONE)
     while len(todo):

@@ -9,14 +9,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
-#: What JSON has for each plain type; a whole number stands for a double too.
-_PLAIN: dict[Any, tuple[type, ...]] = {
-    bool: (bool,),
-    int: (int,),
-    float: (int, float),
-    str: (str,),
-    NoneType: (NoneType,),
-}
+#: Types whose values JSON holds as they are.
+_PLAIN = (bool, int, float, str, NoneType)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +32,12 @@ class Stated:
             for name, value in stated.items()
             if any(_fits(kind, value) for kind in kinds.get(name, ()))
         }
-        plain = tuple(kind for kind in _PLAIN if kind is not NoneType)
         more = {
             name: value
             for name, value in stated.items()
-            if name not in known and any(_fits(kind, value) for kind in plain)
+            if name not in known
+            and value is not None
+            and any(_fits(kind, value) for kind in _PLAIN)
         }
         return cls(**known, more=more)
 
@@ -96,15 +91,17 @@ def _decode_class(kind: Any, value: dict[str, Any], where: str) -> Any:
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    """Say whether a value is of a plain type; true and false are no numbers.
+    """Return whether a value is of a plain type; a whole number is a double too, true is neither.
 
     Numbers are those of the store: 64 bits.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return isinstance(value, _PLAIN.get(kind, ()))
-    if kind is int:
-        return isinstance(value, int) and -(2**63) <= value < 2**63
-    return kind is float and (isinstance(value, float) or abs(value) <= sys.float_info.max)
+    if isinstance(value, bool):
+        return kind is bool
+    if isinstance(value, int) and kind is float:
+        return abs(value) <= sys.float_info.max
+    if isinstance(value, int) and kind is int:
+        return -(2**63) <= value < 2**63
+    return kind in _PLAIN and isinstance(value, kind)
 
 
 def _inside(where: str, name: str) -> str:

@@ -13,9 +13,9 @@ from perfpipe.files import replacing
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically, flushed to disk before it is renamed."""
+    """Write JSON atomically, flushed to disk before it is renamed; objects by their attributes."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, ensure_ascii=False)
+        json.dump(value, file, indent=1, ensure_ascii=False, default=vars)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())

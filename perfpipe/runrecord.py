@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,10 @@ class Validation(Stated):
     """What a program says of its result, against its reference."""
 
     ok: bool = False
-    max_abs_error: float | None = None
+    max_abs_error: float | None = field(
+        default=None,
+        metadata=column("DOUBLE", "largest error of its result against the program's reference"),
+    )
     rel_l2_error: float | None = None
     atol: float | None = None
     rtol: float | None = None
@@ -172,7 +175,7 @@ class TaskResult:
 
     def write(self, path: Path) -> None:
         """Write the result."""
-        write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(self)})
+        write_json(path, {"schema_version": SCHEMA_VERSION, **vars(self)})
 
     @classmethod
     def read(cls, path: Path) -> TaskResult:
@@ -219,7 +222,7 @@ class RunRecord:
         """Write the record, and its directory; StoreError where its run id cannot name one."""
         _check_run_id(self.run_id, path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(self)})
+        write_json(path, {"schema_version": SCHEMA_VERSION, **vars(self)})
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:

@@ -3,56 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from perfpipe.database import first_lines, open_database, quote
 from perfpipe.errors import StoreError
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import SCHEMA_VERSION, tables
+from perfpipe.segments import Segment, segment_manifests
 from perfpipe.store import Store
 
 
 def verify(store: Store) -> Iterator[tuple[str, str | None]]:
-    """Yield (report or run id, fault); the fault is None for each one that is whole.
+    """Yield (report, segment or run id, fault); the fault is None for each one that is whole.
 
     Each table must be there with the size, checksum, rows, columns and schema version that the
-    manifest and the data model state.
+    manifest and the data model state; a segment must hold the rows that its manifests state.
     """
-    for report_id in store.report_ids():
-        faults: list[str | None]
+    checks = [
+        *((report_id, _report_faults(store, report_id)) for report_id in store.own_report_ids()),
+        *((segment.segment_id, _segment_faults(segment)) for segment in store.segments()),
+        *((run_id, _run_faults(store, run_id)) for run_id in store.run_ids()),
+    ]
+    for name, faults in checks:
+        found: list[str | None] = []
         try:
-            faults = list(_report_faults(store, store.manifest(report_id)))
+            found += faults
         except StoreError as error:
-            faults = [str(error)]
-        yield from ((report_id, fault) for fault in faults or [None])
-    for run_id in store.run_ids():
-        try:
-            missing = [r for r in store.run(run_id).reports if not store.has_report(r)]
-        except StoreError as error:
-            yield run_id, str(error)
-        else:
-            yield run_id, f"names reports that are gone: {', '.join(missing)}" if missing else None
+            found.append(str(error))
+        yield from ((name, fault) for fault in found or [None])
 
 
-def _report_faults(store: Store, manifest: Manifest) -> Iterator[str]:
+def _run_faults(store: Store, run_id: str) -> Iterator[str]:
+    missing = [report for report in store.run(run_id).reports if not store.has_report(report)]
+    if missing:
+        yield f"names reports that are gone: {', '.join(missing)}"
+
+
+def _report_faults(store: Store, report_id: str) -> Iterator[str]:
+    directory = store.reports_dir / report_id
+    for name, stated in Manifest.read(directory / "manifest.json").tables.items():
+        for fault in _file_faults(directory / f"{name}.parquet", name, stated):
+            yield f"{name}: {fault}"
+
+
+def _segment_faults(segment: Segment) -> Iterator[str]:
+    """Yield what is wrong with the files of a segment, and with the reports in them."""
+    whole = True
+    for file in segment.files:
+        stated = StoredTable(file.rows, file.bytes, file.sha256, file.schema)
+        for fault in _file_faults(segment.path / file.file, file.table, stated):
+            whole = False
+            yield f"{file.file}: {fault}"
+    if not whole:
+        return
+    manifests = list(segment_manifests(segment, segment.reports))
+    if {manifest.report_id for manifest in manifests} != segment.reports:
+        yield "the catalogue has other reports than the index"
+    for file in segment.files:
+        if file.table in tables():
+            stated_rows = {
+                m.report_id: m.tables[file.table].rows for m in manifests if file.table in m.tables
+            }
+            if _rows_by_report(segment.path / file.file) != stated_rows:
+                yield f"{file.file}: other rows of a report than its manifest states"
+
+
+def _rows_by_report(path: Path) -> dict[str, int]:
+    import duckdb
+
+    sql = f"SELECT report_id, count(*) FROM read_parquet({quote(str(path))}) GROUP BY report_id"
+    with open_database() as con:
+        try:
+            return dict(con.execute(sql).fetchall())
+        except duckdb.Error as error:
+            raise StoreError(f"{path.name}: not readable ({first_lines(error)})") from error
+
+
+def _file_faults(path: Path, table: str, stated: StoredTable) -> Iterator[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for name, stated in manifest.tables.items():
-        path = store.table_path(manifest.report_id, name)
-        if not path.is_file():
-            yield f"{name}: the table is gone"
-            continue
-        if StoredTable.of(path, stated.rows) != stated:
-            yield f"{name}: size or checksum differs from the manifest"
-            continue
-        try:
-            file = pq.ParquetFile(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            yield f"{name}: not readable as Parquet ({error})"
-            continue
-        version = (file.metadata.metadata or {}).get(b"perfpipe.schema_version", b"").decode()
-        if version != str(SCHEMA_VERSION):
-            yield f"{name}: schema version {version or 'not stated'}, expected {SCHEMA_VERSION}"
-        if file.metadata.num_rows != stated.rows:
-            yield f"{name}: {file.metadata.num_rows} rows, the manifest states {stated.rows}"
-        if name in tables() and file.schema_arrow.names != tables()[name].schema.names:
-            yield f"{name}: other columns than the data model"
+    if not path.is_file():
+        yield "the table is gone"
+        return
+    if StoredTable.of(path, stated.rows, stated.schema) != stated:
+        yield "size or checksum differs from the manifest"
+        return
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        yield f"not readable as Parquet ({error})"
+        return
+    version = (file.metadata.metadata or {}).get(b"perfpipe.schema_version", b"").decode()
+    if version != str(SCHEMA_VERSION):
+        yield f"schema version {version or 'not stated'}, expected {SCHEMA_VERSION}"
+    if file.metadata.num_rows != stated.rows:
+        yield f"{file.metadata.num_rows} rows, the manifest states {stated.rows}"
+    if table in tables() and file.schema_arrow.names != tables()[table].schema.names:
+        yield "other columns than the data model"

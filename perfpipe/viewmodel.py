@@ -52,7 +52,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a report; `total_rows` is larger than its rows when it was cut."""
+    """A table of a report; `total_rows` is larger than its rows when it was cut.
+
+    `figure` names the figure that is drawn of it, `headline` its place on the first screen where
+    there is little room; 0 where it has none.
+    """
 
     title: str
     doc: str
@@ -60,6 +64,8 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
     total_rows: int
     source: Source
+    figure: str = ""
+    headline: int = 0
 
 
 @dataclass(frozen=True)

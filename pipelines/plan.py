@@ -10,7 +10,7 @@ from pipelines.launcher import Launcher
 from pipelines.recording import load_recording
 from pipelines.search import Search
 from pipelines.tasks import Task, task_of, tasks
-from pipelines.tools import find_tool_by, gpus_on
+from pipelines.tools import find_tool_on, gpus_on
 from pipelines.workload import Execution, Workload
 
 COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
@@ -78,7 +78,7 @@ def choose_collector(asked: str, launcher: Launcher | None = None) -> tuple[str,
     found = gpus_on(launcher)
     if not found:
         return "replay", "no GPU here: replaying a recorded capture, nothing is measured"
-    match [name for name in ("nsys", "ncu") if find_tool_by(launcher, name)]:
+    match [name for name in ("nsys", "ncu") if find_tool_on(launcher, name)]:
         case []:
             return "replay", "a GPU is here but neither nsys nor ncu: replaying a recorded capture"
         case [only]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -12,13 +11,13 @@ from typing import Literal
 import click
 
 from analysis.comparison import Comparison, compare, side_of
-from analysis.report import VIEWS_USED, build_report
+from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
-from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
+from pipelines.selection import Selection, select
 from templates.renderers import (
     Entry,
     figure_files,
@@ -26,64 +25,6 @@ from templates.renderers import (
     render_index,
     render_markdown,
 )
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What names mean: report ids, and the runs among what was named."""
-
-    reports: list[str]
-    runs: list[RunRecord]
-    named: int
-
-    @property
-    def only_runs(self) -> bool:
-        """Whether all that was named are runs."""
-        return len(self.runs) == self.named
-
-    @property
-    def title(self) -> str | None:
-        """What several runs are called together; None for anything else."""
-        if len(self.runs) < 2 or not self.only_runs:
-            return None
-        names = dict.fromkeys(run.workload for run in self.runs)
-        return f"{', '.join(names)} ({len(self.runs)} runs)"
-
-    @property
-    def run(self) -> RunRecord | None:
-        """The run when it is all that was named."""
-        return self.runs[0] if len(self.runs) == 1 and self.only_runs else None
-
-
-def select(store: Store, names: Sequence[str]) -> Selection:
-    """Return the reports and runs that names mean.
-
-    A name is a run id, a report id, or the beginning of one.  Without names: the newest run,
-    else every report.  Raises InputError for a name that means nothing or several things.
-    """
-    runs = {run.run_id: run for run in store.runs()}
-    if not names:
-        if runs:
-            newest = list(runs.values())[-1]
-            return Selection(list(newest.reports), [newest], 1)
-        reports = store.report_ids()
-        if not reports:
-            raise InputError(f"{store.root}: the store is empty")
-        return Selection(reports, [], len(reports))
-    found: list[str] = []
-    named_runs = []
-    for name in names:
-        matches = [key for key in (*runs, *store.report_ids()) if key.startswith(name)]
-        exact = [key for key in matches if key == name] or matches
-        if len(exact) != 1:
-            problem = "means several" if exact else "is no run and no report in this store"
-            raise InputError(f"{name}: {problem}{': ' + ', '.join(exact) if exact else ''}")
-        if exact[0] in runs:
-            named_runs.append(runs[exact[0]])
-            found += runs[exact[0]].reports
-        else:
-            found.append(exact[0])
-    return Selection(list(dict.fromkeys(found)), named_runs, len(names))
 
 
 def make_report(
@@ -104,7 +45,7 @@ def make_report(
         # What a report tells of a run is told by that run alone, whatever others gave its reports.
         runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with Session.open(
-            store, chosen.reports, runs, use=VIEWS_USED.split(), step_range=step_range
+            store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range
         ) as session:
             return build_report(session.con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:

@@ -33,8 +33,8 @@ def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
             if name != "torch":
                 require_tool(name, launcher)
         run = _resumed(plan, store, progress) or _new(plan, store)
-        known = run.results()
         with run.track_status():
+            known = run.results()
             for task in _tasks(plan, run):
                 kept = known.get(task.key)
                 if kept and _still_counts(kept, plan):

@@ -13,6 +13,7 @@ from perfpipe.errors import StoreError
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
 from perfpipe.store import Store, storing
+from pipelines.claim import claimed
 from pipelines.tasks import Task
 
 _RESULT = "result.json"
@@ -90,7 +91,14 @@ class Run:
 
     @contextlib.contextmanager
     def track_status(self) -> Iterator[None]:
-        """Mark the run as running, and in the end by how it went."""
+        """Mark the run as running, and in the end by how it went.
+
+        Raises InputError where another process runs it.
+        """
+        with claimed(self.directory):
+            yield from self._tracked()
+
+    def _tracked(self) -> Iterator[None]:
         self.record = replace(self.record, status="running", ended_at=None, tasks=(), reports=())
         self.write()
         try:

@@ -59,7 +59,7 @@ def find_tool(name: str) -> Tool | None:
     return None
 
 
-def find_tool_by(launcher: Launcher, name: str) -> Tool | None:
+def find_tool_on(launcher: Launcher, name: str) -> Tool | None:
     """Return nsys or ncu of the side where a launcher runs programs."""
     return find_tool(name) if launcher.here else _find_tool_there(launcher, name)
 
@@ -74,7 +74,7 @@ def _find_tool_there(launcher: Launcher, name: str) -> Tool | None:
 
 def require_tool(name: str, launcher: Launcher | None = None) -> Tool:
     """Return a tool that can be used; ToolMissing tells what to install or to update."""
-    tool = find_tool_by(launcher, name) if launcher else find_tool(name)
+    tool = find_tool_on(launcher, name) if launcher else find_tool(name)
     product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
     if tool is None:
         where = " there" if launcher and not launcher.here else ""

@@ -138,8 +138,8 @@ def sizes_figure(table: Table) -> Drawing | None:
         ("model_flop_per_s", "TFLOP/s", 1e12),
         ("effective_bytes_per_s", "GB/s", 1e9),
     ):
-        rows = points_of(table, ("size", name, "label", "roof"), ("size", name))
-        memory = all(row[3] == "memory" for row in rows)
+        rows = points_of(table, ("size", name, "label", "series", "roof"), ("size", name))
+        memory = all(row[4] == "memory" for row in rows)
         if len({row[0] for row in rows}) > 1 and (name.startswith("eff") or not memory):
             return _rates(rows, unit, scale)
     return None
@@ -147,10 +147,8 @@ def sizes_figure(table: Table) -> Drawing | None:
 
 def _rates(rows: list[tuple[Any, ...]], unit: str, scale: float) -> Drawing:
     lines: dict[str, list[tuple[float, float, str]]] = {}
-    for size, rate, label, _ in rows:
-        # What is not the size itself tells lines apart.
-        others = [word for word in str(label).split() if not word.endswith(f"={size}")]
-        lines.setdefault(" ".join(others), []).append((size, rate / scale, str(label)))
+    for size, rate, label, series, _ in rows:
+        lines.setdefault(str(series), []).append((size, rate / scale, str(label)))
 
     def draw(axes: Any) -> Marks:
         axes.set(xlabel="size", ylabel=unit, xscale="log")

@@ -209,10 +209,13 @@ def gpus_of(
 def points_of(
     table: Table, names: tuple[str, ...], needed: tuple[str, ...], most: int = _MOST
 ) -> list[tuple[Any, ...]]:
-    """Return the named cells of the rows in which the needed ones are known, but no more."""
+    """Return the named cells of the rows in which the needed ones are known, but no more.
+
+    Raises ValueError for a table that lacks one of the columns: it cannot be drawn so.
+    """
     at = {column.name: index for index, column in enumerate(table.columns)}
-    if not set(names) <= at.keys():
-        return []
+    if lost := [name for name in names if name not in at]:
+        raise ValueError(f"the figure of '{table.title}' lacks the columns {', '.join(lost)}")
     return [
         tuple(row[at[name]] for name in names)
         for row in table.rows

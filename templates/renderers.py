@@ -10,40 +10,13 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from perfpipe.viewmodel import Column, Kind, Report, Source, Table, Value
-from templates.bars import budget_figure, idle_figure, sizes_figure, stalls_figure
-from templates.figures import Drawing, sol_figure, tuning_figure
+from templates.figures import Drawing
 from templates.formats import format_value, header, is_number, shorten
-from templates.occupancy_figures import occupancy_figure, what_if_figure
-from templates.roofline_figure import roofline_figure
-from templates.step_figure import steps_figure
+from templates.gallery import FIGURES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from rich.console import Console
-
-#: Figures of a report: the view whose table is drawn, how, and what it shows.
-_FIGURES = {
-    "gpu_time_budget": (budget_figure, "Where the time of each GPU went"),
-    "step_shares": (steps_figure, "Length of each step, by what its time went into"),
-    "gpu_idle_sizes": (idle_figure, "Idle time by length of the interval and cause"),
-    "kernel_occupancy_what_if": (
-        what_if_figure,
-        "Occupancy if one resource were another; dots are what the launch has",
-    ),
-    "kernel_stalls": (stalls_figure, "Warp states of each profiled kernel, the largest three"),
-    "kernel_occupancy": (occupancy_figure, "Occupancy of each profiled kernel"),
-    "run_efficiency": (sizes_figure, "Rate by size"),
-    "kernel_sol": (
-        sol_figure,
-        "Compute against memory speed of light of each profiled kernel; area is duration",
-    ),
-    "tuning": (tuning_figure, "Time of each configuration of the search"),
-    "kernel_roofline": (
-        roofline_figure,
-        "Rate against arithmetic intensity at each memory level; colour and shape are the class, "
-        "area is duration",
-    ),
-}
 
 #: Longest cell in Markdown and on a terminal; HTML shows the whole text on demand.
 _LONGEST = 60
@@ -54,9 +27,8 @@ _BRIEF = 64
 #: Rows of a table in Markdown and on a terminal.
 _FEW = 10
 
-#: Views of the tables on the first screen of Markdown, and their rows: it shall fit the comment of
-#: a pull request, with all else folded away.
-_FIRST = ("comparison", "run.json", "gpu_time_budget", "kernel_sol")
+#: Rows of a table on the first screen of Markdown: it shall fit the comment of a pull request, with
+#: all else folded away.
 _FIRST_ROWS = 5
 
 
@@ -99,10 +71,12 @@ def _figures(report: Report) -> dict[str, tuple[str, str]]:
 
 
 def _drawings(report: Report) -> Iterator[tuple[str, Drawing, str]]:
+    """Yield title, drawing and caption of each table that is drawn; KeyError for no such figure."""
     for table in report.tables:
-        draw = _FIGURES.get(table.source.view)
-        if draw is not None and (drawing := draw[0](table)):
-            yield table.title, drawing, draw[1]
+        if table.figure:
+            figure = FIGURES[table.figure]
+            if drawing := figure.draw(table):
+                yield table.title, drawing, figure.caption
 
 
 def figure_files(report: Report, kind: Literal["svg", "png"]) -> dict[str, bytes]:
@@ -140,8 +114,8 @@ def render_markdown(
             for title, _, caption in _drawings(report)
         }
     template = _environment().get_template("report.md.j2")
-    first = [table for table in report.tables if table.source.view in _FIRST]
-    first.sort(key=lambda table: _FIRST.index(table.source.view))
+    first = [table for table in report.tables if table.headline]
+    first.sort(key=lambda table: table.headline)
     others = [table for table in report.tables if table not in first]
     return template.render(
         report=report, first=first, others=others, few=_FIRST_ROWS, many=_FEW, figures=figures

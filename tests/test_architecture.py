@@ -39,8 +39,10 @@ def _imports(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_import_runs_upward(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
+    # What notebooks import is the face of the whole, not a part of the ground floor.
+    allowed = {"analysis"} if path == ROOT / "perfpipe" / "__init__.py" else ALLOWED[package]
     ours = _imports(path) & ALLOWED.keys()
-    assert ours <= ALLOWED[package] | {package}
+    assert ours <= allowed | {package}
 
 
 def test_only_pipelines_start_processes() -> None:

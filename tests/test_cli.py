@@ -176,6 +176,22 @@ def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     tools.find_tool.cache_clear()
 
 
+def test_doctor_asks_slurm(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    srun = tmp_path / "srun"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for script, line in (
+        ("echo slurm 24.05.1", "ok       slurm        slurm 24.05.1"),
+        ("echo no controller >&2; exit 1", "warning  slurm        srun fails: no controller"),
+    ):
+        srun.write_text(f"#!/bin/sh\n{script}\n")
+        srun.chmod(0o755)
+        assert cli("doctor") == 0
+        assert line in cli.out.splitlines()
+    srun.unlink()
+    assert cli("doctor", "--need", "slurm") == 5
+    assert "needed by workloads with execution kind srun" in cli.out
+
+
 def test_tools_are_found_where_installers_put_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

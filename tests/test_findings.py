@@ -24,6 +24,7 @@ CAUSES = {
 FEATURES = {
     "tensor", "no_tensor", "shared", "elementwise", "after_tensor", "uncoalesced", "conflicts",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
+    "graphs_save", "ranks_wait",
 }  # fmt: skip
 #: Categories of timeline_bottleneck, which have no subclass.
 TIMELINE: dict[str, set[str | None]] = {
@@ -44,6 +45,7 @@ def test_a_technique_is_whole(key: str) -> None:
         assert bound in SUBCLASSES | TIMELINE
         assert cause in CAUSES
     assert set(item.features) <= FEATURES
+    assert item.saves in ("", "fusion_bytes")
     assert item.difficulty in ("low", "medium", "high")
     assert item.link.startswith("https://docs.nvidia.com/")
     assert re.fullmatch(r"headroom|tail|share:\d+|rule:\w+", item.gain)
@@ -188,7 +190,7 @@ def test_features_of_a_launch() -> None:
 def test_recommendations_are_ranked_by_what_they_could_save(pages: Callable[..., Path]) -> None:
     document = json.loads((pages("ncu/visible.ncu-rep") / "report.json").read_text())
     items = document["recommendations"]
-    bounds = [float(re.match(r"at most ([\d.]+) %", item["gain"])[1]) for item in items]  # type: ignore[index]
+    bounds = [float(re.findall(r"^at most ([\d.]+) %", item["gain"])[0]) for item in items]
     primary = [b for b, item in zip(bounds, items, strict=True) if "secondary" not in item["gain"]]
     assert primary == sorted(primary, reverse=True)
     assert [item["priority"] for item in items] == list(range(1, len(items) + 1))

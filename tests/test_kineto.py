@@ -13,7 +13,7 @@ from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report import VIEWS_USED, build_report
+from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
 from ingest.reading import ingest
 from ingest.torch.kineto import _ns, _operation
@@ -131,7 +131,7 @@ def test_the_report_names_the_bound_and_the_steps(captures: Store, report: str) 
     assert steps is not None
     assert steps[0] > 0
     assert bound == [("launch_overhead",)]
-    with Session.open(captures, [report], use=VIEWS_USED.split()) as con:
+    with Session.open(captures, [report], use=VIEWS_USED) as con:
         built = build_report(con.con, [report])
     assert "launch overhead" in built.verdict.lower()
 

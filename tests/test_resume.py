@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,9 @@ def launched(sweep: Path) -> list[str]:
     return [line.split()[0] for line in lines if line.endswith("plain")]
 
 
-def _interrupted(sweep: Path, number: signal.Signals) -> int:
-    """Start a run, send a signal while the second task sleeps, and return the exit code."""
+@contextlib.contextmanager
+def _started(sweep: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a run and give its process as soon as the second task sleeps."""
     (sweep.parent / "slow").write_text("b")
     words = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()",
              "run", str(sweep), "--collector", "all", "--store", "store"]  # fmt: skip
@@ -67,10 +69,14 @@ def _interrupted(sweep: Path, number: signal.Signals) -> int:
     while "b plain" not in _text(sweep.parent / "launched"):
         assert time.monotonic() < until and process.poll() is None, process.stderr
         time.sleep(0.05)
-    os.kill(process.pid, number)
-    process.communicate(timeout=240)
-    (sweep.parent / "slow").unlink()
-    return process.returncode
+    try:
+        yield process
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        process.communicate(timeout=240)
+        (sweep.parent / "slow").unlink()
 
 
 def _text(path: Path) -> str:
@@ -85,7 +91,9 @@ def test_an_interrupted_sweep_runs_only_what_is_missing(
     number: signal.Signals, code: int, status: str, sweep: Path, cli: Cli
 ) -> None:
     store = Store(sweep.parent / "store")
-    assert _interrupted(sweep, number) == code
+    with _started(sweep) as process:
+        process.send_signal(number)
+    assert process.returncode == code
     assert launched(sweep) == ["a", "b"]
     (before,) = store.runs()
     assert before.status == status
@@ -95,11 +103,26 @@ def test_an_interrupted_sweep_runs_only_what_is_missing(
     assert launched(sweep) == ["b", "c"]
     (after,) = store.runs()
     assert after.status == "done"
+    assert not list(store.root.glob("runs/*/claim@*"))
     assert [task.params["kind"] for task in after.tasks] == ["a", "b", "c"]
     assert after.tasks[0] == kept
     assert len(after.reports) == 2
     assert cli("run", sweep, "--collector", "all", "--resume", "--store", store.root) == 0
     assert launched(sweep) == []
+
+
+def test_a_run_is_resumed_by_one_process_at_a_time(sweep: Path, cli: Cli) -> None:
+    with _started(sweep) as process:
+        assert cli("run", sweep, "--collector", "all", "--resume") == 2
+        assert f"process {process.pid} on " in cli.err
+        assert cli.err.splitlines()[2:] == [cli.err.splitlines()[-1]], "one sentence"
+        assert launched(sweep) == ["a", "b"], "nothing is launched a second time"
+        (claim,) = (sweep.parent / "store").glob("runs/*/claim@*")
+        process.kill()
+    assert claim.exists()
+    elsewhere = claim.rename(claim.with_name("claim@another-machine@7@1"))
+    assert cli("run", sweep, "--collector", "all", "--resume") == 2
+    assert f"process 7 on another-machine runs it; if it has ended, remove {elsewhere}" in cli.err
 
 
 def test_what_has_changed_is_launched_again(sweep: Path, cli: Cli) -> None:

@@ -80,12 +80,22 @@ def test_a_configuration_that_was_not_recorded_fails(cli: Cli) -> None:
     assert "not in the recording" in cli.err
 
 
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
         (lambda d: (d / "recording.yaml").unlink(), "no recording here"),
         (lambda d: (d / "00-512-fp16.sqlite.xz").unlink(), "00-512-fp16.sqlite.xz is missing"),
         (lambda d: (d / "recording.yaml").write_text("version: 1\n"), "recording.yaml:1: "),
+        (
+            lambda d: _replace(d / "recording.yaml", "samples: 145", "samples: many"),
+            "recording.yaml:17: Value error, samples is 'many'",
+        ),
     ],
 )
 def test_damaged_recordings_are_refused(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields, replace
+import tempfile
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from perfpipe.runrecord import (
     task_row,
 )
 from perfpipe.store import Store
+from perfpipe.verify import verify
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
 #: Texts that UTF-8 can hold.
@@ -89,15 +91,12 @@ RUN = RunRecord("r", "w", "all", "2026-01-01T00:00:00Z", reports=("a",), tasks=(
 
 @given(RECORDS)
 def test_what_is_written_is_read_again(record: RunRecord) -> None:
-    # The file in between is that of json, as write_json makes it.
-    assert decode(RunRecord, _json(record)) == record
+    with tempfile.TemporaryDirectory() as folder:
+        record.write(Path(folder) / "run.json")
+        assert RunRecord.read(Path(folder) / "run.json") == record
     rows = [task_row(record, task) for task in record.tasks]
     assert all(len(row) == len(TASK_COLUMNS) for row in rows)
     assert len(run_row(record)) == len(RUN_COLUMNS)
-
-
-def _json(record: RunRecord) -> Any:
-    return json.loads(json.dumps(asdict(record)))
 
 
 def test_a_file_of_the_store(tmp_path: Path) -> None:
@@ -126,6 +125,24 @@ def test_an_older_record_is_read(tmp_path: Path) -> None:
     (result,) = run.tasks
     assert (run.replayed, result.done, result.median_ms, result.gpu_state) == (True, True, 1, None)
     assert result.validation == Validation(ok=True, max_abs_error=0.5, more={"cosine": 1.0})
+
+
+def test_what_a_program_states_is_kept_but_never_believed() -> None:
+    said = {
+        "registers": "many",
+        "spills": True,
+        "warps": 10**400,
+        "stages": 3,
+        "tile": 64,
+        "x": [1],
+    }
+    kernel = Kernel(stages=3, more={"registers": "many", "spills": True, "tile": 64})
+    assert Kernel.of(said) == kernel
+    assert Kernel.of(vars(kernel)) == kernel
+    assert decode(float, 2**70) == 2**70
+    for kind, value in ((float, 10**400), (int, 2**63), (int, True), (float, False), (int, 1.0)):
+        with pytest.raises(ValueError, match="the value is"):
+            decode(kind, value)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +174,9 @@ def test_damage_is_one_sentence(
         assert sentence in cli.err
         assert len(cli.err.splitlines()) == 1
     assert not (tmp_path / "pages").exists()
+    ((name, fault),) = verify(Store(tmp_path / "store"))
+    assert name == "r"
+    assert sentence in str(fault)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 1', "[" * 100_000, "\0"])

@@ -14,6 +14,19 @@ CREATE MACRO kernel_key(name) AS
         '([A-Za-z_][A-Za-z_0-9]*|<unnamed>)::', '', 'g'
     );
 
+-- Sum of doubles that does not depend on the order of rows, and so not on the number of threads.
+CREATE MACRO ordered_sum(x) AS sum(x ORDER BY x);
+
+-- Mean of `x` weighted by time, where both are known.
+CREATE MACRO time_weighted(x, duration_ns) AS
+    ordered_sum(x * duration_ns)
+    / nullif(ordered_sum(CASE WHEN x IS NOT NULL THEN duration_ns END), 0);
+
+-- Value of the launch that takes longest, of those that have one; of equally long ones, of the first.
+CREATE MACRO of_longest(x, duration_ns, report_id, launch_id) AS
+    first(x ORDER BY duration_ns DESC, report_id, launch_id)
+        FILTER (x IS NOT NULL AND duration_ns IS NOT NULL);
+
 -- Compute capability as a number that compares: '9.0' is 90, '12.1' is 121.
 CREATE MACRO cc_number(cc) AS split_part(cc, '.', 1)::INTEGER * 10 + split_part(cc, '.', 2)::INTEGER;
 
@@ -23,6 +36,21 @@ CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
     CASE
         WHEN intensity * bytes_per_s < peak_flop_per_s THEN intensity * bytes_per_s
         ELSE peak_flop_per_s + 0 * intensity * bytes_per_s
+    END;
+
+-- What is left to the speed of light, %: a SOL above 100 % (passes that differ) leaves nothing, an
+-- unknown one is not a headroom of 0.
+CREATE MACRO headroom(sol_pct) AS CASE WHEN sol_pct > 100 THEN 0 ELSE 100 - sol_pct END;
+
+-- A rate against its peak, %; NULL where either is unknown.
+CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);
+
+-- What a rule of thumb expects at an intensity (FLOP/byte); the ridge of a GPU says it exactly.
+CREATE MACRO intensity_band(intensity) AS
+    CASE
+        WHEN intensity < threshold('intensity.memory') THEN 'memory'
+        WHEN intensity <= threshold('intensity.compute') THEN 'mixed'
+        WHEN intensity IS NOT NULL THEN 'compute'
     END;
 
 -- Whole times that b goes into a; DuckDB's // divides doubles without rounding.

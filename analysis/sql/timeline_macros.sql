@@ -4,8 +4,21 @@ CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0
 -- A range as nsys prints it: its domain, which is empty for the default one, a colon and its text.
 CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 
+-- Sample standard deviation of integers; NULL for one.  From exact sums: that of DuckDB adds up doubles,
+-- and its last digit depends on how rows are dealt out to threads.  Only sums beyond 128 bits are doubles.
+CREATE MACRO exact_stddev(x) AS
+    CASE
+        WHEN count(x) > 1 THEN sqrt(
+            CASE
+                WHEN sum(x::HUGEINT * x) < 1e38 / count(x)
+                    THEN (count(x) * sum(x::HUGEINT * x) - sum(x) * sum(x))::DOUBLE
+                ELSE greatest(0, sum(x::HUGEINT * x)::DOUBLE * count(x) - sum(x)::DOUBLE * sum(x)::DOUBLE)
+            END / (count(x)::DOUBLE * (count(x) - 1))
+        )
+    END;
+
 -- Sample standard deviation as in nsys: 0 for one value.
-CREATE MACRO nsys_stddev(x) AS round_tenth(coalesce(stddev_samp(x), 0));
+CREATE MACRO nsys_stddev(x) AS round_tenth(coalesce(exact_stddev(x), 0));
 
 -- Time that two intervals share, ns; 0 where they are apart, NULL where a border is unknown.
 CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS

@@ -68,7 +68,7 @@ def budget_command(
     """
     from analysis.session import Session
     from analysis.windows import VIEWS_USED, choose_ranges, choose_time, range_names
-    from pipelines.reporting import select
+    from pipelines.selection import select
 
     if nvtx is not None and (start is not None or end is not None):
         raise click.UsageError("choose by time or by --nvtx, not by both")
@@ -88,7 +88,7 @@ def budget_command(
             choose_ranges(con, nvtx, most)
             if known[plain] > most:
                 click.echo(f"the first {most} of {known[plain]:,} ranges (--most)", err=True)
-        result = con.execute(
+        result = session.execute(
             "SELECT source_name, b.* FROM window_budget AS b JOIN reports USING (report_id) "
             "ORDER BY window_index, time_ns DESC, category"
         )

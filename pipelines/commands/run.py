@@ -47,8 +47,8 @@ from pipelines.workload import Scalar, load_workload
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with the newest run of this workload: only what it lacks, or what has changed "
-    "since, is launched.",
+    help="Resume the latest run of this workload: launch only what it lacks, or what has changed "
+    "since.",
 )
 @click.option(
     "--rerun-failed", is_flag=True, help="Like --resume, and launch again what failed there."

@@ -44,6 +44,45 @@ def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
         click.echo(f"removed {report_id}")
 
 
+@store_command.command("compact")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=60,
+    show_default=True,
+    metavar="MINUTES",
+    help="Keep files for this long after they were replaced: a query may have them open.",
+)
+@json_option()
+@store_option
+def compact_command(grace: float, as_json: bool, store_path: str | None) -> None:
+    """Gather the rows of many reports in one file a table, so that queries open few files.
+
+    Reports stay what they are: they can be queried, reported on and removed one by one.  Readers
+    and writers may go on meanwhile, and an interrupt loses nothing.  What the new files replace
+    is removed after --grace, by the next compact or gc.
+    """
+    from perfpipe.compaction import compact
+
+    store = resolve_store(store_path, must_exist=True)
+    done = compact(store, grace * 60)
+    if as_json:
+        segment = done.segment and done.segment.segment_id
+        click.echo(json_document(added=done.added, segment=segment, removed=len(done.removed)))
+        return
+    if done.segment is None:
+        click.echo("nothing to compact")
+    else:
+        size = format_bytes(sum(file.bytes for file in done.segment.files))
+        held = len(done.segment.reports)
+        click.echo(
+            f"{done.added:,} reports compacted into segment {done.segment.segment_id} "
+            f"({held:,} reports, {size})"
+        )
+    if done.removed:
+        click.echo(f"{len(done.removed):,} replaced directories removed", err=True)
+
+
 @store_command.command("gc")
 @click.option(
     "--older-than",
@@ -55,11 +94,11 @@ def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
 )
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:
-    """Remove what killed writers left behind."""
+    """Remove what killed writers left behind, and what compaction replaced."""
     removed = resolve_store(store_path, must_exist=True).collect_garbage(older_than * 3600)
     for path in removed:
         click.echo(f"removed {path.name}")
-    click.echo(f"{len(removed)} leftovers removed", err=True)
+    click.echo(f"{len(removed)} directories removed", err=True)
 
 
 @store_command.command("verify")

@@ -41,7 +41,7 @@ def work_command(
     """
     from perfpipe.work import Work, add_work
     from pipelines.expression import evaluate
-    from pipelines.reporting import select
+    from pipelines.selection import select
 
     if flops is None and moved is None:
         raise InputError("state --flops or --bytes or both")

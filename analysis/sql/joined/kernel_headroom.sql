@@ -40,13 +40,10 @@ profiled AS (
         s.grid,
         s.block,
         count(*) AS ncu_launches,
-        sum(s.compute_sol_pct * s.duration_ns)
-            / nullif(sum(s.duration_ns) FILTER (WHERE s.compute_sol_pct IS NOT NULL), 0) AS compute_sol_pct,
-        sum(s.memory_sol_pct * s.duration_ns)
-            / nullif(sum(s.duration_ns) FILTER (WHERE s.memory_sol_pct IS NOT NULL), 0) AS memory_sol_pct,
-        arg_max(b.bound, s.duration_ns) AS bound,
-        sum(s.max_sol_pct * s.duration_ns)
-            / nullif(sum(s.duration_ns) FILTER (WHERE s.max_sol_pct IS NOT NULL), 0) AS max_sol_pct
+        time_weighted(s.compute_sol_pct, s.duration_ns) AS compute_sol_pct,
+        time_weighted(s.memory_sol_pct, s.duration_ns) AS memory_sol_pct,
+        of_longest(b.bound, s.duration_ns, s.report_id, s.launch_id) AS bound,
+        time_weighted(s.max_sol_pct, s.duration_ns) AS max_sol_pct
     FROM kernel_sol AS s
     JOIN kernel_bottleneck AS b ON b.report_id = s.report_id AND b.launch_id = s.launch_id
     JOIN _report_pairs AS pair ON pair.ncu_report_id = s.report_id
@@ -56,8 +53,7 @@ shares AS (
     SELECT
         t.*,
         100.0 * t.total_time_ns / nullif(sum(t.total_time_ns) OVER (PARTITION BY t.report_id), 0) AS time_pct,
-        -- A SOL above 100 % (passes that differ) leaves no headroom.
-        CASE WHEN p.max_sol_pct > 100 THEN 0 ELSE 1 - p.max_sol_pct / 100 END AS headroom,
+        headroom(p.max_sol_pct) / 100 AS headroom,
         p.* EXCLUDE (report_id, key, grid, block)
     FROM timeline AS t
     LEFT JOIN profiled AS p

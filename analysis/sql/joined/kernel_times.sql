@@ -11,36 +11,41 @@
 -- median_ns: median duration, ns
 -- total_ns: sum of durations, ns
 CREATE VIEW kernel_times AS
-WITH every_launch AS (
+WITH timed AS (
     SELECT
         report_id,
         'nsys' AS profiler,
         demangled AS kernel_name,
         concat_ws(', ', grid_x, grid_y, grid_z) AS grid,
         concat_ws(', ', block_x, block_y, block_z) AS block,
-        dur_ns
+        count(*) AS launches,
+        median(dur_ns) AS median_ns,
+        sum(dur_ns)::DOUBLE AS total_ns
     FROM nsys_kernels
+    GROUP BY report_id, demangled, grid, block
     UNION ALL
     SELECT
         report_id,
         'ncu',
         kernel_demangled,
-        concat_ws(', ', grid_x, grid_y, grid_z),
-        concat_ws(', ', block_x, block_y, block_z),
-        duration_ns
+        concat_ws(', ', grid_x, grid_y, grid_z) AS grid,
+        concat_ws(', ', block_x, block_y, block_z) AS block,
+        count(*),
+        median(duration_ns),
+        ordered_sum(duration_ns)
     FROM ncu_launches
     WHERE duration_ns IS NOT NULL
+    GROUP BY report_id, kernel_demangled, grid, block
 )
 SELECT
-    l.report_id,
-    CASE WHEN r.kind = 'torch' THEN 'torch' ELSE l.profiler END AS profiler,
-    l.kernel_name,
-    l.grid,
-    l.block,
-    count(*) AS launches,
-    median(l.dur_ns) AS median_ns,
-    sum(l.dur_ns)::DOUBLE AS total_ns
-FROM every_launch AS l
+    t.report_id,
+    CASE WHEN r.kind = 'torch' THEN 'torch' ELSE t.profiler END AS profiler,
+    t.kernel_name,
+    t.grid,
+    t.block,
+    t.launches,
+    t.median_ns,
+    t.total_ns
+FROM timed AS t
 JOIN reports AS r USING (report_id)
-GROUP BY l.report_id, r.kind, l.profiler, l.kernel_name, l.grid, l.block
-ORDER BY l.report_id, total_ns DESC, l.kernel_name, l.grid, l.block;
+ORDER BY t.report_id, t.total_ns DESC, t.kernel_name, t.grid, t.block;

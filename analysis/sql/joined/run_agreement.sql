@@ -18,7 +18,7 @@
 -- explanation: why they differ
 CREATE VIEW run_agreement AS
 WITH profiled AS (
-    SELECT report_id, sum(duration_ns) / 1e6 AS profiled_ms, count(*) AS kernels
+    SELECT report_id, ordered_sum(duration_ns) / 1e6 AS profiled_ms, count(*) AS kernels
     FROM ncu_launches
     GROUP BY report_id
 ),
@@ -30,12 +30,12 @@ found AS (
     SELECT
         s.run_id,
         s.task_index,
-        any_value(t.traced_ms) AS traced_ms,
-        any_value(t.traced_span_ms) AS traced_span_ms,
-        any_value(t.traced_operations) AS traced_operations,
-        any_value(t.kernels) AS traced_kernels,
-        any_value(p.profiled_ms) AS profiled_ms,
-        any_value(p.kernels) AS profiled_kernels
+        any_value(t.traced_ms ORDER BY s.report_id) AS traced_ms,
+        any_value(t.traced_span_ms ORDER BY s.report_id) AS traced_span_ms,
+        any_value(t.traced_operations ORDER BY s.report_id) AS traced_operations,
+        any_value(t.kernels ORDER BY s.report_id) AS traced_kernels,
+        any_value(p.profiled_ms ORDER BY s.report_id) AS profiled_ms,
+        any_value(p.kernels ORDER BY s.report_id) AS profiled_kernels
     FROM sources AS s
     LEFT JOIN _iteration_work AS t USING (report_id)
     LEFT JOIN profiled AS p USING (report_id)

@@ -6,6 +6,7 @@
 -- label: its parameters
 -- dtype: type whose peak counts
 -- size: largest of its whole-number parameters; NULL without any
+-- series: its other parameters, as text: what tells lines apart where rates are drawn by size
 -- size_class: small, medium or large
 -- median_ms: time of an iteration, ms
 -- model_flop_per_s: operations of the workload file over the median time, FLOP/s
@@ -30,7 +31,14 @@ WITH tasks AS (
         *,
         list_max(list_transform(
             map_values(params::JSON::MAP(VARCHAR, VARCHAR)), lambda value: TRY_CAST(value AS BIGINT)
-        )) AS size
+        )) AS size,
+        array_to_string(list_transform(
+            list_filter(
+                map_entries(params::JSON::MAP(VARCHAR, VARCHAR)),
+                lambda entry: entry.value IS DISTINCT FROM size::VARCHAR
+            ),
+            lambda entry: concat(entry.key, '=', entry.value)
+        ), ' ') AS series
     FROM run_tasks
 ),
 sources AS (
@@ -41,16 +49,15 @@ kernels AS (
     SELECT
         t.run_id,
         t.task_index,
-        arg_max(l.kernel_name, l.duration_ns) AS kernel_name,
-        arg_max(b.bound, l.duration_ns) AS bound,
-        arg_max(b.subclass, l.duration_ns) AS subclass,
-        arg_max(o.registers, l.duration_ns) AS registers,
-        arg_max(o.smem_allocated, l.duration_ns) AS smem_per_block,
-        sum(f.flop)
-            / nullif(sum(l.duration_ns) FILTER (WHERE f.flop IS NOT NULL) / 1e9, 0) AS hardware_flop_per_s,
-        sum(m.dram_bytes_per_s * l.duration_ns)
-            / nullif(sum(l.duration_ns) FILTER (WHERE m.dram_bytes_per_s IS NOT NULL), 0)
-            AS actual_bytes_per_s
+        of_longest(l.kernel_name, l.duration_ns, l.report_id, l.launch_id) AS kernel_name,
+        of_longest(b.bound, l.duration_ns, l.report_id, l.launch_id) AS bound,
+        of_longest(b.subclass, l.duration_ns, l.report_id, l.launch_id) AS subclass,
+        of_longest(o.registers, l.duration_ns, l.report_id, l.launch_id) AS registers,
+        of_longest(o.smem_allocated, l.duration_ns, l.report_id, l.launch_id) AS smem_per_block,
+        ordered_sum(f.flop)
+            / nullif(ordered_sum(CASE WHEN f.flop IS NOT NULL THEN l.duration_ns END) / 1e9, 0)
+            AS hardware_flop_per_s,
+        time_weighted(m.dram_bytes_per_s, l.duration_ns) AS actual_bytes_per_s
     FROM sources AS t
     JOIN ncu_launches AS l USING (report_id)
     JOIN kernel_bottleneck AS b USING (report_id, launch_id)
@@ -64,8 +71,8 @@ peaks AS (
         t.run_id,
         t.task_index,
         p.dtype,
-        any_value(p.flop_per_s) AS flop_per_s,
-        any_value(p.bytes_per_s) AS bytes_per_s
+        max(p.flop_per_s) AS flop_per_s,
+        max(p.bytes_per_s) AS bytes_per_s
     FROM sources AS t
     JOIN gpu_peaks AS p USING (report_id)
     GROUP BY t.run_id, t.task_index, p.dtype
@@ -89,6 +96,7 @@ SELECT
     label,
     dtype,
     size,
+    series,
     CASE
         WHEN size <= threshold('size.small') THEN 'small'
         WHEN size >= threshold('size.large') THEN 'large'
@@ -96,21 +104,17 @@ SELECT
     END AS size_class,
     median_ms,
     model_flop_per_s,
-    100 * model_flop_per_s / nullif(peak, 0) AS mfu_pct,
-    100 * hardware_flop_per_s / nullif(peak, 0) AS hfu_pct,
+    pct_of_peak(model_flop_per_s, peak) AS mfu_pct,
+    pct_of_peak(hardware_flop_per_s, peak) AS hfu_pct,
     intensity,
-    CASE
-        WHEN intensity < threshold('intensity.memory') THEN 'memory'
-        WHEN intensity <= threshold('intensity.compute') THEN 'mixed'
-        WHEN intensity IS NOT NULL THEN 'compute'
-    END AS intensity_band,
+    intensity_band(intensity) AS intensity_band,
     peak / nullif(bandwidth, 0) AS ridge,
     memory_roof_flop_per_s(intensity, bandwidth) AS memory_roof_flop_per_s,
     CASE
         WHEN memory_roof_flop_per_s(intensity, bandwidth) < peak THEN 'memory'
         WHEN memory_roof_flop_per_s(intensity, bandwidth) >= peak THEN 'compute'
     END AS roof,
-    100 * model_flop_per_s / nullif(attainable_flop_per_s(peak, intensity, bandwidth), 0) AS sol_pct,
+    pct_of_peak(model_flop_per_s, attainable_flop_per_s(peak, intensity, bandwidth)) AS sol_pct,
     effective_bytes_per_s,
     actual_bytes_per_s,
     kernel_name,

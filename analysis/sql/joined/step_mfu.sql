@@ -23,7 +23,7 @@ SELECT
     s.step_ns,
     t.flops AS model_flop,
     t.flops / nullif(s.step_ns / 1e9, 0) AS model_flop_per_s,
-    100 * t.flops / nullif(s.step_ns / 1e9, 0) / nullif(p.flop_per_s, 0) AS mfu_pct
+    pct_of_peak(t.flops / nullif(s.step_ns / 1e9, 0), p.flop_per_s) AS mfu_pct
 FROM steps AS s
 JOIN _report_tasks AS t USING (report_id)
 LEFT JOIN gpu_peaks AS p ON p.report_id = s.report_id AND p.dtype = t.dtype

@@ -12,7 +12,8 @@ SELECT
     report_id,
     coalesce(bound, 'unmatched') AS bound,
     sum(total_time_ns)::BIGINT AS time_ns,
-    sum(time_pct) AS time_pct,
+    100.0 * sum(total_time_ns)
+        / nullif(sum(sum(total_time_ns)) OVER (PARTITION BY report_id), 0) AS time_pct,
     count(*) AS kernels
 FROM kernel_headroom
 WHERE report_id IN (SELECT report_id FROM _report_pairs)

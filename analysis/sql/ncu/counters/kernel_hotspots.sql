@@ -43,7 +43,7 @@ WITH places AS (
         min(pc) AS pc,
         file,
         line,
-        any_value(text) AS text,
+        min(text) AS text,
         sum(samples)::BIGINT AS samples,
         sum(executions)::BIGINT AS executions,
         sum(COLUMNS('^(stall_.*)$'))::BIGINT AS '\1'
@@ -89,7 +89,8 @@ SELECT
     l.kernel_name,
     s.kind,
     row_number() OVER (
-        PARTITION BY s.report_id, s.launch_id, s.kind ORDER BY s.stall_samples DESC, s.pc, s.line
+        PARTITION BY s.report_id, s.launch_id, s.kind
+        ORDER BY s.stall_samples DESC, s.pc, s.line, s.file, s.sass
     ) AS rank,
     s.pc,
     s.sass,

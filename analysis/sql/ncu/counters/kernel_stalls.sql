@@ -39,15 +39,20 @@ shares AS (
         coalesce(
             100 * coalesce(v.cycles_new, v.cycles_old) / nullif(coalesce(
                 w.warp_latency,
-                sum(coalesce(v.cycles_new, v.cycles_old)) OVER (PARTITION BY v.report_id, v.launch_id)
+                sum(coalesce(v.cycles_new, v.cycles_old)) OVER launch
             ), 0),
             v.share_old
         ) AS pct,
         100 * v.samples / nullif(
-            coalesce(w.samples, sum(v.samples) OVER (PARTITION BY v.report_id, v.launch_id)), 0
+            coalesce(w.samples, sum(v.samples) OVER launch), 0
         ) AS samples_pct
     FROM valued AS v
     JOIN kernel_metrics AS w USING (report_id, launch_id)
+    WINDOW launch AS (
+        PARTITION BY v.report_id, v.launch_id
+        ORDER BY v.reason
+        ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    )
 )
 SELECT
     report_id,

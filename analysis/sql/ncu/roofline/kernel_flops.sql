@@ -12,7 +12,7 @@
 -- peak_flop_per_cycle: dense peak of the GPU in a cycle; NULL where the counters do not tell it
 CREATE VIEW kernel_flops AS
 WITH per_prefix AS (
-    SELECT m.report_id, m.launch_id, f.precision, f.part, sum(m.value * f.flop) AS value
+    SELECT m.report_id, m.launch_id, f.precision, f.part, ordered_sum(m.value * f.flop) AS value
     FROM ncu_metrics AS m
     JOIN _flop_metrics AS f USING (metric)
     GROUP BY m.report_id, m.launch_id, f.precision, f.part, f.prefix
@@ -51,9 +51,9 @@ tensor AS (
         report_id,
         launch_id,
         precision,
-        sum(flop) AS flop,
-        sum(flop_per_s) AS flop_per_s,
-        sum(flop_per_cycle) AS flop_per_cycle,
+        ordered_sum(flop) AS flop,
+        ordered_sum(flop_per_s) AS flop_per_s,
+        ordered_sum(flop_per_cycle) AS flop_per_cycle,
         coalesce(max(peak) FILTER (WHERE coalesce(flop, flop_per_s, flop_per_cycle) > 0), max(peak)) AS peak
     FROM paths
     WHERE coalesce(flop, flop_per_s, flop_per_cycle) IS NOT NULL

@@ -101,11 +101,11 @@ SELECT
         WHEN memory_roof_flop_per_s(intensity, peak_bytes_per_s) < peak THEN level
         WHEN attainable_flop_per_s(peak, intensity, peak_bytes_per_s) IS NOT NULL THEN 'compute'
     END AS roof,
-    100 * flop_per_s / nullif(attainable_flop_per_s(peak, intensity, peak_bytes_per_s), 0) AS attained_pct,
-    100 * flop_per_s / nullif(peak, 0) AS pct_of_peak,
-    100 * flop_per_s / nullif(peak_max_clock, 0) AS pct_of_peak_max_clock,
-    100 * flop_per_s / nullif(peak_nominal, 0) AS pct_of_peak_nominal,
-    100 * bytes_per_s / nullif(peak_bytes_per_s, 0) AS bandwidth_pct,
+    pct_of_peak(flop_per_s, attainable_flop_per_s(peak, intensity, peak_bytes_per_s)) AS attained_pct,
+    pct_of_peak(flop_per_s, peak) AS pct_of_peak,
+    pct_of_peak(flop_per_s, peak_max_clock) AS pct_of_peak_max_clock,
+    pct_of_peak(flop_per_s, peak_nominal) AS pct_of_peak_nominal,
+    pct_of_peak(bytes_per_s, peak_bytes_per_s) AS bandwidth_pct,
     note
 FROM placed
 ORDER BY report_id, launch_id, precision, level;

@@ -46,7 +46,7 @@ stated AS (
         l.launch_id,
         w.flop,
         w.bytes,
-        100 * w.flop / nullif(l.duration_ns / 1e9, 0) / nullif(p.flop_per_s, 0) AS mfu_pct
+        pct_of_peak(w.flop / nullif(l.duration_ns / 1e9, 0), p.flop_per_s) AS mfu_pct
     FROM ncu_launches AS l
     JOIN launch_work AS w
         ON w.report_id = l.report_id
@@ -73,15 +73,11 @@ SELECT
     t.flop AS model_flop,
     t.flop / nullif(t.bytes, 0) AS model_intensity,
     d.intensity,
-    CASE
-        WHEN d.intensity < threshold('intensity.memory') THEN 'memory'
-        WHEN d.intensity <= threshold('intensity.compute') THEN 'mixed'
-        WHEN d.intensity IS NOT NULL THEN 'compute'
-    END AS intensity_band,
+    intensity_band(d.intensity) AS intensity_band,
     d.ridge,
     d.attained_pct,
     d.bytes_per_s AS dram_bytes_per_s,
-    100 * d.bytes_per_s / nullif(d.peak_bytes_per_s_nominal, 0) AS dram_pct_nominal,
+    pct_of_peak(d.bytes_per_s, d.peak_bytes_per_s_nominal) AS dram_pct_nominal,
     (ceil(w.registers / 8) * 8 * occupancy_warps(w.block_size) * 32)::BIGINT AS registers_per_block,
     o.smem_allocated AS smem_per_block,
     100.0 * ceil(w.registers / 8) * 8 * occupancy_warps(w.block_size) * 32 * o.blocks_per_sm

@@ -22,7 +22,7 @@ WITH conflicts AS (
 ),
 busiest AS (
     -- The rule looks at pipes that count active cycles.
-    SELECT report_id, launch_id, arg_max(pipe, pct) AS pipe, max(pct) AS pct
+    SELECT report_id, launch_id, first(pipe ORDER BY pct DESC, pipe) AS pipe, max(pct) AS pct
     FROM kernel_pipes
     WHERE pipe IN ('tensor', 'fma', 'fp64', 'alu')
     GROUP BY report_id, launch_id

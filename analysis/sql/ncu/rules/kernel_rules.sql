@@ -26,7 +26,8 @@ WITH own AS (
         speedup_kind,
         speedup_pct,
         message,
-        'ncu' AS source
+        'ncu' AS source,
+        result_index
     FROM ncu_rules
     WHERE message IS NOT NULL OR title IS NOT NULL
 ),
@@ -63,4 +64,4 @@ SELECT
         OR e.rule = 'MemoryL2Compression' AS secondary
 FROM every AS e
 LEFT JOIN kernel_sol AS s USING (report_id, launch_id)
-ORDER BY e.report_id, e.launch_id, secondary, e.speedup_pct DESC NULLS LAST, e.rule, e.title;
+ORDER BY e.report_id, e.launch_id, secondary, e.speedup_pct DESC NULLS LAST, e.rule, e.title, e.result_index;

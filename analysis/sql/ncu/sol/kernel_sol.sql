@@ -51,8 +51,7 @@ SELECT
         WHEN w.compute_sol_pct >= w.memory_sol_pct THEN w.compute_sol_pct
         ELSE w.memory_sol_pct + 0 * w.compute_sol_pct
     END AS max_sol_pct,
-    -- A SOL above 100 % (passes that differ) leaves no headroom.
-    l.duration_ns * CASE WHEN max_sol_pct > 100 THEN 0 ELSE 1 - max_sol_pct / 100 END AS headroom_ns,
+    l.duration_ns * headroom(max_sol_pct) / 100 AS headroom_ns,
     w.dram_sol_pct,
     w.l2_sol_pct,
     w.l1_active_sol_pct AS l1_sol_pct,

@@ -14,8 +14,8 @@ WITH work AS (
     SELECT
         report_id,
         launch_id,
-        sum(flop) AS flop,
-        sum(flop) FILTER (WHERE starts_with(precision, 'tensor_')) AS tensor_flop
+        ordered_sum(flop) AS flop,
+        ordered_sum(CASE WHEN starts_with(precision, 'tensor_') THEN flop END) AS tensor_flop
     FROM kernel_flops
     GROUP BY report_id, launch_id
 ),

@@ -31,8 +31,8 @@ launches AS (
         b.*,
         s.kernel_name,
         s.max_sol_pct,
-        100 - least(s.max_sol_pct, 100) AS headroom_pct,
-        100 * s.duration_ns / nullif(sum(s.duration_ns) OVER (PARTITION BY b.report_id), 0) AS time_share_pct,
+        headroom(s.max_sol_pct) AS headroom_pct,
+        100 * s.duration_ns / nullif(sum(s.duration_ns) OVER report, 0) AS time_share_pct,
         o.tail_pct,
         f.features,
         f.fusion_bytes
@@ -40,6 +40,11 @@ launches AS (
     JOIN kernel_sol AS s USING (report_id, launch_id)
     JOIN kernel_occupancy AS o USING (report_id, launch_id)
     JOIN kernel_features AS f USING (report_id, launch_id)
+    WINDOW report AS (
+        PARTITION BY b.report_id
+        ORDER BY b.launch_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    )
 ),
 matched AS (
     SELECT DISTINCT
@@ -48,6 +53,7 @@ matched AS (
         t.rank AS place,
         t.difficulty,
         t.gain,
+        t.saves,
         e.speedup_pct
     FROM launches AS l
     JOIN _techniques AS t
@@ -83,13 +89,15 @@ SELECT
     subclass,
     cause,
     technique,
-    row_number() OVER (PARTITION BY report_id, launch_id ORDER BY gain_pct DESC NULLS LAST, place) AS rank,
+    row_number() OVER (
+        PARTITION BY report_id, launch_id ORDER BY gain_pct DESC NULLS LAST, place, technique
+    ) AS rank,
     gain_pct,
     gain_source,
     time_share_pct,
     time_share_pct * gain_pct / 100 AS priority,
     max_sol_pct >= threshold('finding.secondary_sol_pct') AS secondary,
-    CASE WHEN technique IN ('epilogue_fusion', 'fusion') THEN fusion_bytes END AS saved_bytes,
+    CASE saves WHEN 'fusion_bytes' THEN fusion_bytes END AS saved_bytes,
     difficulty,
     confidence,
     evidence

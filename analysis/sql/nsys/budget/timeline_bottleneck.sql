@@ -12,14 +12,16 @@
 -- confidence: high; medium where the profiler says that events might be missing; low where it says
 --   that some were lost, or kernels are hidden in CUDA graphs
 -- explanation: what to know about the verdict; NULL where there is nothing
--- evidence: JSON list of category and share
+-- notes: the parts of the explanation
+-- shares: category and share of the window (%) of each, the largest first
+-- evidence: the shares as JSON
 CREATE VIEW timeline_bottleneck AS
 WITH grouped AS (
     SELECT
         report_id,
         device,
         timeline_bound(category) AS bound,
-        sum(share_pct) AS share_pct,
+        100.0 * sum(time_ns) / nullif(any_value(window_end_ns - window_start_ns), 0) AS share_pct,
         any_value(note) AS note
     FROM gpu_time_budget
     WHERE category NOT IN ('edge', 'profiler_overhead', 'unattributed')
@@ -28,7 +30,7 @@ WITH grouped AS (
 lost AS (
     SELECT
         report_id,
-        string_agg(DISTINCT rtrim(trim(text), '.'), '; ' ORDER BY rtrim(trim(text), '.')) AS text
+        list(DISTINCT rtrim(trim(text), '.') ORDER BY rtrim(trim(text), '.')) AS texts
     FROM nsys_diagnostics
     WHERE severity IN ('Warning', 'Error') AND regexp_matches(text, 'lost|dropped|not all|incomplete', 'i')
     GROUP BY report_id
@@ -52,7 +54,7 @@ ranked AS (
     SELECT
         report_id,
         device,
-        arg_max(bound, share_pct) AS bound,
+        first(bound ORDER BY share_pct DESC, bound) FILTER (share_pct IS NOT NULL) AS bound,
         max(share_pct) AS share_pct,
         string_agg(
             printf('%s %.0f %%', replace(bound, '_', ' '), share_pct), ', '
@@ -60,38 +62,49 @@ ranked AS (
         )
             FILTER (WHERE share_pct >= threshold('timeline.contributor_pct')) AS contributors,
         any_value(note) AS note,
-        to_json(list({category: bound, share_pct: share_pct} ORDER BY share_pct DESC, bound)) AS evidence
+        list({category: bound, share_pct: share_pct} ORDER BY share_pct DESC, bound) AS shares
     FROM grouped
     GROUP BY report_id, device
+),
+explained AS (
+    SELECT
+        r.*,
+        m.compute_pct,
+        m.memory_pct,
+        l.texts,
+        list_filter([r.note] || coalesce(l.texts, []) || [
+            m.text,
+            CASE
+                WHEN r.bound = 'compute' AND m.text IS NULL
+                    THEN 'busy with kernels: whether they are bound by compute or memory only ncu or sampled '
+                        || 'GPU metrics tell (nsys profile --gpu-metrics-devices=all)'
+            END
+        ], lambda note: note IS NOT NULL) AS notes
+    FROM ranked AS r
+    LEFT JOIN lost AS l USING (report_id)
+    LEFT JOIN sampled AS m USING (report_id, device)
 )
 SELECT
-    r.report_id,
-    r.device,
-    r.bound,
-    r.share_pct,
-    r.contributors,
+    report_id,
+    device,
+    bound,
+    share_pct,
+    contributors,
     CASE
-        WHEN m.memory_pct >= greatest(m.compute_pct, threshold('sol.latency_pct')) THEN 'memory'
-        WHEN m.compute_pct >= threshold('sol.latency_pct') THEN 'compute'
-        WHEN m.memory_pct < threshold('sol.latency_pct') AND m.compute_pct IS NOT NULL THEN 'neither'
+        WHEN memory_pct >= greatest(compute_pct, threshold('sol.latency_pct')) THEN 'memory'
+        WHEN compute_pct >= threshold('sol.latency_pct') THEN 'compute'
+        WHEN memory_pct < threshold('sol.latency_pct') AND compute_pct IS NOT NULL THEN 'neither'
     END AS busy_bound,
     CASE
-        WHEN r.note IS NOT NULL OR regexp_matches(l.text, 'lost|dropped|incomplete', 'i') THEN 'low'
-        WHEN l.text IS NOT NULL THEN 'medium'
+        WHEN note IS NOT NULL OR len(list_filter(
+            texts, lambda text: regexp_matches(text, 'lost|dropped|incomplete', 'i')
+        )) > 0 THEN 'low'
+        WHEN texts IS NOT NULL THEN 'medium'
         ELSE 'high'
     END AS confidence,
-    nullif(concat_ws('; ',
-        r.note,
-        l.text,
-        m.text,
-        CASE
-            WHEN r.bound = 'compute' AND m.text IS NULL
-                THEN 'busy with kernels: whether they are bound by compute or memory only ncu or sampled '
-                    || 'GPU metrics tell (nsys profile --gpu-metrics-devices=all)'
-        END
-    ), '') AS explanation,
-    r.evidence
-FROM ranked AS r
-LEFT JOIN lost AS l USING (report_id)
-LEFT JOIN sampled AS m USING (report_id, device)
-ORDER BY r.report_id, r.device;
+    nullif(array_to_string(notes, '; '), '') AS explanation,
+    notes,
+    shares,
+    to_json(shares) AS evidence
+FROM explained
+ORDER BY report_id, device;

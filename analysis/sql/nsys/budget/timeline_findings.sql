@@ -12,17 +12,13 @@
 -- confidence: that of the verdict
 -- largest_gap: the longest idle interval of that category in words; NULL where it is not idle time
 CREATE VIEW timeline_findings AS
-WITH shares AS (
-    SELECT
-        b.report_id,
-        b.device,
-        b.confidence,
-        unnest(from_json(b.evidence, '[{"category": "VARCHAR", "share_pct": "DOUBLE"}]')) AS item
-    FROM timeline_bottleneck AS b
+WITH parts AS (
+    SELECT report_id, device, confidence, unnest(shares) AS item
+    FROM timeline_bottleneck
 ),
 contributors AS (
     SELECT report_id, device, confidence, item.category AS bound, item.share_pct AS share_pct
-    FROM shares
+    FROM parts
     WHERE item.share_pct >= threshold('timeline.contributor_pct')
 ),
 longest AS (
@@ -44,11 +40,25 @@ worded AS (
     JOIN _gaps AS g USING (track, op_id)
     JOIN _gpus AS t USING (track)
     JOIN launches AS o ON o.report_id = t.report_id AND o.op_id = g.op_id
+),
+-- What techniques ask for beside the category.
+shown AS (
+    SELECT
+        b.report_id,
+        b.device,
+        list_filter([
+            -- What comes from graphs already is not helped by graphs.
+            CASE WHEN s.graphs_save_pct >= threshold('timeline.contributor_pct') THEN 'graphs_save' END,
+            CASE WHEN k.waiting_pct >= threshold('timeline.contributor_pct') THEN 'ranks_wait' END
+        ], lambda feature: feature IS NOT NULL) AS features
+    FROM timeline_bottleneck AS b
+    LEFT JOIN launch_summary AS s USING (report_id, device)
+    LEFT JOIN rank_skew AS k USING (report_id, device)
 )
 SELECT
     c.report_id,
     c.device,
-    row_number() OVER (PARTITION BY c.report_id, c.device ORDER BY c.share_pct DESC, t.rank) AS rank,
+    row_number() OVER (PARTITION BY c.report_id, c.device ORDER BY c.share_pct DESC, c.bound, t.rank) AS rank,
     c.bound,
     c.share_pct,
     t.technique,
@@ -56,12 +66,8 @@ SELECT
     c.confidence,
     w.text AS largest_gap
 FROM contributors AS c
-JOIN _techniques AS t USING (bound)
-LEFT JOIN worded AS w USING (report_id, device, bound)
-LEFT JOIN launch_summary AS s USING (report_id, device)
-LEFT JOIN rank_skew AS k USING (report_id, device)
+JOIN shown AS f USING (report_id, device)
+JOIN _techniques AS t ON t.bound = c.bound AND list_has_all(f.features, t.features)
+LEFT JOIN worded AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
 WHERE c.bound != 'compute'
-    -- What comes from graphs already is not helped by graphs.
-    AND (t.technique != 'cuda_graphs' OR s.graphs_save_pct >= threshold('timeline.contributor_pct'))
-    AND (t.technique != 'balance_ranks' OR k.waiting_pct >= threshold('timeline.contributor_pct'))
 ORDER BY c.report_id, c.device, rank;

@@ -1,19 +1,24 @@
 -- Sampled GPU metrics, a row a sample: each value holds from the sample before to this one.  The
 -- *_before columns are the values times their lengths, added up over the earlier samples, so that
--- two of them give the mean of any window.
+-- two of them give the mean of any window; both in 1/256 %.
 -- @materialize
 CREATE VIEW _metric_samples AS
-WITH wide AS (
+WITH samples AS (
+    -- Sums of integers do not depend on the order of rows: 1/256 % is finer than what is sampled.
+    SELECT report_id, gpu, timestamp_ns, metric, TRY_CAST(round(value * 256) AS BIGINT) AS units
+    FROM nsys_gpu_metrics
+),
+wide AS (
     SELECT
         report_id,
         gpu,
         timestamp_ns,
-        max(value) FILTER (WHERE regexp_matches(metric, '^SMs? Active.*%')) AS sm_active,
-        max(value) FILTER (WHERE regexp_matches(metric, '^SM Issue.*%')) AS sm_issue,
-        max(value) FILTER (WHERE regexp_matches(metric, '^Tensor Active.*%')) AS tensor_active,
-        max(value) FILTER (WHERE regexp_matches(metric, '^DRAM Read Bandwidth.*%')) AS dram_read,
-        max(value) FILTER (WHERE regexp_matches(metric, '^DRAM Write Bandwidth.*%')) AS dram_write
-    FROM nsys_gpu_metrics
+        max(units) FILTER (WHERE regexp_matches(metric, '^SMs? Active.*%')) AS sm_active,
+        max(units) FILTER (WHERE regexp_matches(metric, '^SM Issue.*%')) AS sm_issue,
+        max(units) FILTER (WHERE regexp_matches(metric, '^Tensor Active.*%')) AS tensor_active,
+        max(units) FILTER (WHERE regexp_matches(metric, '^DRAM Read Bandwidth.*%')) AS dram_read,
+        max(units) FILTER (WHERE regexp_matches(metric, '^DRAM Write Bandwidth.*%')) AS dram_write
+    FROM samples
     GROUP BY report_id, gpu, timestamp_ns
 ),
 spans AS (
@@ -26,20 +31,18 @@ SELECT
     track,
     start_ns,
     end_ns,
-    coalesce(sum(end_ns - start_ns) OVER earlier, 0)::BIGINT AS sampled_before,
+    coalesce(sum(length_ns) OVER earlier, 0)::BIGINT AS sampled_before,
     sm_active,
-    coalesce(sum(sm_active * (end_ns - start_ns)) OVER earlier, 0 * sm_active) AS sm_active_before,
+    coalesce((sum(sm_active * length_ns) OVER earlier)::BIGINT, 0 * sm_active) AS sm_active_before,
     sm_issue,
-    coalesce(sum(sm_issue * (end_ns - start_ns)) OVER earlier, 0 * sm_issue) AS sm_issue_before,
+    coalesce((sum(sm_issue * length_ns) OVER earlier)::BIGINT, 0 * sm_issue) AS sm_issue_before,
     tensor_active,
-    coalesce(
-        sum(tensor_active * (end_ns - start_ns)) OVER earlier,
-        0 * tensor_active
-    ) AS tensor_active_before,
+    coalesce((sum(tensor_active * length_ns) OVER earlier)::BIGINT, 0 * tensor_active)
+        AS tensor_active_before,
     dram_read,
-    coalesce(sum(dram_read * (end_ns - start_ns)) OVER earlier, 0 * dram_read) AS dram_read_before,
+    coalesce((sum(dram_read * length_ns) OVER earlier)::BIGINT, 0 * dram_read) AS dram_read_before,
     dram_write,
-    coalesce(sum(dram_write * (end_ns - start_ns)) OVER earlier, 0 * dram_write) AS dram_write_before
-FROM spans
+    coalesce((sum(dram_write * length_ns) OVER earlier)::BIGINT, 0 * dram_write) AS dram_write_before
+FROM (SELECT *, end_ns - start_ns AS length_ns FROM spans)
 WHERE start_ns IS NOT NULL
 WINDOW earlier AS (PARTITION BY track ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING);

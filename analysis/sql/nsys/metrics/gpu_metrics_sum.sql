@@ -83,12 +83,13 @@ SELECT
     s.instances,
     s.time_ns,
     s.sampled_ns,
-    s.sm_active / nullif(s.sampled_ns, 0) AS sm_active_pct,
-    s.sm_issue / nullif(s.sampled_ns, 0) AS sm_issue_pct,
-    s.tensor_active / nullif(s.sampled_ns, 0) AS tensor_active_pct,
-    s.dram_read / nullif(s.sampled_ns, 0) AS dram_read_pct,
-    s.dram_write / nullif(s.sampled_ns, 0) AS dram_write_pct,
-    (s.dram_read + s.dram_write) / nullif(s.sampled_ns, 0) / 100 * g.memory_bandwidth AS dram_bytes_per_s
+    s.sm_active / 256 / nullif(s.sampled_ns, 0) AS sm_active_pct,
+    s.sm_issue / 256 / nullif(s.sampled_ns, 0) AS sm_issue_pct,
+    s.tensor_active / 256 / nullif(s.sampled_ns, 0) AS tensor_active_pct,
+    s.dram_read / 256 / nullif(s.sampled_ns, 0) AS dram_read_pct,
+    s.dram_write / 256 / nullif(s.sampled_ns, 0) AS dram_write_pct,
+    (s.dram_read + s.dram_write) / 256 / nullif(s.sampled_ns, 0) / 100
+        * g.memory_bandwidth AS dram_bytes_per_s
 FROM sums AS s
 JOIN _gpus AS t USING (track)
 LEFT JOIN nsys_gpus AS g ON g.report_id = t.report_id AND g.gpu = t.device

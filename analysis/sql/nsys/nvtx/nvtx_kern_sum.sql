@@ -47,7 +47,8 @@ kernels AS (
     WHERE l.kind = 'kernel' AND l.call_id IS NOT NULL
 ),
 held AS (
-    SELECT r.report_id, t.title, r.first_call, unnest(range(r.first_call, r.first_call + r.calls)) AS call_id
+    -- The title is made a value of the row: DuckDB 2.0 fails on dictionaries of a join behind unnest.
+    SELECT r.report_id, t.title + r.calls - r.calls AS title, r.first_call, unnest(range(r.first_call, r.first_call + r.calls)) AS call_id
     FROM nsys_nvtx_ranges AS r
     JOIN titles AS t ON t.report_id = r.report_id AND t.style = r.style
         AND t.domain IS NOT DISTINCT FROM r.domain AND t.name IS NOT DISTINCT FROM r.name
@@ -96,4 +97,4 @@ SELECT
 FROM sums AS s
 JOIN threads AS k USING (kernel)
 LEFT JOIN titles AS t USING (title)
-ORDER BY k.report_id, nvtx_range NULLS FIRST, k.pid, k.tid, s.total_time_ns DESC, kernel_name;
+ORDER BY k.report_id, nvtx_range NULLS FIRST, t.style, k.pid, k.tid, s.total_time_ns DESC, kernel_name;

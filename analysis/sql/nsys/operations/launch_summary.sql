@@ -25,7 +25,7 @@ WITH ops AS (
     JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
 ),
 calls AS (
-    SELECT report_id, device, pid, correlation_id, any_value(api_end_ns - api_start_ns) AS api_ns
+    SELECT report_id, device, pid, correlation_id, max(api_end_ns - api_start_ns) AS api_ns
     FROM ops
     WHERE api_start_ns IS NOT NULL
     GROUP BY report_id, device, pid, correlation_id
@@ -40,7 +40,7 @@ overhead AS (
         report_id,
         device,
         sum(time_ns)::BIGINT AS ns,
-        sum(share_pct) AS pct,
+        100.0 * sum(time_ns) / nullif(any_value(window_end_ns - window_start_ns), 0) AS pct,
         any_value(window_end_ns - window_start_ns) AS window_ns
     FROM gpu_time_budget
     WHERE timeline_bound(category) = 'launch_overhead'

@@ -98,7 +98,7 @@ SELECT
     o.bytes / nullif(o.total_ns / 1e9, 0) AS bytes_per_s,
     l.link,
     l.peak AS link_bytes_per_s,
-    100 * o.bytes / nullif(o.total_ns / 1e9, 0) / nullif(l.peak, 0) AS link_pct,
+    pct_of_peak(o.bytes / nullif(o.total_ns / 1e9, 0), l.peak) AS link_pct,
     100.0 * o.covered_ns / nullif(o.total_ns, 0) AS covered_pct,
     coalesce(o.src_kind = 'Pageable', false) OR coalesce(o.dst_kind = 'Pageable', false) AS pageable
 FROM sums AS o

@@ -93,7 +93,7 @@ ways AS (
         way,
         min(communicator) AS communicator,
         max(communicator) AS other,
-        sum(bytes) AS bytes
+        ordered_sum(bytes) AS bytes
     FROM members
     WHERE communicator IS NOT NULL
     GROUP BY report_id, range_id, way
@@ -115,7 +115,8 @@ told AS (
         range_id,
         NULL,
         min(communicator),
-        coalesce(sum(bytes) FILTER (way = 'all'), 0) + coalesce(max(bytes) FILTER (way != 'all'), 0),
+        coalesce(sum(bytes ORDER BY bytes) FILTER (way = 'all'), 0)
+            + coalesce(max(bytes) FILTER (way != 'all'), 0),
         true
     FROM ways
     GROUP BY report_id, range_id

@@ -37,7 +37,7 @@ WITH sums AS (
         max(dur_ns) AS max_ns,
         sum(bytes)::BIGINT AS bytes,
         sum(dur_ns) FILTER (WHERE bytes IS NOT NULL) AS told_ns,
-        sum(collective_bus_bytes(operation, bytes, ranks)) AS bus_bytes,
+        ordered_sum(collective_bus_bytes(operation, bytes, ranks)::DOUBLE) AS bus_bytes,
         sum(dur_ns) FILTER (WHERE collective_bus_bytes(operation, bytes, ranks) IS NOT NULL) AS bus_ns
     FROM _collectives
     GROUP BY report_id, device, kernel_name, _collectives.operation

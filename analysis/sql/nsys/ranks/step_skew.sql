@@ -24,9 +24,9 @@ SELECT
     count(*) AS ranks,
     avg(s.step_ns) AS mean_ns,
     max(s.step_ns) AS slowest_ns,
-    arg_max(r.rank, s.step_ns) AS slowest_rank,
+    arg_max(r.rank, (s.step_ns, -r.rank)) AS slowest_rank,
     max(s.step_ns) - min(s.step_ns) AS skew_ns,
-    arg_max(r.rank, s.busy_ns) AS busiest_rank,
+    arg_max(r.rank, (s.busy_ns, -r.rank)) AS busiest_rank,
     (max(s.busy_ns) - min(s.busy_ns))::BIGINT AS busy_skew_ns
 FROM steps AS s
 JOIN _job_ranks AS r USING (report_id, device)

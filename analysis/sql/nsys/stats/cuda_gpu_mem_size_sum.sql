@@ -18,7 +18,7 @@ SELECT
     printf('%.3f', median(bytes) / 1e6)::DOUBLE AS med_mb,
     printf('%.3f', min(bytes) / 1e6)::DOUBLE AS min_mb,
     printf('%.3f', max(bytes) / 1e6)::DOUBLE AS max_mb,
-    printf('%.3f', coalesce(stddev_samp(bytes), 0) / 1e6)::DOUBLE AS stddev_mb,
+    printf('%.3f', coalesce(exact_stddev(bytes), 0) / 1e6)::DOUBLE AS stddev_mb,
     operation
 FROM nsys_memory_ops
 GROUP BY report_id, operation

@@ -44,7 +44,7 @@ SELECT
     avg(s.step_ns) AS mean_ns,
     d.p50 AS p50_ns,
     quantile_cont(s.step_ns, 0.95) AS p95_ns,
-    100 * stddev_samp(s.step_ns) / nullif(avg(s.step_ns), 0) AS cv_pct,
+    100 * exact_stddev(s.step_ns) / nullif(avg(s.step_ns), 0) AS cv_pct,
     arg_min(s.step_ns, s.step_index) AS first_ns,
     arg_min(s.step_ns, s.step_index) - d.p50 AS first_excess_ns,
     any_value(l.ns) AS first_loading_ns,

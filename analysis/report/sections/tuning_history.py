@@ -1,14 +1,13 @@
-"""Tables of a search for the quickest parameters."""
+"""What a search for the quickest parameters tried and found."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from analysis.history import History, Trial
-from analysis.search_story import (
-    best_of,
-    generations,
-    pareto,
-    traits,
-)
+from analysis.report.declare import Given, SectionSpec
+from analysis.report.scope import Scope
+from analysis.search_story import best_of, generations, pareto, traits
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Source, Table, Value
 
@@ -52,9 +51,14 @@ def _front(history: History) -> list[Trial]:
 
 
 def _table(
-    title: str, doc: str, columns: tuple[Column, ...], rows: list[tuple[Value, ...]], source: Source
+    title: str,
+    doc: str,
+    columns: tuple[Column, ...],
+    rows: list[tuple[Value, ...]],
+    source: Source,
+    figure: str = "",
 ) -> Table:
-    return Table(title, doc, columns, tuple(rows), len(rows), source)
+    return Table(title, doc, columns, tuple(rows), len(rows), source, figure)
 
 
 def _generations(history: History, source: Source) -> Table:
@@ -97,7 +101,7 @@ def _all(history: History, source: Source) -> Table:
     columns = (Column("index", "Tried as", "int", "", "order of trial, from 0"), *_TRIAL)
     rows = [(trial.index, *_row(history, trial)) for trial in history.worked]
     doc = "Everything that worked, the quickest first."
-    return _table("Tuning: all configurations that worked", doc, columns, rows, source)
+    return _table("Tuning: all configurations that worked", doc, columns, rows, source, "search")
 
 
 def _traits(history: History, source: Source) -> Table:
@@ -130,3 +134,17 @@ def _failures(history: History, source: Source) -> Table:
     ]
     doc = "Configurations that were rejected, and why; they are neither slow nor quick."
     return _table("Tuning: rejected configurations", doc, columns, rows, source)
+
+
+def _of_run(scope: Scope) -> Iterable[Table]:
+    if scope.history is None or scope.run is None:
+        return ()
+    return tuning_tables(scope.history, Source("tuning", (scope.run.run_id,)))
+
+
+SECTION = SectionSpec(
+    "tuning",
+    "Tuning history",
+    "no search; a workload with 'tune' searches its parameters",
+    (Given(_of_run),),
+)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from analysis.report.scope import Scope
+from analysis.rows import in_list, rows_of
 from analysis.thresholds import thresholds
-from perfpipe.database import quote
 from perfpipe.model import tables as stored_tables
 from perfpipe.runrecord import RunRecord
 from perfpipe.units import format_ns
@@ -15,18 +16,11 @@ from perfpipe.viewmodel import Fact, Source
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+#: Views that are read here.
+VIEWS = ("_totals", "timeline_bottleneck")
+
 #: Notes on verdicts that are told.
 _NOTES = 4
-
-
-def in_list(reports: Sequence[str]) -> str:
-    """Return a SQL list of report ids."""
-    return f"({', '.join(quote(report) for report in reports) or 'NULL'})"
-
-
-def rows_of(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query."""
-    return con.execute(sql).fetchall()
 
 
 def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | None) -> str:
@@ -60,19 +54,14 @@ def device_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> tuple[str | Non
     return rows[0] if rows else (None, None)
 
 
-def summary_of(
-    con: DuckDBPyConnection,
-    chosen: Sequence[str],
-    kinds: dict[str, int],
-    run: RunRecord | None,
-) -> list[Fact]:
+def summary_of(scope: Scope) -> list[Fact]:
     """Return the facts of the first screen."""
-    ids = in_list(chosen)
+    con, run, chosen = scope.con, scope.run, scope.reports
     gpu, sms = device_of(con, chosen)
     facts: list[Fact] = []
 
     def add(name: str, text: str, view: str) -> None:
-        facts.append(Fact(name, text, Source(view, tuple(chosen))))
+        facts.append(Fact(name, text, Source(view, chosen)))
 
     if gpu:
         add("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""), "reports")
@@ -80,57 +69,42 @@ def summary_of(
         done = sum(task.done for task in run.tasks)
         text = f"{done} of {len(run.tasks)} done"
         facts.append(Fact("Configurations", text, Source("run.json", (run.run_id,))))
-    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(scope.kinds.items()))
     if counted:
         add("Reports", counted, "reports")
-    if kinds.get("ncu"):
-        count, time, agree, judged = rows_of(
-            con,
-            f"""
-            SELECT count(*), sum(duration_ns), count(*) FILTER (WHERE agrees_with_ncu),
-                count(*) FILTER (WHERE agrees_with_ncu IS NOT NULL)
-            FROM ncu_launches JOIN kernel_bottleneck USING (report_id, launch_id)
-            WHERE report_id IN {ids}
-            """,
-        )[0]
-        lasting = f", {format_ns(time)}" if time else ""
-        add("Profiled launches", f"{count:,}{lasting}", "ncu_launches")
+    ((launches, profiled, agreed, judged, kernels, traced),) = rows_of(con, "FROM _totals")
+    if scope.profiled:
+        lasting = f", {format_ns(profiled)}" if profiled else ""
+        add("Profiled launches", f"{launches:,}{lasting}", "ncu_launches")
         if judged:
-            add("Verdicts equal to NVIDIA's", f"{agree:,} of {judged:,}", "kernel_bottleneck")
-    if kinds.get("nsys") or kinds.get("torch"):
-        count, time = rows_of(
-            con,
-            f"SELECT count(*), sum(dur_ns) FROM nsys_kernels WHERE report_id IN {ids}",
-        )[0]
-        lasting = f", {format_ns(time)} in sum" if time else ""
-        add("Kernels on the timeline", f"{count:,}{lasting}", "nsys_kernels")
+            add("Verdicts equal to NVIDIA's", f"{agreed:,} of {judged:,}", "kernel_bottleneck")
+    if scope.timeline:
+        lasting = f", {format_ns(traced)} in sum" if traced else ""
+        add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
     return facts
 
 
-def notes_of(
-    con: DuckDBPyConnection, chosen: Sequence[str], warnings: Sequence[Fact]
-) -> list[Fact]:
-    """Return what to know about the verdicts on timelines beside the warnings, each note once."""
+def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:
+    """Yield what to know about the verdicts on timelines beside the warnings, each note once."""
     sql = f"""
-        SELECT DISTINCT unnest(string_split(explanation, '; ')) AS note
-        FROM timeline_bottleneck WHERE report_id IN {in_list(chosen)} AND explanation IS NOT NULL
+        SELECT DISTINCT unnest(notes) AS note
+        FROM timeline_bottleneck WHERE report_id IN {in_list(scope.reports)}
         ORDER BY note
     """
     warned = " ".join(warning.text for warning in warnings)
-    notes = [str(note) for (note,) in rows_of(con, sql) if note not in warned]
-    if not notes:
-        return []
-    few = [f"{notes[0][0].upper()}{notes[0][1:]}", *notes[1:_NOTES]]
-    few += [f"{len(notes) - _NOTES} more in timeline_bottleneck"] if len(notes) > _NOTES else []
-    return [Fact("To know", "; ".join(few), Source("timeline_bottleneck", tuple(chosen)))]
+    notes = [str(note) for (note,) in rows_of(scope.con, sql) if note not in warned]
+    if notes:
+        few = [f"{notes[0][0].upper()}{notes[0][1:]}", *notes[1:_NOTES]]
+        few += [f"{len(notes) - _NOTES} more in timeline_bottleneck"] if notes[_NOTES:] else []
+        yield Fact("To know", "; ".join(few), Source("timeline_bottleneck", scope.reports))
 
 
-def nothing_of(kinds: dict[str, int]) -> str:
-    """Return why there are no findings, for the numbers of reports by kind."""
-    if kinds.get("nsys") or kinds.get("torch"):
+def nothing_of(scope: Scope) -> str:
+    """Return why there are no findings."""
+    if scope.timeline:
         least = thresholds()["timeline.contributor_pct"]
         return f"nothing but computing takes {least:g} % of the GPU's time or more"
-    if not kinds:
+    if not scope.kinds:
         return "no report was collected"
     return (
         "no kernel was classified, because no ncu report with speed-of-light metrics is among "
@@ -138,13 +112,14 @@ def nothing_of(kinds: dict[str, int]) -> str:
     )
 
 
-def no_verdict(kinds: dict[str, int]) -> str:
-    """Return what stands in place of a verdict, for the numbers of reports by kind."""
-    if not kinds:
-        return "No verdict: nothing was profiled (perfpipe run --collector all)"
-    if "ncu" not in kinds:
-        return "No verdict: the timeline holds no GPU work"
-    return "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
+def no_verdict(scope: Scope) -> Fact:
+    """Return what stands in place of a verdict."""
+    text = "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
+    if not scope.kinds:
+        text = "No verdict: nothing was profiled (perfpipe run --collector all)"
+    elif not scope.profiled:
+        text = "No verdict: the timeline holds no GPU work"
+    return Fact("", text, Source("reports", scope.reports))
 
 
 def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:

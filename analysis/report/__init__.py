@@ -1,0 +1,1 @@
+"""What a report says: sections that declare their tables, findings, and facts."""

@@ -1,0 +1,279 @@
+"""How a section of a report is declared: its tables, their columns, what to collect for it.
+
+A table is a view with columns of it, or a function that gives finished tables.  Everything that a
+report needs to know of a table stands in its declaration: which views are read is taken from
+there, and templates draw what `figure` names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Protocol
+
+from analysis.report.scope import Scope
+from analysis.rows import in_list, rows_of
+from analysis.views import views
+from perfpipe.database import quote
+from perfpipe.viewmodel import Column, Kind, Section, Source, Table
+
+#: Rows of a table, and of one that lists the kernels; the rest is said to be cut.
+SHORT, LONG = 200, 500
+
+
+@dataclass(frozen=True)
+class Col:
+    """A column: `name` of the view, or what `sql` over the view makes.
+
+    `unit` stands in its header.  A `detail` is shown by HTML and JSON only; with `hover_of` it is
+    shown when the pointer rests on that column.  One of `several` is left out for a single report.
+    `doc` is what it means, where no view says so.
+    """
+
+    name: str
+    title: str
+    kind: Kind = "text"
+    unit: str = ""
+    sql: str = ""
+    detail: bool = False
+    hover_of: str = ""
+    several: bool = False
+    doc: str = ""
+
+    def selected(self) -> str:
+        """Return the column as an item of SELECT."""
+        return f"{self.sql} AS {self.name}" if self.sql else self.name
+
+    def made(self, doc: str) -> Column:
+        """Return the column of the view-model, with what it means."""
+        core = not self.detail
+        return Column(
+            self.name, self.title, self.kind, self.unit, self.doc or doc, core, self.hover_of
+        )
+
+
+LABEL = Col("label", "Configuration", several=True)
+
+#: What a launch is called, and what a GPU is.
+LAUNCH = (Col("kernel_name", "Kernel"), Col("launch_id", "Launch", "int"), LABEL)
+GPU = (LABEL, Col("device", "GPU", "int"))
+
+
+class Part(Protocol):
+    """What a section is made of."""
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The views that it reads."""
+
+    def tables(self, scope: Scope) -> Iterable[Table]:
+        """Return its tables, or none where the scope has nothing for it."""
+
+
+@dataclass(frozen=True)
+class TableSpec(ABC):
+    """A table of a view: `where` and `order` are SQL over it; all rows are shown without a `limit`.
+
+    `figure` names what templates draw of it, `headline` its place on the first screen of Markdown
+    (0: not there).  `told` makes a sentence of the rows, which follows the view's documentation.
+    """
+
+    view: str
+    title: str
+    columns: tuple[Col, ...]
+    _: KW_ONLY
+    order: str = ""
+    where: str = "true"
+    limit: int | None = SHORT
+    figure: str = ""
+    headline: int = 0
+    told: Callable[[Scope, Table], str] | None = None
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if lost := {column.hover_of for column in self.columns if column.hover_of} - {*names}:
+            raise ValueError(f"{self.title}: texts for columns that it lacks: {', '.join(lost)}")
+        if len(names) != len({*names}):
+            raise ValueError(f"{self.title}: a column stands twice")
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The views that it reads."""
+        return (self.view,)
+
+    @abstractmethod
+    def wanted(self, scope: Scope) -> bool:
+        """Say whether a scope has anything for it."""
+
+    @abstractmethod
+    def sql(self, columns: str, scope: Scope) -> str:
+        """Return the query of some columns."""
+
+    def read(self, scope: Scope) -> tuple[str, ...]:
+        """Return the ids of what its rows are of."""
+        return scope.reports
+
+    def shown(self, scope: Scope) -> tuple[Col, ...]:
+        """Return the columns: what tells reports apart only where there are several."""
+        return tuple(c for c in self.columns if len(scope.reports) > 1 or not c.several)
+
+    def tables(self, scope: Scope) -> Iterable[Table]:
+        """Return the table with its first rows, or nothing where it is not wanted."""
+        if not self.wanted(scope):
+            return
+        columns = self.shown(scope)
+        sql = self.sql(", ".join(column.selected() for column in columns), scope)
+        cut = "" if self.limit is None else f" LIMIT {self.limit + 1}"
+        rows = rows_of(scope.con, sql + cut)
+        total = len(rows)
+        if self.limit is not None and total > self.limit:
+            ((total,),) = rows_of(scope.con, f"SELECT count(*) FROM ({sql})")
+        docs = {k: v for name in reversed(self.views) for k, v in views()[name].columns.items()}
+        table = Table(
+            self.title,
+            views()[self.view].doc,
+            tuple(column.made(docs.get(column.name, "")) for column in columns),
+            tuple(rows[: self.limit]),
+            total,
+            Source(self.view, self.read(scope)),
+            self.figure,
+            self.headline,
+        )
+        said = self.told(scope, table) if self.told else ""
+        yield replace(table, doc=f"{table.doc} {said}".strip())
+
+
+@dataclass(frozen=True)
+class ReportTable(TableSpec):
+    """A table on timelines; with `profiled` it needs profiled kernels beside them."""
+
+    _: KW_ONLY
+    profiled: bool = False
+
+    def wanted(self, scope: Scope) -> bool:
+        return scope.timeline and (scope.profiled or not self.profiled)
+
+    def sql(self, columns: str, scope: Scope) -> str:
+        return f"""
+            SELECT {columns} FROM {self.view} JOIN _labels USING (report_id)
+            WHERE report_id IN {in_list(scope.reports)} AND {self.where}
+            ORDER BY {self.ordered()}
+        """
+
+    def ordered(self) -> str:
+        """Return what its rows are ordered by."""
+        return self.order
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return (self.view, "_labels")
+
+
+@dataclass(frozen=True)
+class GpuTable(ReportTable):
+    """A table on the GPUs of timelines, in the order of configurations and then `order`."""
+
+    def ordered(self) -> str:
+        return f"position NULLS LAST, label, report_id, device, {self.order}"
+
+
+@dataclass(frozen=True)
+class LaunchTable(TableSpec):
+    """A table of profiled launches, what is largest by `first` before others, then by `order`.
+
+    `joined` are more views by launch.  With `longest` only that many kernels are in it, each by its
+    longest launch.
+    """
+
+    _: KW_ONLY
+    joined: tuple[str, ...] = ()
+    longest: int = 0
+    first: str = "duration_ns"
+
+    def wanted(self, scope: Scope) -> bool:
+        return scope.profiled
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return (*dict.fromkeys((self.view, *self.joined, "kernel_sol", "_labels")),)
+
+    def sql(self, columns: str, scope: Scope) -> str:
+        chosen = in_list(scope.reports)
+        joins = " ".join(f"JOIN {view} USING (report_id, launch_id)" for view in self.joined)
+        if "kernel_sol" not in (self.view, *self.joined):
+            joins += (
+                " JOIN (SELECT report_id, launch_id, duration_ns FROM kernel_sol) "
+                "USING (report_id, launch_id)"
+            )
+        order = f", {self.order}" if self.order else ""
+        where = self.where
+        if self.longest:
+            where += f" AND (report_id, launch_id) IN ({_longest(self.longest, chosen)})"
+        return f"""
+            SELECT {columns}
+            FROM {self.view} {joins} JOIN _labels USING (report_id)
+            WHERE report_id IN {chosen} AND {where}
+            ORDER BY {self.first} DESC NULLS LAST, report_id, launch_id{order}
+        """
+
+
+def _longest(count: int, chosen: str) -> str:
+    """Return the query of the longest launch of each of some kernels."""
+    return f"""
+        SELECT report_id, launch_id FROM (
+            SELECT report_id, launch_id, duration_ns
+            FROM kernel_sol
+            WHERE report_id IN {chosen}
+            QUALIFY row_number() OVER (
+                PARTITION BY kernel_name, registers
+                ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id
+            ) = 1
+        )
+        ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id LIMIT {count}
+    """
+
+
+@dataclass(frozen=True)
+class RunTable(TableSpec):
+    """A table on the configurations of a run."""
+
+    def wanted(self, scope: Scope) -> bool:
+        return scope.run is not None and bool(scope.run.tasks)
+
+    def read(self, scope: Scope) -> tuple[str, ...]:
+        return (scope.run.run_id,) if scope.run else ()
+
+    def sql(self, columns: str, scope: Scope) -> str:
+        (run_id,) = self.read(scope)
+        return f"""
+            SELECT {columns} FROM {self.view}
+            WHERE run_id = {quote(run_id)} AND {self.where} ORDER BY {self.order}
+        """
+
+
+@dataclass(frozen=True)
+class Given:
+    """Tables that a function makes of what no view holds."""
+
+    make: Callable[[Scope], Iterable[Table]]
+    views: tuple[str, ...] = ()
+
+    def tables(self, scope: Scope) -> Iterable[Table]:
+        """Return the tables of the function."""
+        return self.make(scope)
+
+
+@dataclass(frozen=True)
+class SectionSpec:
+    """A section: `missing` says what to collect where none of its parts has rows."""
+
+    id: str
+    title: str
+    missing: str
+    parts: tuple[Part, ...]
+
+    def section(self, scope: Scope) -> Section:
+        """Return the section of a scope, with those of its tables that have rows."""
+        tables = tuple(t for part in self.parts for t in part.tables(scope) if t.rows)
+        return Section(self.id, self.title, tables, "" if tables else self.missing)

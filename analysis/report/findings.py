@@ -1,0 +1,191 @@
+"""Findings and recommendations in words: the rows of the views of the same names."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from analysis.knowledge import techniques
+from analysis.report.scope import Scope
+from perfpipe.units import format_bytes, format_ns, words
+from perfpipe.viewmodel import Finding, Recommendation, Source
+
+#: Views that are read here.
+VIEWS = ("findings", "recommendations")
+
+#: What is claimed of a kernel.
+_OF_KERNEL = {
+    "compute": "is bound by compute",
+    "memory": "is bound by memory",
+    "latency": "is bound by latency: neither compute nor memory is busy",
+    "launch": "is too small to fill the GPU",
+    "balanced": "is balanced between compute and memory",
+}
+
+#: What is claimed of a GPU.
+_OF_GPU = {
+    "launch_overhead": "waits for launches: the host issues work more slowly than the GPU does it",
+    "sync": "waits because the host waited for it before issuing more",
+    "host": "waits for a host that asks for nothing",
+    "transfer": "copies while nothing computes",
+    "communication": "communicates while nothing computes",
+    "ranks_wait": "waits for other ranks in collectives",
+}
+
+#: Recommendations on kernels in a report.
+_MOST = 10
+
+
+class _Found(NamedTuple):
+    """A row of the view findings."""
+
+    subject: str
+    claim: str
+    bound: str
+    subclass: str | None
+    cause: str | None
+    label: str | None
+    device: int | None
+    kernel_name: str
+    grid: str
+    block: str
+    nvtx_path: str | None
+    share_pct: float
+    time_ns: float
+    launches: int
+    compute_sol_pct: float
+    memory_sol_pct: float
+    waiting_pct: float | None
+    last_rank: int | None
+    last_pct: float | None
+    largest_gap: str | None
+    ncu_verdict: str | None
+    explanation: str | None
+    bound_pct: float
+    confidence: str
+    technique: str | None
+    reports: list[str]
+
+
+def findings_of(scope: Scope) -> list[Finding]:
+    """Return what was found, on timelines first."""
+    sql = f"SELECT {', '.join(_Found._fields)} FROM findings ORDER BY rank"
+    found = (_Found(*row) for row in scope.con.execute(sql).fetchall())
+    several = len(scope.reports) > 1
+    return [_of_kernel(f) if f.subject == "kernel" else _of_gpu(f, several) for f in found]
+
+
+def _finding(found: _Found, claim: str, evidence: list[str], subject: str, kernel: str) -> Finding:
+    return Finding(
+        claim=claim,
+        evidence="; ".join(evidence),
+        bound_pct=found.bound_pct,
+        confidence=found.confidence,
+        subject=subject,
+        advice=techniques()[found.technique].technique if found.technique else "",
+        source=Source("findings", tuple(found.reports)),
+        kernel=kernel,
+    )
+
+
+def _of_kernel(found: _Found) -> Finding:
+    detail = ", ".join(words(part) for part in (found.subclass, found.cause) if part)
+    detail = f" ({detail})" if detail else ""
+    if found.claim == "near_limit":
+        claim = f"{found.kernel_name} runs near the hardware limit of {found.bound}{detail}"
+    else:
+        claim = f"{found.kernel_name} {_OF_KERNEL[found.claim]}{detail}"
+    evidence = [
+        f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %, "
+        f"{found.launches} launches, {format_ns(found.time_ns)}, "
+        f"{found.share_pct:.1f} % of profiled time"
+    ]
+    evidence += [f"NVIDIA: {found.ncu_verdict}"] if found.ncu_verdict else []
+    evidence += [found.explanation] if found.explanation else []
+    subject = f"{found.kernel_name} <<<{found.grid}; {found.block}>>>"
+    subject += f" in {found.nvtx_path}" if found.nvtx_path else ""
+    return _finding(found, claim, evidence, subject, found.kernel_name)
+
+
+def _of_gpu(found: _Found, several: bool) -> Finding:
+    claim = _OF_GPU.get(found.claim, f"spends time on {words(found.claim)}")
+    share = f"{found.share_pct:.1f} % of the time between first and last operation"
+    evidence = [f"{words(found.bound)} is {share}"]
+    if found.waiting_pct is not None:
+        who = ""
+        if found.last_rank is not None:
+            who = f"; rank {found.last_rank} comes last in {found.last_pct:.0f} % of them"
+        evidence.append(f"{found.waiting_pct:.1f} % is waiting{who}")
+    evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
+    claim = f"GPU {found.device} {claim}" + (f" ({found.label})" if several else "")
+    return _finding(found, claim, evidence, f"GPU {found.device} in {found.label}", "")
+
+
+class _Advice(NamedTuple):
+    """A row of the view recommendations."""
+
+    subject: str
+    technique: str
+    difficulty: str
+    bound: str
+    share_pct: float
+    gain_pct: float
+    gain_sources: list[str]
+    saved_bytes: float | None
+    secondary: bool | None
+    instances: int
+    kernels: list[dict[str, Any]]
+
+
+def recommendations_of(scope: Scope) -> list[Recommendation]:
+    """Return what to try, about the time between kernels first, then about the first kernels."""
+    sql = f"SELECT {', '.join(_Advice._fields)} FROM recommendations ORDER BY rank"
+    advice = [_Advice(*row) for row in scope.con.execute(sql).fetchall()]
+    kept = [item for item in advice if item.subject != "kernel"]
+    kept += [item for item in advice if item.subject == "kernel"][:_MOST]
+    return [_recommendation(scope, number + 1, item) for number, item in enumerate(kept)]
+
+
+def _recommendation(scope: Scope, number: int, advice: _Advice) -> Recommendation:
+    item = techniques()[advice.technique]
+    reason, gain = _on_kernels(advice) if advice.subject == "kernel" else _on_gpus(advice)
+    return Recommendation(
+        number,
+        item.technique,
+        reason,
+        item.check_first,
+        gain,
+        advice.difficulty,
+        item.link,
+        item.detail,
+        Source("recommendations", scope.reports),
+    )
+
+
+def _on_gpus(advice: _Advice) -> tuple[str, str]:
+    """Return what a recommendation is for, and what it could gain."""
+    gpus = f" on {advice.instances} GPU timelines" if advice.instances > 1 else ""
+    share = f"{advice.share_pct:.1f} % of the GPU's time"
+    return f"{words(advice.bound)}{gpus}, {share}", f"at most {share}"
+
+
+def _on_kernels(advice: _Advice) -> tuple[str, str]:
+    """Return what a recommendation is for, and what it could gain."""
+    names = sorted(
+        f"{kernel['name']} ({', '.join(words(kernel[k]) for k in _CLASS if kernel[k])})"
+        for kernel in advice.kernels
+    )
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    reason = (
+        f"{', '.join(names[:3])}{more}: {advice.instances} launches, "
+        f"{advice.share_pct:.1f} % of profiled time"
+    )
+    gain = f"at most {advice.gain_pct:.1f} % of profiled time ({', '.join(advice.gain_sources)})"
+    if advice.saved_bytes:
+        gain += f", {format_bytes(advice.saved_bytes)} less traffic"
+    if advice.secondary:
+        gain += "; secondary, the kernel is near its limit"
+    return reason, gain
+
+
+#: What the class of a kernel is made of.
+_CLASS = ("bound", "subclass", "cause")

@@ -1,0 +1,43 @@
+"""What a report is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from analysis.history import History, history_of_run
+from perfpipe.runrecord import RunRecord
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from analysis.comparison import Comparison
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a report is of: reports by id and their number by kind, the run, a comparison."""
+
+    con: DuckDBPyConnection
+    reports: tuple[str, ...]
+    kinds: Mapping[str, int]
+    run: RunRecord | None = None
+    compared: Comparison | None = None
+
+    @property
+    def timeline(self) -> bool:
+        """Whether any report is a timeline."""
+        return bool(self.kinds.get("nsys") or self.kinds.get("torch"))
+
+    @property
+    def profiled(self) -> bool:
+        """Whether any report is of profiled kernels."""
+        return bool(self.kinds.get("ncu"))
+
+    @cached_property
+    def history(self) -> History | None:
+        """The search that the run is; None where it is none."""
+        history = history_of_run(self.run) if self.run is not None else None
+        return history if history and history.trials else None

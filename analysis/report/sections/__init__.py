@@ -1,0 +1,44 @@
+"""The sections of a report: each module of this package declares one, as SECTION."""
+
+from __future__ import annotations
+
+from importlib import import_module, resources
+
+from analysis.report.declare import SectionSpec, TableSpec
+
+#: The modules of the sections, in reading order.
+ORDER = (
+    "budget",
+    "kernels",
+    "roofline",
+    "stalls",
+    "occupancy",
+    "memory",
+    "source",
+    "launches",
+    "communication",
+    "nvtx",
+    "sizes",
+    "tuning_history",
+    "regression",
+)
+
+
+def _declared() -> tuple[SectionSpec, ...]:
+    """Return the sections in order; ValueError for what is declared and would never be shown."""
+    files = (file.name for file in resources.files(__name__).iterdir())
+    names = {name[:-3] for name in files if name.endswith(".py") and not name.startswith("_")}
+    if lost := names ^ {*ORDER}:
+        raise ValueError(f"no place, or no module: {', '.join(sorted(lost))}")
+    sections = []
+    for name in ORDER:
+        module = import_module(f"{__name__}.{name}")
+        section: SectionSpec = module.SECTION
+        tables = (value for value in vars(module).values() if isinstance(value, TableSpec))
+        if unlisted := [table.title for table in tables if table not in section.parts]:
+            raise ValueError(f"section {name} does not show: {', '.join(unlisted)}")
+        sections.append(section)
+    return tuple(sections)
+
+
+SECTIONS = _declared()

@@ -1,0 +1,104 @@
+"""Where the time of each GPU went, and of each step."""
+
+from __future__ import annotations
+
+from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+
+GPU_TIME_BUDGET = GpuTable(
+    "gpu_time_budget",
+    "Where the GPU's time went",
+    (
+        *GPU,
+        Col("category", "Category"),
+        Col("time_ns", "Time", "ns"),
+        Col("share_pct", "Share", "pct", "%"),
+        Col("note", "Note", detail=True, hover_of="category"),
+    ),
+    order="time_ns DESC, category",
+    where="time_ns > 0",
+    figure="time_budget",
+    headline=3,
+)
+
+STEP_SUMMARY = GpuTable(
+    "step_summary",
+    "Steps",
+    (
+        *GPU,
+        Col("steps", "Steps", "int"),
+        Col("mean_ns", "Mean", "ns"),
+        Col("p50_ns", "Median", "ns"),
+        Col("p95_ns", "95 %", "ns"),
+        Col("cv_pct", "Spread", "number", "% of mean"),
+        Col("first_ns", "First", "ns"),
+        Col("first_loading_ns", "of it loading code", "ns"),
+        Col("outliers", "Outliers", sql="array_to_string(outliers, ', ')"),
+    ),
+    order="steps",
+)
+
+STEP_SHARES = GpuTable(
+    "step_shares",
+    "Where the time of each step went",
+    (
+        *GPU,
+        Col("step", "Step"),
+        Col("step_ns", "Length", "ns"),
+        Col("compute_pct", "Compute", "pct", "%"),
+        Col("communication_pct", "Communication", "pct", "%"),
+        Col("transfer_pct", "Transfer", "pct", "%"),
+        Col("sync_pct", "Sync", "pct", "%"),
+        Col("launch_gap_pct", "Launch gap", "pct", "%"),
+        Col("launch_api_pct", "Launch API", "pct", "%"),
+        Col("queued_pct", "Queued", "pct", "%"),
+        Col("host_pct", "Host", "pct", "%"),
+        Col("profiler_overhead_pct", "Profiler overhead", "pct", "%", detail=True),
+        Col("edge_pct", "Edge", "pct", "%", detail=True),
+        Col("unattributed_pct", "Unattributed", "pct", "%"),
+    ),
+    order="step_index",
+    figure="steps",
+)
+
+STEP_MFU = GpuTable(
+    "step_mfu",
+    "Model FLOP utilisation of steps",
+    (
+        *GPU,
+        Col("step", "Step"),
+        Col("step_ns", "Length", "ns"),
+        Col("mfu_pct", "MFU", "pct", "%"),
+    ),
+    order="step_index",
+)
+
+GPU_METRICS_SUM = GpuTable(
+    "gpu_metrics_sum",
+    "Sampled GPU metrics",
+    (
+        *GPU,
+        Col("scope", "While"),
+        Col("name", "Step"),
+        Col("time_ns", "Time", "ns"),
+        Col("sm_active_pct", "SMs active", "pct", "%"),
+        Col("sm_issue_pct", "Issue slots", "pct", "%"),
+        Col("tensor_active_pct", "Tensor pipes", "pct", "%"),
+        Col("dram_read_pct", "DRAM read", "pct", "%"),
+        Col("dram_write_pct", "DRAM write", "pct", "%"),
+    ),
+    order="scope DESC, time_ns DESC, name",
+    where="scope <> 'range' AND sampled_ns > 0",
+)
+
+SECTION = SectionSpec(
+    "budget",
+    "Time budget",
+    "no timeline; collect one with nsys profile --trace=cuda,nvtx",
+    (
+        GPU_TIME_BUDGET,
+        STEP_SUMMARY,
+        STEP_SHARES,
+        STEP_MFU,
+        GPU_METRICS_SUM,
+    ),
+)

@@ -1,0 +1,64 @@
+"""Collectives, how far they are hidden, and who waits for whom."""
+
+from __future__ import annotations
+
+from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+
+COMM_OVERLAP = GpuTable(
+    "comm_overlap",
+    "Communication and overlap",
+    (
+        *GPU,
+        Col("communication_ns", "Communication", "ns"),
+        Col("overlapped_ns", "Behind compute", "ns"),
+        Col("exposed_ns", "Exposed", "ns"),
+        Col("overlap_pct", "Overlap", "pct", "%"),
+    ),
+    order="communication_ns",
+    where="communication_ns > 0",
+)
+
+NCCL_COLLECTIVES = GpuTable(
+    "nccl_collectives",
+    "Collectives",
+    (
+        *GPU,
+        Col("operation", "Kernel"),
+        Col("collective", "Operation"),
+        Col("count", "Calls", "int"),
+        Col("total_ns", "Total", "ns"),
+        Col("med_ns", "Median", "ns"),
+        Col("min_ns", "Min", "ns", detail=True),
+        Col("max_ns", "Max", "ns", detail=True),
+        Col("bytes", "Bytes", "bytes"),
+        Col("bus_bytes_per_s", "Bus bandwidth", "bandwidth"),
+    ),
+    order="total_ns DESC, operation, collective",
+)
+
+RANK_SKEW = GpuTable(
+    "rank_skew",
+    "Ranks",
+    (
+        *GPU,
+        Col("rank", "Rank", "int"),
+        Col("collectives", "Collectives", "int"),
+        Col("transfer_ns", "Transfer", "ns"),
+        Col("waiting_ns", "Waiting", "ns"),
+        Col("waiting_pct", "Waiting", "pct", "%"),
+        Col("last_pct", "Last to arrive", "pct", "%"),
+        Col("straggler", "Straggler"),
+    ),
+    order="rank",
+)
+
+SECTION = SectionSpec(
+    "communication",
+    "Communication and ranks",
+    "no communication on the timeline; collect all ranks with nsys profile --trace=cuda,nvtx",
+    (
+        COMM_OVERLAP,
+        NCCL_COLLECTIVES,
+        RANK_SKEW,
+    ),
+)

@@ -1,0 +1,123 @@
+"""The kernels: where optimising pays, their speed of light, their rates."""
+
+from __future__ import annotations
+
+from analysis.report.declare import (
+    LABEL,
+    LAUNCH,
+    LONG,
+    Col,
+    LaunchTable,
+    ReportTable,
+    SectionSpec,
+)
+
+KERNEL_HEADROOM = ReportTable(
+    "kernel_headroom",
+    "Where optimising pays: timeline joined with profiled kernels",
+    (
+        Col("name", "Kernel"),
+        LABEL,
+        Col("grid", "Grid", "text", "blocks", detail=True),
+        Col("block", "Block", "text", "threads", detail=True),
+        Col("instances", "Calls", "int"),
+        Col("total_time_ns", "GPU time", "ns"),
+        Col("time_pct", "Share", "pct", "%"),
+        Col("max_sol_pct", "Max SOL", "pct", "%"),
+        Col("headroom_pct", "Headroom", "pct", "% of kernel time"),
+    ),
+    order="headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block",
+    profiled=True,
+    limit=LONG,
+)
+
+KERNEL_SOL = LaunchTable(
+    "kernel_sol",
+    "Profiled kernels",
+    (
+        Col("kernel_name", "Kernel"),
+        Col("kernel_demangled", "Full name", detail=True, hover_of="kernel_name"),
+        Col("launch_id", "Launch", "int"),
+        LABEL,
+        Col("duration_ns", "Duration", "ns"),
+        Col("headroom_ns", "Headroom", "ns"),
+        Col("bound", "Bound"),
+        Col("subclass", "Where"),
+        Col("cause", "Why"),
+        Col("confidence", "Confidence"),
+        Col("explanation", "Explanation", detail=True, hover_of="bound"),
+        Col("compute_sol_pct", "Compute SOL", "pct", "%"),
+        Col("memory_sol_pct", "Memory SOL", "pct", "%"),
+        Col("dram_sol_pct", "DRAM", "pct", "%", detail=True),
+        Col("l2_sol_pct", "L2", "pct", "%", detail=True),
+        Col("l1_sol_pct", "L1/TEX", "pct", "%", detail=True),
+        Col("shared_sol_pct", "Shared", "pct", "%", detail=True),
+        Col("achieved_occupancy_pct", "Occupancy", "pct", "%"),
+        Col("waves", "Waves", "number", detail=True),
+        Col("registers", "Registers", "int", detail=True),
+        Col("sm_clock_hz", "SM clock", "hz", detail=True),
+        Col("grid", "Grid", detail=True),
+        Col("block", "Block", detail=True),
+        Col("nvtx_path", "NVTX", detail=True),
+        Col("ncu_verdict", "NVIDIA's verdict", detail=True),
+    ),
+    joined=("kernel_bottleneck",),
+    first="headroom_ns",
+    limit=LONG,
+    figure="speed_of_light",
+    headline=4,
+)
+
+KERNEL_SUMMARY = LaunchTable(
+    "kernel_summary",
+    "Rates",
+    (
+        *LAUNCH,
+        Col("duration_ns", "Duration", "ns"),
+        Col("precision", "Precision"),
+        Col("flop_per_s", "Rate", "flops"),
+        Col("pct_of_peak", "Of peak, measured clock", "pct", "%"),
+        Col("pct_of_peak_max_clock", "Of peak, maximum clock", "pct", "%", detail=True),
+        Col("hfu_pct", "HFU: of vendor's peak", "pct", "%"),
+        Col("mfu_pct", "MFU", "pct", "%"),
+        Col("intensity", "Intensity", "number", "FLOP/B"),
+        Col("model_intensity", "Intensity of the algorithm", "number", "FLOP/B", detail=True),
+        Col("ridge", "Ridge", "number", "FLOP/B"),
+        Col("intensity_band", "Band", detail=True),
+        Col("attained_pct", "Of the DRAM roofline", "pct", "%"),
+        Col("dram_bytes_per_s", "DRAM", "bandwidth"),
+        Col("registers_per_block", "Registers", "int", "per block", detail=True),
+        Col("smem_per_block", "Shared memory", "bytes", "per block", detail=True),
+    ),
+)
+
+CUDA_GPU_KERN_SUM = ReportTable(
+    "cuda_gpu_kern_sum",
+    "Kernels by name",
+    (
+        Col("name", "Kernel"),
+        LABEL,
+        Col("time_pct", "Time", "pct", "%"),
+        Col("total_time_ns", "Total", "ns"),
+        Col("instances", "Calls", "int"),
+        Col("avg_ns", "Mean", "ns"),
+        Col("med_ns", "Median", "ns"),
+        Col("min_ns", "Min", "ns", detail=True),
+        Col("max_ns", "Max", "ns", detail=True),
+        Col("stddev_ns", "StdDev", "ns", detail=True),
+    ),
+    order="total_time_ns DESC, name, report_id",
+    limit=LONG,
+)
+
+SECTION = SectionSpec(
+    "kernels",
+    "Kernels",
+    "no kernels; collect a timeline with nsys, or kernels with ncu --set basic",
+    (
+        KERNEL_HEADROOM,
+        KERNEL_SOL,
+        KERNEL_SUMMARY,
+        CUDA_GPU_KERN_SUM,
+    ),
+)

@@ -1,0 +1,82 @@
+"""Idle intervals of the GPU and the calls that launch."""
+
+from __future__ import annotations
+
+from analysis.report.declare import GPU, LABEL, Col, GpuTable, ReportTable, SectionSpec
+
+GPU_IDLE_SIZES = GpuTable(
+    "gpu_idle_sizes",
+    "Idle time by length of the interval",
+    (
+        *GPU,
+        Col("size", "Length"),
+        Col("cause", "Cause"),
+        Col("count", "Intervals", "int"),
+        Col("time_ns", "Time", "ns"),
+        Col("share_pct", "Share", "pct", "%"),
+    ),
+    order="size_index, time_ns DESC, cause",
+    figure="idle_time",
+)
+
+GPU_IDLE_GAPS = GpuTable(
+    "gpu_idle_gaps",
+    "Longest idle intervals",
+    (
+        *GPU,
+        Col("dur_ns", "Length", "ns"),
+        Col("cause", "Cause"),
+        Col("next_name", "Before"),
+        Col("nvtx", "NVTX", sql="coalesce(nvtx_path, nvtx_range)"),
+        Col("sync_name", "Waited in"),
+        Col("os_call", "OS call"),
+    ),
+    order="rank",
+    where="rank <= 10",
+)
+
+LAUNCH_SUMMARY = GpuTable(
+    "launch_summary",
+    "Launching",
+    (
+        *GPU,
+        Col("calls", "Calls", "int"),
+        Col("launches_per_ms", "Rate", "number", "per ms"),
+        Col("api_med_ns", "API, median", "ns"),
+        Col("queue_med_ns", "Queue, median", "ns"),
+        Col("short_kernels_pct", "Kernels < 10 us", "pct", "%"),
+        Col("launch_overhead_ns", "Launch overhead", "ns"),
+        Col("graphs_save_pct", "CUDA graphs save at most", "pct", "%"),
+    ),
+    order="calls",
+)
+
+CUDA_API_SUM = ReportTable(
+    "cuda_api_sum",
+    "CUDA API calls",
+    (
+        Col("name", "Function"),
+        LABEL,
+        Col("time_pct", "Time", "pct", "%"),
+        Col("total_time_ns", "Total", "ns"),
+        Col("num_calls", "Calls", "int"),
+        Col("avg_ns", "Mean", "ns"),
+        Col("med_ns", "Median", "ns"),
+        Col("min_ns", "Min", "ns", detail=True),
+        Col("max_ns", "Max", "ns", detail=True),
+        Col("stddev_ns", "StdDev", "ns", detail=True),
+    ),
+    order="total_time_ns DESC, name, report_id",
+)
+
+SECTION = SectionSpec(
+    "launches",
+    "Idle gaps and launching",
+    "no timeline; collect one with nsys profile --trace=cuda,nvtx",
+    (
+        GPU_IDLE_SIZES,
+        GPU_IDLE_GAPS,
+        LAUNCH_SUMMARY,
+        CUDA_API_SUM,
+    ),
+)

@@ -1,0 +1,41 @@
+"""Rate against arithmetic intensity at each memory level."""
+
+from __future__ import annotations
+
+from analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+
+KERNEL_ROOFLINE = LaunchTable(
+    "kernel_roofline",
+    "Roofline",
+    (
+        *LAUNCH,
+        Col("precision", "Precision"),
+        Col("level", "Level"),
+        Col("bound", "Bound"),
+        Col("intensity", "Intensity", "number", "FLOP/B"),
+        Col("flop_per_s", "Rate", "flops"),
+        Col("attainable_flop_per_s", "Attainable", "flops"),
+        Col("attained_pct", "Attained", "pct", "%"),
+        Col("roof", "Roof"),
+        Col("peak_flop_per_s", "Peak, measured clock", "flops", detail=True),
+        Col("peak_flop_per_s_max_clock", "Peak, maximum clock", "flops", detail=True),
+        Col("peak_flop_per_s_nominal", "Peak, vendor", "flops", detail=True),
+        Col("bytes_per_s", "Traffic", "bandwidth", detail=True),
+        Col("peak_bytes_per_s", "Bandwidth", "bandwidth", detail=True),
+        Col("bandwidth_pct", "Of bandwidth", "pct", "%"),
+        Col("duration_ns", "Duration", "ns"),
+        Col("note", "Note", detail=True, hover_of="level"),
+    ),
+    order="flop_per_s DESC",
+    where="precision != 'none' AND (intensity IS NOT NULL OR level = 'dram')",
+    joined=("kernel_bottleneck",),
+    figure="roofline",
+)
+
+SECTION = SectionSpec(
+    "roofline",
+    "Roofline",
+    "no counted operations; collect them with ncu --section SpeedOfLight_RooflineChart, and "
+    "SpeedOfLight_HierarchicalTensorRooflineChart for tensor cores",
+    (KERNEL_ROOFLINE,),
+)

@@ -1,0 +1,29 @@
+"""What the warps of each launch wait for."""
+
+from __future__ import annotations
+
+from analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+
+KERNEL_STALLS = LaunchTable(
+    "kernel_stalls",
+    "Stall reasons, the largest three of each launch",
+    (
+        *LAUNCH,
+        Col("reason", "Reason"),
+        Col("family", "Family"),
+        Col("cycles", "Cycles per instruction", "number"),
+        Col("pct", "Of warp latency", "pct", "%"),
+        Col("samples_pct", "Of samples", "pct", "%"),
+    ),
+    order="rank",
+    where="rank <= 3",
+    joined=("kernel_sol",),
+    figure="stalls",
+)
+
+SECTION = SectionSpec(
+    "stalls",
+    "Stalls",
+    "no warp states; collect them with ncu --section WarpStateStats",
+    (KERNEL_STALLS,),
+)

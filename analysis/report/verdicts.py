@@ -1,0 +1,126 @@
+"""Sentences on what bounds the time, for the head of a report."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from analysis import runs
+from analysis.report.scope import Scope
+from analysis.rows import in_list, rows_of
+from analysis.search_story import story
+from perfpipe.units import words
+from perfpipe.viewmodel import Fact, Source
+
+#: Views that are read here.
+VIEWS = ("timeline_bottleneck", "_labels", "_kernel_verdict", "_kernels_to_profile", *runs.VIEWS)
+
+#: What sampled GPU metrics say of busy time.
+_BUSY = {
+    "compute": ", bound by compute",
+    "memory": ", bound by memory",
+    "neither": ", bound by neither compute nor memory",
+}
+
+#: GPU timelines that a verdict names one by one.
+_NAMED = 4
+
+#: Sentences of a search that stand in the verdict; the others are facts of the summary.
+_TOLD = 3
+
+
+def statements_of(scope: Scope) -> Iterator[Fact]:
+    """Yield the sentences of the verdict: on the run, the comparison, timelines, kernels."""
+    if scope.history is not None and scope.run is not None:
+        source = Source("tuning", (scope.run.run_id,))
+        yield from (Fact("", text, source) for text in story(scope.history)[:_TOLD])
+    elif scope.run is not None and (text := runs.reach(scope.con, scope.run.run_id)):
+        yield Fact("", text, Source("run_efficiency", (scope.run.run_id,)))
+    if scope.compared is not None:
+        yield from scope.compared.statements
+    for text, view in (
+        (_timelines(scope), "timeline_bottleneck"),
+        (_kernels(scope), "kernel_bottleneck"),
+    ):
+        if text:
+            yield Fact("", text, Source(view, scope.reports))
+
+
+def search_of(scope: Scope) -> Iterator[Fact]:
+    """Yield what else there is to tell of a search."""
+    if scope.history is not None and scope.run is not None:
+        told = story(scope.history)[_TOLD:]
+        if told:
+            yield Fact("The search", " ".join(told), Source("tuning", (scope.run.run_id,)))
+
+
+def _kernels(scope: Scope) -> str | None:
+    """Return what bounds most of the profiled time, and how near the limit it is."""
+    rows = rows_of(scope.con, "FROM _kernel_verdict WHERE rank = 1")
+    if not rows:
+        return None
+    _, bound, subclass, share, sol, near_limit = rows[0]
+    room = "near the limit" if near_limit else "with room"
+    where = f"{bound} ({words(subclass)})" if subclass else bound
+    return (
+        f"{share:.0f} % of the profiled kernel time is bound by {where}, "
+        f"{room}: {sol:.0f} % of the speed of light"
+    )
+
+
+def _timelines(scope: Scope) -> str | None:
+    """Return what bounds the GPUs' time; None without a timeline."""
+    rows = rows_of(
+        scope.con,
+        f"""
+        SELECT bound, share_pct, contributors, busy_bound, label, device
+        FROM timeline_bottleneck JOIN _labels USING (report_id)
+        WHERE report_id IN {in_list(scope.reports)} AND bound IS NOT NULL
+        ORDER BY position NULLS LAST, label, report_id, device
+        """,
+    )
+    if not rows:
+        return None
+    if len(rows) == 1:
+        bound, share, contributors, busy_bound, *_ = rows[0]
+        busy = f"goes to {words(bound)}"
+        if bound == "compute":
+            busy = f"is spent computing{_BUSY.get(busy_bound, '')}"
+        more = f" ({contributors})" if contributors and ", " in contributors else ""
+        return f"{share:.0f} % of the GPU's time {busy}{more}"
+    if len(rows) <= _NAMED and len({row[0] for row in rows}) > 1:
+        parts = [
+            f"{share:.0f} % {words(bound)} ({label}, GPU {device})"
+            for bound, share, _, _, label, device in rows
+        ]
+        return f"The largest part of each GPU's time: {', '.join(parts)}"
+    shares: dict[str, list[float]] = {}
+    for bound, share, *_ in rows:
+        shares.setdefault(bound, []).append(share)
+    parts = [
+        f"{words(bound)} on {len(own)} ({_range(own)} % of the time)"
+        for bound, own in sorted(shares.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    ]
+    if len(shares) == 1:
+        bound = rows[0][0]
+        return (
+            f"The largest part of each of {len(rows)} GPU timelines is {words(bound)} "
+            f"({_range(shares[bound])} % of the time)"
+        )
+    return f"Of {len(rows)} GPU timelines the largest part is {', '.join(parts)}"
+
+
+def next_step(scope: Scope) -> Iterator[Fact]:
+    """Yield which kernel to profile where computing takes most of the time."""
+    for _, name, share in rows_of(scope.con, "FROM _kernels_to_profile WHERE rank = 1"):
+        yield Fact(
+            "Next",
+            "Profile the kernels, the largest first: ncu --set basic --kernel-name "
+            f"{shlex.quote(str(name))} ({share:.0f} % of the kernel time)",
+            Source("timeline_bottleneck", scope.reports),
+        )
+
+
+def _range(shares: Sequence[float]) -> str:
+    low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,72 @@
+-- Time of each configuration, measured without a profiler, and the rates that it comes to.
+--
+-- run_id: run
+-- task_index: configuration, counted from 0
+-- label: its parameters
+-- status: done, or failed and why
+-- median_ms: median time of an iteration, ms
+-- min_ms: shortest iteration, ms
+-- iterations: timed iterations; NULL where there are none
+-- model_flop_per_s: operations of the workload file over the median time, FLOP/s
+-- mfu_pct: of the vendor's dense peak of the type, %, of the GPU that most of the run's reports are of;
+--   NULL without operations or a known GPU
+-- effective_bytes_per_s: bytes of the workload file over the median time, byte/s
+-- max_abs_error: largest error of the result against the program's reference
+-- timing_method: how it was timed: queued is the GPU's time alone, events includes launching
+-- sm_mhz: median clock of the SMs while it was timed, MHz
+-- power_w: median power while it was timed, W
+-- throttled_by: what held clocks down meanwhile; NULL where nothing did or it is not known
+-- gpu: GPU model whose peak counts; NULL for an unknown one
+-- peak_source: where the vendor states it
+CREATE VIEW run_times AS
+WITH sources AS (
+    SELECT t.run_id, r.report_id, r.gpu, r.sm_count
+    FROM (SELECT DISTINCT run_id, unnest(reports) AS report_id FROM run_tasks) AS t
+    JOIN reports AS r USING (report_id)
+    WHERE r.gpu IS NOT NULL
+),
+models AS (
+    SELECT run_id, arg_max(report_id, (sm_count, report_id)) AS report_id
+    FROM sources
+    GROUP BY run_id, gpu
+    QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY count(*) DESC, gpu) = 1
+),
+peaks AS (
+    SELECT m.run_id, p.dtype, p.gpu, p.source, p.flop_per_s
+    FROM models AS m
+    JOIN gpu_peaks AS p USING (report_id)
+),
+known AS (
+    SELECT run_id, any_value(gpu ORDER BY dtype) AS gpu, any_value(source ORDER BY dtype) AS source
+    FROM peaks
+    GROUP BY run_id
+),
+rates AS (
+    SELECT
+        *,
+        flops / nullif(median_ms / 1e3, 0) AS model_flop_per_s,
+        bytes / nullif(median_ms / 1e3, 0) AS effective_bytes_per_s
+    FROM run_tasks
+)
+SELECT
+    t.run_id,
+    t.task_index,
+    t.label,
+    concat_ws(': ', t.status, t.error) AS status,
+    t.median_ms,
+    list_min(t.times_ms) AS min_ms,
+    nullif(len(t.times_ms), 0) AS iterations,
+    t.model_flop_per_s,
+    pct_of_peak(t.model_flop_per_s, p.flop_per_s) AS mfu_pct,
+    t.effective_bytes_per_s,
+    t.max_abs_error,
+    t.timing_method,
+    t.sm_mhz,
+    t.power_w,
+    nullif(array_to_string(t.throttled_by, ', '), '') AS throttled_by,
+    k.gpu,
+    k.source AS peak_source
+FROM rates AS t
+LEFT JOIN known AS k ON k.run_id = t.run_id
+LEFT JOIN peaks AS p ON p.run_id = t.run_id AND p.dtype = t.dtype
+ORDER BY t.run_id, t.task_index;

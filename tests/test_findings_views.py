@@ -1,0 +1,154 @@
+"""The views that hold what a report says of kernels and timelines, and the macros they share."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Cli, Tiny
+
+from analysis.knowledge import techniques
+from analysis.occupancy import calculator
+from analysis.session import Session
+from perfpipe.store import Store
+
+Expand = Callable[[str], Path]
+Ingested = Callable[[str], str]
+
+SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+DRAM = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
+SQL = sorted((ROOT / "analysis" / "sql").rglob("*.sql"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("headroom(30.0)", 70.0),
+        ("headroom(104.0)", 0.0),
+        ("headroom(NULL::DOUBLE)", None),
+        ("pct_of_peak(5.0, 20.0)", 25.0),
+        ("pct_of_peak(5.0, 0.0)", None),
+        ("pct_of_peak(NULL::DOUBLE, 20.0)", None),
+        ("intensity_band(4.9)", "memory"),
+        ("intensity_band(5.0)", "mixed"),
+        ("intensity_band(20.0)", "mixed"),
+        ("intensity_band(20.1)", "compute"),
+        ("intensity_band(NULL::DOUBLE)", None),
+    ],
+)
+def test_macros(expression: str, expected: object) -> None:
+    with calculator() as con:
+        assert con.execute(f"SELECT {expression}").fetchall() == [(expected,)]
+
+
+def test_a_rule_is_written_once() -> None:
+    """Headroom, bands and conditions of the knowledge base have one place."""
+    for path in SQL:
+        text = path.read_text()
+        assert not re.search(r"100 - least|1 - \w*\.?max_sol_pct", text), path
+        assert ("'intensity.memory'" in text) == (path.name == "macros.sql"), path
+        assert not re.search(r"technique\s*(=|!=|<>|IN)\s*[('][a-z_']", text), path
+        assert "from_json(" not in text, path
+
+
+def test_classes_weight_by_duration() -> None:
+    """Two launches of a kernel with one class, one of another, one whose SOL is unknown."""
+    one = {"kernel_name": "a", "kernel_demangled": "a()"}
+    db = Tiny(
+        [
+            {"launch_id": 0, "duration_ns": 1e6, **one},
+            {"launch_id": 1, "duration_ns": 3e6, **one},
+            {"launch_id": 2, "duration_ns": 4e6, "kernel_name": "b"},
+            {"launch_id": 3, "duration_ns": 9e6, "kernel_name": "c"},
+        ],
+        {
+            0: {SOL: 10.0, MEMORY: 90.0, DRAM: 90.0},
+            1: {SOL: 30.0, MEMORY: 70.0, DRAM: 70.0},
+            2: {SOL: 103.0, MEMORY: 10.0},
+        },
+    )
+    assert db.rows(
+        "SELECT rank, kernel_name, launches, time_ns, share_pct, compute_sol_pct, memory_sol_pct, "
+        "sol_pct, near_limit, headroom_pct, reports FROM kernel_classes WHERE bound = 'memory'"
+    ) == [
+        (1, "a", 2, 4e6, 50.0, 25.0, 75.0, 75.0, False, (10 * 1 + 30 * 3) / 8, ["r"]),
+    ]
+    others = "SELECT kernel_name, near_limit, headroom_pct FROM kernel_classes WHERE rank > 1"
+    assert db.con.execute(others).fetchall() == [("b", True, 0.0)]
+
+
+def test_unknown_headroom_is_no_zero() -> None:
+    """A launch whose compute SOL was not collected."""
+    db = Tiny([{"launch_id": 0, "duration_ns": 1e6}], {0: {MEMORY: 60.0}})
+    sql = "SELECT max_sol_pct, headroom_ns FROM kernel_sol"
+    assert db.rows(sql) == [(None, None)]
+
+
+def _rows(cli: Cli, sql: str) -> list[dict[str, Any]]:
+    assert cli("query", sql, "--format", "json") == 0
+    found: list[dict[str, Any]] = json.loads(cli.out)["rows"]
+    return found
+
+
+def test_a_report_prints_what_the_views_hold(cli: Cli, expand: Expand) -> None:
+    """One step of a model, profiled and as a timeline."""
+    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
+    assert cli("report", "--json") == 0
+    report = json.loads(cli.out)
+    found = _rows(cli, "FROM findings ORDER BY rank")
+    assert report["findings_total"] == len(found) > 20
+    assert {row["subject"] for row in found} == {"timeline", "kernel"}
+    for told, row in zip(report["findings"], found, strict=False):
+        assert told["bound_pct"] == row["bound_pct"]
+        assert told["confidence"] == row["confidence"]
+        assert told["kernel"] == (row["kernel_name"] or "")
+        assert told["source"] == {"view": "findings", "reports": row["reports"]}
+        advice = techniques()[row["technique"]].technique if row["technique"] else ""
+        assert told["advice"] == advice
+    tried = _rows(cli, "FROM recommendations ORDER BY rank")
+    assert [row["rank"] for row in tried] == list(range(1, len(tried) + 1))
+    printed = report["recommendations"]
+    for told, row in zip(printed, tried, strict=False):
+        assert told["technique"] == techniques()[row["technique"]].technique
+        assert f"at most {row['gain_pct']:.1f} %" in told["gain"]
+        assert f"{row['share_pct']:.1f} % of" in told["reason"]
+    assert len(printed) == len([row for row in tried if row["subject"] == "timeline"]) + min(
+        10, len([row for row in tried if row["subject"] == "kernel"])
+    )
+
+
+def test_techniques_ask_for_what_a_timeline_shows(captures: Store, ingested: Ingested) -> None:
+    """Ranks are to be balanced where one waits for another, and only there."""
+    ids = [ingested(f"nsys/ddp_comm_rank{rank}.sqlite") for rank in (0, 1)]
+    sql = (
+        "SELECT f.report_id, k.waiting_pct >= 10 AS waits, "
+        "bool_or(f.technique = 'balance_ranks') FROM timeline_findings AS f "
+        "JOIN rank_skew AS k USING (report_id, device) WHERE f.bound = 'communication' "
+        "GROUP BY ALL"
+    )
+    with Session.open(captures, ids) as con:
+        rows = con.execute(sql).fetchall()
+    assert rows
+    assert all(waits == advised for _, waits, advised in rows)
+    sql = "SELECT claim, waiting_pct, last_rank FROM findings WHERE claim = 'ranks_wait'"
+    with Session.open(captures, ids) as con:
+        found = con.execute(sql).fetchall()
+    assert len(found) == sum(waits for _, waits, _ in rows) > 0
+    assert all(waiting >= 10 for _, waiting, _ in found)
+
+
+def test_views_do_not_depend_on_the_number_of_threads(captures: Store, ingested: Ingested) -> None:
+    ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops")]
+    views = ("kernel_classes", "findings", "recommendations")
+    answers = []
+    for threads in (1, 4):
+        with Session.open(captures, ids) as con:
+            con.execute(f"SET threads = {threads}")
+            answers.append([con.execute(f"FROM {view}").fetchall() for view in views])
+    assert answers[0] == answers[1]
+    assert all(answers[0])

@@ -1,0 +1,100 @@
+"""Sections: what is declared is shown, what is not declared is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Cli
+
+from analysis.report.declare import Col, GpuTable, TableSpec
+from analysis.report.sections import ORDER, SECTIONS
+from analysis.views import views
+from perfpipe.viewmodel import Report, Section, Source, Table
+from templates.gallery import FIGURES
+from templates.renderers import render_html, render_markdown
+
+Expand = Callable[[str], Path]
+
+SPECS = [part for section in SECTIONS for part in section.parts if isinstance(part, TableSpec)]
+
+
+def test_every_declared_table_is_shown(cli: Cli, expand: Expand) -> None:
+    """One run with steps and profiled kernels, and captures with metrics, ranks and memory."""
+    titles = set()
+    assert cli("run", ROOT / "workloads" / "transformer_step.yaml", "--collector", "replay") == 0
+    assert cli("report", "--json") == 0
+    titles |= _titles(cli.out)
+    captures = ("ncu/visible.ncu-rep", "nsys/gpumetrics.sqlite")
+    ranks = [f"nsys/ddp_comm_rank{rank}.sqlite" for rank in (0, 1)]
+    assert cli("ingest", *map(expand, (*captures, *ranks))) == 0
+    ids = [line.split()[0] for line in cli.out.splitlines()]
+    assert cli("report", *ids, "--json") == 0
+    titles |= _titles(cli.out)
+    assert {spec.title for spec in SPECS} <= titles
+
+
+def _titles(document: str) -> set[str]:
+    tables = [t for section in json.loads(document)["sections"] for t in section["tables"]]
+    assert all(not table["figure"] or table["figure"] in FIGURES for table in tables)
+    return {table["title"] for table in tables}
+
+
+def test_declarations_name_what_there_is() -> None:
+    assert {spec.view for spec in SPECS} <= {view.name for view in views().values() if view.public}
+    for kind in ("id", "title"):
+        names = [getattr(section, kind) for section in SECTIONS]
+        assert len({*names}) == len(names) == len(ORDER)
+    assert len({spec.title for spec in SPECS}) == len(SPECS)
+    # The figure of a search is that of a table that no view holds.
+    assert {spec.figure for spec in SPECS} - {""} == FIGURES.keys() - {"search"}
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "message"),
+    [
+        ("__init__.py", '    "roofline",\n', "", "no place, or no module: roofline"),
+        ("nvtx.py", "        NVTX_TREE,\n", "", "nvtx does not show: NVTX ranges as a tree"),
+        ("budget.py", 'hover_of="category"', 'hover_of="level"', "columns that it lacks: level"),
+    ],
+)
+def test_what_would_not_be_shown_is_refused(
+    tmp_path: Path, path: str, before: str, after: str, message: str
+) -> None:
+    """In a copy of the package, whose declarations are read as ours are."""
+    for package in ("analysis", "perfpipe", "ingest"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    file = tmp_path / "analysis" / "report" / "sections" / path
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after))
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import analysis.report.sections"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+def test_a_table_without_its_figure_is_refused() -> None:
+    """A name that no figure has, and a figure whose columns the table lacks."""
+    table = Table("T", "", (Col("size", "Size").made(""),), (("x",),), 1, Source("v", ()), "none")
+    section = Section("s", "S", (table,), "")
+    report = Report("R", None, (), (), (section,), (), 0, "", (), (), (), ())
+    with pytest.raises(KeyError, match="none"):
+        render_html(report)
+    wrong = replace(section, tables=(replace(table, figure="sizes"),))
+    with pytest.raises(ValueError, match="the figure of 'T' lacks the columns"):
+        render_html(replace(report, sections=(wrong,)))
+    assert "| Size |" in render_markdown(replace(report, sections=(wrong,)))
+
+
+def test_a_column_that_stands_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="a column stands twice"):
+        GpuTable("gpu_time_budget", "T", (Col("a", "A"), Col("a", "B")), order="a")
