@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
-VIEWS = ("_totals", "timeline_bottleneck")
+VIEWS = ("collection_gaps", "reports", "_totals", "timeline_bottleneck")
 
 #: Notes on verdicts that are told.
 _NOTES = 4
