@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analysis.rows import in_list, rows_of
+from analysis.rows import rows_of
 from analysis.thresholds import thresholds
+from perfpipe.database import in_list
 from perfpipe.runrecord import RunRecord
 from perfpipe.viewmodel import Column, Fact, Source, Table
 

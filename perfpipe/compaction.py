@@ -18,6 +18,7 @@ from perfpipe.catalogue import CATALOGUE as CATALOGUE_TABLES
 from perfpipe.catalogue import MANIFEST_COLUMNS, gap_rows, manifest_row
 from perfpipe.database import create_table, first_lines, open_database, quote
 from perfpipe.errors import StoreError
+from perfpipe.garbage import remove_replaced
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import SCHEMA_VERSION, schema_signature, tables
 from perfpipe.segments import CATALOGUE, Segment, SegmentFile, segment_manifests
@@ -62,7 +63,7 @@ def compact(store: Store, grace_s: float) -> Compacted:
             merged = {s: held[s] for s in _to_merge(held, len(own))}
             _write(store, directory, own, merged)
             segment = store.publish_segment(directory)
-    return Compacted(len(own), segment, store.remove_replaced(grace_s))
+    return Compacted(len(own), segment, remove_replaced(store, grace_s))
 
 
 def _small(store: Store) -> list[Manifest]:

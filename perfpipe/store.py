@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfpipe.errors import StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.manifest import Manifest
 from perfpipe.runrecord import RunRecord
-from perfpipe.segments import INDEX, Segment, segment_manifests
+from perfpipe.segments import Segment, segment_manifests
 
 #: Environment variable that names the store.
 STORE_VARIABLE = "PERFPIPE_STORE"
@@ -27,7 +26,7 @@ DEFAULT_STORE = "perfpipe-store"
 
 #: How the names of directories that are being written and removed begin; the id follows.
 WRITING = ".tmp-"
-_TEMPORARY = (WRITING, ".trash-")
+_TRASH = ".trash-"
 
 #: How often segments are listed again when they change meanwhile.
 _ATTEMPTS = 5
@@ -189,7 +188,7 @@ class Store:
         with storing(final):
             manifest.write(directory / "manifest.json")
             if replace and final.exists():
-                trash = self._trash(manifest.report_id)
+                trash = self.trash_of(final)
                 with contextlib.suppress(FileNotFoundError):
                     final.rename(trash)
                     shutil.rmtree(trash, ignore_errors=True)
@@ -209,7 +208,7 @@ class Store:
             raise StoreError(f"{report_id}: no such report in {self.root}")
         final = self.reports_dir / report_id
         with storing(final):
-            trash = self._trash(report_id)
+            trash = self.trash_of(final)
             with contextlib.suppress(FileNotFoundError):
                 final.rename(trash)
                 shutil.rmtree(trash)
@@ -233,8 +232,9 @@ class Store:
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
-    def _trash(self, report_id: str) -> Path:
-        return self.reports_dir / f".trash-{report_id}-{uuid.uuid4().hex[:8]}"
+    def trash_of(self, directory: Path) -> Path:
+        """Return what a directory is renamed to before it is removed."""
+        return directory.with_name(f"{_TRASH}{directory.name}-{uuid.uuid4().hex[:8]}")
 
     def leftovers(self) -> list[Path]:
         """Return temporary directories that unfinished or killed writers left behind."""
@@ -244,59 +244,7 @@ class Store:
     def _temporary(directory: Path) -> list[Path]:
         if not directory.is_dir():
             return []
-        return sorted(p for p in directory.iterdir() if p.name.startswith(_TEMPORARY))
-
-    def collect_garbage(self, older_than_s: float) -> list[Path]:
-        """Remove what nobody needs or has touched for `older_than_s` seconds; return it.
-
-        That is what killed writers left, segments that others took the place of, and directories
-        of reports that a segment holds.
-        """
-        now = time.time()
-        removed = []
-        for path in self.leftovers():
-            with contextlib.suppress(FileNotFoundError):
-                newest = max(p.stat().st_mtime for p in (path, *path.iterdir()))
-                if now - newest >= older_than_s:
-                    shutil.rmtree(path, ignore_errors=True)
-                    removed.append(path)
-        return removed + self.remove_replaced(older_than_s)
-
-    def remove_replaced(self, older_than_s: float) -> list[Path]:
-        """Remove what segments of that age took the place of; return it."""
-        now = time.time()
-        removed = []
-        for segment, held in self.reports_in_segments().items():
-            with contextlib.suppress(FileNotFoundError):
-                if now - (segment.path / INDEX).stat().st_mtime >= older_than_s:
-                    removed += self._drop_replaced(segment, held)
-        return removed
-
-    def _drop_replaced(self, segment: Segment, held: Collection[str]) -> list[Path]:
-        """Remove the segments and directories that a segment takes the place of; return them."""
-        dropped = []
-        for segment_id in sorted(segment.replaces):
-            path = self.segments_dir / segment_id
-            with contextlib.suppress(FileNotFoundError):
-                trash = self.segments_dir / f".trash-{segment_id}-{uuid.uuid4().hex[:8]}"
-                path.rename(trash)
-                shutil.rmtree(trash, ignore_errors=True)
-                shutil.rmtree(self.removed_dir / segment_id, ignore_errors=True)
-                dropped.append(path)
-        both = sorted({*self.own_report_ids()} & {*held})
-        for manifest in segment_manifests(segment, both):
-            final = self.reports_dir / manifest.report_id
-            trash = self._trash(manifest.report_id)
-            with contextlib.suppress(FileNotFoundError):
-                final.rename(trash)
-                # Ingested anew in the meantime: then this one counts, and the segment's is hidden.
-                if Manifest.read(trash / "manifest.json") != manifest:
-                    with contextlib.suppress(OSError):
-                        trash.rename(final)
-                    continue
-                shutil.rmtree(trash, ignore_errors=True)
-                dropped.append(final)
-        return dropped
+        return sorted(p for p in directory.iterdir() if p.name.startswith((WRITING, _TRASH)))
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from ingest.reading import ingest
 from perfpipe import compaction, segments
 from perfpipe.compaction import compact
 from perfpipe.errors import StoreError
+from perfpipe.garbage import collect_garbage
 from perfpipe.model import tables
 from perfpipe.store import Store
 from perfpipe.verify import verify
@@ -109,7 +110,7 @@ def test_readers_keep_what_they_opened(filled: Store) -> None:
     assert len(filled.own_report_ids()) == 3
     assert _answers(filled) == before
     assert compact(filled, grace_s=3600).segment is None
-    assert len(filled.collect_garbage(0)) == 3
+    assert len(collect_garbage(filled, 0)) == 3
     assert _answers(filled) == before
 
 
@@ -211,7 +212,7 @@ def test_a_report_ingested_anew_counts_instead_of_the_segments(
     outcome = ingest(expand(CAPTURES[0]), filled, force=True)
     assert filled.own_report_ids() == [outcome.report_id]
     assert len(_answers(filled)[2]) == 3
-    assert filled.collect_garbage(0) == [], "it is not in the segment any more"
+    assert collect_garbage(filled, 0) == [], "it is not in the segment any more"
     assert filled.own_report_ids() == [outcome.report_id]
 
 
@@ -314,7 +315,7 @@ def test_a_kill_at_any_moment_loses_nothing(filled: Store, tmp_path: Path) -> No
         stages.add((len(filled.leftovers()) > 0, len(filled.segments())))
         assert _answers(filled) == before
         assert _faults(filled) == []
-        filled.collect_garbage(0)
+        collect_garbage(filled, 0)
         assert filled.leftovers() == []
         assert _answers(filled) == before
     assert any(leftover for leftover, _ in stages), "no kill hit a compaction at work"

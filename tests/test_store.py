@@ -19,6 +19,7 @@ from conftest import DATA, Cli, lacking
 from analysis.session import Session
 from ingest.reading import ingest
 from perfpipe.errors import StoreError
+from perfpipe.garbage import collect_garbage
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.verify import verify
@@ -110,7 +111,7 @@ def test_garbage_of_killed_writers_is_collected(store: Store) -> None:
     fresh = store.reports_dir / ".tmp-fresh"
     fresh.mkdir()
     assert store.report_ids() == []
-    assert store.collect_garbage(3600) == [old]
+    assert collect_garbage(store, 3600) == [old]
     assert store.leftovers() == [fresh]
 
 
@@ -180,7 +181,7 @@ def test_a_killed_writer_leaves_a_clean_store(expand: Expand, store: Store) -> N
         assert pool.submit(subprocess.run, _command(store, *paths), check=True).result()
     assert len(store.report_ids()) == 2
     assert _faults(store) == []
-    store.collect_garbage(0)
+    collect_garbage(store, 0)
     assert store.leftovers() == []
 
 

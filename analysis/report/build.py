@@ -9,7 +9,8 @@ from analysis.comparison import Comparison
 from analysis.report import facts, findings, verdicts
 from analysis.report.scope import Scope
 from analysis.report.sections import SECTIONS
-from analysis.rows import in_list, rows_of
+from analysis.rows import rows_of
+from perfpipe.database import in_list
 from perfpipe.runrecord import RunRecord
 from perfpipe.viewmodel import Report
 

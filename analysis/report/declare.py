@@ -13,9 +13,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Protocol
 
 from analysis.report.scope import Scope
-from analysis.rows import in_list, rows_of
+from analysis.rows import rows_of
 from analysis.views import views
-from perfpipe.database import quote
+from perfpipe.database import in_list, quote
 from perfpipe.viewmodel import Column, Kind, Section, Source, Table
 
 #: Maximum rows of a table, and of one that lists kernels; a note says what was cut.

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from analysis.report.scope import Scope
-from analysis.rows import in_list, rows_of
+from analysis.rows import rows_of
 from analysis.thresholds import thresholds
+from perfpipe.database import in_list
 from perfpipe.model import tables as stored_tables
 from perfpipe.runrecord import RunRecord
 from perfpipe.units import format_ns

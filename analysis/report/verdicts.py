@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from analysis import runs
 from analysis.report.scope import Scope
-from analysis.rows import in_list, rows_of
+from analysis.rows import rows_of
 from analysis.search_story import story
+from perfpipe.database import in_list
 from perfpipe.units import words
 from perfpipe.viewmodel import Fact, Source
 

@@ -95,7 +95,9 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:
     """Remove leftovers of killed writers, and files that compaction replaced."""
-    removed = resolve_store(store_path, must_exist=True).collect_garbage(older_than * 3600)
+    from perfpipe.garbage import collect_garbage
+
+    removed = collect_garbage(resolve_store(store_path, must_exist=True), older_than * 3600)
     for path in removed:
         click.echo(f"removed {path.name}")
     click.echo(f"{len(removed)} directories removed", err=True)
