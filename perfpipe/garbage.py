@@ -1,4 +1,4 @@
-"""Removes from a store what nobody needs: leftovers of killed writers, and what segments replaced."""
+"""Removes from a store what nobody needs: leftovers of killed writers, and replaced files."""
 
 from __future__ import annotations
 
