@@ -37,7 +37,8 @@ def ints(values: pa.Array | pa.ChunkedArray, missing: int = 0) -> Ints:
 def give_back() -> None:
     """Return freed memory to the system, which the allocators of Arrow and of C would keep."""
     pa.default_memory_pool().release_unused()
-    with contextlib.suppress(AttributeError):  # only glibc has it
+    # Only glibc has it.
+    with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -76,6 +77,11 @@ def groups(codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, Ints]]:
         yield int(codes[members[0]]), members
 
 
+def none(count: int) -> Codes:
+    """Return as many NONE, which take no memory; they are not to be written to."""
+    return np.broadcast_to(np.int32(NONE), (count,))
+
+
 class Vocabulary:
     """Numbers values as they come, so that a batch of text becomes a column of small integers."""
 
@@ -90,7 +96,7 @@ class Vocabulary:
     def codes(self, values: pa.Array) -> Codes:
         """Return the number of each value, NONE for NULL."""
         if values.null_count == len(values):
-            return np.full(len(values), NONE, np.int32)
+            return none(len(values))
         encoded = values.dictionary_encode()
         numbers = [
             self._numbers.setdefault(value, len(self._numbers))

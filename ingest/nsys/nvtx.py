@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.arrays import STILL_OPEN, Vocabulary, give_back, ints, time_order
+from ingest.arrays import STILL_OPEN, Vocabulary, give_back, ints, none, time_order
 from ingest.nsys.export import Export, Part
 from ingest.nsys.payloads import has_payload_schemas
 from ingest.nsys.ranges import MARK, PUSH_POP, START_END, Ranges
@@ -100,7 +100,10 @@ class _Reader:
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a gathered column, and release it."""
-        return np.concatenate(self._parts.pop(name))
+        parts = self._parts.pop(name)
+        if not any(part.strides[0] for part in parts):
+            return none(sum(len(part) for part in parts))
+        return np.concatenate(parts)
 
     def __len__(self) -> int:
         return sum(len(part) for part in self._parts.get("start", ()))
@@ -137,7 +140,8 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None
     payloads = dict(reader.payloads)
     if (np.diff(order) != 1).any():
         for name in _GATHERED:
-            column[name] = column[name][order]
+            if column[name].strides[0]:
+                column[name] = column[name][order]
         place = {int(row): at for at, row in enumerate(order)} if payloads else {}
         payloads = {place[row]: content for row, content in payloads.items()}
     del order
