@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +32,13 @@ def ints(values: pa.Array | pa.ChunkedArray, missing: int = 0) -> Ints:
     if filled.null_count:
         filled = filled.fill_null(missing)
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+
+
+def give_back() -> None:
+    """Return freed memory to the system: the allocators of Arrow and of C keep it for themselves."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def nullable(values: npt.NDArray[Any], missing: int = NONE) -> pa.Array:

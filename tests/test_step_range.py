@@ -26,7 +26,7 @@ def test_an_expression_names_the_steps(
     assert "PERFPIPE_STEP_RANGE" not in os.environ, "it holds for one command"
     monkeypatch.setenv("PERFPIPE_STEP_RANGE", "step [0-3]$")
     assert _steps(cli) == {f"step {n}" for n in range(4)}
-    assert cli("report", "--step-range", "backward", "--md", "-") == 0
+    assert cli("report", "--step-range", "backward", "--md", "-") == 0, cli.err
     assert "| 8 |" in cli.out.split("### Steps")[1].split("###")[0]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
-VIEWS = ("_totals", "timeline_bottleneck")
+VIEWS = ("collection_gaps", "reports", "_totals", "timeline_bottleneck")
 
 #: Maximum number of notes on verdicts.
 _NOTES = 4

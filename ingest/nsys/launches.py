@@ -22,6 +22,7 @@ _SOURCES = (
     ("nsys_memory_ops", _MEMCPY, "operation"),
     ("nsys_graph_launches", _GRAPH, "graph_exec_id"),
 )
+_TEXTS = ["name", "operation", "demangled", "recorded_name"]
 _NUMBERS = ("device", "stream", "start_ns", "end_ns", "pid", "correlation_id", "graph_node_id")
 
 
@@ -69,8 +70,9 @@ def join_launches(builder: ReportBuilder) -> Launches:
     operations = pa.concat_tables(parts or [_no_operations()]).unify_dictionaries()
     keys = ("start_ns", "end_ns", "pid", "device", "stream", "correlation_id", "graph_node_id")
     order = time_order(*(ints(operations[key], missing=NONE) for key in keys))
-    taken = operations.take(pa.array(order)).combine_chunks()
-    column = {name: taken[name].combine_chunks() for name in taken.column_names}
+    operations = operations.take(pa.array(order)).combine_chunks()
+    column = {name: operations[name].combine_chunks() for name in operations.column_names}
+    del operations, parts, order
     call, calls = _calls(builder, column["pid"], column["correlation_id"])
     kind = np.asarray(column["kind"])
     linked = (call != NONE) & (kind != _GRAPH) & np.asarray(column["end_ns"].is_valid())
@@ -154,8 +156,20 @@ def _no_operations() -> pa.Table:
 
 
 def _read(path: Path, columns: list[str]) -> pa.Table:
-    texts = [c for c in columns if c in ("name", "operation", "demangled", "recorded_name")]
+    texts = [column for column in columns if column in _TEXTS]
     return pq.read_table(path, columns=columns, read_dictionary=texts).unify_dictionaries()
+
+
+def _chosen(path: Path, columns: list[str], rows: npt.NDArray[np.bool_]) -> pa.Table:
+    """Read some rows of a table, a row group at a time: the whole table would be twice as much."""
+    texts = [column for column in columns if column in _TEXTS]
+    parts, first = [], 0
+    with pq.ParquetFile(path, read_dictionary=texts) as file:
+        for group in range(file.num_row_groups):
+            part = file.read_row_group(group, columns=columns)
+            parts.append(part.filter(pa.array(rows[first : first + part.num_rows])))
+            first += part.num_rows
+    return pa.concat_tables(parts).unify_dictionaries() if parts else _read(path, columns)
 
 
 def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> tuple[Codes, Calls]:
@@ -178,16 +192,15 @@ def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> t
     launches = np.zeros(builder.stored["nsys_api_calls"].rows, bool)
     launches[row_of] = True
     launching = np.flatnonzero(launches)
-    names = ["pid", "tid", "start_ns", "end_ns", "name", "recorded_name"]
-    rows = _read(path, names).filter(pa.array(launches))
+    rows = _chosen(path, ["pid", "tid", "start_ns", "end_ns", "name", "recorded_name"], launches)
     pids, tids = ints(rows["pid"]), ints(rows["tid"])
     order = np.lexsort((tids, pids))
-    taken = rows.take(pa.array(order)).combine_chunks()
+    rows = rows.take(pa.array(order)).combine_chunks()
     call_id = np.full(len(launches), NONE, np.int32)
     call_id[launching[order]] = np.arange(len(order), dtype=np.int32)
     call = np.full(len(wanted), NONE, np.int32)
     call[found] = call_id[row_of]
-    column = {name: taken[name].combine_chunks() for name in taken.column_names}
+    column = {name: rows[name].combine_chunks() for name in rows.column_names}
     limits = np.iinfo(np.int64)
     calls = Calls(
         pid=pids[order],

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.arrays import STILL_OPEN, Vocabulary, ints, time_order
+from ingest.arrays import STILL_OPEN, Vocabulary, give_back, ints, time_order
 from ingest.nsys.export import Export, Part
 from ingest.nsys.payloads import has_payload_schemas
 from ingest.nsys.ranges import MARK, PUSH_POP, START_END, Ranges
@@ -131,6 +131,7 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None
     if not len(reader):
         return None
     column = {name: reader.column(name) for name in _GATHERED}
+    give_back()
     # Outer ranges come first; those that were open when the capture ended are outermost.
     order = time_order(column["start"], -column["end"], column["thread"])
     payloads = dict(reader.payloads)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
-
+from ingest.arrays import give_back
 from ingest.builder import ReportBuilder
 from ingest.inputs import Input
 from ingest.nsys.convert import start_writing
@@ -41,8 +40,7 @@ def read_nsys(builder: ReportBuilder) -> None:
             table.result()
         # Joined while the ranges, most of the data in many captures, are still being read.
         launches = join_launches(builder)
-        # What the join took; the allocator would keep it.
-        pa.default_memory_pool().release_unused()
+        give_back()
         write_gpu_metrics(builder, export, devices)
         ranges = ranges_of(ranges_read, resolver)
     if ranges is None:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 import numpy as np
 import pyarrow as pa
 
-from ingest.arrays import NONE
+from ingest.arrays import NONE, give_back
 from ingest.builder import ReportBuilder
 from ingest.nsys import launches as joined
 from ingest.nsys.attribution import Projection, attribute, launch_columns
@@ -28,6 +28,7 @@ def write_timeline(
     The two are written at a time: the Parquet writer releases the interpreter's lock.
     """
     found = None if ranges is None else attribute(operations.calls, ranges)
+    give_back()
 
     def launch(rows: slice) -> dict[str, pa.Array]:
         own = launch_columns(found, ranges, operations.call[rows])
@@ -47,6 +48,7 @@ def write_timeline(
 
 def _write_ranges(builder: ReportBuilder, calls: joined.Calls, ranges: Ranges) -> None:
     projection = Projection(calls, ranges)
+    give_back()
     _write(
         builder, RANGES, len(ranges), lambda rows: ranges.columns(rows) | projection.columns(rows)
     )

@@ -68,7 +68,7 @@ def budget_command(
     """
     from analysis.session import Session
     from analysis.windows import VIEWS_USED, choose_ranges, choose_time, range_names
-    from pipelines.reporting import select
+    from pipelines.selection import select
 
     if nvtx is not None and (start is not None or end is not None):
         raise click.UsageError("use either --from and --to, or --nvtx")

@@ -39,7 +39,7 @@ def perfetto_command(names: tuple[str, ...], output: Path, store_path: str | Non
     from analysis.session import Session
     from perfpipe.database import in_list
     from perfpipe.files import replacing
-    from pipelines.reporting import select
+    from pipelines.selection import select
     from templates.perfetto import COLUMNS, write_trace
 
     store = resolve_store(store_path, must_exist=True)

@@ -69,7 +69,7 @@ def query_command(
     perfpipe query "SELECT name, total_time_ns FROM cuda_gpu_kern_sum LIMIT 5" --format csv
     """
     from analysis.session import Session
-    from pipelines.reporting import select
+    from pipelines.selection import select
 
     text = _sql(sql, file)
     if form == "parquet" and output is None:

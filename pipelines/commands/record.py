@@ -52,7 +52,7 @@ def record_command(
     perfpipe record --to workloads/recordings/gemm-h200
     """
     from pipelines.recorder import record_run
-    from pipelines.reporting import select
+    from pipelines.selection import select
 
     store = resolve_store(store_path, must_exist=True)
     chosen = select(store, [run] if run else []).run

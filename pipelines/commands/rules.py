@@ -46,7 +46,7 @@ def rules_command(
     """
     from analysis.session import Session
     from perfpipe.database import in_list
-    from pipelines.reporting import select
+    from pipelines.selection import select
 
     for name in chosen:
         if name not in RULES:

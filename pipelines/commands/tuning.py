@@ -31,7 +31,7 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     from analysis.report.sections.tuning_history import tuning_tables
     from analysis.search_story import convergence, generations, pareto, shared_by_best, story
     from perfpipe.viewmodel import Source
-    from pipelines.reporting import select
+    from pipelines.selection import select
 
     if history is not None and (Path(history).is_file() or history.endswith(".jsonl")):
         found, name = read_history(Path(history)), history

@@ -46,7 +46,7 @@ def work_command(
     """
     from perfpipe.work import Work, add_work
     from pipelines.expression import evaluate
-    from pipelines.reporting import select
+    from pipelines.selection import select
 
     if flops is None and moved is None:
         raise InputError("give --flops, --bytes or both")
