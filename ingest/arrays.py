@@ -35,7 +35,7 @@ def ints(values: pa.Array | pa.ChunkedArray, missing: int = 0) -> Ints:
 
 
 def give_back() -> None:
-    """Return freed memory to the system: the allocators of Arrow and of C keep it for themselves."""
+    """Return freed memory to the system, which the allocators of Arrow and of C would keep."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(AttributeError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
