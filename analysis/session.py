@@ -42,7 +42,7 @@ class Session:
     ) -> None:
         """Take over a connection; `limits` are thresholds, `step_range` says what steps are called.
 
-        Raises InputError where `step_range` is no regular expression.
+        Raises InputError if `step_range` is no regular expression.
         """
         self.con = con
         self._store_tables = store_tables
@@ -67,7 +67,7 @@ class Session:
     ) -> Self:
         """Open some reports and runs of a store, or all, and make the names in `use`.
 
-        Raises StoreError where the store cannot be read.
+        Raises StoreError if the store cannot be read.
         """
         con = open_database()
         tables = StoreTables(con, Snapshot.of(store, report_ids), run_ids)
@@ -129,7 +129,7 @@ class Session:
     def use(self, *names: str) -> None:
         """Make tables, views and macros, and what they need; other names are passed over.
 
-        Raises StoreError where files of the store cannot be read.
+        Raises StoreError if files of the store cannot be read.
         """
         import duckdb
 

@@ -82,7 +82,7 @@ def views() -> dict[str, View]:
 def parse_view(text: str, path: str) -> View:
     """Parse a .sql module of a path such as layer/topic/name.sql.
 
-    Raises ValueError when it does not follow the form.
+    Raises ValueError if it does not follow the form.
     """
     layer, *_, file_name = path.split("/")
     created = _CREATE.search(text)

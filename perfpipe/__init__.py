@@ -32,7 +32,7 @@ def open_store(
     at, all by default: of a store with many, only their files are opened.  `step_range` is a
     regular expression of NVTX ranges that are steps.  `.sql(query)` returns a DuckDB relation.
 
-    Raises StoreError when there is no store or when it was written with another schema version,
+    Raises StoreError if there is no store, or it was written with another schema version,
     InputError where `step_range` is no regular expression.
     """
     from analysis.session import Session

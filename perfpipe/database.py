@@ -31,7 +31,7 @@ _EXPLAIN = re.compile(r"\s*EXPLAIN\b(\s+ANALYZE\b)?(\s*\([^()]*\))?", re.IGNOREC
 
 
 def open_database() -> DuckDBPyConnection:
-    """Return a connection to an empty database; InputError where PERFPIPE_MEMORY is no size."""
+    """Return a connection to an empty database; raises InputError if PERFPIPE_MEMORY is invalid."""
     import duckdb
 
     config: dict[str, Any] = {

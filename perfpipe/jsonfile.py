@@ -24,7 +24,7 @@ def write_json(path: Path, value: Any) -> None:
 def json_lines(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each object of a JSON lines file with its place, FILE:LINE; blank lines do not count.
 
-    Raises InputError where the file cannot be read, or a line is not a `what`.
+    Raises InputError if the file cannot be read, or a line is not a `what`.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

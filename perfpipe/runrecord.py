@@ -179,7 +179,7 @@ class TaskResult:
 
     @classmethod
     def read(cls, path: Path) -> TaskResult:
-        """Read a result; StoreError when it is unreadable or of an unknown schema version."""
+        """Read a result; raises StoreError if it is unreadable or of an unknown schema version."""
         found: TaskResult = _read(cls, path, "result of a task")
         return found
 
@@ -224,7 +224,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:
-        """Read a record; StoreError when it is unreadable or of an unknown schema version."""
+        """Read a record; raises StoreError if it is unreadable or of an unknown schema version."""
         found: RunRecord = _read(cls, path, "run record")
         _check_run_id(found.run_id, path)
         return found

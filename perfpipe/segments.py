@@ -68,7 +68,7 @@ class Segment:
 
     @classmethod
     def read(cls, path: Path) -> Segment:
-        """Read a segment's index; StoreError when it is damaged or of an unknown version."""
+        """Read a segment's index; raises StoreError if it is damaged or of an unknown version."""
         return _read(path.resolve())
 
 

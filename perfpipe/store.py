@@ -112,7 +112,7 @@ class Store:
             temporary.write_text(report_id + "\n", encoding="ascii")
 
     def manifest(self, report_id: str) -> Manifest:
-        """Return a report's manifest; StoreError when it is missing or of another version."""
+        """Return a report's manifest; raises StoreError if it is missing or of another version."""
         for segment, held in self.reports_in_segments().items():
             if report_id in held:
                 return next(segment_manifests(segment, [report_id]))
@@ -154,7 +154,7 @@ class Store:
         return sorted(records, key=lambda run: (run.started_at, run.run_id))
 
     def run(self, run_id: str) -> RunRecord:
-        """Return one run record; StoreError when it is damaged or of another version."""
+        """Return one run record; raises StoreError if it is damaged or of another version."""
         return RunRecord.read(self.runs_dir / run_id / "run.json")
 
     def write_run(self, record: RunRecord) -> Path:
@@ -166,13 +166,13 @@ class Store:
 
     @contextlib.contextmanager
     def new_report(self, report_id: str) -> Iterator[Path]:
-        """Give a temporary directory for a report; it is removed unless `publish` moved it."""
+        """Yield a temporary directory for a report; it is removed unless `publish` moved it."""
         with _new_directory(self.reports_dir, report_id) as directory:
             yield directory
 
     @contextlib.contextmanager
     def new_segment(self) -> Iterator[Path]:
-        """Give a temporary directory for a segment; it is removed unless it was published."""
+        """Yield a temporary directory for a segment; it is removed unless it was published."""
         with _new_directory(self.segments_dir, uuid.uuid4().hex[:12]) as directory:
             yield directory
 
@@ -203,7 +203,7 @@ class Store:
         return True
 
     def remove(self, report_id: str) -> None:
-        """Remove a report; StoreError where there is none."""
+        """Remove a report; raises StoreError if there is none."""
         if not self.has_report(report_id):
             raise StoreError(f"{report_id}: no such report in {self.root}")
         final = self.reports_dir / report_id

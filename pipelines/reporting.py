@@ -105,7 +105,7 @@ def write_index(
 ) -> Path:
     """Write a page for each run (all, or the named ones) and an index that links to them.
 
-    Raises InputError where there is no run, or a name is not one.
+    Raises InputError if there is no run, or a name is not one.
     """
     runs = {run.run_id: run for run in store.runs()}
     chosen = []

@@ -93,7 +93,7 @@ class Run:
     def track_status(self) -> Iterator[None]:
         """Mark the run as running, and in the end by how it went.
 
-        Raises InputError where another process runs it.
+        Raises InputError if another process runs it.
         """
         with claimed(self.directory):
             yield from self._tracked()

@@ -61,7 +61,7 @@ def test_declarations_name_what_there_is() -> None:
     [
         ("__init__.py", '    "roofline",\n', "", "no place, or no module: roofline"),
         ("nvtx.py", "        NVTX_TREE,\n", "", "nvtx does not show: NVTX ranges as a tree"),
-        ("budget.py", 'hover_of="category"', 'hover_of="level"', "columns that it lacks: level"),
+        ("budget.py", 'hover_of="category"', 'hover_of="level"', "missing columns: level"),
     ],
 )
 def test_what_would_not_be_shown_is_refused(

@@ -49,7 +49,7 @@ def test_a_sweep_by_size(
         if table["title"] == "Sizes"
     )
     assert sizes["doc"].endswith(
-        "With size the class changes: launch (small grid) at 512, latency (small grid) at 1024, "
+        "The bound changes with size: launch (small grid) at 512, latency (small grid) at 1024, "
         "compute (tensor) from 2048."
     )
 
@@ -62,7 +62,7 @@ def test_a_sweep_by_size(
         ([(None, "latency", None), (512, None, None)], ""),
         (
             [(1, "memory", "l2"), (2, "memory", "l2")],
-            "The class is the same at every size: memory (l2).",
+            "The bound is the same at every size: memory (l2).",
         ),
         (
             [
@@ -71,11 +71,11 @@ def test_a_sweep_by_size(
                 (4, "memory", "dram"),
                 (8, "compute", None),
             ],
-            "With size the class changes: launch (short) at 1 to 2, memory (dram) at 4, compute from 8.",
+            "The bound changes with size: launch (short) at 1 to 2, memory (dram) at 4, compute from 8.",
         ),
         (
             [(1, "memory", "l2"), (1, "compute", "fma"), (2, "memory", "l2")],
-            "With size the class changes: compute (fma) or memory (l2) at 1, memory (l2) from 2.",
+            "The bound changes with size: compute (fma) or memory (l2) at 1, memory (l2) from 2.",
         ),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_timeline_that_computes_says_what_to_profile(pages: Callable[..., Path
     document = json.loads((folder / "report.json").read_text())
     (text,) = [fact["text"] for fact in document["summary"] if fact["name"] == "Next"]
     assert text.startswith(
-        "Profile the kernels, the largest first: ncu --set basic --kernel-name nvjet_sm90_"
+        "Profile the kernels, longest first: ncu --set basic --kernel-name nvjet_sm90_"
     )
     assert "(16 % of the kernel time)" in text
     assert document["findings"] == []

@@ -289,7 +289,7 @@ def test_a_history_made_elsewhere(cli: Cli, tmp_path: Path) -> None:
         ("{}\n", ":1: not a trial (no parameters)"),
         ('{"a": 1}\nnot json\n', ":2: not a trial"),
         ('{"a": 1, "time_ms": "x"}\n', ":1: not a trial"),
-        ('{"a": 1, "generation": "x"}\n', ":1: not a trial (generation is no whole number)"),
+        ('{"a": 1, "generation": "x"}\n', ":1: not a trial (generation is not an integer)"),
     ],
 )
 def test_a_faulty_history(text: str, sentence: str, cli: Cli, tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ _OF_KERNEL = {
 
 #: Claims about a GPU.
 _OF_GPU = {
-    "launch_overhead": "is launch-bound (CPU-limited): the host issues work too slowly",
-    "sync": "is idle: the host synchronized with it before issuing more work",
-    "host": "is idle: host-bound, the host launches nothing",
+    "launch_overhead": "idles, launch-bound (CPU-limited): the host issues work too slowly",
+    "sync": "idles: the host synchronized with it before issuing more work",
+    "host": "idles, host-bound: the host launches nothing",
     "transfer": "copies data without overlapping compute",
     "communication": "communicates without overlapping compute",
     "ranks_wait": "waits for other ranks in collectives",

@@ -70,7 +70,7 @@ def _state_missing_columns(builder: ReportBuilder, export: Export, mapping: Mapp
 
 
 def _stream(builder: ReportBuilder, export: Export, resolver: Resolver, mapping: Mapping) -> None:
-    """Write in file order when that is time order, which nsys usually keeps; else sort first."""
+    """Write in file order if it is time order, as nsys usually keeps it; else sort first."""
     try:
         with builder.table(mapping.table) as writer:
             last = None

@@ -47,7 +47,7 @@ Fact = tuple[str, str, str | None]
 def write_environment(builder: ReportBuilder, export: Export) -> None:
     """Write nsys_environment and fill in the report's facts.
 
-    Raises InputError when the export's schema has a major version that this reader does not know.
+    Raises InputError if the export's schema has a major version that this reader does not know.
     """
     system = _pairs(export, "TARGET_INFO_SYSTEM_ENV")
     capture = _pairs(export, "META_DATA_CAPTURE")

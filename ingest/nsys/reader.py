@@ -27,7 +27,7 @@ _THREADS = 2
 def read_nsys(builder: ReportBuilder) -> None:
     """Read a SQLite, parquetdir or arrowdir export; the same capture gives the same tables.
 
-    Raises InputError when it is no whole export.
+    Raises InputError if it is not a complete export.
     """
     export = _open(builder.source)
     write_environment(builder, export)
@@ -53,7 +53,7 @@ def read_nsys(builder: ReportBuilder) -> None:
 def _open(source: Input) -> Export:
     """Open a SQLite, parquetdir or arrowdir export.
 
-    Raises InputError when the file is truncated or not an nsys export.
+    Raises InputError if the file is truncated or not an nsys export.
     """
     if source.format == "nsys-sqlite":
         export: Export = SqliteExport(source.path, source.content)

@@ -43,7 +43,7 @@ _BATCH = 10_000
 def scrub_sqlite(source: Path, target: Path, *known: str) -> list[str]:
     """Write a scrubbed copy of an export to `target`; returns the tables that were left out.
 
-    Raises InputError where `source` is no database, or a name that it gives away would remain.
+    Raises InputError if `source` is not a database, or a revealing name would remain.
     """
     uri = f"{source.resolve().as_uri()}?mode=ro&immutable=1"
     try:
@@ -142,7 +142,7 @@ _FACTS = frozenset({"META_DATA_EXPORT", "META_DATA_CAPTURE", "TARGET_INFO_SYSTEM
 
 
 def _fact(table: str, columns: list[str], values: list[Any]) -> list[Any]:
-    """Return a row of facts, or nothing where it is not one that is kept."""
+    """Return a row of facts, or nothing if it is not to be kept."""
     name, value = (values[columns.index(column)] for column in ("name", "value"))
     if "ENV" in str(name).upper() and table != "META_DATA_EXPORT":
         found = (VARIABLE.match(line) for line in re.split(r"[\n\0;]", str(value or "")))
