@@ -99,7 +99,7 @@ def test_what_nsys_misses() -> None:
 
 def test_the_command(cli: Cli, stored: Stored) -> None:
     stored("nsys/memcpy.sqlite")
-    assert cli("rules", "--rows", "2") == 0
+    assert cli("rules", "--limit", "2") == 0
     assert "cuda_memcpy_async: asynchronous copies" in cli.out
     assert "cuda_memcpy_sync: copies that block the host: none" in cli.out
     assert "... 8 more (--limit)" in cli.out

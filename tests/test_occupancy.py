@@ -248,8 +248,9 @@ def test_a_wrong_question_is_one_sentence(
 
 
 def test_the_calculator_opens_nothing() -> None:
-    with calculator() as con:
-        assert con.execute("SELECT count(*) FROM duckdb_tables()").fetchone() == (0,)
+    with calculator() as session:
+        assert session.execute("SELECT occupancy_warps(64)").fetchone() == (2,)
+        assert session.con.execute("SELECT count(*) FROM duckdb_tables()").fetchone() == (0,)
 
 
 def test_the_next_steps_of_one_launch() -> None:

@@ -48,7 +48,11 @@ kernels AS (
 ),
 held AS (
     -- The title is made a value of the row: DuckDB 2.0 fails on dictionaries of a join behind unnest.
-    SELECT r.report_id, t.title + r.calls - r.calls AS title, r.first_call, unnest(range(r.first_call, r.first_call + r.calls)) AS call_id
+    SELECT
+        r.report_id,
+        t.title + r.calls - r.calls AS title,
+        r.first_call,
+        unnest(range(r.first_call, r.first_call + r.calls)) AS call_id
     FROM nsys_nvtx_ranges AS r
     JOIN titles AS t ON t.report_id = r.report_id AND t.style = r.style
         AND t.domain IS NOT DISTINCT FROM r.domain AND t.name IS NOT DISTINCT FROM r.name
