@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ingest.inputs import Input
+from ingest.source import Input
 from perfpipe.manifest import Facts, Manifest, Missing, StoredTable
 from perfpipe.model import tables
 from perfpipe.provenance import provenance

@@ -7,39 +7,13 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ingest.compressed import chunks, compression_of, reading
 from ingest.formats import FORMATS, Content
+from ingest.source import Input
 from perfpipe.errors import InputError, StoreError, os_error_sentence
-
-
-@dataclass(frozen=True)
-class Input:
-    """An input file or directory, with everything already known about it.
-
-    `file_sha256` is the checksum of a file as it lies there, `sha256` and `size` (bytes) are those
-    of its content, which lies at `content`: for a compressed file only once it is opened.
-    """
-
-    path: Path
-    format: str
-    content: Path
-    compressed: bool = False
-    file_sha256: str = ""
-    sha256: str = ""
-    size: int = 0
-
-    @property
-    def kind(self) -> str:
-        """The kind of report: ncu, nsys or torch."""
-        return FORMATS[self.format].kind
-
-    @property
-    def report_id(self) -> str:
-        """The report id: the first 16 hex digits of the content's sha256."""
-        return self.sha256[:16]
 
 
 def identify(path: Path) -> Input:
@@ -53,7 +27,8 @@ def identify(path: Path) -> Input:
         content, compressed = Content(path, chunks(path)), compression_of(path) is not None
         if not content.head:
             raise InputError(f"{path}: the file is empty")
-    return Input(path, _format(content), path, compressed)
+    found = _format(content)
+    return Input(path, found, FORMATS[found].kind, path, compressed)
 
 
 def hashed(found: Input) -> Input:

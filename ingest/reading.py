@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ingest.builder import ReportBuilder
 from ingest.formats import FORMATS
-from ingest.inputs import Input, hashed, identify, opened
+from ingest.inputs import hashed, identify, opened
 from ingest.outcome import Outcome, known
+from ingest.source import Input
 from perfpipe.errors import InputError, ToolMissing
 from perfpipe.store import Store, storing
 

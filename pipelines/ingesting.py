@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.inputs import Input, hashed, identify
+from ingest.inputs import hashed, identify
 from ingest.outcome import Outcome, known
+from ingest.source import Input
 from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.store import Store
 from pipelines.workers import Lost, spread

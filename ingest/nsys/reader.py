@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ingest.arrays import give_back
 from ingest.builder import ReportBuilder
-from ingest.inputs import Input
 from ingest.nsys.convert import start_writing
 from ingest.nsys.directory_export import DirectoryExport
 from ingest.nsys.export import Export
@@ -18,6 +17,7 @@ from ingest.nsys.payloads import write_payloads
 from ingest.nsys.resolve import Resolver
 from ingest.nsys.sqlite_export import SqliteExport
 from ingest.nsys.timeline import RANGES, write_timeline
+from ingest.source import Input
 from perfpipe.errors import InputError
 
 #: Tables to read concurrently; more would only use more memory.

@@ -1,0 +1,29 @@
+"""An input file or directory, with everything already known about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input file or directory, with everything already known about it.
+
+    `kind` is ncu, nsys or torch.  `file_sha256` is the checksum of a file as it lies there, `sha256` and `size` (bytes) are those
+    of its content, which lies at `content`: for a compressed file only once it is opened.
+    """
+
+    path: Path
+    format: str
+    kind: str
+    content: Path
+    compressed: bool = False
+    file_sha256: str = ""
+    sha256: str = ""
+    size: int = 0
+
+    @property
+    def report_id(self) -> str:
+        """The report id: the first 16 hex digits of the content's sha256."""
+        return self.sha256[:16]
