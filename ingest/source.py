@@ -10,8 +10,9 @@ from pathlib import Path
 class Input:
     """An input file or directory, with everything already known about it.
 
-    `kind` is ncu, nsys or torch.  `file_sha256` is the checksum of a file as it lies there, `sha256` and `size` (bytes) are those
-    of its content, which lies at `content`: for a compressed file only once it is opened.
+    `kind` is ncu, nsys or torch.  `file_sha256` is the checksum of a file as it lies there,
+    `sha256` and `size` (bytes) are those of its content, which lies at `content`: for a compressed
+    file only once it is opened.
     """
 
     path: Path
