@@ -17,6 +17,9 @@ from perfpipe.units import format_bytes
 
 CHUNK = 1 << 20
 
+#: Effort of compression, 0 to 9: scrubbed reports are sent around, so size counts, not time.
+XZ_PRESET = 6
+
 #: A file that expands by more than this factor is treated as a decompression bomb; real reports
 #: expand by up to 30.
 MAX_RATIO = 300
@@ -66,6 +69,11 @@ def chunks(path: Path) -> Iterator[bytes]:
             yield from _bounded(_decompressed(file, kind, path), path)
         except (lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
             raise InputError(f"{path}: damaged {kind} data ({error})") from error
+
+
+def xz(content: bytes) -> bytes:
+    """Return content compressed as an .xz file."""
+    return lzma.compress(content, preset=XZ_PRESET)
 
 
 def _decompressed(file: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import lzma
 import re
 import shutil
 import socket
@@ -18,6 +17,7 @@ from typing import Any
 import yaml
 
 from analysis.session import Session
+from ingest.compressed import xz
 from ingest.reading import ingest
 from ingest.scrub import ENDINGS, scrub_file
 from perfpipe.errors import InputError, StoreError, TaskFailed, os_error_sentence
@@ -124,7 +124,7 @@ def _file(store: Store, task: TaskResult, name: str, directory: Path) -> str:
         plain = Path(scratch) / f"scrubbed{ending}"
         scrub_file(source, plain, socket.gethostname(), getpass.getuser())
         _check(store, source, plain, Store(Path(scratch) / "store"))
-        packed.write_bytes(lzma.compress(plain.read_bytes(), preset=9))
+        packed.write_bytes(xz(plain.read_bytes()))
     return packed.name
 
 

@@ -36,6 +36,12 @@ say("time", ms=[3.0, 1.0, 2.0], method="queued")
 """
 
 
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compress with little effort: what is in a file is tested, and not its size."""
+    monkeypatch.setattr("ingest.compressed.XZ_PRESET", 0)
+
+
 @pytest.fixture
 def measured(tmp_path: Path, profilers: Path, cli: Cli) -> Path:
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -29,6 +29,7 @@ def scrub_command(source: Path, target: Path, force: bool) -> None:
     environment variables, user and host names, directories in paths, GPU serial numbers and
     tables unknown to perfpipe.  Names of kernels and NVTX ranges are kept: review them first.
     """
+    from ingest.compressed import xz
     from ingest.scrub import scrub_file, scrub_store
 
     if (source / "reports").is_dir():
@@ -41,9 +42,7 @@ def scrub_command(source: Path, target: Path, force: bool) -> None:
         with replacing(target) as temporary:
             left_out = scrub_file(source, temporary)
             if target.suffix == ".xz":
-                import lzma
-
-                temporary.write_bytes(lzma.compress(temporary.read_bytes(), preset=9))
+                temporary.write_bytes(xz(temporary.read_bytes()))
     except OSError as error:
         raise StoreError(os_error_sentence(error, "cannot write")) from error
     if left_out:
