@@ -162,14 +162,22 @@ def edited(expand: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]
     return edit
 
 
+def _small_capture(shared: Path) -> Path:
+    """Return an .ncu-rep of one kernel, under 1 MB."""
+    packed = ROOT / "workloads/recordings/vector_add-h200/00-65536-1024.ncu-rep.xz"
+    return _publish(
+        shared / "small.ncu-rep", lambda at: at.write_bytes(lzma.decompress(packed.read_bytes()))
+    )
+
+
 @pytest.fixture
 def profilers(
-    tmp_path: Path, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, shared: Path, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """A directory with programs called nsys and ncu, first on PATH: see standin.py."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "capture.ncu-rep").symlink_to(expand("ncu/visible.ncu-rep"))
+    (folder / "capture.ncu-rep").symlink_to(_small_capture(shared))
     (folder / "timeline.sqlite").symlink_to(expand("nsys/memcpy.sqlite"))
     script = f"#!{sys.executable}\n" + (Path(__file__).parent / "standin.py").read_text()
     for name in ("nsys", "ncu"):
