@@ -141,7 +141,7 @@ class Session:
             except duckdb.Error as error:
                 raise StoreError(
                     f"cannot read the store: {first_lines(error)}; 'perfpipe store verify' "
-                    "tells what is damaged"
+                    "shows what is damaged"
                 ) from error
             self._made.add(name)
 
