@@ -186,7 +186,7 @@ def test_failures_are_data_and_the_rest_goes_on(
     errors = [task.error or "" for task in run.tasks]
     assert errors[0] == ""
     assert "wrong result (largest error 0.5); not timed, not profiled" in errors[1]
-    assert "exit code 1: something broke" in errors[2]
+    assert "exited with code 1: something broke" in errors[2]
     assert "longer than 8 s" in errors[3]
     assert not any(task.times_ms for task in run.tasks[1:])
     assert "wrong result" in (tmp_path / "report.html").read_text()

@@ -137,7 +137,7 @@ def test_listed_candidates(workload: Path, cli: Cli, tmp_path: Path) -> None:
         ("[1]", "list.jsonl:1: not a JSON object"),
         ('{"x": 1}', "list.jsonl:1: y missing"),
         ('{"x": 1, "y": 2, "z": 3}', "list.jsonl:1: no parameter 'z' in tune"),
-        ('{"x": 1, "y": [2]}', "list.jsonl:1: y must be a number or a text"),
+        ('{"x": 1, "y": [2]}', "list.jsonl:1: y must be a number or a string"),
         ('{"x": 1, "y": 2, "generation": "a"}', "list.jsonl:1: expected parameters"),
         ("", "no candidates"),
     ],

@@ -178,7 +178,7 @@ def test_thresholds_of_ones_own(
     monkeypatch.setenv("PERFPIPE_THRESHOLDS", str(own))
     for text, answer in (
         ("[size]\nsmall = 1", None),
-        ("[size]\nsmal = 1", "no threshold 'size.smal'; did you mean 'size.small'?"),
+        ("[size]\nsmal = 1", "unknown threshold 'size.smal'; did you mean 'size.small'?"),
         ("[size", "own.toml"),
         ("size = 'x'", "own.toml"),
     ):
