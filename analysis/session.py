@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class Session:
     """SQL over some tables: those of a store, or those that `con` holds already.
 
-    Views, macros and reference tables are made as queries name them, and what these need.  A
-    view that is marked for it becomes a table where several others read it, which is decided
-    among the names of one call: `use` with all that is wanted makes the most of it.
+    Views, macros and reference tables are made as queries name them, and what these need.  A view
+    that is marked for it becomes a table when it is read a second time, by other views of the same
+    call or by a later call: `use` with all that is wanted makes the most of it.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Session:
         self._directories: list[Path] = []
         self._locked = False
         self._made: set[str] = set()
+        self._tables: set[str] = set()  # views that were computed once
         stored = StoreTables.names() if store_tables else frozenset[str]()
         self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
 
@@ -133,8 +134,9 @@ class Session:
         """
         import duckdb
 
-        wanted = self.closure(names)
-        tables = self._worth_keeping(wanted, names)
+        again = self._drop_read_again(names)
+        wanted = self.closure({*names, *again})
+        tables = self._worth_keeping(wanted, names) | again
         for name in wanted:
             try:
                 self._make(name, "TABLE" if name in tables else "VIEW")
@@ -144,16 +146,37 @@ class Session:
                     "shows what is damaged"
                 ) from error
             self._made.add(name)
+            if name in tables:
+                self._tables.add(name)
+
+    def _drop_read_again(self, names: Collection[str]) -> set[str]:
+        """Drop plain views that an earlier call made and this one reads again, to be kept now."""
+        reached: set[str] = set()
+        todo = [name for name in names if name in self._known]
+        while todo:
+            name = todo.pop()
+            if name not in reached:
+                reached.add(name)
+                todo += self.needs(name) if name not in self._tables else ()
+        plain = reached & self._made & views().keys() - self._tables
+        again = {name for name in plain if self._materialize and views()[name].kept}
+        for name in again:
+            self.con.execute(f"DROP VIEW {name}")
+        self._made -= again
+        return again
 
     def closure(self, names: Iterable[str]) -> list[str]:
         """Return what has to be made for some names and is not yet, each after what it needs."""
         found: dict[str, None] = {}
+        seen: set[str] = set()
 
         def visit(name: str) -> None:
-            if name in self._known and name not in self._made and name not in found:
+            if name in self._known and name not in seen:
+                seen.add(name)
                 for needed in sorted(self.needs(name)):
                     visit(needed)
-                found[name] = None
+                if name not in self._made:
+                    found[name] = None
 
         for name in sorted(names):
             visit(name)

@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import tempfile
@@ -170,9 +169,19 @@ def _serve(orders: Connection) -> None:
         while not last:
             order: _Order = orders.recv()
             answer = _answer(order)
-            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 > _KEPT_BYTES
-            last = grown or isinstance(answer, Lost)
+            last = _peak_bytes() > _KEPT_BYTES or isinstance(answer, Lost)
             orders.send(_Reply(answer, last))
+
+
+def _peak_bytes() -> int:
+    """Return the largest resident size of this process so far; 0 where the system does not tell.
+
+    getrusage would count what the parent held when it started this process.
+    """
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) << 10
+    return 0
 
 
 def _answer(order: _Order) -> Any:

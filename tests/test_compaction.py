@@ -361,7 +361,7 @@ def test_the_command(filled: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     assert cli("store", "ls") == 0
     assert len(cli.out.splitlines()) == 3
     assert cli("store", "verify") == 0
-    assert cli.out == "1 whole, 0 faulty, 0 leftovers\n"
+    assert cli.out == "1 intact, 0 damaged, 0 leftovers\n"
     report = filled.report_ids()[0]
     assert cli("query", f"SELECT count(*) FROM reports WHERE report_id = '{report}'",
                "--format", "csv") == 0  # fmt: skip

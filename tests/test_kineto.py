@@ -151,7 +151,7 @@ _KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.
         ('{"schemaVersion": 1, "traceEvents": ' + "[" * 100_000, "truncated or damaged"),
         ({"schemaVersion": 1}, "no traceEvents"),
         ({"traceEvents": "none"}, "no traceEvents"),
-        ({"traceEvents": [7]}, "no event"),
+        ({"traceEvents": [7]}, "invalid event"),
         ({"traceEvents": []}, "no PyTorch"),
         ({"traceEvents": [_KERNEL]}, "is incomplete"),
         ({"traceEvents": [_KERNEL | {"args": [1]}]}, "is incomplete"),

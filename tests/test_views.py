@@ -238,3 +238,24 @@ def test_user_sql_reads_the_store_and_nothing_else(
             with pytest.raises(InputError, match="SQL"):
                 con.run_user_sql(sql)
     assert not (tmp_path / "y.csv").exists()
+
+
+def test_what_a_second_query_reads_is_kept(captures: Store, ingested: Ingested) -> None:
+    """A marked view is a view at first, and a table when it is read again, by name or through others."""
+    report = ingested("ncu/visible.ncu-rep")
+
+    def kinds(session: Session) -> dict[str, str]:
+        sql = "SELECT table_name, table_type FROM information_schema.tables"
+        return dict(session.con.execute(sql).fetchall())
+
+    with Session.open(captures, [report]) as session:
+        first = session.execute("FROM kernel_sol").fetchall()
+        assert kinds(session)["kernel_sol"] == "VIEW"
+        below = session.execute("FROM kernel_roofline").fetchall()
+        assert session.execute("FROM kernel_sol").fetchall() == first
+        assert kinds(session)["kernel_sol"] == "BASE TABLE"
+        assert kinds(session)["kernel_metrics"] == "BASE TABLE"
+        assert session.execute("FROM kernel_roofline").fetchall() == below
+    with Session.open(captures, [report], use=["kernel_sol", "kernel_roofline"]) as session:
+        assert session.execute("FROM kernel_sol").fetchall() == first
+        assert session.execute("FROM kernel_roofline").fetchall() == below
