@@ -215,7 +215,7 @@ def test_what_was_not_collected_is_no_zero(cli: Cli, tmp_path: Path) -> None:
     assert "Compute SOL" not in cli.out
     assert "No verdict" in cli.out
     assert cli("report", "--html", "-") == 0
-    assert re.search("Without values: [^.]*Compute SOL", cli.out)
+    assert re.search("Empty columns: [^.]*Compute SOL", cli.out)
 
 
 def test_hostile_names_are_shown_and_never_executed(cli: Cli, tmp_path: Path) -> None:

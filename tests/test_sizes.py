@@ -46,7 +46,7 @@ def test_a_sweep_by_size(
         table
         for section in document["sections"]
         for table in section["tables"]
-        if table["title"] == "Sizes"
+        if table["title"] == "Problem sizes"
     )
     assert sizes["doc"].endswith(
         "The bound changes with size: launch (small grid) at 512, latency (small grid) at 1024, "
