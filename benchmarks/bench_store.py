@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def _fill(store: Store, seed: Path, size: int) -> list[str]:
     first = ingest(seed, store).report_id
     source = store.reports_dir / first
     manifest = Manifest.read(source / "manifest.json")
-    tables = {path.name: path.read_bytes() for path in source.glob("*.parquet")}
+    tables = {name: pq.read_table(source / f"{name}.parquet") for name in manifest.tables}
     ids = [first]
     for number in range(1, size):
         sha256 = hashlib.sha256(f"{number}".encode()).hexdigest()
@@ -93,27 +93,16 @@ def _fill(store: Store, seed: Path, size: int) -> list[str]:
         directory = store.reports_dir / clone
         directory.mkdir()
         stated = {}
-        for name, content in tables.items():
-            path, table = directory / name, name.removesuffix(".parquet")
-            path.write_bytes(_with_id(content, clone))
-            stated[table] = StoredTable.of(
-                path, manifest.tables[table].rows, manifest.tables[table].schema
-            )
-        replace(manifest, report_id=clone, sha256=sha256, tables=stated).write(
-            directory / "manifest.json"
-        )
+        for name, rows in tables.items():
+            path = directory / f"{name}.parquet"
+            own = pa.array([clone] * len(rows)).dictionary_encode()
+            changed = rows.set_column(0, "report_id", own)
+            pq.write_table(changed, path, compression="zstd", store_schema=False)
+            stated[name] = StoredTable.of(path, len(rows), manifest.tables[name].schema)
+        record = asdict(replace(manifest, report_id=clone, sha256=sha256, tables=stated))
+        (directory / "manifest.json").write_text(json.dumps(record, indent=1))
         ids.append(clone)
     return ids
-
-
-def _with_id(content: bytes, report_id: str) -> bytes:
-    """Return a Parquet file whose rows are of another report."""
-    rows = pq.read_table(pa.BufferReader(content))
-    ids = pa.array([report_id] * len(rows)).dictionary_encode()
-    changed = rows.set_column(0, "report_id", ids)
-    sink = pa.BufferOutputStream()
-    pq.write_table(changed, sink, compression="zstd", store_schema=False)
-    return bytes(sink.getvalue())
 
 
 def _measure(store: Store, ids: list[str], state: str, repeats: int) -> dict[str, Any]:
