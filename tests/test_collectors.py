@@ -208,7 +208,10 @@ def test_a_program_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
     assert "nowhere: no such directory" in cli.err
 
 
-def test_output_of_a_child_that_outlives_the_program_is_not_waited_for() -> None:
+def test_output_of_a_child_that_outlives_the_program_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pipelines.process._DRAIN_S", 0.5)
     finished = run(["sh", "-c", "echo begun; sleep 300 & exit 0"])
     assert finished.ok
     assert finished.stdout == "begun\n"

@@ -35,7 +35,8 @@ QUERIES = (
     "FROM kernel_bottleneck",
     "FROM reports",
     "FROM collection_gaps ORDER BY ALL",
-    "SELECT * FROM ncu_metrics ORDER BY ALL",
+    "SELECT report_id, launch_id, count(*), max(metric), max(text) FROM ncu_metrics "
+    "GROUP BY ALL ORDER BY ALL",
     "SELECT * FROM launches ORDER BY ALL",
 )
 
@@ -297,7 +298,7 @@ def test_a_kill_at_any_moment_loses_nothing(filled: Store, tmp_path: Path) -> No
     shutil.copytree(filled.root, pristine)
     context = multiprocessing.get_context("spawn")
     stages = set()
-    for attempt in range(8):
+    for attempt in range(5):
         shutil.rmtree(filled.root)
         shutil.copytree(pristine, filled.root)
         process = context.Process(target=_compact_once, args=(str(filled.root),))
@@ -306,7 +307,7 @@ def test_a_kill_at_any_moment_loses_nothing(filled: Store, tmp_path: Path) -> No
         deadline = time.monotonic() + 60
         while process.is_alive() and time.monotonic() < deadline:
             files = len(list(filled.segments_dir.glob(".tmp-*/*.parquet")))
-            if files > 3 * attempt or filled.segments():
+            if files > 4 * attempt or filled.segments():
                 break
             time.sleep(0.0005)
         if process.is_alive() and process.pid:

@@ -56,7 +56,7 @@ def analysed(tmp_path: Path) -> Any:
         store = Store(tmp_path / "store")
         report = ingest(path, store).report_id
         names = [v.name for v in views().values() if v.layer != "ncu" and v.public]
-        with Session.open(store, [report]) as db:
+        with Session.open(store, [report], use=names) as db:
             for name in names:
                 db.execute(f"FROM {name}").fetchall()
             answer = db.execute(sql).fetchall()
