@@ -53,6 +53,15 @@ class Col:
         )
 
 
+#: Statistics of durations, as in nsys's summaries.
+DURATIONS = (
+    Col("avg_ns", "Mean", "ns"),
+    Col("med_ns", "Median", "ns"),
+    Col("min_ns", "Min", "ns", detail=True),
+    Col("max_ns", "Max", "ns", detail=True),
+    Col("stddev_ns", "StdDev", "ns", detail=True),
+)
+
 LABEL = Col("label", "Configuration", several=True)
 
 #: Columns that identify a launch, and a GPU.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from analysis.report.declare import (
+    DURATIONS,
     LABEL,
     LAUNCH,
     LONG,
@@ -100,11 +101,7 @@ CUDA_GPU_KERN_SUM = ReportTable(
         Col("time_pct", "Time", "pct", "%"),
         Col("total_time_ns", "Total", "ns"),
         Col("instances", "Calls", "int"),
-        Col("avg_ns", "Mean", "ns"),
-        Col("med_ns", "Median", "ns"),
-        Col("min_ns", "Min", "ns", detail=True),
-        Col("max_ns", "Max", "ns", detail=True),
-        Col("stddev_ns", "StdDev", "ns", detail=True),
+        *DURATIONS,
     ),
     order="total_time_ns DESC, name, report_id",
     limit=LONG,

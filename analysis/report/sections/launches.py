@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import GPU, LABEL, Col, GpuTable, ReportTable, SectionSpec
+from analysis.report.declare import DURATIONS, GPU, LABEL, Col, GpuTable, ReportTable, SectionSpec
 
 GPU_IDLE_SIZES = GpuTable(
     "gpu_idle_sizes",
@@ -60,11 +60,7 @@ CUDA_API_SUM = ReportTable(
         Col("time_pct", "Time", "pct", "%"),
         Col("total_time_ns", "Total", "ns"),
         Col("num_calls", "Calls", "int"),
-        Col("avg_ns", "Mean", "ns"),
-        Col("med_ns", "Median", "ns"),
-        Col("min_ns", "Min", "ns", detail=True),
-        Col("max_ns", "Max", "ns", detail=True),
-        Col("stddev_ns", "StdDev", "ns", detail=True),
+        *DURATIONS,
     ),
     order="total_time_ns DESC, name, report_id",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from analysis.report.declare import (
+    DURATIONS,
     GPU,
     LABEL,
     LAUNCH,
@@ -61,11 +62,7 @@ CUDA_GPU_MEM_TIME_SUM = ReportTable(
         Col("time_pct", "Time", "pct", "%"),
         Col("total_time_ns", "Total", "ns"),
         Col("count", "Calls", "int"),
-        Col("avg_ns", "Mean", "ns"),
-        Col("med_ns", "Median", "ns"),
-        Col("min_ns", "Min", "ns", detail=True),
-        Col("max_ns", "Max", "ns", detail=True),
-        Col("stddev_ns", "StdDev", "ns", detail=True),
+        *DURATIONS,
     ),
     order="total_time_ns DESC, operation, report_id",
 )
