@@ -10,6 +10,7 @@ from typing import Any
 
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
+from perfpipe.model import SCHEMA_VERSION
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -56,3 +57,15 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise StoreError(f"{path}: not a {what} (not a JSON object)")
     return value
+
+
+def read_versioned(path: Path, what: str) -> dict[str, Any]:
+    """Read a JSON object of the store; StoreError also where its schema version is unknown."""
+    content = read_json(path, what)
+    version = content.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
+            "use the perfpipe that wrote it"
+        )
+    return content

@@ -14,7 +14,7 @@ from typing import Any
 from perfpipe.columns import column, columns_of, derived
 from perfpipe.decoding import Stated, decode
 from perfpipe.errors import StoreError
-from perfpipe.jsonfile import read_json, write_json
+from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.model import SCHEMA_VERSION
 
 Scalar = bool | int | float | str
@@ -236,13 +236,7 @@ def _check_run_id(run_id: str, path: Path) -> None:
 
 
 def _read(kind: Any, path: Path, what: str) -> Any:
-    content = read_json(path, what)
-    version = content.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
-            "use the perfpipe that wrote it"
-        )
+    content = read_versioned(path, what)
     try:
         return decode(kind, content)
     except ValueError as error:

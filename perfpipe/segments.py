@@ -15,11 +15,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from perfpipe.database import first_lines, in_list, open_database, quote
 from perfpipe.errors import StoreError
-from perfpipe.jsonfile import read_json, write_json
+from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.manifest import Manifest
 from perfpipe.model import SCHEMA_VERSION
 
@@ -74,13 +73,7 @@ class Segment:
 
 @cache
 def _read(path: Path) -> Segment:
-    record: dict[str, Any] = read_json(path / INDEX, "segment of a store")
-    version = record.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
-            "use the perfpipe that wrote it"
-        )
+    record = read_versioned(path / INDEX, "segment of a store")
     try:
         files = tuple(SegmentFile(**file) for file in record["files"])
         reports, replaces = frozenset(record["reports"]), frozenset(record["replaces"])

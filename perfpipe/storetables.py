@@ -117,7 +117,7 @@ class StoreTables:
         create_table(self._con, "_manifests", MANIFEST_COLUMNS, rows)
         self._add_from_segments("_manifests", MANIFEST_COLUMNS, SEGMENT_CATALOGUE)
         newest = {
-            report: (report, run.run_id, run.collector == "replay")
+            report: (report, run.run_id, run.replayed)
             for run in self._runs
             for report in run.reports
         }

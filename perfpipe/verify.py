@@ -19,10 +19,11 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
     Each table must be there with the size, checksum, rows, columns and schema version that the
     manifest and the data model state; a segment must hold the rows that its manifests state.
     """
+    known = frozenset(store.report_ids())
     checks = [
         *((report_id, _report_faults(store, report_id)) for report_id in store.own_report_ids()),
         *((segment.segment_id, _segment_faults(segment)) for segment in store.segments()),
-        *((run_id, _run_faults(store, run_id)) for run_id in store.run_ids()),
+        *((run_id, _run_faults(store, run_id, known)) for run_id in store.run_ids()),
     ]
     for name, faults in checks:
         found: list[str | None] = []
@@ -33,8 +34,8 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
         yield from ((name, fault) for fault in found or [None])
 
 
-def _run_faults(store: Store, run_id: str) -> Iterator[str]:
-    missing = [report for report in store.run(run_id).reports if not store.has_report(report)]
+def _run_faults(store: Store, run_id: str, known: frozenset[str]) -> Iterator[str]:
+    missing = [report for report in store.run(run_id).reports if report not in known]
     if missing:
         yield f"refers to missing reports: {', '.join(missing)}"
 
