@@ -16,7 +16,7 @@ _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
 _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
 
 #: Patterns of timeline.toml, and how upper and lower case are looked at.
-_NAME_MACROS = {"communication": "i", "synchronising": "", "step": "i", "loading": ""}
+_NAME_MACROS = {"communication": "i", "synchronising": "", "step": "i", "loading": "", "allocating": ""}
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,19 @@ class Macro:
         return f"CREATE MACRO {self.name}({self.parameters}) AS {self.body}"
 
 
-def macros(thresholds: Mapping[str, float], step_range: str | None = None) -> dict[str, Macro]:
-    """Return every macro by name; `step_range` is a regular expression of ranges that are steps."""
-    made = (_threshold_macro(thresholds), *_name_macros(step_range))
+def macros(
+    thresholds: Mapping[str, float], step_range: str | None = None, window: str = "steady"
+) -> dict[str, Macro]:
+    """Return every macro by name; `step_range` is a regular expression of ranges that are steps.
+
+    `window` is what verdicts are about: steady, whole, startup, or a step's name or number.
+    """
+    made = (
+        _threshold_macro(thresholds),
+        *_name_macros(step_range),
+        Macro("step_range_given", "", "true" if step_range else "false"),
+        Macro("window_choice", "", quote(window)),
+    )
     return _of_files() | {macro.name: macro for macro in made}
 
 

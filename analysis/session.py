@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from perfpipe.store import Store
 
+#: The window of timelines that verdicts are about unless another is chosen.
+STEADY = "steady"
+
 
 class Session:
     """SQL over some tables: those of a store, or those that `con` holds already.
@@ -37,17 +40,21 @@ class Session:
         store_tables: StoreTables | None = None,
         *,
         step_range: str | None = None,
+        window: str = STEADY,
         limits: Mapping[str, float] | None = None,
         materialize: bool = True,
     ) -> None:
         """Take over a connection; `limits` are thresholds, `step_range` says what steps are called.
+
+        `window` is the part of timelines that verdicts are about: steady (where steps repeat, else
+        all), whole, startup, or the name or number of a step.
 
         Raises InputError if `step_range` is no regular expression.
         """
         self.con = con
         self._store_tables = store_tables
         self._check(step_range)
-        self._macros = macros(limits or thresholds(), step_range)
+        self._macros = macros(limits or thresholds(), step_range, window)
         self._materialize = materialize
         self._directories: list[Path] = []
         self._locked = False
@@ -65,6 +72,7 @@ class Session:
         *,
         use: Iterable[str] = (),
         step_range: str | None = None,
+        window: str = STEADY,
     ) -> Self:
         """Open some reports and runs of a store, or all, and make the names in `use`.
 
@@ -72,7 +80,7 @@ class Session:
         """
         con = open_database()
         tables = StoreTables(con, Snapshot.of(store, report_ids), run_ids)
-        session = cls(con, tables, step_range=step_range)
+        session = cls(con, tables, step_range=step_range, window=window)
         session._directories = [store.reports_dir, store.segments_dir]
         session.use(*use)
         return session

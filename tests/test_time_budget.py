@@ -23,7 +23,7 @@ CATEGORIES = (
     "profiler_overhead", "edge", "unattributed",
 )  # fmt: skip
 
-#: Capture -> (device, bound, share in %, contributors).
+#: Capture -> (device, bound, share in %, contributors) of the whole capture.
 VERDICTS = {
     "eager_small": [(0, "launch_overhead", 79, "launch overhead 79 %, compute 11 %")],
     "compute": [(0, "compute", 99, "compute 99 %")],
@@ -36,22 +36,42 @@ VERDICTS = {
     "gpumetrics": [(0, "compute", 62, "compute 62 %, launch overhead 21 %, host 15 %")],
 }
 
+#: The same of the steady steps, where they differ.
+STEADY_VERDICTS = VERDICTS | {
+    "h2d": [(0, "compute", 74, "compute 74 %, transfer 24 %")],
+    "memcpy": [(0, "transfer", 99, "transfer 99 %")],
+    "ddp_comm_rank0": [(0, "compute", 61, "compute 61 %, communication 37 %")],
+    "ddp_comm_rank1": [(1, "compute", 61, "compute 61 %, communication 37 %")],
+    "gpumetrics": [(0, "compute", 64, "compute 64 %, launch overhead 20 %, host 14 %")],
+}
 
+
+@pytest.mark.parametrize("window", ["whole", "steady"])
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_the_parts_of_every_capture_add_up(
-    captures: Store, ingested: Ingested, capture: str
+    captures: Store, ingested: Ingested, capture: str, window: str
 ) -> None:
     report = ingested(f"nsys/{capture}.sqlite")
-    with Session.open(captures, [report]) as con:
+    with Session.open(captures, [report], window=window) as con:
         whole = con.execute(
-            "SELECT device, sum(time_ns) - any_value(window_end_ns - window_start_ns), "
+            "SELECT device, sum(time_ns) - any_value(window_ns), "
             "min(time_ns) >= 0, list(category ORDER BY category), round(sum(share_pct), 6) "
             "FROM gpu_time_budget GROUP BY device"
+        ).fetchall()
+        parts = con.execute(
+            "SELECT device, category, sum(time_ns) FROM step_budget "
+            "SEMI JOIN analysis_windows AS w USING (report_id, device) "
+            "WHERE phase = 'steady' OR 'whole' = (SELECT any_value(kind) FROM analysis_windows) "
+            "GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+        budget = con.execute(
+            "SELECT device, category, time_ns FROM gpu_time_budget "
+            "SEMI JOIN step_budget USING (device) ORDER BY ALL"
         ).fetchall()
         steps = con.execute(
             "SELECT count(*), count(*) FILTER (rest = 0 AND least >= 0) FROM ("
             "SELECT sum(time_ns) - any_value(step_ns) AS rest, min(time_ns) AS least "
-            "FROM step_budget GROUP BY device, step_index)"
+            "FROM step_budget GROUP BY device, window_start_ns, step_index)"
         ).fetchone()
         idle = con.execute(
             "SELECT device, sum(dur_ns) FROM gpu_idle_gaps GROUP BY device ORDER BY device"
@@ -67,18 +87,26 @@ def test_the_parts_of_every_capture_add_up(
         assert categories == sorted(CATEGORIES)
         assert shares == 100
     assert steps is not None and steps[0] == steps[1]
+    assert parts == budget, "steps and what lies between them are all there is"
     assert idle == rest
 
 
+@pytest.mark.parametrize(("window", "verdicts"), [("whole", VERDICTS), ("steady", STEADY_VERDICTS)])
 @pytest.mark.parametrize("capture", VERDICTS)
-def test_verdicts(captures: Store, ingested: Ingested, capture: str) -> None:
+def test_verdicts(
+    captures: Store,
+    ingested: Ingested,
+    capture: str,
+    window: str,
+    verdicts: dict[str, list[tuple[int, str, int, str]]],
+) -> None:
     sql = (
         "SELECT device, bound, round(share_pct), contributors, confidence, explanation "
         "FROM timeline_bottleneck"
     )
-    with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")]) as con:
+    with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")], window=window) as con:
         rows = con.execute(sql).fetchall()
-    assert [row[:4] for row in rows] == VERDICTS[capture]
+    assert [row[:4] for row in rows] == verdicts[capture]
     for *_, confidence, explanation in rows:
         assert confidence == ("low" if capture == "graph_whole" else "medium")
         assert "Not all CUDA events might have been collected" in explanation
@@ -344,9 +372,13 @@ def test_steps_run_from_their_first_operation_to_the_next_ones() -> None:
         "FROM step_budget WHERE time_ns > 0 ORDER BY step_index, time_ns DESC"
     ) == [
         ("step 0", 1, 10, 60, "compute", 30),
-        ("step 0", 1, 10, 60, "edge", 20),
+        ("step 0", 1, 10, 60, "launch_gap", 12),
+        ("step 0", 1, 10, 60, "queued", 6),
+        ("step 0", 1, 10, 60, "launch_api", 2),
         ("step 1", 2, 60, 110, "compute", 30),
-        ("step 1", 2, 60, 110, "edge", 20),
+        ("step 1", 2, 60, 110, "launch_gap", 12),
+        ("step 1", 2, 60, 110, "queued", 6),
+        ("step 1", 2, 60, 110, "launch_api", 2),
         ("step 2", 3, 110, 200, "compute", 90),
     ]
     assert Tiny().rows("SELECT * FROM step_summary") == []

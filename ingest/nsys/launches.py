@@ -16,11 +16,11 @@ from ingest.builder import ReportBuilder
 
 #: Kinds of operations, by the table that they come from; memsets have one of their own.
 _KINDS = ("kernel", "memcpy", "memset", "graph")
-_KERNEL, _MEMCPY, _MEMSET, _GRAPH = range(4)
+KERNEL, _MEMCPY, _MEMSET, GRAPH = range(4)
 _SOURCES = (
-    ("nsys_kernels", _KERNEL, "name"),
+    ("nsys_kernels", KERNEL, "name"),
     ("nsys_memory_ops", _MEMCPY, "operation"),
-    ("nsys_graph_launches", _GRAPH, "graph_exec_id"),
+    ("nsys_graph_launches", GRAPH, "graph_exec_id"),
 )
 _TEXTS = ["name", "operation", "demangled", "recorded_name"]
 _NUMBERS = ("device", "stream", "start_ns", "end_ns", "pid", "correlation_id", "graph_node_id")
@@ -75,7 +75,7 @@ def join_launches(builder: ReportBuilder) -> Launches:
     del operations, parts, order
     call, calls = _calls(builder, column["pid"], column["correlation_id"])
     kind = np.asarray(column["kind"])
-    linked = (call != NONE) & (kind != _GRAPH) & np.asarray(column["end_ns"].is_valid())
+    linked = (call != NONE) & (kind != GRAPH) & np.asarray(column["end_ns"].is_valid())
     rows = np.flatnonzero(linked)
     start, end = (ints(column[name])[rows] for name in ("start_ns", "end_ns"))
     np.minimum.at(calls.gpu_start, call[rows], start)
@@ -117,8 +117,8 @@ def _operations(builder: ReportBuilder, table: str, kind: int, name: str) -> pa.
     if not builder.stored[table].rows:
         return None
     wanted = ["start_ns", "end_ns", "pid", "correlation_id", "device", "stream", name]
-    wanted += ["graph_node_id"] if kind != _GRAPH else []
-    wanted += ["demangled"] if kind == _KERNEL else []
+    wanted += ["graph_node_id"] if kind != GRAPH else []
+    wanted += ["demangled"] if kind == KERNEL else []
     rows = _read(builder.directory / f"{table}.parquet", wanted)
     texts = rows[name].combine_chunks()
     kinds = np.full(rows.num_rows, kind, np.int8)
@@ -126,7 +126,7 @@ def _operations(builder: ReportBuilder, table: str, kind: int, name: str) -> pa.
         kinds[np.asarray(texts.indices) == texts.dictionary.index("[CUDA memset]").as_py()] = (
             _MEMSET
         )
-    if kind == _GRAPH:
+    if kind == GRAPH:
         ids = texts.dictionary_encode()
         titles = [f"graph {number}" for number in ids.dictionary.to_pylist()]
         texts = pa.DictionaryArray.from_arrays(ids.indices, pa.array(titles, pa.string()))
@@ -141,10 +141,10 @@ def _operations(builder: ReportBuilder, table: str, kind: int, name: str) -> pa.
                 for c in ("start_ns", "end_ns", "pid", "correlation_id", "device", "stream")
             },
             "graph_node_id": rows["graph_node_id"]
-            if kind != _GRAPH
+            if kind != GRAPH
             else pa.nulls(rows.num_rows, pa.int64()),
             "name": texts,
-            "demangled": rows["demangled"] if kind == _KERNEL else no_text,
+            "demangled": rows["demangled"] if kind == KERNEL else no_text,
         }
     )
 

@@ -1,4 +1,4 @@
-"""Writes the tables that join a timeline: `launches`, and NVTX ranges with what they launched."""
+"""Writes the tables that join a timeline: `launches`, steps, and NVTX ranges with what they launched."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ingest.builder import ReportBuilder
 from ingest.nsys import launches as joined
 from ingest.nsys.attribution import Projection, attribute, launch_columns
 from ingest.nsys.ranges import Ranges
+from ingest.nsys.steps import write_steps
 from perfpipe.tablewriter import ROW_GROUP
 
 LAUNCHES = "launches"
@@ -27,6 +28,7 @@ def write_timeline(
 
     The two are written at a time: the Parquet writer releases the interpreter's lock.
     """
+    write_steps(builder, operations)
     found = None if ranges is None else attribute(operations.calls, ranges)
     give_back()
 

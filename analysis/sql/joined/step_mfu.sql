@@ -11,9 +11,11 @@
 -- model_flop_per_s: these over the step's time, FLOP/s
 -- mfu_pct: MFU: model_flop_per_s, % of the dense peak of that type; NULL if the peak is unknown
 CREATE VIEW step_mfu AS
-WITH steps AS (
-    SELECT DISTINCT report_id, device, step, step_index, step_ns
-    FROM step_budget
+WITH iterations AS (
+    -- What repeats need not be one iteration of the program.
+    SELECT report_id, device, name AS step, step AS step_index, end_ns - start_ns AS step_ns
+    FROM steps
+    WHERE step IS NOT NULL AND source != 'period'
 )
 SELECT
     s.report_id,
@@ -24,7 +26,7 @@ SELECT
     t.flops AS model_flop,
     t.flops / nullif(s.step_ns / 1e9, 0) AS model_flop_per_s,
     pct_of_peak(t.flops / nullif(s.step_ns / 1e9, 0), p.flop_per_s) AS mfu_pct
-FROM steps AS s
+FROM iterations AS s
 JOIN _report_tasks AS t USING (report_id)
 LEFT JOIN gpu_peaks AS p ON p.report_id = s.report_id AND p.dtype = t.dtype
 WHERE t.flops IS NOT NULL

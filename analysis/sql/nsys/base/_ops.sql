@@ -1,12 +1,12 @@
 -- GPU operations with the time until which earlier operations kept the device busy: what reaches
--- beyond it, summed, is the length of the union; and the last step that had begun.
+-- beyond it, summed, is the length of the union; and the window in which it began.
 -- @materialize
 CREATE VIEW _ops AS
 WITH begins AS (
-    -- A step of zero length begins where the next one does.
-    SELECT track, start_ns, max(window_id) AS begun
+    -- A window of zero length begins where the next one does.
+    SELECT track, first_ns AS start_ns, max(window_id) AS begun
     FROM _step_windows
-    GROUP BY track, start_ns
+    GROUP BY track, first_ns
 ),
 ordered AS (
     SELECT

@@ -1,12 +1,9 @@
 -- The partition of every window, one row per category, in integer nanoseconds that add up to the
--- window.
+-- window.  Positive windows add up to the whole device, category by category.
 -- @materialize
 CREATE VIEW _budgets AS
 WITH windows AS (
-    SELECT track, 0 AS window_id, NULL::VARCHAR AS name, start_ns AS window_start_ns, end_ns AS window_end_ns
-    FROM _spans
-    UNION ALL
-    SELECT track, window_id, name, start_ns, end_ns
+    SELECT track, window_id, name, start_ns AS window_start_ns, end_ns AS window_end_ns
     FROM _step_windows
     UNION ALL
     SELECT track, window_id, name, start_ns, end_ns
@@ -25,22 +22,15 @@ busy AS (
     GROUP BY track, window_id
 ),
 windowed_gaps AS (
-    SELECT * REPLACE (0 AS window_id)
+    SELECT *
     FROM _gaps
     UNION ALL
-    -- Only between operations of the window: the time before its first and after its last is edge.
-    SELECT g.* EXCLUDE (window_end_ns)
-    FROM (
-        SELECT g.*, w.end_ns AS window_end_ns
-        FROM _gaps AS g
-        JOIN _step_windows AS w ON w.track = g.track AND w.window_id = g.window_id
-        UNION ALL
-        SELECT g.* REPLACE (w.window_id AS window_id), w.end_ns
-        FROM _gaps AS g
-        JOIN _chosen_windows AS w ON w.track = g.track AND w.start_ns <= g.start_ns
-    ) AS g
-    JOIN busy AS b ON b.track = g.track AND b.window_id = g.window_id
-    WHERE g.start_ns >= b.first_ns AND g.end_ns < g.window_end_ns
+    -- Only between operations of a selected window: before its first and behind its last is edge.
+    SELECT g.* REPLACE (w.window_id AS window_id)
+    FROM _gaps AS g
+    JOIN _chosen_windows AS w ON w.track = g.track AND w.start_ns <= g.start_ns AND g.end_ns < w.end_ns
+    JOIN busy AS b ON b.track = g.track AND b.window_id = w.window_id
+    WHERE g.start_ns >= b.first_ns
 ),
 idle AS (
     SELECT
@@ -68,16 +58,20 @@ joined AS (
         coalesce(i.queued, 0) AS queued,
         coalesce(i.host, 0) AS host,
         coalesce(i.profiler_overhead, 0) AS profiler_overhead,
-        coalesce(
-            (b.first_ns - w.window_start_ns) + (w.window_end_ns - b.last_ns),
-            w.window_end_ns - w.window_start_ns
-        ) AS edge,
+        CASE
+            WHEN w.window_id > 0 THEN 0
+            ELSE coalesce(
+                (b.first_ns - w.window_start_ns) + (w.window_end_ns - b.last_ns),
+                w.window_end_ns - w.window_start_ns
+            )
+        END AS edge,
         coalesce(i.unattributed, 0) AS unattributed
     FROM windows AS w
     LEFT JOIN busy AS b USING (track, window_id)
     LEFT JOIN idle AS i USING (track, window_id)
 )
 SELECT
+    u.track,
     t.report_id,
     t.device,
     u.window_id,

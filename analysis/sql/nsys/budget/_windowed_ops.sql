@@ -1,20 +1,16 @@
--- Operations clipped to the windows they touch: window 0 is the whole device, positive ones are
--- steps, negative ones were selected.  From *_from on, an operation adds to the union of all
+-- Operations clipped to the windows they touch: positive ones follow one another (steps and what lies
+-- between), negative ones were selected.  From *_from on, an operation adds to the union of all
 -- operations, of compute, of kernels.
 CREATE VIEW _windowed_ops AS
 WITH begun AS (
-    -- Steps do not overlap, so an operation begins in exactly one; few extend into the next.
+    -- Windows do not overlap, so an operation begins in exactly one; few extend into the next.
     SELECT o.*, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns
     FROM _ops AS o
-    LEFT JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
+    JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
 ),
 windowed AS (
-    SELECT * REPLACE (0 AS window_id), start_ns AS window_start_ns, end_ns AS window_end_ns
-    FROM _ops
-    UNION ALL
     SELECT *
     FROM begun
-    WHERE window_id IS NOT NULL
     UNION ALL
     SELECT
         o.* EXCLUDE (window_start_ns, window_end_ns) REPLACE (w.window_id AS window_id),
@@ -22,7 +18,7 @@ windowed AS (
         w.end_ns
     FROM begun AS o
     JOIN _step_windows AS w ON w.track = o.track AND w.start_ns > o.start_ns AND w.start_ns < o.end_ns
-    WHERE o.end_ns > coalesce(o.window_end_ns, o.start_ns)
+    WHERE o.end_ns > o.window_end_ns
     UNION ALL
     SELECT o.* REPLACE (w.window_id AS window_id), w.start_ns, w.end_ns
     FROM _ops AS o

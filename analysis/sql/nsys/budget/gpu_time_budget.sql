@@ -1,12 +1,14 @@
--- Time budget of each GPU: an exact partition of the time from its first operation to the end of
--- its last, in integer nanoseconds.  Overlapped work counts once: communication is what compute
--- does not cover, transfer what neither covers.  Idle time is split by what the host was doing
--- before the next operation.
+-- Time budget of each GPU: an exact partition of the steady steps (analysis_windows tells which part),
+-- or of the time from its first operation to the end of its last, in integer nanoseconds.  Overlapped
+-- work counts once: communication is what compute does not cover, transfer what neither covers.  Idle
+-- time is split by what the host was doing before the next operation.
 --
 -- report_id: report
 -- device: physical GPU number
--- window_start_ns: start of the first operation, ns
--- window_end_ns: end of the last operation, ns
+-- window_start_ns: start of the first step, or of the first operation, ns
+-- window_end_ns: end of the last step, or of the last operation, ns
+-- window_ns: duration of the steps, ns; less than window_end_ns - window_start_ns where steps between
+--   are left out
 -- category: compute (kernels that are not communication), communication (exposed), transfer (copies
 --   and memsets, exposed), sync (the host waited for the GPU), launch_gap (the host was between
 --   launches, up to 200 us), host (it launched nothing for longer), launch_api (inside the
@@ -23,15 +25,22 @@ WITH hidden AS (
     JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
     WHERE l.kind = 'graph'
     GROUP BY t.report_id, t.device
+),
+summed AS (
+    SELECT report_id, device, category, sum(time_ns)::BIGINT AS time_ns
+    FROM _budgets
+    SEMI JOIN _analysed USING (track, window_id)
+    GROUP BY ALL
 )
 SELECT
     b.report_id,
     b.device,
-    b.window_start_ns,
-    b.window_end_ns,
+    w.start_ns AS window_start_ns,
+    w.end_ns AS window_end_ns,
+    w.time_ns AS window_ns,
     b.category,
     b.time_ns,
-    100.0 * b.time_ns / nullif(b.window_end_ns - b.window_start_ns, 0) AS share_pct,
+    100.0 * b.time_ns / nullif(w.time_ns, 0) AS share_pct,
     CASE
         WHEN b.category = 'compute' AND h.n > 0
             THEN printf(
@@ -39,7 +48,7 @@ SELECT
                 h.n
             )
     END AS note
-FROM _budgets AS b
-LEFT JOIN hidden AS h USING (report_id, device)
-WHERE b.window_id = 0
+FROM summed AS b
+JOIN analysis_windows AS w ON w.report_id = b.report_id AND w.device IS NOT DISTINCT FROM b.device
+LEFT JOIN hidden AS h ON h.report_id = b.report_id AND h.device = b.device
 ORDER BY b.report_id, b.device, b.time_ns DESC, b.category;

@@ -5,9 +5,12 @@ CREATE VIEW _gap_parts AS
 WITH gaps AS (
     SELECT
         t.report_id, o.track, o.busy_until AS start_ns, o.start_ns AS end_ns,
-        o.pid, o.tid, o.op_id, o.window_id, o.api_start_ns, o.api_end_ns
+        o.pid, o.tid, o.op_id, o.api_start_ns, o.api_end_ns,
+        -- Idle time before the first operation of a window belongs to the window before.
+        o.window_id - (o.busy_until < w.start_ns)::INTEGER AS window_id
     FROM _ops AS o
     JOIN _gpus AS t USING (track)
+    JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
     WHERE o.start_ns > o.busy_until
 ),
 waited AS (

@@ -38,6 +38,7 @@ WITH ranked AS (
         sync_name,
         row_number() OVER (PARTITION BY track ORDER BY dur_ns DESC, start_ns) AS rank
     FROM _gaps
+    SEMI JOIN _analysed USING (track, window_id)
 ),
 long_gaps AS (
     SELECT g.track, g.op_id, g.start_ns, g.end_ns, l.report_id, l.pid, l.tid, l.range_id

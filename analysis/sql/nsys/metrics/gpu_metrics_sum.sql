@@ -26,8 +26,9 @@ WITH windows AS (
     FROM _ops
     WHERE class = 'compute' AND end_ns > greatest(start_ns, compute_until)
     UNION ALL
-    SELECT track, 'step', name, window_id, start_ns, end_ns
+    SELECT track, 'step', name, step, start_ns, end_ns
     FROM _step_windows
+    WHERE step IS NOT NULL
     UNION ALL
     SELECT t.track, 'range', nsys_range_name(r.domain, r.name), NULL, r.gpu_start_ns, r.gpu_end_ns
     FROM nsys_nvtx_ranges AS r

@@ -1,7 +1,7 @@
 -- How far apart the ranks of a job are in each step: a step takes as long as its slowest rank.
 --
 -- job: as in job_ranks
--- step: name of the range
+-- step: name of the step
 -- step_index: step number of a rank, from 1
 -- ranks: number of ranks that have the step
 -- mean_ns: mean duration over the ranks, ns
@@ -12,10 +12,11 @@
 --   others wait for
 -- busy_skew_ns: that time minus the smallest of any rank, ns
 CREATE VIEW step_skew AS
-WITH steps AS (
+WITH own AS (
     SELECT report_id, device, step, step_index, any_value(step_ns) AS step_ns,
         any_value(step_ns) - sum(time_ns) FILTER (WHERE category IN ('communication', 'edge')) AS busy_ns
     FROM step_budget
+    WHERE step_index IS NOT NULL
     GROUP BY report_id, device, step, step_index
 )
 SELECT
@@ -29,7 +30,7 @@ SELECT
     max(s.step_ns) - min(s.step_ns) AS skew_ns,
     arg_max(r.rank, (s.busy_ns, -r.rank)) AS busiest_rank,
     (max(s.busy_ns) - min(s.busy_ns))::BIGINT AS busy_skew_ns
-FROM steps AS s
+FROM own AS s
 JOIN _job_ranks AS r USING (report_id, device)
 GROUP BY r.job, s.step, s.step_index
 HAVING count(*) > 1

@@ -1,5 +1,6 @@
--- The ranges that are steps: on each thread those that are not nested in another, since the
--- iteration of a harness may contain the step of the program.
+-- The ranges that are steps: numbered names, or what --step-range names; on each thread those that
+-- are not nested in another, since the iteration of a harness may contain the step of the program.
+-- Of ranges and torch.profiler's steps in one process, the program's own ranges count.
 -- @materialize
 CREATE VIEW _steps AS
 WITH named AS (
@@ -13,14 +14,24 @@ WITH named AS (
         end_ns,
         coalesce(end_ns, 9223372036854775807) AS until,
         first_call,
-        calls
+        calls,
+        CASE
+            WHEN step_range_given() THEN 'step range'
+            WHEN name LIKE 'ProfilerStep%' THEN 'ProfilerStep'
+            ELSE 'NVTX'
+        END AS source
     FROM nsys_nvtx_ranges
     WHERE name IN (SELECT name FROM _names WHERE kind = 'range' AND is_step(name))
+),
+outermost AS (
+    SELECT *
+    FROM named
+    QUALIFY coalesce(until > max(until) OVER (
+        PARTITION BY report_id, pid, tid, source
+        ORDER BY start_ns, until DESC, range_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), true)
 )
-SELECT report_id, range_id, name, pid, start_ns, end_ns, first_call, calls
-FROM named
-QUALIFY coalesce(until > max(until) OVER (
-    PARTITION BY report_id, pid, tid
-    ORDER BY start_ns, until DESC, range_id
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-), true);
+SELECT report_id, range_id, name, pid, start_ns, end_ns, first_call, calls, source
+FROM outermost
+QUALIFY source != 'ProfilerStep' OR bool_and(source = 'ProfilerStep') OVER (PARTITION BY report_id, pid);

@@ -1,11 +1,11 @@
--- The time budget of each step of a training or inference loop.  A step is an NVTX range such as
--- `step 3`; its window on the GPU runs from the first operation that it launched to the first of
--- the next step.
+-- The time budget of each step of a training or inference loop; see `steps` for what a step is.  With
+-- the time outside steps, step NULL, the budgets add up to that of the whole capture.
 --
 -- report_id: report
 -- device: physical GPU number
--- step: name of the range
--- step_index: step number on the device, from 1
+-- step: name of the step; NULL for time before, between and behind steps
+-- step_index: step number on the device, from 1; NULL for time outside steps
+-- phase: start-up, warm-up, steady, other or shutdown, as in steps
 -- window_start_ns: start of the window, ns
 -- window_end_ns: end of the window, ns
 -- step_ns: duration, ns
@@ -14,16 +14,19 @@
 -- share_pct: share of the step, %
 CREATE VIEW step_budget AS
 SELECT
-    report_id,
-    device,
-    name AS step,
-    window_id AS step_index,
-    window_start_ns,
-    window_end_ns,
-    window_end_ns - window_start_ns AS step_ns,
-    category,
-    time_ns,
-    100.0 * time_ns / nullif(window_end_ns - window_start_ns, 0) AS share_pct
-FROM _budgets
-WHERE window_id > 0
-ORDER BY report_id, device, window_id, time_ns DESC, category;
+    b.report_id,
+    b.device,
+    w.name AS step,
+    w.step AS step_index,
+    p.phase,
+    b.window_start_ns,
+    b.window_end_ns,
+    b.window_end_ns - b.window_start_ns AS step_ns,
+    b.category,
+    b.time_ns,
+    100.0 * b.time_ns / nullif(b.window_end_ns - b.window_start_ns, 0) AS share_pct
+FROM _budgets AS b
+JOIN _step_windows AS w USING (track, window_id)
+JOIN _step_phases AS p USING (track, window_id)
+WHERE p.phase != 'whole'
+ORDER BY b.report_id, b.device, b.window_start_ns, w.step NULLS FIRST, b.time_ns DESC, b.category;

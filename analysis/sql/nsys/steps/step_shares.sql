@@ -2,8 +2,9 @@
 --
 -- report_id: report
 -- device: physical GPU number
--- step: name of the range
+-- step: name of the step
 -- step_index: step number on the device, from 1
+-- phase: start-up, warm-up, steady, other or shutdown, as in steps
 -- step_ns: duration, ns
 -- compute_pct: compute, %
 -- communication_pct: communication that compute does not cover, %
@@ -22,6 +23,7 @@ SELECT
     device,
     step,
     step_index,
+    any_value(phase) AS phase,
     any_value(step_ns) AS step_ns,
     any_value(share_pct) FILTER (category = 'compute') AS compute_pct,
     any_value(share_pct) FILTER (category = 'communication') AS communication_pct,
@@ -35,5 +37,6 @@ SELECT
     any_value(share_pct) FILTER (category = 'edge') AS edge_pct,
     any_value(share_pct) FILTER (category = 'unattributed') AS unattributed_pct
 FROM step_budget
+WHERE step_index IS NOT NULL
 GROUP BY report_id, device, step, step_index
 ORDER BY report_id, device, step_index;

@@ -11,33 +11,35 @@
 -- first_ns: duration of the first step, ns
 -- first_excess_ns: first step minus the median, ns
 -- first_loading_ns: module loading: total duration of the calls that loaded modules or libraries
---   during the range of the first step, ns
+--   during the first step on the host, ns
 -- outliers: steps that differ from the median by more than five median absolute deviations (and 5 %
 --   of it)
 CREATE VIEW step_summary AS
-WITH steps AS (
-    SELECT DISTINCT report_id, device, step, step_index, step_ns
-    FROM step_budget
+WITH own AS (
+    SELECT g.report_id, g.device, w.name AS step, w.step AS step_index, w.end_ns - w.start_ns AS step_ns
+    FROM _step_windows AS w
+    JOIN _gpus AS g USING (track)
+    WHERE w.main
 ),
 spread AS (
     SELECT report_id, device, median(step_ns) AS p50, mad(step_ns) AS deviation
-    FROM steps
+    FROM own
     GROUP BY report_id, device
 ),
 first_ranges AS (
-    SELECT report_id, pid, start_ns, end_ns
-    FROM _steps
-    WHERE calls > 0
-    QUALIFY row_number() OVER (PARTITION BY report_id, pid ORDER BY start_ns, range_id) = 1
+    SELECT g.report_id, g.device, w.pid, w.host_start_ns, w.host_end_ns
+    FROM _step_windows AS w
+    JOIN _gpus AS g USING (track)
+    WHERE w.main
+    QUALIFY row_number() OVER (PARTITION BY w.track ORDER BY w.window_id) = 1
 ),
 loading AS (
-    SELECT t.report_id, t.device, sum(c.dur_ns)::BIGINT AS ns
+    SELECT f.report_id, f.device, sum(c.dur_ns)::BIGINT AS ns
     FROM first_ranges AS f
     JOIN nsys_api_calls AS c
-        ON c.report_id = f.report_id AND c.pid = f.pid AND c.start_ns BETWEEN f.start_ns AND f.end_ns
-    JOIN _tracks AS t ON t.report_id = f.report_id AND t.pid = f.pid
-    WHERE is_loading(c.name)
-    GROUP BY t.report_id, t.device
+        ON c.report_id = f.report_id AND c.pid = f.pid AND c.start_ns BETWEEN f.host_start_ns AND f.host_end_ns
+    WHERE c.name IN (SELECT name FROM _names WHERE kind = 'api' AND is_loading(name))
+    GROUP BY f.report_id, f.device
 )
 SELECT
     s.report_id,
@@ -56,7 +58,7 @@ SELECT
             threshold('timeline.outlier_share') * d.p50
         )
     ), []) AS outliers
-FROM steps AS s
+FROM own AS s
 JOIN spread AS d USING (report_id, device)
 LEFT JOIN loading AS l USING (report_id, device)
 GROUP BY s.report_id, s.device, d.p50

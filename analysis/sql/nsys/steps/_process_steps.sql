@@ -1,0 +1,91 @@
+-- The steps of each process on each GPU, by one source a process: ranges, else the order of
+-- launches.  A step begins with the first operation that it launched and lasts until the next one
+-- begins; the last step of a loop ends with its own last operation.
+-- @materialize
+CREATE VIEW _process_steps AS
+WITH ranges AS (
+    SELECT report_id, range_id, name, pid, start_ns, end_ns, first_call, calls, source
+    FROM _steps
+    UNION ALL
+    SELECT report_id, range_id, name, pid, start_ns, end_ns, first_call, calls, source
+    FROM _repeated_ranges
+),
+calls AS (
+    SELECT report_id, range_id, unnest(range(first_call, first_call + calls)) AS call_id
+    FROM ranges
+    WHERE calls > 0
+),
+begun AS (
+    SELECT t.track, c.report_id, c.range_id, min(l.start_ns) AS start_ns, max(l.end_ns) AS end_ns
+    FROM calls AS c
+    JOIN launches AS l USING (report_id, call_id)
+    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
+    GROUP BY t.track, c.report_id, c.range_id
+),
+annotated AS (
+    SELECT
+        b.track,
+        r.report_id,
+        r.pid,
+        r.source,
+        1 AS loop,
+        r.name,
+        r.start_ns AS host_start_ns,
+        coalesce(r.end_ns, 9223372036854775807) AS host_end_ns,
+        b.start_ns,
+        b.end_ns,
+        NULL::DOUBLE AS match,
+        row_number() OVER (PARTITION BY b.track, r.pid ORDER BY b.start_ns DESC, r.range_id DESC) = 1 AS last
+    FROM ranges AS r
+    JOIN begun AS b USING (report_id, range_id)
+),
+-- Other threads launch as well: the last operation of the last step may be theirs.
+ends AS (
+    SELECT a.track, a.pid, max(l.end_ns) AS end_ns
+    FROM annotated AS a
+    JOIN _tracks AS t ON t.track = a.track AND t.pid = a.pid
+    JOIN launches AS l
+        ON l.report_id = t.report_id
+            AND l.pid = t.pid
+            AND l.device = t.cuda_device
+            AND l.api_start_ns BETWEEN a.host_start_ns AND a.host_end_ns
+    WHERE a.last
+    GROUP BY a.track, a.pid
+),
+periodic AS (
+    SELECT t.track, s.*
+    FROM (FROM launch_steps ANTI JOIN ranges USING (report_id, pid)) AS s
+    JOIN _tracks AS t
+        ON t.report_id = s.report_id AND t.pid = s.pid AND t.cuda_device IS NOT DISTINCT FROM s.device
+),
+-- The loop that takes most of the time, wherever it occurs: training, between evaluations.
+periods AS (
+    SELECT track, pid, period, sum(end_ns - start_ns) AS time_ns
+    FROM periodic
+    GROUP BY track, pid, period
+),
+found AS (
+    SELECT
+        a.track, a.report_id, a.pid, a.source, a.loop, true AS main, a.name,
+        a.host_start_ns, a.host_end_ns, a.start_ns, greatest(a.end_ns, e.end_ns) AS end_ns, a.match
+    FROM annotated AS a
+    LEFT JOIN ends AS e ON e.track = a.track AND e.pid = a.pid AND a.last
+    UNION ALL
+    SELECT
+        s.track, s.report_id, s.pid, 'period', s.loop,
+        s.period = first_value(p.period) OVER (PARTITION BY s.track, s.pid ORDER BY p.time_ns DESC, p.period),
+        if(s.repeats > 1, concat(s.repeats, ' repeats from ', s.repeats * (s.step - 1) + 1), concat('step ', s.step)),
+        s.host_start_ns, s.host_end_ns, s.start_ns, s.end_ns, s.match
+    FROM periodic AS s
+    JOIN periods AS p USING (track, pid, period)
+)
+SELECT
+    * EXCLUDE (start_ns, end_ns),
+    start_ns,
+    -- The next begins earlier than this one ends where streams overlap.
+    coalesce(
+        lead(start_ns) OVER (PARTITION BY track, pid, loop ORDER BY start_ns, host_start_ns),
+        least(end_ns, lead(start_ns) OVER (PARTITION BY track, pid ORDER BY start_ns, host_start_ns)),
+        end_ns
+    ) AS end_ns
+FROM found;

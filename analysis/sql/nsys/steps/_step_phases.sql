@@ -1,0 +1,101 @@
+-- The phase of each step window, and why.  Warm-up are the first steps, up to the last of them that
+-- loads, allocates or takes far longer than the median, and the one after it, in which the host
+-- catches up.  Steps that launch other work or take a multiple of the median are not alike.
+-- @materialize
+CREATE VIEW _step_phases AS
+WITH signals AS (
+    SELECT
+        report_id,
+        pid,
+        host_start_ns,
+        sum(time_ns) AS time_ns,
+        string_agg(what, ', ' ORDER BY time_ns DESC, what) AS what
+    FROM _step_signals
+    GROUP BY report_id, pid, host_start_ns
+),
+measured AS (
+    SELECT
+        w.track,
+        w.window_id,
+        w.pid,
+        w.main,
+        w.step,
+        w.match,
+        w.start_ns,
+        w.end_ns - w.start_ns AS step_ns,
+        coalesce(s.time_ns, 0) AS occasional_ns,
+        s.what,
+        median(w.end_ns - w.start_ns) OVER main AS median_ns,
+        -- Modules that every step loads are not warm-up.
+        median(coalesce(s.time_ns, 0)) OVER main AS usual_ns,
+        min(w.start_ns) OVER main AS first_ns,
+        max(w.end_ns) OVER main AS last_ns,
+        row_number() OVER (PARTITION BY w.track, w.main ORDER BY w.window_id) AS place
+    FROM _step_windows AS w
+    JOIN _gpus AS g USING (track)
+    LEFT JOIN signals AS s
+        ON s.report_id = g.report_id AND s.pid = w.pid AND s.host_start_ns = w.host_start_ns
+    WINDOW main AS (PARTITION BY w.track, w.main)
+),
+disturbed AS (
+    SELECT
+        *,
+        main AND (
+            occasional_ns > 2 * usual_ns + threshold('timeline.warm_up_share') * median_ns
+            OR step_ns > threshold('timeline.warm_up_times') * median_ns
+        ) AS disturbed
+    FROM measured
+),
+counted AS (
+    SELECT *, sum(disturbed::INTEGER) OVER (PARTITION BY track, main ORDER BY window_id) AS disturbed_so_far
+    FROM disturbed
+),
+warm_up AS (
+    -- Most steps up to there are disturbed: a slow step later on is not warm-up.
+    SELECT
+        track,
+        max(place) FILTER (disturbed AND 2 * disturbed_so_far > place) AS until,
+        max(place) AS steps
+    FROM counted
+    WHERE main
+    GROUP BY track
+),
+settled AS (
+    -- The step after it as well, where enough are left.
+    SELECT track, if(until + 1 + threshold('timeline.loop_repeats') <= steps, until + 1, until) AS until, until AS last
+    FROM warm_up
+),
+bounds AS (
+    SELECT track, min(first_ns) FILTER (main) AS first_ns, max(last_ns) FILTER (main) AS last_ns
+    FROM measured
+    GROUP BY track
+)
+SELECT
+    c.track,
+    c.window_id,
+    CASE
+        WHEN b.first_ns IS NULL THEN 'whole'
+        WHEN NOT c.main AND c.start_ns < b.first_ns THEN 'start-up'
+        WHEN NOT c.main AND c.start_ns >= b.last_ns THEN if(c.step IS NULL, 'shutdown', 'other')
+        WHEN NOT c.main THEN 'other'
+        WHEN c.place <= s.until THEN 'warm-up'
+        WHEN c.match < threshold('timeline.alike_match') THEN 'other'
+        WHEN c.step_ns > threshold('timeline.alike_times') * c.median_ns THEN 'other'
+        ELSE 'steady'
+    END AS phase,
+    CASE
+        WHEN b.first_ns IS NULL THEN 'no repeating step found; the whole capture is analysed'
+        WHEN c.main AND c.place <= s.last AND c.disturbed AND c.occasional_ns > 2 * c.usual_ns THEN c.what
+        WHEN c.main AND c.place <= s.last AND c.disturbed
+            THEN printf('takes %.1f times the median', c.step_ns / c.median_ns)
+        WHEN c.main AND c.place <= s.last THEN 'between steps that warm up'
+        WHEN c.main AND c.place <= s.until THEN 'follows the last step that warms up'
+        WHEN c.main AND c.match < threshold('timeline.alike_match')
+            THEN printf('%.0f %% of its launches are those of its neighbours', 100 * c.match)
+        WHEN c.main AND c.step_ns > threshold('timeline.alike_times') * c.median_ns
+            THEN printf('takes %.1f times the median', c.step_ns / c.median_ns)
+        WHEN NOT c.main AND c.step IS NOT NULL THEN 'another loop'
+    END AS why
+FROM counted AS c
+LEFT JOIN settled AS s USING (track)
+JOIN bounds AS b USING (track);

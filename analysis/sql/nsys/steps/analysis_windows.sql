@@ -1,0 +1,74 @@
+-- The part of each GPU's time that verdicts, budgets, idle gaps and kernel summaries are about: the
+-- steady steps, unless --window chooses the whole capture, the start or one step.
+--
+-- report_id: report
+-- device: physical GPU number
+-- process_id: process whose steps are counted; NULL without steps
+-- kind: steady, whole, startup or step
+-- start_ns: start of the first window, ns
+-- end_ns: end of the last, ns
+-- time_ns: duration of the windows together, ns; less than end_ns - start_ns where some between are
+--   left out
+-- steps: number of steps in it; NULL without steps
+-- step_ns: median step, ns; NULL without steps
+-- p95_ns: 95th percentile (p95) of the steps, ns; NULL without steps
+-- source: where steps come from: step range, NVTX, ProfilerStep or period; NULL without steps
+-- startup_ns: time before it that is start-up or warm-up, ns; NULL without steps
+-- left_out: steps of the loop behind its warm-up that are not alike and are left out
+-- why: why that part; NULL if it is what was chosen
+CREATE VIEW analysis_windows AS
+WITH phased AS (
+    SELECT w.*, w.end_ns - w.start_ns AS dur_ns, p.phase, p.why, a.window_id IS NOT NULL AS analysed
+    FROM _step_windows AS w
+    JOIN _step_phases AS p USING (track, window_id)
+    LEFT JOIN _analysed AS a USING (track, window_id)
+),
+summed AS (
+    SELECT
+        track,
+        any_value(pid) FILTER (analysed) AS process_id,
+        min(start_ns) FILTER (analysed) AS start_ns,
+        max(end_ns) FILTER (analysed) AS end_ns,
+        sum(dur_ns) FILTER (analysed)::BIGINT AS time_ns,
+        count(step) FILTER (analysed) AS steps,
+        median(dur_ns) FILTER (analysed AND step IS NOT NULL) AS step_ns,
+        quantile_cont(dur_ns, 0.95) FILTER (analysed AND step IS NOT NULL) AS p95_ns,
+        any_value(source) AS source,
+        sum(dur_ns) FILTER (phase IN ('start-up', 'warm-up'))::BIGINT AS startup_ns,
+        count(*) FILTER (main AND phase = 'other') AS left_out,
+        bool_and(analysed) AS all_of_it,
+        bool_or(phase = 'steady') AS has_steady,
+        any_value(why) FILTER (phase = 'whole') AS why
+    FROM phased
+    GROUP BY track
+)
+SELECT
+    g.report_id,
+    g.device,
+    s.process_id,
+    CASE
+        WHEN s.all_of_it AND NOT (window_choice() = 'steady' AND s.has_steady) THEN 'whole'
+        WHEN window_choice() IN ('steady', 'whole', 'startup') THEN window_choice()
+        ELSE 'step'
+    END AS kind,
+    s.start_ns,
+    s.end_ns,
+    s.time_ns,
+    nullif(s.steps, 0) AS steps,
+    s.step_ns,
+    s.p95_ns,
+    s.source,
+    if(s.source IS NULL, NULL, coalesce(s.startup_ns, 0)) AS startup_ns,
+    s.left_out,
+    coalesce(
+        s.why,
+        CASE WHEN s.all_of_it AND window_choice() = 'steady' AND NOT s.has_steady
+            THEN 'no steady steps behind the warm-up; the whole capture is analysed'
+        END,
+        CASE WHEN s.all_of_it AND window_choice() NOT IN ('steady', 'whole')
+            THEN concat('no window ', window_choice(), ' on this GPU; the whole capture is analysed')
+        END
+    ) AS why
+FROM summed AS s
+JOIN _gpus AS g USING (track)
+ORDER BY g.report_id, g.device;

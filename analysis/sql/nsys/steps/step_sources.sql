@@ -1,0 +1,62 @@
+-- Every source of steps of each process, to compare them: ranges of the program, torch.profiler's steps,
+-- and what repeats in the order of launches.
+--
+-- report_id: report
+-- device: physical GPU number
+-- process_id: process
+-- source: step range, NVTX, ProfilerStep or period
+-- used: whether `steps` uses it
+-- steps: number of steps; of a period, repeats of the loop that takes the most time
+-- step_ns: median distance from one step to the next on the GPU, ns
+-- period_launches: launches in a repeat; NULL for ranges
+-- match: mean share of a repeat's launches that equal its neighbours', 0-1; NULL for ranges
+-- boundary: why repeats begin where they do (idle, optimizer, host or launch); NULL for ranges
+-- agrees: whether the number of steps is that of the source in use, give or take one; NULL for that
+CREATE VIEW step_sources AS
+WITH loops AS (
+    SELECT
+        report_id, pid, device, period, any_value(boundary) AS boundary, avg(match) AS match,
+        sum(repeats) AS steps, sum(end_ns - start_ns) AS time_ns,
+        median(distance_ns / repeats) AS step_ns
+    FROM (
+        SELECT *, lead(start_ns) OVER (PARTITION BY report_id, pid, device, loop ORDER BY start_ns) - start_ns AS distance_ns
+        FROM launch_steps
+    )
+    GROUP BY report_id, pid, device, period
+    QUALIFY row_number() OVER (PARTITION BY report_id, pid, device ORDER BY time_ns DESC, period) = 1
+),
+found AS (
+    SELECT
+        track, report_id, pid, source, count(*) AS steps, median(end_ns - start_ns) AS step_ns,
+        NULL::BIGINT AS period_launches, NULL::DOUBLE AS match, NULL::VARCHAR AS boundary, true AS used
+    FROM _process_steps
+    WHERE source != 'period'
+    GROUP BY track, report_id, pid, source
+    UNION ALL
+    SELECT
+        t.track, l.report_id, l.pid, 'period', l.steps, l.step_ns, l.period, l.match, l.boundary,
+        NOT EXISTS (
+            FROM _process_steps AS p WHERE p.track = t.track AND p.pid = l.pid AND p.source != 'period'
+        )
+    FROM loops AS l
+    JOIN _tracks AS t
+        ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device IS NOT DISTINCT FROM l.device
+)
+SELECT
+    g.report_id,
+    g.device,
+    f.pid AS process_id,
+    f.source,
+    f.used,
+    f.steps::BIGINT AS steps,
+    f.step_ns,
+    f.period_launches,
+    f.match,
+    f.boundary,
+    CASE
+        WHEN NOT f.used
+            THEN abs(f.steps - max(f.steps) FILTER (f.used) OVER (PARTITION BY f.track, f.pid)) <= 1
+    END AS agrees
+FROM found AS f
+JOIN _gpus AS g USING (track)
+ORDER BY g.report_id, g.device, f.pid, f.used DESC, f.source;

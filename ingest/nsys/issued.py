@@ -1,0 +1,124 @@
+"""What the host issued, a unit at a time: a call with all that it launched, in order of the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.arrays import NONE, Codes, Ints, ints, time_order
+from ingest.nsys.launches import GRAPH, KERNEL, Launches
+
+#: Copies that end a step rather than begin one: results that the host asks for.
+_RESULT = "[CUDA memcpy Device-to-Host]"
+
+#: Kernels of optimizers.
+_OPTIMIZER = re.compile(
+    r"multi_tensor_apply|adam|adagrad|adafactor|sgd|lamb(?!da)|lion_|optimi[sz]er", re.I
+)
+
+
+@dataclass(frozen=True)
+class Issued:
+    """Launches of kernels and graphs by a process, and its copies, each in order of the host.
+
+    Times in ns.  `symbol` tells what a launch runs, a graph as a whole; `idle` is how long the GPU
+    had been idle when it began; `optimizer` whether it belongs to an optimizer.  `ended` is when
+    the launching call returned.  `result` tells copies to the host from others.
+    """
+
+    pid: int
+    symbol: Codes
+    host: Ints
+    ended: Ints
+    idle: Ints
+    optimizer: npt.NDArray[np.bool_]
+    copy_host: Ints
+    copy_idle: Ints
+    result: npt.NDArray[np.bool_]
+
+
+def unit_of(operations: Launches) -> Ints:
+    """Return the unit of each operation: its call, or itself where none was recorded."""
+    call = operations.call
+    return np.where(call == NONE, len(operations.calls.pid) + np.arange(len(call)), call)
+
+
+def host_times(operations: Launches) -> Ints:
+    """Return when the host issued each operation: the start of its call, or its own, ns."""
+    start = ints(operations.numbers["start_ns"]).copy()
+    called = operations.call != NONE
+    start[called] = operations.calls.start[operations.call[called]]
+    return start
+
+
+def issued(operations: Launches) -> Iterator[Issued]:
+    """Yield what each process issued."""
+    start, end, pid, device = (
+        ints(operations.numbers[name], missing=NONE)
+        for name in ("start_ns", "end_ns", "pid", "device")
+    )
+    idle = _idle(start, np.maximum(start, end), device)
+    codes, optimizes = _names(operations)
+    random = np.random.default_rng(0).integers(1, 1 << 62, len(optimizes), np.int64)
+    units = unit_of(operations)
+    host = host_times(operations)
+    is_launch = np.isin(operations.kind, (KERNEL, GRAPH))
+    for process in np.unique(pid):
+        chosen = np.flatnonzero((pid == process) & is_launch)
+        if not len(chosen):
+            continue
+        # Of the operations of a unit the first in time comes first.
+        unit, first, member = np.unique(units[chosen], return_index=True, return_inverse=True)
+        symbol = np.zeros(len(unit), np.int64)
+        np.add.at(symbol, member, random[codes[chosen]])
+        rows = chosen[first]
+        order = time_order(host[rows], start[rows])
+        rows = rows[order]
+        call = operations.call[rows]
+        ended = np.where(call == NONE, host[rows], operations.calls.end[call])
+        copies = np.flatnonzero((pid == process) & ~is_launch)
+        # Those in a graph are part of its launch.
+        copies = copies[~np.isin(units[copies], unit)]
+        copies = copies[time_order(host[copies], start[copies])]
+        yield Issued(
+            pid=int(process),
+            symbol=np.unique(symbol[order], return_inverse=True)[1].astype(np.int32),
+            host=host[rows],
+            ended=ended,
+            idle=idle[rows],
+            optimizer=optimizes[codes[rows]],
+            copy_host=host[copies],
+            copy_idle=idle[copies],
+            result=_is_result(operations, copies),
+        )
+
+
+def _idle(start: Ints, end: Ints, device: Ints) -> Ints:
+    """Return how long the GPU had been idle when each operation began, ns; 0 if it was not."""
+    idle = np.zeros(len(start), np.int64)
+    for gpu in np.unique(device):
+        rows = np.flatnonzero(device == gpu)
+        busy = np.maximum.accumulate(end[rows])
+        idle[rows[1:]] = np.maximum(start[rows[1:]] - busy[:-1], 0)
+    return idle
+
+
+def _names(operations: Launches) -> tuple[Codes, npt.NDArray[np.bool_]]:
+    """Return a code of each operation's name, with template arguments, and which are optimizers."""
+    name, full = operations.name, operations.demangled
+    titles = [*full.dictionary.to_pylist(), *name.dictionary.to_pylist()]
+    codes = ints(full.indices, missing=NONE)
+    plain = ints(name.indices, missing=NONE)
+    codes = np.where(codes == NONE, len(full.dictionary) + plain, codes).astype(np.int32)
+    return codes, np.array([bool(_OPTIMIZER.search(title or "")) for title in [*titles, ""]])
+
+
+def _is_result(operations: Launches, rows: Ints) -> npt.NDArray[np.bool_]:
+    titles = operations.name.dictionary.to_pylist()
+    codes = ints(operations.name.indices, missing=NONE)[rows]
+    results = [code for code, title in enumerate(titles) if title == _RESULT]
+    return np.isin(codes, results)

@@ -1,0 +1,229 @@
+"""Finds the steps of each process by the order of its launches, and writes launch_steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ingest.arrays import NONE, Ints, ints, nullable
+from ingest.builder import ReportBuilder
+from ingest.nsys.issued import Issued, host_times, issued
+from ingest.nsys.launches import Launches
+from ingest.periods import Loop, boundaries, irregular_first, loops
+
+TABLE = "launch_steps"
+
+#: A loop of more repeats is listed in steps of several repeats each.
+_MOST_STEPS = 10_000
+
+#: Share of the repeats in which a boundary must stand out in the same place.
+_MOST = 0.5
+
+#: Repeats that are looked at to place the boundary.
+_LOOKED_AT = 1_000
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Steps of a loop: `host` has their beginnings and the last one's end, ns."""
+
+    first: int  # indices of launches
+    last: int
+    period: int
+    repeats: int
+    host: Ints
+    launches: Ints
+    match: npt.NDArray[np.float64]
+    boundary: str
+
+
+def write_steps(builder: ReportBuilder, operations: Launches) -> None:
+    """Write the steps that the launches of each process show.
+
+    A loop issues the same kernels over and over, so no annotation is needed.  Nothing is written
+    for processes without a loop.
+    """
+    if not len(operations):
+        return
+    start, end, pid, device = (
+        ints(operations.numbers[name], missing=NONE)
+        for name in ("start_ns", "end_ns", "pid", "device")
+    )
+    host = host_times(operations)
+    parts = []
+    for process in issued(operations):
+        found = steps_of(process)
+        for number, steps in enumerate(found, 1):
+            rows = np.flatnonzero((pid == process.pid) & (host >= steps.host[0]))
+            place = np.searchsorted(steps.host, host[rows], side="right") - 1
+            rows, place = rows[place < len(steps.launches)], place[place < len(steps.launches)]
+            for gpu in np.unique(device[rows]):
+                own = device[rows] == gpu
+                first = np.full(len(steps.launches), np.iinfo(np.int64).max)
+                last = np.full(len(steps.launches), NONE)
+                np.minimum.at(first, place[own], start[rows[own]])
+                np.maximum.at(last, place[own], end[rows[own]])
+                there = np.flatnonzero(last != NONE)
+                parts.append(
+                    {
+                        "pid": pa.repeat(process.pid, len(there)),
+                        "device": nullable(np.full(len(there), gpu)),
+                        "loop": pa.repeat(number, len(there)),
+                        "step": pa.array(there + 1),
+                        "period": pa.repeat(steps.period * steps.repeats, len(there)),
+                        "repeats": pa.repeat(steps.repeats, len(there)),
+                        "host_start_ns": pa.array(steps.host[there]),
+                        "host_end_ns": pa.array(steps.host[there + 1]),
+                        "start_ns": pa.array(first[there]),
+                        "end_ns": pa.array(last[there]),
+                        "launches": pa.array(steps.launches[there]),
+                        "match": pa.array(steps.match[there]),
+                        "boundary": pa.repeat(steps.boundary, len(there)),
+                    }
+                )
+    if parts:
+        whole = pa.concat_tables([pa.table(part) for part in parts])
+        whole = whole.sort_by([(name, "ascending") for name in ("start_ns", "pid", "device")])
+        columns = {name: whole[name].combine_chunks() for name in whole.column_names}
+        builder.write(TABLE, columns, whole.num_rows)
+
+
+def steps_of(process: Issued) -> list[_Steps]:
+    """Return the steps of each loop in what a process issued, in order."""
+    found: list[_Steps] = []
+    for loop in sorted(loops(process.symbol), key=lambda loop: loop.first - loop.last):
+        steps = _steps(process, loop)
+        # Loops within the irregular first repeat of a larger one are part of it.
+        if steps and all(
+            steps.last <= other.first or steps.first >= other.last for other in found
+        ):
+            found.append(steps)
+    return sorted(found, key=lambda steps: steps.first)
+
+
+def _steps(process: Issued, loop: Loop) -> _Steps | None:
+    codes = process.symbol
+    start, boundary = _boundary(process, loop)
+    edges = boundaries(codes, loop, start)
+    earlier = irregular_first(codes, loop, int(edges[0]))
+    if earlier is not None:
+        edges = np.append(earlier, edges)
+    if len(edges) < 3:
+        return None
+    match = _match(process, loop, edges)
+    repeats = -(-len(match) // _MOST_STEPS)
+    if repeats > 1:
+        chosen = np.append(np.arange(0, len(match), repeats), len(match))
+        match = np.add.reduceat(match, chosen[:-1]) / np.diff(chosen)
+        edges = edges[chosen]
+    return _Steps(
+        first=int(edges[0]),
+        last=int(edges[-1]),
+        period=loop.period,
+        repeats=repeats,
+        host=_host_times(process, edges),
+        launches=np.diff(edges),
+        match=match,
+        boundary=boundary,
+    )
+
+
+def _boundary(process: Issued, loop: Loop) -> tuple[int, str]:
+    """Return where a regular repeat begins, and why there.
+
+    That is where the GPU idles longest in most repeats; else behind the optimizer; else where the
+    host takes longest in most repeats.
+    """
+    period = loop.period
+    anchor = loop.clean
+    edges = boundaries(process.symbol, loop, anchor)
+    regular = edges[:-1][np.diff(edges) == period][:_LOOKED_AT]
+    if not len(regular):
+        return anchor, "launch"
+    places = regular[:, None] + np.arange(period)
+    idle = np.maximum(process.idle, _idle_of_copies(process))
+    pauses = process.host.copy()
+    pauses[1:] -= np.minimum(process.ended[:-1], process.host[1:])
+    pauses[0] = 0
+    for values, why in ((idle, "idle"), (None, "optimizer"), (pauses, "host")):
+        if values is None:
+            phase = _behind_optimizer(process.optimizer[places[0]])
+            if phase is not None:
+                return anchor + phase, why
+            continue
+        longest = values[places].argmax(axis=1)
+        votes = np.bincount(longest[values[places].max(axis=1) > 0], minlength=period)
+        phase = int(votes.argmax())
+        if votes[phase] > _MOST * len(regular):
+            return anchor + phase, why
+    return anchor, "launch"
+
+
+def _behind_optimizer(optimizer: npt.NDArray[np.bool_]) -> int | None:
+    """Return the place behind the optimizer in a repeat; None if there is none, or nothing else."""
+    places = np.flatnonzero(optimizer)
+    if not len(places) or len(places) == len(optimizer):
+        return None
+    # Seen as a circle, the optimizer ends before the longest part without it.
+    gaps = np.diff(np.append(places, places[0] + len(optimizer)))
+    return int((places[gaps.argmax()] + 1) % len(optimizer))
+
+
+def _idle_of_copies(process: Issued) -> Ints:
+    """Return the longest idle time before copies that belong to each launch, which they precede."""
+    idle = np.zeros(len(process.host), np.int64)
+    following = np.searchsorted(process.host, process.copy_host)
+    # Copies before a result was asked for belong to what came earlier.
+    results = process.copy_host[process.result]
+    answered = np.searchsorted(results, process.copy_host)
+    behind = np.append(results, np.iinfo(np.int64).max)[answered]
+    kept = following < len(idle)
+    kept[kept] &= behind[kept] > process.host[following[kept]]
+    kept &= ~process.result
+    np.maximum.at(idle, following[kept], process.copy_idle[kept])
+    return idle
+
+
+def _host_times(process: Issued, edges: Ints) -> Ints:
+    """Return when the host begins each repeat, and ends the last, ns.
+
+    Copies between two repeats belong to the later one, from behind the last result on.
+    """
+    inner = edges[edges < len(process.host)]
+    before = np.searchsorted(process.copy_host, process.host[np.maximum(inner - 1, 0)])
+    before[inner == 0] = 0
+    until = np.searchsorted(process.copy_host, process.host[inner])
+    last_result = np.append(
+        -1, np.maximum.accumulate(np.where(process.result, np.arange(len(process.result)), -1))
+    )
+    first = np.maximum(before, last_result[until] + 1)
+    times = process.host[inner].copy()
+    some = first < until
+    times[some] = process.copy_host[first[some]]
+    if edges[-1] < len(process.host):
+        # What comes behind the loop is not its last step's.
+        usual = int(np.median((first - before)[1:])) if len(first) > 1 else 0
+        end = int(before[-1]) + usual
+        times[-1] = process.copy_host[end] if end < until[-1] else times[-1]
+        return times
+    behind = int(np.searchsorted(process.copy_host, process.host[-1]))
+    usual = int(np.median((first - before)[1:])) if len(first) > 1 else 0
+    end = behind + usual
+    final = process.copy_host[end] if end < len(process.copy_host) else np.iinfo(np.int64).max
+    return np.append(times, final)
+
+
+def _match(process: Issued, loop: Loop, edges: Ints) -> npt.NDArray[np.float64]:
+    """Return the share of each repeat that equals the one before or after."""
+    codes, period = process.symbol, loop.period
+    same = codes[:-period] == codes[period:]
+    alike = np.zeros(len(codes) + 1, bool)
+    alike[: len(same)] |= same
+    alike[period : period + len(same)] |= same
+    sums = np.append(0, np.cumsum(alike))
+    shares: npt.NDArray[np.float64] = (sums[edges[1:]] - sums[edges[:-1]]) / np.diff(edges)
+    return shares
