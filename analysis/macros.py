@@ -16,7 +16,13 @@ _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
 _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
 
 #: Patterns of timeline.toml, and how upper and lower case are looked at.
-_NAME_MACROS = {"communication": "i", "synchronising": "", "step": "i", "loading": "", "allocating": ""}
+_NAME_MACROS = {
+    "communication": "i",
+    "synchronising": "",
+    "step": "i",
+    "loading": "",
+    "allocating": "",
+}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: The window of timelines that verdicts are about unless another is chosen.
 STEADY = "steady"
 
+#: Windows that are not the name or number of a step.
+_WINDOWS = frozenset({STEADY, "whole", "startup"})
+
 
 class Session:
     """SQL over some tables: those of a store, or those that `con` holds already.
@@ -52,6 +55,7 @@ class Session:
         Raises InputError if `step_range` is no regular expression.
         """
         self.con = con
+        self._window = window
         self._store_tables = store_tables
         self._check(step_range)
         self._macros = macros(limits or thresholds(), step_range, window)
@@ -240,6 +244,16 @@ class Session:
             comment(self.con, kinds[name], name, view.doc, dict(view.columns))
         for name in self._made & StoreTables.names():
             document(self.con, name)
+
+    def check_window(self) -> None:
+        """Raise InputError if the chosen window is a step that no timeline has."""
+        if self._window in _WINDOWS:
+            return
+        rows = self.execute("SELECT kind FROM analysis_windows").fetchall()
+        if rows and not any(kind == "step" for (kind,) in rows):
+            raise InputError(
+                f"--window {self._window}: no such step; 'perfpipe query \"FROM steps\"' lists them"
+            )
 
     def _check(self, step_range: str | None) -> None:
         import duckdb

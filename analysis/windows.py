@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 #: What a session must have for the functions here.
 VIEWS_USED = (
     "window_budget",
+    "_analysed_budget",
     "_tracks",
     "_spans",
     "nsys_nvtx_ranges",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -128,24 +129,28 @@ def _scores(symbols: Codes) -> npt.NDArray[np.float64]:
 def _repeating_share(symbols: Codes, lag: int) -> float:
     """Return the share of symbols that equal those a lag later, within stretches that repeat."""
     alike = symbols[:-lag] == symbols[lag:]
-    return sum(int(np.count_nonzero(alike[a : b - lag])) for a, b in _runs(alike, lag)) / len(alike)
+    return sum(
+        int(np.count_nonzero(alike[a : b - lag])) for a, b in _runs(alike, lag, least=_REPEATS - 1)
+    ) / len(alike)
 
 
 def _stretches(symbols: Codes, lag: int) -> list[tuple[int, int, int]]:
-    """Return first, last and a regular place of what repeats; an irregular repeat does not end it."""
+    """Return first, last and a regular place of what repeats, over irregular repeats."""
     joined: list[tuple[int, int, int, int]] = []
-    for first, last in _runs(symbols[:-lag] == symbols[lag:], lag):
+    for first, last in _runs(symbols[:-lag] == symbols[lag:], lag, least=1):
         regular = (last - first, (first + last) // 2)
         if joined and first <= joined[-1][1] + lag:
             begin, _, *longest = joined.pop()
             joined.append((begin, last, *max(regular, (longest[0], longest[1]))))
         else:
             joined.append((first, last, *regular))
-    return [(first, last, clean) for first, last, _, clean in joined]
+    return [
+        (first, last, clean) for first, last, _, clean in joined if last - first >= _REPEATS * lag
+    ]
 
 
-def _runs(alike: npt.NDArray[np.bool_], lag: int) -> list[tuple[int, int]]:
-    """Return first and last symbol of the parts that repeat at least three times at a lag."""
+def _runs(alike: npt.NDArray[np.bool_], lag: int, least: int) -> list[tuple[int, int]]:
+    """Return first and last symbol of what repeats at a lag: `least` times, besides the first."""
     window = min(max(lag, 16), len(alike))
     before = np.concatenate([[0], np.cumsum(alike, dtype=np.int32)])
     # Positions whose window of symbols, centred, is mostly alike; near the ends it is cut.
@@ -170,7 +175,7 @@ def _runs(alike: npt.NDArray[np.bool_], lag: int) -> list[tuple[int, int]]:
         ahead = np.arange(last + 1, min(last + window, len(alike)) + 1)
         fits = before[ahead] - before[last] >= _NEARLY_ALL * (ahead - last)
         until = int(ahead[fits & alike[ahead - 1]].max(initial=last))
-        if until - begin >= (_REPEATS - 1) * lag:
+        if until - begin >= least * lag:
             found.append((begin, until + lag))
     return found
 
@@ -182,7 +187,9 @@ def boundaries(symbols: Codes, loop: Loop, start: int) -> Ints:
     found by what surrounds a boundary; one that noise hides is put a period further on.
     """
     period = loop.period
-    before, after = min(_CONTEXT, period, start), min(_CONTEXT, period)
+    # Of short repeats less, so that one irregular repeat hides none of its two boundaries.
+    after = min(_CONTEXT, -(-period // 3))
+    before = min(after, start)
     context = symbols[start - before : start + after]
     alike = np.zeros(len(symbols) - len(context) + 1, np.int16)
     for offset, symbol in enumerate(context):
@@ -223,7 +230,7 @@ def _completed(chosen: list[int], loop: Loop, size: int) -> Ints:
     tail = (loop.last + slack - chosen[-1]) // period
     ends = [chosen[0] - k * period for k in range(head, 0, -1)]
     ends += [*chosen, *(chosen[-1] + k * period for k in range(1, tail + 1))]
-    for at, following in zip(ends, ends[1:], strict=False):
+    for at, following in pairwise(ends):
         times = round((following - at) / period)
         fits = times > 1 and abs(following - at - times * period) <= slack
         whole += [at + k * period for k in range(times)] if fits else [at]

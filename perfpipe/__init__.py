@@ -25,12 +25,15 @@ def open_store(
     reports: Collection[str] | None = None,
     *,
     step_range: str | None = None,
+    window: str = "steady",
 ) -> Session:
     """Open a store for SQL: every table and view of `perfpipe schema`, made as queries name them.
 
     `path` defaults to $PERFPIPE_STORE, else ./perfpipe-store.  `reports` are ids of those to look
     at, all by default: of a store with many, only their files are opened.  `step_range` is a
-    regular expression of NVTX ranges that are steps.  `.sql(query)` returns a DuckDB relation.
+    regular expression of NVTX ranges that are steps; `window` the part of timelines that verdicts
+    and budgets are about: steady, whole, startup, or a step's name or number.  `.sql(query)`
+    returns a DuckDB relation.
 
     Raises StoreError if there is no store, or it was written with another schema version,
     InputError where `step_range` is no regular expression.
@@ -38,4 +41,5 @@ def open_store(
     from analysis.session import Session
     from perfpipe.store import Store
 
-    return Session.open(Store.locate(path, must_exist=True), reports, step_range=step_range)
+    store = Store.locate(path, must_exist=True)
+    return Session.open(store, reports, step_range=step_range, window=window)

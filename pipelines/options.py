@@ -58,6 +58,16 @@ filter_option: Callable[[Any], Any] = click.option(
 )
 
 
+window_option: Callable[[Any], Any] = click.option(
+    "--window",
+    metavar="steady|whole|startup|STEP",
+    default="steady",
+    show_default=True,
+    help="The part of a timeline that verdicts, budgets and gaps are about: the steady steps (the "
+    "whole capture where nothing repeats), all of it, start-up and warm-up, or one step by its "
+    "name or number.",
+)
+
 step_range_option: Callable[[Any], Any] = click.option(
     "--step-range",
     metavar="REGEX",

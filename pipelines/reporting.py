@@ -12,7 +12,7 @@ import click
 
 from analysis.comparison import Comparison, compare, side_of
 from analysis.report.build import VIEWS_USED, build_report
-from analysis.session import Session
+from analysis.session import STEADY, Session
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.store import Store
@@ -32,10 +32,12 @@ def make_report(
     names: Sequence[str],
     baseline: Sequence[str] = (),
     step_range: str | None = None,
+    window: str = STEADY,
 ) -> Report:
     """Build the report of the named runs and reports, compared with those of a baseline.
 
-    `step_range` is a regular expression of NVTX ranges that are steps, instead of perfpipe's own.
+    `step_range` is a regular expression of NVTX ranges that are steps, instead of perfpipe's own;
+    `window` is the part of timelines that verdicts are about: steady, whole, startup or a step.
     """
     import duckdb
 
@@ -45,8 +47,9 @@ def make_report(
         # A report of a run uses that run only, even if other runs share its reports.
         runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with Session.open(
-            store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range
+            store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
         ) as session:
+            session.check_window()
             return build_report(session.con, chosen.reports, chosen.run, compared, chosen.title)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
@@ -101,7 +104,11 @@ def output(
 
 
 def write_index(
-    store: Store, names: Sequence[str], folder: Path, step_range: str | None = None
+    store: Store,
+    names: Sequence[str],
+    folder: Path,
+    step_range: str | None = None,
+    window: str = STEADY,
 ) -> Path:
     """Write a page for each run (all, or the named ones) and an index that links to them.
 
@@ -118,7 +125,7 @@ def write_index(
         raise InputError(f"{store.root}: no runs to list")
     entries = []
     for run in chosen:
-        report = make_report(store, [run.run_id], step_range=step_range)
+        report = make_report(store, [run.run_id], step_range=step_range, window=window)
         file = f"{run.run_id}.html"
         write_text(folder / file, render_html(report))
         facts = (run.run_id, run.started_at, run.status, len(run.tasks))

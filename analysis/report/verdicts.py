@@ -10,17 +10,42 @@ from analysis.report.scope import Scope
 from analysis.rows import rows_of
 from analysis.search_story import story
 from perfpipe.database import in_list
-from perfpipe.units import words
+from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Fact, Source
 
 #: Views that are read here.
-VIEWS = ("timeline_bottleneck", "_labels", "_kernel_verdict", "_kernels_to_profile", *runs.VIEWS)
+VIEWS = (
+    "timeline_bottleneck",
+    "analysis_windows",
+    "_labels",
+    "_kernel_verdict",
+    "_kernels_to_profile",
+    *runs.VIEWS,
+)
 
 #: The bound of busy time by sampled GPU metrics.
 _BUSY = {
     "compute": ", compute-bound",
     "memory": ", memory-bound",
     "neither": ", neither compute- nor memory-bound",
+}
+
+#: What a part of the step's time is called.
+_PART = {
+    "launch_overhead": "launch overhead, launch-bound",
+    "sync": "waits of the host for the GPU",
+    "host": "idle, host-bound",
+    "transfer": "copies that no kernel covers",
+    "communication": "communication that no compute covers",
+    "kernel_gap": "gaps between kernels that were already launched",
+    "loading": "loading of kernels",
+}
+
+#: What a share is of, by the kind of window.
+_WHOSE = {
+    "whole": "the GPU's time",
+    "startup": "the GPU's time in start-up and warm-up",
+    "step": "the step",
 }
 
 #: Maximum number of GPU timelines that a verdict lists individually.
@@ -74,8 +99,12 @@ def _timelines(scope: Scope) -> str | None:
     rows = rows_of(
         scope.con,
         f"""
-        SELECT bound, share_pct, contributors, busy_bound, label, device
-        FROM timeline_bottleneck JOIN _labels USING (report_id)
+        SELECT
+            bound, share_pct, contributors, busy_bound, label, device,
+            w.kind, w.steps, w.step_ns, w.p95_ns, w.startup_ns
+        FROM timeline_bottleneck AS t
+        JOIN analysis_windows AS w USING (report_id, device)
+        JOIN _labels USING (report_id)
         WHERE report_id IN {in_list(scope.reports)} AND bound IS NOT NULL
         ORDER BY position NULLS LAST, label, report_id, device
         """,
@@ -83,16 +112,19 @@ def _timelines(scope: Scope) -> str | None:
     if not rows:
         return None
     if len(rows) == 1:
-        bound, share, contributors, busy_bound, *_ = rows[0]
+        bound, share, contributors, busy_bound, _, _, kind, *step = rows[0]
+        more = f" ({contributors})" if contributors and ", " in contributors else ""
+        if kind == "steady":
+            busy = f"compute{_BUSY.get(busy_bound, '')}" if bound == "compute" else _PART[bound]
+            return f"{_of_step(*step)}, {share:.0f} % {busy}{more}{_left_out(*step)}"
         busy = f"goes to {words(bound)}"
         if bound == "compute":
             busy = f"is compute{_BUSY.get(busy_bound, '')}"
-        more = f" ({contributors})" if contributors and ", " in contributors else ""
-        return f"{share:.0f} % of the GPU's time {busy}{more}"
+        return f"{share:.0f} % of {_WHOSE[kind]} {busy}{more}"
     if len(rows) <= _NAMED and len({row[0] for row in rows}) > 1:
         parts = [
             f"{share:.0f} % {words(bound)} ({label}, GPU {device})"
-            for bound, share, _, _, label, device in rows
+            for bound, share, _, _, label, device, *_ in rows
         ]
         return f"Largest part of each GPU's time: {', '.join(parts)}"
     shares: dict[str, list[float]] = {}
@@ -109,6 +141,16 @@ def _timelines(scope: Scope) -> str | None:
             f"({_range(shares[bound])} % of the time)"
         )
     return f"Largest part of the time on {len(rows)} GPU timelines: {', '.join(parts)}"
+
+
+def _of_step(steps: int, step_ns: float, p95_ns: float, startup_ns: int) -> str:
+    """Return how long a step takes, with its spread where there are several."""
+    spread = f" (p95 {format_ns(p95_ns)})" if steps > 1 else ""
+    return f"{format_ns(step_ns)} a step{spread}"
+
+
+def _left_out(steps: int, step_ns: float, p95_ns: float, startup_ns: int) -> str:
+    return f"; start-up and warm-up of {format_ns(startup_ns)} left out" if startup_ns else ""
 
 
 def next_step(scope: Scope) -> Iterator[Fact]:

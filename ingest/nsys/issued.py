@@ -1,4 +1,4 @@
-"""What the host issued, a unit at a time: a call with all that it launched, in order of the host."""
+"""What the host issued, in order: calls, each with all that it launched."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def _idle(start: Ints, end: Ints, device: Ints) -> Ints:
     return idle
 
 
-def _names(operations: Launches) -> tuple[Codes, npt.NDArray[np.bool_]]:
+def _names(operations: Launches) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Return a code of each operation's name, with template arguments, and which are optimizers."""
     name, full = operations.name, operations.demangled
     titles = [*full.dictionary.to_pylist(), *name.dictionary.to_pylist()]
     codes = ints(full.indices, missing=NONE)
     plain = ints(name.indices, missing=NONE)
-    codes = np.where(codes == NONE, len(full.dictionary) + plain, codes).astype(np.int32)
+    codes = np.where(codes == NONE, len(full.dictionary) + plain, codes)
     return codes, np.array([bool(_OPTIMIZER.search(title or "")) for title in [*titles, ""]])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,9 +97,7 @@ def steps_of(process: Issued) -> list[_Steps]:
     for loop in sorted(loops(process.symbol), key=lambda loop: loop.first - loop.last):
         steps = _steps(process, loop)
         # Loops within the irregular first repeat of a larger one are part of it.
-        if steps and all(
-            steps.last <= other.first or steps.first >= other.last for other in found
-        ):
+        if steps and all(steps.last <= other.first or steps.first >= other.last for other in found):
             found.append(steps)
     return sorted(found, key=lambda steps: steps.first)
 

@@ -1,4 +1,4 @@
-"""Writes the tables that join a timeline: `launches`, steps, and NVTX ranges with what they launched."""
+"""Writes the tables that join a timeline: launches, their steps, ranges with what they launched."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pipelines.options import (
     resolve_store,
     step_range_option,
     store_option,
+    window_option,
 )
 
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -43,6 +44,7 @@ class Time(click.ParamType[int]):
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="Ranges to show."
 )
 @json_option()
+@window_option
 @step_range_option
 @store_option
 def budget_command(
@@ -52,17 +54,21 @@ def budget_command(
     nvtx: str | None,
     limit: int,
     as_json: bool,
+    window: str,
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Break down GPU time, overall, in a time window, or within NVTX ranges.
+    """Break down GPU time: of the steady steps, of a part of the capture, or within NVTX ranges.
 
-    Every nanosecond of the window belongs to exactly one category.  Times count from the start of
-    the capture, as in nsys.  The window of a range (NAME or DOMAIN:NAME) is on the GPU: from the
-    first operation that its process launched while the range was open to the end of the last.
+    Every nanosecond of the window belongs to exactly one category.  Without options it is the
+    budget of the steady steps; --window whole is the entire capture, --window 3 the third step.
+    Times count from the start of the capture, as in nsys.  The window of a range (NAME or
+    DOMAIN:NAME) is on the GPU: from the first operation that its process launched while the range
+    was open to the end of the last.
 
     \b
     perfpipe budget
+    perfpipe budget --window whole
     perfpipe budget --from 1.2s --to 1300ms
     perfpipe budget --nvtx backward
     """
@@ -76,10 +82,16 @@ def budget_command(
         raise InputError("--from must be before --to")
     store = resolve_store(store_path, must_exist=True)
     reports = select(store, names).reports
-    with Session.open(store, reports, use=VIEWS_USED, step_range=step_range) as session:
+    with Session.open(
+        store, reports, use=VIEWS_USED, step_range=step_range, window=window
+    ) as session:
         con = session.con
-        if nvtx is None:
+        view = "window_budget"
+        if start is not None or end is not None:
             choose_time(con, start, end)
+        elif nvtx is None:
+            session.check_window()
+            view = "_analysed_budget"
         else:
             known = range_names(con)
             plain = nvtx if nvtx in known else nvtx.partition(":")[2]
@@ -89,7 +101,7 @@ def budget_command(
             if known[plain] > limit:
                 click.echo(f"the first {limit} of {known[plain]:,} ranges (--limit)", err=True)
         result = session.execute(
-            "SELECT source_name, b.* FROM window_budget AS b JOIN reports USING (report_id) "
+            f"SELECT source_name, b.* FROM {view} AS b JOIN reports USING (report_id) "
             "ORDER BY window_index, time_ns DESC, category"
         )
         columns = [column[0] for column in result.description]

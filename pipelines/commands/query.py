@@ -12,7 +12,13 @@ import click
 
 from perfpipe.errors import InputError
 from perfpipe.files import replacing
-from pipelines.options import json_document, resolve_store, step_range_option, store_option
+from pipelines.options import (
+    json_document,
+    resolve_store,
+    step_range_option,
+    store_option,
+    window_option,
+)
 
 FORMATS = ("table", "csv", "json", "parquet")
 
@@ -48,6 +54,7 @@ FORMATS = ("table", "csv", "json", "parquet")
     metavar="RUN|REPORT",
     help="Restrict the query to these; opens only their files, which is faster in a large store.",
 )
+@window_option
 @step_range_option
 @store_option
 def query_command(
@@ -57,6 +64,7 @@ def query_command(
     output: Path | None,
     limit: int,
     names: tuple[str, ...],
+    window: str,
     step_range: str | None,
     store_path: str | None,
 ) -> None:
@@ -76,7 +84,7 @@ def query_command(
         raise InputError("--format parquet needs --output FILE")
     store = resolve_store(store_path, must_exist=True)
     reports = select(store, names).reports if names else None
-    with Session.open(store, reports, step_range=step_range) as session:
+    with Session.open(store, reports, step_range=step_range, window=window) as session:
         result = session.run_user_sql(text)
         if form == "parquet" and output is not None:
             _write_parquet(result, output)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import resolve_store, step_range_option, store_option
+from pipelines.options import resolve_store, step_range_option, store_option, window_option
 
 
 def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
@@ -44,6 +44,7 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
     type=click.Path(path_type=Path, file_okay=False),
     help="Write a page for each run (all, or the named ones) and an index into DIRECTORY.",
 )
+@window_option
 @step_range_option
 @store_option
 def report_command(
@@ -54,6 +55,7 @@ def report_command(
     figures: Literal["svg", "png"] | None,
     baseline: tuple[str, ...],
     index: Path | None,
+    window: str,
     step_range: str | None,
     store_path: str | None,
 ) -> None:
@@ -77,9 +79,9 @@ def report_command(
         raise InputError("--figures needs --md FILE: the figures are written next to it")
     store = resolve_store(store_path, must_exist=True)
     if index is not None:
-        click.echo(write_index(store, names, index, step_range))
+        click.echo(write_index(store, names, index, step_range, window))
         return
-    report = make_report(store, names, baseline, step_range)
+    report = make_report(store, names, baseline, step_range, window)
     output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)
     if as_html is None and as_md is None and as_json is None:
         from rich.console import Console

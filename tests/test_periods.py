@@ -1,0 +1,132 @@
+"""Loops in sequences: against sequences whose steps are known."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest.periods import boundaries, irregular_first, loops
+
+Codes = npt.NDArray[np.int32]
+
+
+def _codes(parts: list[list[int]]) -> Codes:
+    return np.array([symbol for part in parts for symbol in part], np.int32)
+
+
+def _is_primitive(step: list[int], alike: float = 0.9) -> bool:
+    """Return whether a step is not a shorter one repeated, or nearly so, by trying all lags."""
+    twice = step * 2
+    size = len(step)
+    most = max(
+        (sum(twice[i] == twice[i + k] for i in range(size)) for k in range(1, size)), default=0
+    )
+    return most <= alike * size
+
+
+@st.composite
+def steps(draw: st.DrawFn, symbols: int = 12, least: int = 4, most: int = 60) -> list[int]:
+    """A step of a program, in which layers may repeat."""
+    head = draw(st.lists(st.integers(0, symbols), min_size=least, max_size=most))
+    layer = draw(st.lists(st.integers(0, symbols), min_size=2, max_size=12))
+    tail = draw(st.lists(st.integers(0, symbols), min_size=least, max_size=most))
+    return head + layer * draw(st.integers(0, 12)) + tail
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps(), st.integers(4, 12), st.integers(0, 40), st.randoms(use_true_random=False))
+def test_the_period_is_that_of_the_step(step: list[int], times: int, before: int, random) -> None:  # type: ignore[no-untyped-def]
+    """Layers do not win over the step, nor two steps; what comes before is left out."""
+    if not _is_primitive(step):
+        return
+    start = [100 + random.randrange(40) for _ in range(before)]
+    found = loops(_codes([start, *[step] * times]))
+    main = max(found, key=lambda loop: loop.last - loop.first)
+    assert main.period == len(step)
+    assert abs(main.first - before) <= 1
+    assert main.last == before + times * len(step)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps(least=20), st.integers(5, 12), st.randoms(use_true_random=False))
+def test_noise_does_not_hide_the_period(step: list[int], times: int, random) -> None:  # type: ignore[no-untyped-def]
+    """Two in a hundred launches differ, as where a kernel is chosen by the length of a sequence."""
+    if not _is_primitive(step):
+        return
+    codes = _codes([step] * times)
+    changed = random.sample(range(len(codes)), len(codes) // 50)
+    codes[changed] = 200
+    found = loops(codes)
+    main = max(found, key=lambda loop: loop.last - loop.first)
+    assert main.period == len(step)
+    assert main.last - main.first >= (times - 2) * len(step)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps(least=10), st.integers(6, 12), st.data())
+def test_boundaries_survive_steps_with_more_launches(
+    step: list[int], times: int, data: st.DataObject
+) -> None:
+    """An allocation or a log inserts launches into one step: the others keep their places."""
+    if not _is_primitive(step, alike=0.5) or len(step) < 16:
+        return
+    longer = data.draw(st.integers(2, times - 3))
+    parts = [list(step) for _ in range(times)]
+    parts[longer][len(step) // 2 : len(step) // 2] = [300, 301, 302]
+    codes = _codes(parts)
+    known = np.cumsum([0, *(len(part) for part in parts)])
+    main = max(loops(codes), key=lambda loop: loop.last - loop.first)
+    start = int(known[0 if longer > times // 2 else longer + 1])
+    found = boundaries(codes, main, start)
+    assert set(found.tolist()) >= set(known[1:-1].tolist())
+    assert len(found) == len(known)
+
+
+def test_an_evaluation_is_a_loop_of_its_own() -> None:
+    train = list(range(40))
+    evaluate = list(range(50, 68))
+    codes = _codes([[99] * 5, *[train] * 20, *[evaluate] * 15, *[train] * 20])
+    assert [(loop.period, loop.first, loop.last) for loop in loops(codes)] == [
+        (40, 5, 805),
+        (18, 805, 1075),
+        (40, 1075, 1875),
+    ]
+
+
+def test_an_accumulation_of_gradients_is_one_step() -> None:
+    micro = list(range(30))
+    step = micro * 4 + list(range(40, 60))
+    (loop,) = loops(_codes([step] * 8))
+    assert loop.period == len(step)
+
+
+def test_a_first_step_that_sets_things_up_is_found() -> None:
+    step = list(range(50))
+    first = step[:30] + list(range(100, 115)) + step[30:]
+    codes = _codes([[200] * 9, first, *[step] * 6])
+    loop = max(loops(codes), key=lambda loop: loop.last - loop.first)
+    edges = boundaries(codes, loop, 9 + len(first))
+    begin = int(edges[0])
+    earlier = begin if begin == 9 else irregular_first(codes, loop, begin)
+    assert earlier == 9
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 3), max_size=40))
+def test_any_sequence_gives_loops_that_repeat_and_do_not_overlap(symbols: list[int]) -> None:
+    codes = np.array(symbols, np.int32)
+    found = loops(codes)
+    for loop in found:
+        assert 0 <= loop.first < loop.last <= len(codes)
+        assert loop.last - loop.first >= 3 * loop.period
+    for one, other in pairwise(found):
+        assert one.last <= other.first
+
+
+def test_no_loop_in_what_does_not_repeat() -> None:
+    assert loops(np.arange(500, dtype=np.int32)) == []
+    assert loops(np.array([], np.int32)) == []
