@@ -17,27 +17,39 @@
 -- stddev_ns: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
 -- kernel_name: kernel name with template arguments
 CREATE VIEW nvtx_kern_sum AS
-WITH threads AS (
+WITH threads AS MATERIALIZED (
     -- Numbers instead of names: a kernel counts in every range around it, which makes many rows.
-    SELECT report_id, pid, tid, demangled, row_number() OVER () AS kernel
-    FROM launches
-    WHERE kind = 'kernel' AND call_id IS NOT NULL
-    GROUP BY report_id, pid, tid, demangled
+    SELECT
+        *,
+        row_number() OVER () AS kernel,
+        dense_rank() OVER (ORDER BY report_id) AS report
+    FROM (
+        SELECT DISTINCT report_id, pid, tid, demangled
+        FROM launches
+        WHERE kind = 'kernel' AND call_id IS NOT NULL
+    )
 ),
-titles AS (
-    SELECT report_id, domain, name, style, row_number() OVER () AS title
-    FROM nsys_nvtx_ranges
-    WHERE calls > 0
-    GROUP BY report_id, domain, name, style
+reports AS (
+    SELECT DISTINCT report_id, report
+    FROM threads
+),
+names AS MATERIALIZED (
+    SELECT name, row_number() OVER () AS number
+    FROM _names
+    WHERE kind = 'range'
+),
+domains AS MATERIALIZED (
+    SELECT domain, row_number() OVER () AS number
+    FROM (SELECT DISTINCT domain FROM nsys_nvtx_ranges WHERE domain IS NOT NULL)
 ),
 kernels AS (
     SELECT
-        l.report_id,
+        t.report,
         l.call_id,
         t.kernel,
         l.end_ns - l.start_ns AS dur_ns,
         l.range_id IS NULL OR l.range_source = 'main thread' AS alone,
-        lag(l.call_id) OVER (PARTITION BY t.kernel ORDER BY l.call_id, l.op_id) AS same_before
+        lag(l.call_id) OVER (PARTITION BY t.kernel ORDER BY l.call_id) AS same_before
     FROM launches AS l
     JOIN threads AS t
         ON t.report_id = l.report_id
@@ -46,23 +58,33 @@ kernels AS (
             AND t.demangled IS NOT DISTINCT FROM l.demangled
     WHERE l.kind = 'kernel' AND l.call_id IS NOT NULL
 ),
-held AS (
-    -- The title is made a value of the row: DuckDB 2.0 fails on dictionaries of a join behind unnest.
+ranges AS NOT MATERIALIZED (
+    -- Joined on one text at a time, which costs least.  0 stands for what has no name.
     SELECT
-        r.report_id,
-        t.title + r.calls - r.calls AS title,
+        p.report,
         r.first_call,
-        unnest(range(r.first_call, r.first_call + r.calls)) AS call_id
+        r.calls,
+        coalesce(n.number, 0)
+            + ((r.style = 'StartEnd')::BIGINT + 2 * coalesce(d.number, 0)) * 4294967296 AS title
     FROM nsys_nvtx_ranges AS r
-    JOIN titles AS t ON t.report_id = r.report_id AND t.style = r.style
-        AND t.domain IS NOT DISTINCT FROM r.domain AND t.name IS NOT DISTINCT FROM r.name
-    WHERE r.calls > 0
+    JOIN reports AS p ON p.report_id = r.report_id
+    LEFT JOIN domains AS d ON d.domain = r.domain
+    LEFT JOIN names AS n ON n.name = r.name
+),
+held AS (
+    SELECT report, title, first_call, first_call AS call_id
+    FROM ranges
+    WHERE calls = 1
+    UNION ALL
+    SELECT report, title, first_call, unnest(range(first_call, first_call + calls))
+    FROM ranges
+    WHERE calls > 1
 ),
 occurrences AS (
     -- A range counts at the first launch of a kernel within it.
     SELECT h.title, k.kernel, k.dur_ns, coalesce(k.same_before < h.first_call, true) AS first_in_range
     FROM held AS h
-    JOIN kernels AS k USING (report_id, call_id)
+    JOIN kernels AS k USING (report, call_id)
     UNION ALL
     SELECT NULL, kernel, dur_ns, false
     FROM kernels
@@ -85,8 +107,8 @@ sums AS (
 )
 SELECT
     k.report_id,
-    CASE WHEN t.title IS NOT NULL THEN nsys_range_name(t.domain, t.name) END AS nvtx_range,
-    t.style,
+    CASE WHEN s.title IS NOT NULL THEN nsys_range_name(d.domain, n.name) END AS nvtx_range,
+    CASE (s.title >> 32) % 2 WHEN 0 THEN 'PushPop' WHEN 1 THEN 'StartEnd' END AS style,
     k.pid,
     k.tid,
     s.nvtx_inst,
@@ -100,5 +122,6 @@ SELECT
     k.demangled AS kernel_name
 FROM sums AS s
 JOIN threads AS k USING (kernel)
-LEFT JOIN titles AS t USING (title)
-ORDER BY k.report_id, nvtx_range NULLS FIRST, t.style, k.pid, k.tid, s.total_time_ns DESC, kernel_name;
+LEFT JOIN names AS n ON n.number = s.title % 4294967296
+LEFT JOIN domains AS d ON d.number = s.title >> 33
+ORDER BY k.report_id, nvtx_range NULLS FIRST, style, k.pid, k.tid, s.total_time_ns DESC, kernel_name;

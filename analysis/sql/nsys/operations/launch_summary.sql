@@ -21,20 +21,20 @@
 --   work outside graphs, %
 CREATE VIEW launch_summary AS
 WITH ops AS (
-    SELECT t.report_id, t.device, l.*  EXCLUDE (report_id, device), l.end_ns - l.start_ns AS dur_ns
+    SELECT t.track, l.* EXCLUDE (report_id, device), l.end_ns - l.start_ns AS dur_ns
     FROM launches AS l
     JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
 ),
 calls AS (
-    SELECT report_id, device, pid, correlation_id, max(api_end_ns - api_start_ns) AS api_ns
+    SELECT track, pid, correlation_id, max(api_end_ns - api_start_ns) AS api_ns
     FROM ops
     WHERE api_start_ns IS NOT NULL
-    GROUP BY report_id, device, pid, correlation_id
+    GROUP BY track, pid, correlation_id
 ),
 api AS (
-    SELECT report_id, device, count(*) AS calls, median(api_ns) AS api_med_ns
+    SELECT track, count(*) AS calls, median(api_ns) AS api_med_ns
     FROM calls
-    GROUP BY report_id, device
+    GROUP BY track
 ),
 overhead AS (
     SELECT
@@ -49,8 +49,7 @@ overhead AS (
 ),
 kernels AS (
     SELECT
-        report_id,
-        device,
+        track,
         count(*) FILTER (kind = 'kernel') AS kernels,
         count(*) FILTER (kind = 'kernel' AND dur_ns < threshold('timeline.short_kernel_ns')) AS short_kernels,
         sum(dur_ns) FILTER (kind = 'kernel' AND dur_ns < threshold('timeline.short_kernel_ns')) AS short_ns,
@@ -59,11 +58,11 @@ kernels AS (
         count(*) FILTER (kind = 'kernel' AND graph_node_id IS NOT NULL) AS graph_kernels,
         median(start_ns - api_end_ns) FILTER (start_ns >= api_end_ns) AS queue_med_ns
     FROM ops
-    GROUP BY report_id, device
+    GROUP BY track
 )
 SELECT
-    k.report_id,
-    k.device,
+    t.report_id,
+    t.device,
     k.kernels,
     a.calls,
     a.calls / nullif(o.window_ns / 1e6, 0) AS launches_per_ms,
@@ -77,6 +76,7 @@ SELECT
     o.ns AS launch_overhead_ns,
     CASE WHEN k.kernels > 0 THEN o.pct * (1 - k.graph_kernels / k.kernels) END AS graphs_save_pct
 FROM kernels AS k
+JOIN _gpus AS t USING (track)
 JOIN overhead AS o USING (report_id, device)
-LEFT JOIN api AS a USING (report_id, device)
-ORDER BY k.report_id, k.device;
+LEFT JOIN api AS a USING (track)
+ORDER BY t.report_id, t.device;

@@ -13,71 +13,111 @@
 -- compute_overlap_pct: share overlapped by another kernel that is not communication, %
 CREATE VIEW nccl_gpu_overlap_trace AS
 WITH kernels AS (
-    SELECT track, op_id, class, start_ns, end_ns
+    SELECT
+        track,
+        op_id,
+        pid,
+        class = 'communication' AS communicates,
+        start_ns,
+        end_ns,
+        if(class = 'communication', communication_until, compute_until) AS own_until,
+        if(class = 'communication', compute_until, communication_until) AS other_until,
+        lead(start_ns) OVER w AS next_ns,
+        sum(beyond_ns(start_ns, end_ns, compute_until)) FILTER (WHERE class = 'compute') OVER w AS compute_ns,
+        sum(beyond_ns(start_ns, end_ns, communication_until)) FILTER (WHERE class = 'communication') OVER w
+            AS communication_ns
     FROM _ops
     WHERE class != 'transfer' AND track IN (SELECT track FROM _ops WHERE class = 'communication')
+    WINDOW w AS (PARTITION BY track ORDER BY start_ns, end_ns, op_id)
 ),
-events AS (
-    SELECT track, class, start_ns AS at_ns, 1 AS change FROM kernels
+-- Where a kernel runs together with an earlier one of its kind.
+shared AS (
+    SELECT
+        track,
+        communicates,
+        start_ns,
+        least(end_ns, own_until) AS end_ns,
+        max(least(end_ns, own_until)) OVER (
+            PARTITION BY track, communicates
+            ORDER BY start_ns, end_ns, op_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS until
+    FROM kernels
+    WHERE own_until > start_ns
+),
+-- The time until each interval's end in which kernels of a kind run: at least one, or at least two.
+covering AS (
+    SELECT
+        track,
+        communicates,
+        false AS two,
+        greatest(start_ns, coalesce(own_until, start_ns)) AS start_ns,
+        end_ns,
+        if(communicates, communication_ns, compute_ns) AS total_ns
+    FROM kernels
+    WHERE beyond_ns(start_ns, end_ns, own_until) > 0
     UNION ALL
-    SELECT track, class, end_ns, -1 FROM kernels
-),
-changes AS (
     SELECT
         track,
-        at_ns,
-        coalesce(sum(change) FILTER (WHERE class = 'compute'), 0) AS compute,
-        coalesce(sum(change) FILTER (WHERE class = 'communication'), 0) AS communication
-    FROM events
-    GROUP BY track, at_ns
+        communicates,
+        true,
+        greatest(start_ns, coalesce(until, start_ns)) AS from_ns,
+        end_ns,
+        sum(end_ns - from_ns) OVER (PARTITION BY track, communicates ORDER BY from_ns)
+    FROM shared
+    WHERE beyond_ns(start_ns, end_ns, until) > 0
 ),
-running AS (
+-- Both ends of kernels during which others start, for either kind of these.  A kernel does not overlap
+-- itself: of its own kind, two must run.
+borders AS (
     SELECT
         track,
-        at_ns,
-        sum(compute) OVER w AS compute,
-        sum(communication) OVER w AS communication,
-        lead(at_ns) OVER w - at_ns AS length_ns
-    FROM changes
-    WINDOW w AS (PARTITION BY track ORDER BY at_ns)
+        op_id,
+        communicates = two AS by_communication,
+        two,
+        unnest([start_ns, end_ns]) AS at_ns,
+        unnest([-1, 1]) AS sign
+    FROM kernels, (VALUES (true), (false)) AS v (two)
+    WHERE next_ns < end_ns
 ),
--- Time so far with at least one kernel of a kind, and with at least two: a kernel does not overlap itself.
-so_far AS (
+timed AS (
+    SELECT b.*, b.sign * (c.total_ns - greatest(0, c.end_ns - b.at_ns)) AS ns
+    FROM borders AS b
+    ASOF JOIN covering AS c
+        ON c.track = b.track
+            AND c.communicates = b.by_communication
+            AND c.two = b.two
+            AND c.start_ns <= b.at_ns
+),
+measured AS (
     SELECT
         track,
-        at_ns,
-        coalesce(sum(CASE WHEN compute > 0 THEN length_ns END) OVER w, 0) AS compute_ns,
-        coalesce(sum(CASE WHEN compute > 1 THEN length_ns END) OVER w, 0) AS two_compute_ns,
-        coalesce(sum(CASE WHEN communication > 0 THEN length_ns END) OVER w, 0) AS communication_ns,
-        coalesce(sum(CASE WHEN communication > 1 THEN length_ns END) OVER w, 0) AS two_communicate_ns
-    FROM running
-    WINDOW w AS (PARTITION BY track ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+        op_id,
+        (sum(ns) FILTER (two))::BIGINT AS own_ns,
+        (sum(ns) FILTER (NOT two))::BIGINT AS other_ns
+    FROM timed
+    GROUP BY track, op_id
 ),
 covered AS (
+    -- Where no other starts during a kernel, those before it cover it from its start on.
     SELECT
         k.*,
-        CASE
-            WHEN k.class = 'communication' THEN e.two_communicate_ns - s.two_communicate_ns
-            ELSE e.communication_ns - s.communication_ns
-        END AS communication_ns,
-        CASE
-            WHEN k.class = 'compute' THEN e.two_compute_ns - s.two_compute_ns
-            ELSE e.compute_ns - s.compute_ns
-        END AS compute_ns
+        coalesce(m.own_ns, overlap_ns(k.start_ns, k.end_ns, k.start_ns, k.own_until), 0) AS own_ns,
+        coalesce(m.other_ns, overlap_ns(k.start_ns, k.end_ns, k.start_ns, k.other_until), 0) AS other_ns
     FROM kernels AS k
-    JOIN so_far AS s ON s.track = k.track AND s.at_ns = k.start_ns
-    JOIN so_far AS e ON e.track = k.track AND e.at_ns = k.end_ns
+    LEFT JOIN measured AS m USING (track, op_id)
 )
 SELECT
     t.report_id,
     t.device,
-    l.pid,
+    c.pid,
     l.name,
     c.start_ns,
     c.end_ns,
-    c.class = 'communication' AS communicates,
-    100.0 * c.communication_ns / nullif(c.end_ns - c.start_ns, 0) AS communication_overlap_pct,
-    100.0 * c.compute_ns / nullif(c.end_ns - c.start_ns, 0) AS compute_overlap_pct
+    c.communicates,
+    100.0 * if(c.communicates, own_ns, other_ns) / nullif(c.end_ns - c.start_ns, 0)
+        AS communication_overlap_pct,
+    100.0 * if(c.communicates, other_ns, own_ns) / nullif(c.end_ns - c.start_ns, 0) AS compute_overlap_pct
 FROM covered AS c
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = c.op_id

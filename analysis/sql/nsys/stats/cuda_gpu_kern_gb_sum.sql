@@ -13,7 +13,7 @@
 -- blockxyz: threads in x, y and z
 -- name: kernel name with template arguments
 CREATE VIEW cuda_gpu_kern_gb_sum AS
-WITH sums AS (
+WITH sums AS MATERIALIZED (
     SELECT
         report_id,
         sum(dur_ns)::BIGINT AS total_time_ns,
