@@ -132,6 +132,7 @@ class Drawing:
 
     def _save(self, buffer: Any, kind: str, **options: Any) -> tuple[Marks, list[str]]:
         from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
 
         style: Any = {
@@ -165,6 +166,14 @@ class Drawing:
                     sign.set_gid(f"sign-{number}")
                 for number, text in enumerate(legend.get_texts()):
                     text.set_gid(f"word-{number}")
+            # savefig would lay it out by drawing it whole, once more than it has to.
+            if kind == "svg":
+                FigureCanvasSVG(figure)
+                figure.dpi = 72
+            else:
+                figure.dpi = options["dpi"]
+            figure.get_layout_engine().execute(figure)
+            figure.set_layout_engine(None)
             figure.savefig(buffer, format=kind, **options)
         return marks, labels
 
