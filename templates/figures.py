@@ -134,6 +134,7 @@ class Drawing:
         from matplotlib import rc_context
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
 
         style: Any = {
             "svg.hashsalt": "perfpipe",
@@ -146,7 +147,8 @@ class Drawing:
             "ytick.color": GREY,
         }
         with rc_context(style):
-            figure = Figure(figsize=(self.width, self.height), layout="constrained")
+            layout = ConstrainedLayoutEngine()
+            figure = Figure(figsize=(self.width, self.height), layout=layout)
             axes = list(figure.subplots(1, self.panels, squeeze=False)[0])
             for each in axes:
                 each.grid(color=GREY, alpha=0.25, linewidth=0.6)
@@ -172,7 +174,7 @@ class Drawing:
                 figure.dpi = 72
             else:
                 figure.dpi = options["dpi"]
-            figure.get_layout_engine().execute(figure)
+            layout.execute(figure)
             figure.set_layout_engine(None)
             figure.savefig(buffer, format=kind, **options)
         return marks, labels

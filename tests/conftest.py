@@ -88,9 +88,7 @@ def captures(shared: Path) -> Store:
 
 
 @pytest.fixture(scope="session")
-def ingested(
-    shared: Path, captures: Store, expand: Callable[[str], Path]
-) -> Callable[[str], str]:
+def ingested(shared: Path, captures: Store, expand: Callable[[str], Path]) -> Callable[[str], str]:
     """Return the report id of a capture in the shared store: one worker ingests it, once."""
 
     @cache
