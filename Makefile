@@ -15,8 +15,10 @@ SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
 
-# An idle worker takes tests from a busy one, each from the end of what it has left.
+# An idle worker takes tests from a busy one, each from the end of what it has left.  The many
+# processes that tests start find perfpipe compiled, wherever Python is told to write nothing.
 test: check system
+	$(BIN)/python -m compileall -q perfpipe ingest analysis templates pipelines
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
 # Installed where this runs as root and has apt.  Tests that lack one of them are skipped, and fail

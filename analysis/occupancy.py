@@ -57,7 +57,7 @@ _LIMITS = """
 def calculate(architecture: Architecture, kernel: Kernel) -> Occupancy:
     """Return the occupancy of a kernel with the largest shared-memory carve-out."""
     with calculator() as con:
-        return _calculate(con, architecture, kernel)
+        return calculate_in(con, architecture, kernel)
 
 
 def curves(architecture: Architecture, kernel: Kernel) -> dict[str, list[tuple[int, float]]]:
@@ -65,7 +65,7 @@ def curves(architecture: Architecture, kernel: Kernel) -> dict[str, list[tuple[i
     with calculator() as con:
 
         def point(changed: Kernel) -> float:
-            return _calculate(con, architecture, changed).occupancy_pct
+            return calculate_in(con, architecture, changed).occupancy_pct
 
         registers = [
             (value, point(Kernel(kernel.block, value, kernel.smem, kernel.barriers)))
@@ -83,7 +83,8 @@ def calculator() -> Session:
     return Session(open_database())
 
 
-def _calculate(con: Session, architecture: Architecture, kernel: Kernel) -> Occupancy:
+def calculate_in(con: Session, architecture: Architecture, kernel: Kernel) -> Occupancy:
+    """Return the occupancy of one of many kernels, in a session of `calculator`."""
     values = {**asdict(architecture), "block": kernel.block, "regs": kernel.registers}
     values |= {"smem": kernel.smem, "named": kernel.barriers}
     del values["cc"], values["smem_per_block"]

@@ -132,7 +132,9 @@ class Drawing:
 
     def _save(self, buffer: Any, kind: str, **options: Any) -> tuple[Marks, list[str]]:
         from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
 
         style: Any = {
             "svg.hashsalt": "perfpipe",
@@ -145,7 +147,8 @@ class Drawing:
             "ytick.color": GREY,
         }
         with rc_context(style):
-            figure = Figure(figsize=(self.width, self.height), layout="constrained")
+            layout = ConstrainedLayoutEngine()
+            figure = Figure(figsize=(self.width, self.height), layout=layout)
             axes = list(figure.subplots(1, self.panels, squeeze=False)[0])
             for each in axes:
                 each.grid(color=GREY, alpha=0.25, linewidth=0.6)
@@ -165,6 +168,14 @@ class Drawing:
                     sign.set_gid(f"sign-{number}")
                 for number, text in enumerate(legend.get_texts()):
                     text.set_gid(f"word-{number}")
+            # savefig would lay it out by drawing it whole, once more than it has to.
+            if kind == "svg":
+                FigureCanvasSVG(figure)
+                figure.dpi = 72
+            else:
+                figure.dpi = options["dpi"]
+            layout.execute(figure)
+            figure.set_layout_engine(None)
             figure.savefig(buffer, format=kind, **options)
         return marks, labels
 

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -88,9 +88,16 @@ def captures(shared: Path) -> Store:
 
 
 @pytest.fixture(scope="session")
-def ingested(captures: Store, expand: Callable[[str], Path]) -> Callable[[str], str]:
-    """Return the report id of a capture in the shared store."""
-    return lambda name: ingest(expand(name), captures).report_id
+def ingested(shared: Path, captures: Store, expand: Callable[[str], Path]) -> Callable[[str], str]:
+    """Return the report id of a capture in the shared store: one worker ingests it, once."""
+
+    @cache
+    def report(name: str) -> str:
+        known = shared / f"{name.replace('/', '-')}.id"
+        _publish(known, lambda at: at.write_text(ingest(expand(name), captures).report_id))
+        return known.read_text()
+
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -128,15 +135,17 @@ def pages(
 
 @pytest.fixture
 def stored(
-    captures: Store, ingested: Callable[[str], str], tmp_path: Path
+    captures: Store, ingested: Callable[[str], str], store: Store
 ) -> Callable[..., list[str]]:
-    """Put captures into the store of `cli`, as ingest does, and return their report ids."""
+    """Put captures into `store`, which is that of `cli`, and return their report ids.
+
+    What is there afterwards is what ingest writes.
+    """
 
     def put(*names: str) -> list[str]:
         ids = [ingested(name) for name in names]
         for report in ids:
-            at = Store(tmp_path / "store").reports_dir / report
-            shutil.copytree(captures.reports_dir / report, at)
+            shutil.copytree(captures.reports_dir / report, store.reports_dir / report)
         return ids
 
     return put

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
-import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
+
+from analysis.views import views
 
 #: Packages and those that they may import.
 ALLOWED = {
@@ -64,22 +68,54 @@ def test_no_file_is_too_long() -> None:
             assert len(path.read_text().splitlines()) <= limit, name
 
 
-def test_packages_are_listed() -> None:
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    there = {
-        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+def _files(folder: Path) -> set[str]:
+    """Return the files of the packages below a folder, without what Python itself puts there."""
+    return {
+        path.relative_to(folder).as_posix()
         for package in ALLOWED
-        for path in (ROOT / package).rglob("*.py")
-        if "__pycache__" not in path.parts
+        for path in (folder / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
-    assert there == set(setuptools["packages"])
-    packed = {
-        path
-        for package, globs in setuptools["package-data"].items()
-        for glob in globs
-        for path in (ROOT / package.replace(".", "/")).glob(glob)
-    }
-    assert {path for package in ALLOWED for path in (ROOT / package).rglob("*.sql")} <= packed
+
+
+def test_a_wheel_holds_every_file_of_the_packages_and_nothing_else(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for package in (*ALLOWED, "tests", "benchmarks", "docs"):
+        ignored = shutil.ignore_patterns("__pycache__", "data", "examples")
+        shutil.copytree(ROOT / package, tree / package, ignore=ignored)
+    (tree / "analysis" / "__pycache__").mkdir()
+    (tree / "analysis" / "__pycache__" / "views.pyc").touch()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, tree / name)
+    build = "import setuptools.build_meta as b; print(b.build_wheel('..'))"
+    done = subprocess.run(
+        [sys.executable, "-c", build], cwd=tree, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is absent from the `packages` configuration" not in done.stdout + done.stderr
+    assert "SetuptoolsDeprecationWarning" not in done.stderr
+    installed = tmp_path / "installed"
+    with zipfile.ZipFile(tmp_path / done.stdout.splitlines()[-1]) as wheel:
+        wheel.extractall(installed)
+    assert {path.name.partition("-")[0] for path in installed.iterdir()} == ALLOWED.keys()
+    assert _files(installed) == _files(ROOT)
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", FIND], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(installed)}, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert found == [str(installed / "analysis/views.py"), str(len(views())), "True", "True"]
+
+
+#: What an installed perfpipe finds of its own.
+FIND = """
+from importlib import resources
+import perfpipe, pipelines.cli
+from analysis import views
+print(views.__file__)
+print(len(views.views()))
+print(resources.files("templates").joinpath("report.html.j2").is_file())
+print(resources.files("workloads").joinpath("recordings/gemm-h200/recording.yaml").is_file())
+"""
 
 
 LONGEST_LINE = 110

@@ -11,7 +11,7 @@ from conftest import Cli, Tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.occupancy import Kernel, calculate, calculator
+from analysis.occupancy import Kernel, calculate_in, calculator
 from analysis.session import Session
 from perfpipe.specs import Architecture, architectures
 from perfpipe.store import Store
@@ -200,21 +200,29 @@ def _brute_force(architecture: Architecture, kernel: Kernel) -> int:
         blocks = more
 
 
+@pytest.fixture(scope="module")
+def macros() -> Iterator[Session]:
+    with calculator() as session:
+        yield session
+
+
 @given(_architectures, _kernels)
-def test_as_many_blocks_as_fit_one_by_one(architecture: Architecture, kernel: Kernel) -> None:
-    assert calculate(architecture, kernel).blocks == _brute_force(architecture, kernel)
+def test_as_many_blocks_as_fit_one_by_one(
+    macros: Session, architecture: Architecture, kernel: Kernel
+) -> None:
+    assert calculate_in(macros, architecture, kernel).blocks == _brute_force(architecture, kernel)
 
 
 @given(_architectures, _kernels, st.integers(1, 100), st.integers(1, 8192))
 def test_more_of_a_resource_never_raises_occupancy(
-    architecture: Architecture, kernel: Kernel, registers: int, smem: int
+    macros: Session, architecture: Architecture, kernel: Kernel, registers: int, smem: int
 ) -> None:
-    base = calculate(architecture, kernel).occupancy_pct
+    base = calculate_in(macros, architecture, kernel).occupancy_pct
     assert 0 <= base <= 100
     hungrier = replace(kernel, registers=min(255, kernel.registers + registers))
-    assert calculate(architecture, hungrier).occupancy_pct <= base
+    assert calculate_in(macros, architecture, hungrier).occupancy_pct <= base
     larger = replace(kernel, smem=kernel.smem + smem)
-    assert calculate(architecture, larger).occupancy_pct <= base
+    assert calculate_in(macros, architecture, larger).occupancy_pct <= base
 
 
 def test_the_command_answers_without_a_report(cli: Cli) -> None:
