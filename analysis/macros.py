@@ -35,7 +35,7 @@ class Macro:
 
 def macros(thresholds: Mapping[str, float], step_range: str | None = None) -> dict[str, Macro]:
     """Return every macro by name; `step_range` is a regular expression of ranges that are steps."""
-    made = (_threshold_macro(thresholds), *_name_macros(step_range))
+    made = (_threshold_macro(thresholds), *_name_macros(step_range), category_macro())
     return _of_files() | {macro.name: macro for macro in made}
 
 
@@ -71,3 +71,28 @@ def _name_macros(step_range: str | None) -> Iterator[Macro]:
     for kind, option in _NAME_MACROS.items():
         test = f"regexp_matches(name, {quote(patterns[kind])}, {quote(option)})"
         yield Macro(f"is_{kind}", "name", test)
+
+
+def category_macro() -> Macro:
+    """Return the macro of what a kernel does, from its function name and full name.
+
+    Raises ValueError if kernels.toml names a category that it does not list.
+    """
+    text = resources.files("analysis").joinpath("kernels.toml").read_text(encoding="utf-8")
+    document = tomllib.loads(text)
+    cases = ["WHEN is_communication(function_name) THEN 'communication'"]
+    for rule in document["rule"]:
+        if rule["category"] not in document["categories"]:
+            raise ValueError(f"kernels.toml: no category {rule['category']}")
+        tests = " OR ".join(
+            f"regexp_matches({column}, {quote(_either(rule[key]))}, 'i')"
+            for key, column in (("function", "function_name"), ("full", "full_name"))
+            if key in rule
+        )
+        cases.append(f"WHEN {tests} THEN {quote(rule['category'])}")
+    body = f"CASE {' '.join(cases)} ELSE 'other' END"
+    return Macro("kernel_category", "function_name, full_name", body)
+
+
+def _either(patterns: str | list[str]) -> str:
+    return patterns if isinstance(patterns, str) else "|".join(patterns)

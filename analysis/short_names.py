@@ -1,0 +1,283 @@
+"""Short names of kernels: the function, and the functor or operator inside its template.
+
+Each name has forms with ever more detail.  Within a report a kernel has the first form that no
+other kernel has, so that no two rows of a table read the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from analysis.demangled import Term, parse_function
+from perfpipe.database import create_table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+#: Characters of a short name at most.
+LONGEST = 64
+
+#: How short names spell the types of elements.
+_TYPES = {
+    "BFloat16": "bf16", "__nv_bfloat16": "bf16", "nv_bfloat16": "bf16", "bfloat16_t": "bf16",
+    "Half": "half", "__half": "half", "half_t": "half", "half": "half", "float": "float",
+    "double": "double", "int": "int", "unsigned int": "uint", "long": "long",
+    "unsigned long": "ulong", "long long": "long", "unsigned long long": "ulong",
+    "short": "short", "unsigned short": "ushort", "char": "char", "signed char": "char",
+    "unsigned char": "uchar", "bool": "bool", "Float8_e4m3fn": "e4m3", "Float8_e5m2": "e5m2",
+    "__nv_fp8_e4m3": "e4m3", "__nv_fp8_e5m2": "e5m2", "float_e4m3_t": "e4m3",
+    "float_e5m2_t": "e5m2", "int8_t": "char", "uint8_t": "uchar", "int32_t": "int",
+    "int64_t": "long", "uint32_t": "uint", "uint64_t": "ulong",
+}  # fmt: skip
+
+_REAL = frozenset("bf16 half float double e4m3 e5m2".split())
+
+#: Arguments that say how a kernel runs or indexes, not what it computes.
+_PLUMBING = re.compile(
+    r"polic|hub|traits|metadata|calculator|state|iterator|array|tuple|info|params|load|store"
+    r"|layout|opaque|size|allocator|accessor|shape|stride|pipeline|schedule",
+    re.IGNORECASE,
+)
+
+#: Names of functors and operators.
+_FUNCTOR = re.compile(
+    r"func|ops?(?:_t)?$|op_|kernel|epilogue|gemm|conv|cutlass|attn|attention|fmha|norm|softmax"
+    r"|^(?:plus|minus|multiplies|divides|modulus|negate|maximum|minimum|less|greater|equal_to"
+    r"|less_equal|greater_equal|not_equal_to|logical_\w+|bit_\w+|min|max|sum|argm(?:in|ax))$"
+    r"|sqrt|lerp|sum$|max$|min$|agent|transform|predicate|compare",
+    re.IGNORECASE,
+)
+
+#: What a name can do without when it is too long.
+_WORDY = re.compile(r"_?(?:functor|kernel|kernel_impl|kernel_cuda|(?:cuda)?kernelimpl)$", re.I)
+
+#: What long generated names have in common; what follows says more.
+_BOILERPLATE = re.compile(r"(?<=^cudnn_)generated_fort_native_")
+
+_BRACKETS = re.compile(r"[<>()\[\]{}]")
+
+
+def make_timeline_names(con: DuckDBPyConnection) -> None:
+    """Create the private table of the kernels of timelines by report and full name."""
+    _make(con, "_timeline_names", "nsys_kernels", "demangled", "name")
+
+
+def make_profiled_names(con: DuckDBPyConnection) -> None:
+    """Create the private table of the kernels of ncu reports by report and full name."""
+    _make(con, "_profiled_names", "ncu_launches", "kernel_demangled", "kernel_name")
+
+
+def _make(con: DuckDBPyConnection, table: str, source: str, full: str, function: str) -> None:
+    # The names stay as they are stored until they are few: millions of kernels have hundreds.
+    found = con.execute(
+        "SELECT report_id, coalesce(demangled, name) AS demangled, min(name) "
+        f"FROM (SELECT DISTINCT report_id, {full} AS demangled, {function} AS name FROM {source}) "
+        "WHERE coalesce(demangled, name) IS NOT NULL GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    of_report: dict[str, list[str]] = {}
+    for report, demangled, _ in found:
+        of_report.setdefault(report, []).append(demangled)
+    short = {report: short_names(names) for report, names in of_report.items()}
+    rows = [(report, full, name, short[report][full]) for report, full, name in found]
+    columns = [(c, "VARCHAR", "") for c in ("report_id", "demangled", "name", "short_name")]
+    create_table(con, table, columns, rows)
+
+
+def short_names(demangled: Iterable[str]) -> dict[str, str]:
+    """Return a short name for each of the kernels of a report, all different.
+
+    >>> add, fill = "k<(int)4, at::AddFunctor<float>>(int)", "k<(int)4, at::Fill<float>>(int)"
+    >>> short_names([add, fill])[add]
+    'k<AddFunctor<float>>'
+    """
+    chosen = {name: _form(name, 0) for name in demangled}
+    for level in range(1, _LEVELS):
+        chosen |= {name: _form(name, level) for name in _alike(chosen)}
+    for alike in _groups(chosen):
+        chosen |= _where_they_differ(alike)
+    for name in _alike(chosen):
+        # Nothing in the name that can be shown tells them apart: a digest does.
+        digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:6]
+        chosen[name] = f"{elide(chosen[name], LONGEST - 7)}~{digest}"
+    return chosen
+
+
+def _alike(chosen: Mapping[str, str]) -> list[str]:
+    counts = Counter(chosen.values())
+    return [name for name, short in chosen.items() if counts[short] > 1]
+
+
+def _groups(chosen: Mapping[str, str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in _alike(chosen):
+        groups.setdefault(chosen[name], []).append(name)
+    return list(groups.values())
+
+
+def _where_they_differ(alike: Sequence[str]) -> dict[str, str]:
+    """Return long plain names with their beginning and the part from where they differ."""
+    plain = {
+        name: _BOILERPLATE.sub("…", _name(term(name))) for name in alike if not term(name).arguments
+    }
+    pairs = zip(min(plain.values(), default=""), max(plain.values(), default=""), strict=False)
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
+    begin = max(_BEGINNING, same - _BEGINNING)
+    room = LONGEST - _BEGINNING - 1
+    return {
+        name: f"{text[:_BEGINNING]}…{_cut(text[begin:], room)}"
+        for name, text in plain.items()
+        if len(text) > LONGEST
+    }
+
+
+#: Characters of a long name that are kept before those that tell it from others.
+_BEGINNING = 14
+
+#: Forms: the functors; also what wraps them; also numbers; also types; everything.
+_LEVELS = 5
+_WRAPPED, _NUMBERS, _ALL_TYPES, _EVERYTHING = range(1, _LEVELS)
+
+
+@cache
+def term(demangled: str) -> Term:
+    """Return the term of a kernel; each name is parsed once."""
+    return parse_function(demangled)
+
+
+@cache
+def _form(demangled: str, level: int) -> str:
+    """Return a form of a name, with fewer types and shorter words if it is too long."""
+    function = term(demangled)
+    name = _name(function)
+    shown = _shown(function, level)
+    for wordy, typed in ((True, len(shown)), (False, len(shown)), (False, 1), (False, 0)):
+        parts = [
+            _argument(item, level, wordy, place < typed)
+            for place, item in enumerate(shown)
+            if typed or not _is_type(item)
+        ]
+        text = _with(name, parts)
+        if len(text) <= LONGEST:
+            return text
+    while parts and _digits(parts[-1]):
+        parts.pop()
+        if len(text := _with(name, [*parts, "…"])) <= LONGEST:
+            return text
+    room = LONGEST - len(name) - 2
+    first = next((_BRACKETS.split(part)[0] for part in parts if not _digits(part)), "")
+    if room < 12 or not first:
+        return elide(name, LONGEST)
+    return f"{name}<{elide(first, room)}>"
+
+
+def _shown(function: Term, level: int) -> list[Term]:
+    """Return the template arguments of a kernel that a form shows."""
+    if level >= _EVERYTHING:
+        return [*function.arguments]
+    functors = [item for item in function.arguments if _has_functor(item)]
+    if not functors and _GENERIC.fullmatch(function.name):
+        functors = [a for a in function.arguments if not a.number and not _is_type(a)][:1]
+    return [
+        item
+        for item in function.arguments
+        if item in functors
+        or (level >= _NUMBERS and item.number)
+        or (_is_type(item) and (level >= _ALL_TYPES or (not functors and _is_real(item))))
+    ]
+
+
+#: Kernels of libraries whose own name says nothing.
+_GENERIC = re.compile(r"kernel\d?|device_kernel|_kernel_agent|static_kernel|kernel_?entry", re.I)
+
+#: Functors that only carry another one.
+_CARRIER = re.compile(r"func_wrapper_t|ReduceOp|gpu_kernel_impl\w*|distribution_\w+_kernel")
+
+
+def _argument(item: Term, level: int, wordy: bool, typed: bool) -> str:
+    """Return a template argument as text."""
+    if item.number:
+        return item.name
+    name = _name(item) if wordy else _WORDY.sub("", _name(item)) or _name(item)
+    inner = [] if level >= _EVERYTHING else [a for a in item.arguments if _has_functor(a)]
+    types = [argument for argument in item.arguments if _is_type(argument)]
+    types = types or [argument for argument in item.parameters if _is_type(argument)]
+    if inner and (level < _WRAPPED or _CARRIER.fullmatch(item.name)):
+        carried = _unique(_argument(functor, level, wordy, typed) for functor in inner)
+        # A product of bf16 is computed in float: then what wraps the functor tells the type.
+        stated = {a.name for functor in inner for a in _within(functor)}
+        if not types or types[0].name in stated or _CARRIER.fullmatch(item.name):
+            return ", ".join(carried)
+        return _with(name, [_name(types[0]), *carried])
+    if level >= _EVERYTHING:
+        shown = [*item.arguments]
+    else:
+        shown = [*types] if typed and (not inner or level >= _ALL_TYPES) else []
+        shown += [argument for argument in item.arguments if argument.number and level >= _NUMBERS]
+        shown += inner
+    text = _with(name, (_argument(part, level, wordy, typed) for part in shown))
+    return f"{text}#{item.instance}" if item.instance > 1 else text
+
+
+def _within(item: Term) -> Iterator[Term]:
+    """Yield the terms inside a term."""
+    for inner in (*item.arguments, *item.parameters):
+        yield inner
+        yield from _within(inner)
+
+
+def _has_functor(item: Term) -> bool:
+    if item.number or _is_type(item):
+        return False
+    if item.is_lambda:
+        return True
+    if _PLUMBING.search(item.name):
+        return False
+    return bool(_FUNCTOR.search(item.name)) or any(map(_has_functor, item.arguments))
+
+
+def _is_type(item: Term) -> bool:
+    return not item.arguments and not item.suffix and item.name in _TYPES
+
+
+def _is_real(item: Term) -> bool:
+    return _is_type(item) and _TYPES[item.name] in _REAL
+
+
+def _name(item: Term) -> str:
+    return _TYPES.get(item.name, _BRACKETS.sub("", item.name)) + item.suffix or "?"
+
+
+def _with(name: str, arguments: Iterable[str]) -> str:
+    kept = _unique(arguments)
+    return f"{name}<{', '.join(kept)}>" if kept else name
+
+
+def _unique(texts: Iterable[str]) -> list[str]:
+    """Return texts without repetitions, but all numbers."""
+    kept: list[str] = []
+    for text in texts:
+        if text and (_digits(text) or text not in kept):
+            kept.append(text)
+    return kept
+
+
+def _digits(text: str) -> bool:
+    return text.lstrip("-").isdigit() or text in ("true", "false")
+
+
+def elide(text: str, longest: int) -> str:
+    """Return text, without its middle if it is longer: names differ least there."""
+    if len(text) <= longest:
+        return text
+    text = _BOILERPLATE.sub("…", text)
+    head = (longest - 1) * 2 // 3
+    return _BRACKETS.sub("", f"{text[:head]}…{text[head + 1 - longest :]}")
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
