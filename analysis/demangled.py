@@ -26,7 +26,7 @@ _CALL = re.compile(r"\boperator ?\(\)")
 _SIGNS = re.compile(r"\boperator ?(?:<=>|<<=|>>=|<<|>>|<=|>=|->\*|->|<|>|\[\])|->")
 _NAMELESS = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})(?:::)?")
 
-_NUMBER = re.compile(r"(?:\(([\w:. ]*)\))?(-?\d+)(?:u|l|ul|ull|ll)?", re.IGNORECASE)
+_NUMBER = re.compile(r"(?:\([\w:. ]*\))?(-?\d+)(?:u|l|ul|ull|ll)?", re.IGNORECASE)
 _LAMBDA = re.compile(r"'?lambda(\d*)'?")
 _INSTANCE = re.compile(r"\(instance (\d+)\)|#(\d+)")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|typename|struct|class|enum)\b")
@@ -105,10 +105,9 @@ class _Reader:
     def term(self, start: int, end: int, depth: int) -> Term:
         text = self.text[start:end].strip()
         if found := _NUMBER.fullmatch(text):
-            kind, digits = found.groups()
-            return Term(_TRUTH.get(digits, digits) if kind == "bool" else digits, number=True)
-        if text in ("true", "false"):
-            return Term(text, number=True)
+            return Term(found[1], number=True)
+        if text in _TRUTH:
+            return Term(_TRUTH[text], number=True)
         if depth > _DEEPEST:
             return Term(_plain(text))
         parts = self.split(start, end, "::")
@@ -152,7 +151,8 @@ class _Reader:
         return Term(_last_word(words) or _plain(self.text[start:end]), arguments, suffix=suffix)
 
 
-_TRUTH = {"0": "false", "1": "true"}
+#: Tools differ in how they spell these.
+_TRUTH = {"false": "0", "true": "1"}
 
 #: Words of types that have several.
 _COMPOUND = frozenset("unsigned signed long short int char".split())

@@ -24,7 +24,7 @@ from analysis.peaks import (
     make_gpu_links,
     make_gpu_peaks,
 )
-from analysis.short_names import make_profiled_names, make_timeline_names
+from analysis.short_names import make_known_kernels
 from analysis.windows import make_chosen_windows
 from perfpipe.specs import Architecture
 
@@ -62,6 +62,7 @@ REFERENCE_TABLES = {
     "_flop_metrics": ReferenceTable(make_flop_metrics),
     "_techniques": ReferenceTable(make_techniques),
     "_chosen_windows": ReferenceTable(make_chosen_windows),
-    "_timeline_names": ReferenceTable(make_timeline_names, frozenset({"nsys_kernels"})),
-    "_profiled_names": ReferenceTable(make_profiled_names, frozenset({"ncu_launches"})),
+    "_known_kernels": ReferenceTable(
+        make_known_kernels, frozenset({"nsys_kernels", "ncu_launches"})
+    ),
 }

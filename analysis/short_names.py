@@ -1,17 +1,17 @@
 """Short names of kernels: the function, and the functor or operator inside its template.
 
-Each name has forms with ever more detail.  Within a report a kernel has the first form that no
-other kernel has, so that no two rows of a table read the same.
+A kernel has forms with ever more detail, and of these the first that no other kernel has: no two
+rows of a table read the same.  Tools spell names differently; the same kernel has the same short
+name in all reports that are open.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from analysis.demangled import Term, parse_function
 from perfpipe.database import create_table
@@ -19,8 +19,10 @@ from perfpipe.database import create_table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_Key = TypeVar("_Key", bound=Hashable)
+
 #: Characters of a short name at most.
-LONGEST = 64
+LONGEST = 60
 
 #: How short names spell the types of elements.
 _TYPES = {
@@ -62,80 +64,89 @@ _BOILERPLATE = re.compile(r"(?<=^cudnn_)generated_fort_native_")
 _BRACKETS = re.compile(r"[<>()\[\]{}]")
 
 
-def make_timeline_names(con: DuckDBPyConnection) -> None:
-    """Create the private table of the kernels of timelines by report and full name."""
-    _make(con, "_timeline_names", "nsys_kernels", "demangled", "name")
-
-
-def make_profiled_names(con: DuckDBPyConnection) -> None:
-    """Create the private table of the kernels of ncu reports by report and full name."""
-    _make(con, "_profiled_names", "ncu_launches", "kernel_demangled", "kernel_name")
-
-
-def _make(con: DuckDBPyConnection, table: str, source: str, full: str, function: str) -> None:
+def make_known_kernels(con: DuckDBPyConnection) -> None:
+    """Create the private table of the kernels of each report by full name, from both profilers."""
     # The names stay as they are stored until they are few: millions of kernels have hundreds.
     found = con.execute(
-        "SELECT report_id, coalesce(demangled, name) AS demangled, min(name) "
-        f"FROM (SELECT DISTINCT report_id, {full} AS demangled, {function} AS name FROM {source}) "
-        "WHERE coalesce(demangled, name) IS NOT NULL GROUP BY ALL ORDER BY ALL"
+        """
+        SELECT report_id, coalesce(demangled, name) AS demangled, min(name)
+        FROM (
+            SELECT DISTINCT report_id, demangled, name FROM nsys_kernels
+            UNION
+            SELECT DISTINCT report_id, kernel_demangled, kernel_name FROM ncu_launches
+        )
+        WHERE coalesce(demangled, name) IS NOT NULL
+        GROUP BY ALL ORDER BY ALL
+        """
     ).fetchall()
     of_report: dict[str, list[str]] = {}
     for report, demangled, _ in found:
         of_report.setdefault(report, []).append(demangled)
-    short = {report: short_names(names) for report, names in of_report.items()}
-    rows = [(report, full, name, short[report][full]) for report, full, name in found]
+    short = short_names(of_report.values())
     columns = [(c, "VARCHAR", "") for c in ("report_id", "demangled", "name", "short_name")]
-    create_table(con, table, columns, rows)
+    rows = [(report, full, name, short[full]) for report, full, name in found]
+    create_table(con, "_known_kernels", columns, rows)
 
 
-def short_names(demangled: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each of the kernels of a report, all different.
+def short_names(reports: Iterable[Collection[str]]) -> dict[str, str]:
+    """Return a short name for each full name of a kernel, given the full names in each report.
+
+    Names of one report differ; names of several are the same where the kernel is.
 
     >>> add, fill = "k<(int)4, at::AddFunctor<float>>(int)", "k<(int)4, at::Fill<float>>(int)"
-    >>> short_names([add, fill])[add]
+    >>> short_names([[add, fill]])[add]
     'k<AddFunctor<float>>'
     """
-    chosen = {name: _form(name, 0) for name in demangled}
-    for level in range(1, _LEVELS):
-        chosen |= {name: _form(name, level) for name in _alike(chosen)}
-    for alike in _groups(chosen):
-        chosen |= _where_they_differ(alike)
-    for name in _alike(chosen):
-        # Nothing in the name that can be shown tells them apart: a digest does.
-        digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:6]
-        chosen[name] = f"{elide(chosen[name], LONGEST - 7)}~{digest}"
-    return chosen
+    reports = [*reports]
+    terms = {name: parse_function(name) for names in reports for name in names}
+    chosen = {term: _form(term, 0) for term in terms.values()}
+    for group in _alike(chosen):
+        chosen |= _told_apart(group)
+    for group in _alike(chosen):
+        chosen |= {term: _signed(chosen[term], repr(term)) for term in group}
+    short = {name: chosen[term] for name, term in terms.items()}
+    for names in reports:
+        # They differ in namespaces or parameters only.
+        for same in _alike({name: terms[name] for name in names}):
+            short |= {name: _signed(chosen[terms[name]], name) for name in same}
+    return short
 
 
-def _alike(chosen: Mapping[str, str]) -> list[str]:
-    counts = Counter(chosen.values())
-    return [name for name, short in chosen.items() if counts[short] > 1]
+def _signed(short: str, full: str) -> str:
+    """Return a short name with a digest, where nothing that can be shown tells kernels apart."""
+    digest = hashlib.sha256(full.encode(errors="replace")).hexdigest()[:6]
+    return f"{elide(short, LONGEST - 7)}~{digest}"
 
 
-def _groups(chosen: Mapping[str, str]) -> list[list[str]]:
-    groups: dict[str, list[str]] = {}
-    for name in _alike(chosen):
-        groups.setdefault(chosen[name], []).append(name)
-    return list(groups.values())
+def _alike(chosen: Mapping[_Key, Hashable]) -> list[list[_Key]]:
+    """Return the groups of keys that have the same value."""
+    groups: dict[Hashable, list[_Key]] = {}
+    for key, value in chosen.items():
+        groups.setdefault(value, []).append(key)
+    return [group for group in groups.values() if len(group) > 1]
 
 
-def _where_they_differ(alike: Sequence[str]) -> dict[str, str]:
+def _told_apart(alike: Sequence[Term]) -> dict[Term, str]:
+    """Return the plainest forms that differ; where none do, those of which the most differ."""
+    forms = [{term: _form(term, level) for term in alike} for level in range(_LEVELS)]
+    forms.append(forms[0] | _where_they_differ(alike))
+    return max(forms, key=lambda form: len({*form.values()}))
+
+
+def _where_they_differ(alike: Sequence[Term]) -> dict[Term, str]:
     """Return long plain names with their beginning and the part from where they differ."""
-    plain = {
-        name: _BOILERPLATE.sub("…", _name(term(name))) for name in alike if not term(name).arguments
-    }
+    plain = {term: _BOILERPLATE.sub("…", _name(term)) for term in alike if not term.arguments}
     pairs = zip(min(plain.values(), default=""), max(plain.values(), default=""), strict=False)
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
-    begin = max(_BEGINNING, same - _BEGINNING)
-    room = LONGEST - _BEGINNING - 1
-    return {
-        name: f"{text[:_BEGINNING]}…{_cut(text[begin:], room)}"
-        for name, text in plain.items()
-        if len(text) > LONGEST
-    }
+    found = {}
+    for term, text in plain.items():
+        if len(text) > LONGEST:
+            end = _cut(text[max(_BEGINNING, same - 4) :], LONGEST - _BEGINNING - 1)
+            found[term] = f"{text[: LONGEST - 1 - len(end)]}…{end}"
+    return found
 
 
-#: Characters of a long name that are kept before those that tell it from others.
+#: Characters of a long name that are kept at least before those that tell it from others.
 _BEGINNING = 14
 
 #: Forms: the functors; also what wraps them; also numbers; also types; everything.
@@ -144,15 +155,8 @@ _WRAPPED, _NUMBERS, _ALL_TYPES, _EVERYTHING = range(1, _LEVELS)
 
 
 @cache
-def term(demangled: str) -> Term:
-    """Return the term of a kernel; each name is parsed once."""
-    return parse_function(demangled)
-
-
-@cache
-def _form(demangled: str, level: int) -> str:
+def _form(function: Term, level: int) -> str:
     """Return a form of a name, with fewer types and shorter words if it is too long."""
-    function = term(demangled)
     name = _name(function)
     shown = _shown(function, level)
     for wordy, typed in ((True, len(shown)), (False, len(shown)), (False, 1), (False, 0)):
@@ -161,12 +165,12 @@ def _form(demangled: str, level: int) -> str:
             for place, item in enumerate(shown)
             if typed or not _is_type(item)
         ]
-        text = _with(name, parts)
+        text = _with(name, parts, level)
         if len(text) <= LONGEST:
             return text
     while parts and _digits(parts[-1]):
         parts.pop()
-        if len(text := _with(name, [*parts, "…"])) <= LONGEST:
+        if len(text := _with(name, [*parts, "…"], level)) <= LONGEST:
             return text
     room = LONGEST - len(name) - 2
     first = next((_BRACKETS.split(part)[0] for part in parts if not _digits(part)), "")
@@ -208,18 +212,20 @@ def _argument(item: Term, level: int, wordy: bool, typed: bool) -> str:
     types = types or [argument for argument in item.parameters if _is_type(argument)]
     if inner and (level < _WRAPPED or _CARRIER.fullmatch(item.name)):
         carried = _unique(_argument(functor, level, wordy, typed) for functor in inner)
+        if level >= _NUMBERS:
+            carried += [a.name for a in item.arguments if a.number]
         # A product of bf16 is computed in float: then what wraps the functor tells the type.
         stated = {a.name for functor in inner for a in _within(functor)}
         if not types or types[0].name in stated or _CARRIER.fullmatch(item.name):
             return ", ".join(carried)
-        return _with(name, [_name(types[0]), *carried])
+        return _with(name, [_name(types[0]), *carried], level)
     if level >= _EVERYTHING:
         shown = [*item.arguments]
     else:
         shown = [*types] if typed and (not inner or level >= _ALL_TYPES) else []
         shown += [argument for argument in item.arguments if argument.number and level >= _NUMBERS]
         shown += inner
-    text = _with(name, (_argument(part, level, wordy, typed) for part in shown))
+    text = _with(name, (_argument(part, level, wordy, typed) for part in shown), level)
     return f"{text}#{item.instance}" if item.instance > 1 else text
 
 
@@ -252,8 +258,8 @@ def _name(item: Term) -> str:
     return _TYPES.get(item.name, _BRACKETS.sub("", item.name)) + item.suffix or "?"
 
 
-def _with(name: str, arguments: Iterable[str]) -> str:
-    kept = _unique(arguments)
+def _with(name: str, arguments: Iterable[str], level: int) -> str:
+    kept = [text for text in arguments if text] if level >= _ALL_TYPES else _unique(arguments)
     return f"{name}<{', '.join(kept)}>" if kept else name
 
 
@@ -267,7 +273,7 @@ def _unique(texts: Iterable[str]) -> list[str]:
 
 
 def _digits(text: str) -> bool:
-    return text.lstrip("-").isdigit() or text in ("true", "false")
+    return text.lstrip("-").isdigit()
 
 
 def elide(text: str, longest: int) -> str:
