@@ -55,7 +55,7 @@ REFERENCE_TABLES = {
     "gpu_architectures": ReferenceTable(
         make_architectures, doc=ARCHITECTURE_DOC, columns=Architecture.documentation()
     ),
-    "_gpu_links": ReferenceTable(make_gpu_links, frozenset({"reports"})),
+    "_gpu_links": ReferenceTable(make_gpu_links, frozenset({"reports", "nsys_gpus", "_gpus"})),
     "_stall_metrics": ReferenceTable(make_stall_metrics),
     "_pipe_metrics": ReferenceTable(make_pipe_metrics),
     "_tensor_metrics": ReferenceTable(make_tensor_metrics),
