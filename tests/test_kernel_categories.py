@@ -19,12 +19,13 @@ NAMES = {
     "gemm": [
         "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN",
         "ampere_sgemm_128x64_tn",
-        "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32_warpgroupsize2x1x1_kernel__5x_cublas",
-        "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8>(T1::Params)",
+        "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32_kernel__5x_cublas",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_tn_align8>(T1::Params)",
         "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int>>>(T1::Params)",
         "void gemv2T_kernel_val<int, int, __half, __half, __half, float, (int)128>(T13, T6, T6)",
         "void cublasLt::splitKreduce_kernel<(int)32, (int)16, int, float>(T1)",
-        "triton_tem_fused_addmm_relu_3", "triton_mm", "matmul_kernel", "gemm_fusion_dot_12", "triton_gemm_dot.5",
+        "triton_tem_fused_addmm_relu_3", "triton_mm", "matmul_kernel", "gemm_fusion_dot_12",
+        "triton_gemm_dot.5",
         "fused_moe_kernel", "void marlin::Marlin<__half, (int)256>(const int4 *)",
         "void mul_mat_q<(ggml_type)2, (int)64, (bool)0>(const char *)",
     ],
@@ -32,7 +33,7 @@ NAMES = {
         "void implicit_convolve_sgemm<float, float, (int)1024, (int)5>(T1)",
         "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_kernel",
         "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_kernel_cudnn",
-        "void cutlass::Kernel2<cutlass_80_tensorop_s1688dgrad_optimized_tf32_64x64_32x6_nhwc_align4>(T1::Params)",
+        "void cutlass::Kernel2<cutlass_80_tensorop_s1688dgrad_tf32_64x64_nhwc_align4>(T1::Params)",
         "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(T1)",
         "ampere_scudnn_128x64_relu_interior_nn_v1", "triton_tem_fused_convolution_0",
         AT + "conv_depthwise2d_forward_kernel<(int)3, float, int>(T1)",
@@ -64,11 +65,11 @@ NAMES = {
     ],
     "elementwise": [
         AT + "vectorized_elementwise_kernel<(int)8, at::native::CUDAFunctor_add<c10::BFloat16>>(int)",
-        AT + "elementwise_kernel<(int)128, (int)2, at::native::sin_kernel_cuda(at::T &)::[lambda() (instance 1)]>(int)",
+        AT + "elementwise_kernel<(int)2, at::native::sin_kernel_cuda(T &)::[lambda() (instance 1)]>(int)",
         "triton_poi_fused_add_mul_silu_4", "loop_add_fusion_3", "loop_multiply_fusion", "wrapped_add",
         "void vllm::rotary_embedding_kernel<c10::BFloat16, (bool)1>(const long *)",
         "void vllm::act_and_mul_kernel<c10::BFloat16, silu_kernel>(T1 *)",
-        "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<F>>(F)",
+        "void thrust::cuda_cub::core::_kernel_agent<thrust::__parallel_for::ParallelForAgent<F>>(F)",
         AT + "<unnamed>::upsample_bilinear2d_out_frame<float, float>(int)", "vadd(float *)", "add_kernel",
     ],
     "reduction": [
@@ -82,8 +83,8 @@ NAMES = {
         "at::native::<unnamed>::LpNormFunctor<float, (at::native::NormType)1, float, (int)1>>(T1)",
     ],
     "optimizer": [
-        AT + "<unnamed>::multi_tensor_apply_kernel<M, at::native::<unnamed>::FusedAdamMathFunctor<float, (int)4>>(T1)",
-        AT + "<unnamed>::multi_tensor_apply_kernel<M, at::native::<unnamed>::TernaryOpScalarFunctor<float>>(T1)",
+        AT + "<unnamed>::multi_tensor_apply_kernel<M, at::native::FusedAdamMathFunctor<float, (int)4>>(T1)",
+        AT + "<unnamed>::multi_tensor_apply_kernel<M, at::native::TernaryOpScalarFunctor<float>>(T1)",
         "void kOptimizer32bit2State<float, (int)1>(T1 *)", "triton_for_fused_0",
     ],
     "gather_scatter": [
@@ -114,8 +115,8 @@ NAMES = {
     ],
     "copy": [
         AT + "<unnamed>::CatArrayBatchedCopy<float, unsigned int, (int)2>(T1 *)",
-        AT + "unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::T &)::[lambda() (instance 3)]>(int)",
-        AT + "vectorized_elementwise_kernel<(int)8, at::native::bfloat16_copy_kernel_cuda(at::T &)::[lambda(float) "
+        AT + "unrolled_elementwise_kernel<at::direct_copy_kernel_cuda(T &)::[lambda() (instance 3)]>(int)",
+        AT + "vectorized_elementwise_kernel<(int)8, at::bfloat16_copy_kernel_cuda(T &)::[lambda(float) "
         "(instance 1)]>(int)",
         AT + "vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<float>>(int)",
         "void cudnn::ops::nchwToNhwcKernel<float, float, float>(T1)", "triton_poi_fused_clone_2",

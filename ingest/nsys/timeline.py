@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any
@@ -58,19 +58,25 @@ def _state_gpu(builder: ReportBuilder, operations: joined.Launches) -> None:
         (row["pid"], row["device"]): row["gpu"]
         for row in _rows(builder, "nsys_cuda_devices", ["pid", "device", "gpu"])
     }
-    numbers = operations.numbers
-    keys = {name: numbers[name] for name in ("pid", "device")}
-    lasting = pc.fill_null(pc.subtract(numbers["end_ns"], numbers["start_ns"]), 0)
-    sums = pa.table({**keys, "ns": lasting}).group_by([*keys]).aggregate([("ns", "sum")])
     used = UsedGpus()
-    for row in sums.to_pylist():
-        number = physical.get((row["pid"], row["device"]), row["device"])
-        if number in gpus:
-            used.add(gpus[number]["name"], gpus[number]["sm_count"], row["ns_sum"])
+    for (pid, device), ns in _busy(operations.numbers):
+        if (number := physical.get((pid, device), device)) in gpus:
+            used.add(gpus[number]["name"], gpus[number]["sm_count"], ns)
     models = {(gpu["name"], gpu["sm_count"]) for gpu in gpus.values()}
-    if not sums.num_rows and len(models) == 1:
+    if not len(operations) and len(models) == 1:
         used.add(*models.pop(), 0)
     used.state(builder)
+
+
+def _busy(numbers: dict[str, pa.Array]) -> Iterator[tuple[tuple[int | None, int | None], float]]:
+    """Yield the sum of durations on each device of each process, ns."""
+    pids, devices = (numbers[key].dictionary_encode("encode") for key in ("pid", "device"))
+    places = np.asarray(pids.indices) * len(devices.dictionary) + np.asarray(devices.indices)
+    lasting = pc.fill_null(pc.subtract(numbers["end_ns"], numbers["start_ns"]), 0)
+    sums = np.bincount(places, np.asarray(lasting))
+    for place in np.flatnonzero(np.bincount(places)):
+        pid, device = divmod(int(place), len(devices.dictionary))
+        yield (pids.dictionary[pid].as_py(), devices.dictionary[device].as_py()), sums[place]
 
 
 def _rows(builder: ReportBuilder, table: str, columns: list[str]) -> list[dict[str, Any]]:
