@@ -51,6 +51,7 @@ def macros(
         *_name_macros(step_range),
         Macro("step_range_given", "", "true" if step_range else "false"),
         Macro("window_choice", "", quote(window)),
+        category_macro(),
     )
     return _of_files() | {macro.name: macro for macro in made}
 
@@ -87,3 +88,28 @@ def _name_macros(step_range: str | None) -> Iterator[Macro]:
     for kind, option in _NAME_MACROS.items():
         test = f"regexp_matches(name, {quote(patterns[kind])}, {quote(option)})"
         yield Macro(f"is_{kind}", "name", test)
+
+
+def category_macro() -> Macro:
+    """Return the macro of what a kernel does, from its function name and full name.
+
+    Raises ValueError if kernels.toml names a category that it does not list.
+    """
+    text = resources.files("analysis").joinpath("kernels.toml").read_text(encoding="utf-8")
+    document = tomllib.loads(text)
+    cases = ["WHEN is_communication(function_name) THEN 'communication'"]
+    for rule in document["rule"]:
+        if rule["category"] not in document["categories"]:
+            raise ValueError(f"kernels.toml: no category {rule['category']}")
+        tests = " OR ".join(
+            f"regexp_matches({column}, {quote(_either(rule[key]))}, 'i')"
+            for key, column in (("function", "function_name"), ("full", "full_name"))
+            if key in rule
+        )
+        cases.append(f"WHEN {tests} THEN {quote(rule['category'])}")
+    body = f"CASE {' '.join(cases)} ELSE 'other' END"
+    return Macro("kernel_category", "function_name, full_name", body)
+
+
+def _either(patterns: str | list[str]) -> str:
+    return patterns if isinstance(patterns, str) else "|".join(patterns)

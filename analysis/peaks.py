@@ -22,6 +22,7 @@ PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
 )
 _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", ""),
+    ("device", "BIGINT", ""),
     ("dram_bytes_per_s", "DOUBLE", ""),
     ("pcie_bytes_per_s", "DOUBLE", ""),
     ("nvlink_bytes_per_s", "DOUBLE", ""),
@@ -31,22 +32,29 @@ ARCHITECTURE_DOC = "Resources of an SM, by compute capability."
 
 def make_gpu_peaks(con: DuckDBPyConnection) -> None:
     """Create gpu_peaks from `reports`."""
+    of = "SELECT report_id, gpu AS model, sm_count AS model_sms FROM reports"
     rows = [
         (*device, spec.name, dtype, peak * 1e12, spec.bandwidth_gbs * 1e9, spec.source)
-        for device, spec in _specs(con)
+        for device, spec in _specs(con, of)
         for dtype, peak in spec.dense.items()
     ]
-    _make_for_reports(con, "gpu_peaks", PEAKS_COLUMNS, rows)
+    _make_for(con, of, "gpu_peaks", PEAKS_COLUMNS, ("report_id",), rows)
     comment(con, "TABLE", "gpu_peaks", PEAKS_DOC, {name: doc for name, _, doc in PEAKS_COLUMNS})
 
 
 def make_gpu_links(con: DuckDBPyConnection) -> None:
-    """Create the private table of bandwidths of each report's GPU, from `reports`."""
+    """Create the private table of bandwidths of each GPU that ran something on a timeline."""
+    of = (
+        "SELECT u.report_id, u.device, coalesce(g.name, r.gpu) AS model, "
+        "CASE WHEN g.name IS NULL THEN r.sm_count ELSE g.sm_count END AS model_sms "
+        "FROM _gpus AS u JOIN reports AS r USING (report_id) "
+        "LEFT JOIN nsys_gpus AS g ON g.report_id = u.report_id AND g.gpu = u.device"
+    )
     rows = []
-    for device, spec in _specs(con):
+    for device, spec in _specs(con, of):
         links = (spec.bandwidth_gbs, spec.pcie_gbs, spec.nvlink_gbs)
         rows.append((*device, *(None if rate is None else rate * 1e9 for rate in links)))
-    _make_for_reports(con, "_gpu_links", _LINK_COLUMNS, rows)
+    _make_for(con, of, "_gpu_links", _LINK_COLUMNS, ("report_id", "device"), rows)
 
 
 def make_architectures(con: DuckDBPyConnection) -> None:
@@ -57,27 +65,32 @@ def make_architectures(con: DuckDBPyConnection) -> None:
     create_table(con, "gpu_architectures", columns, rows, ARCHITECTURE_DOC)
 
 
-def _specs(con: DuckDBPyConnection) -> Iterator[tuple[tuple[str, int | None], GpuSpec]]:
-    """Yield each kind of device among the reports, as name and SM count, with its peaks."""
-    devices = con.execute(
-        "SELECT DISTINCT gpu, sm_count FROM reports WHERE gpu IS NOT NULL ORDER BY gpu, sm_count"
+def _specs(con: DuckDBPyConnection, of: str) -> Iterator[tuple[tuple[str, int | None], GpuSpec]]:
+    """Yield each model among the rows of a query, as name and SM count, with its peaks."""
+    models = con.execute(
+        f"SELECT DISTINCT model, model_sms FROM ({of}) WHERE model IS NOT NULL ORDER BY ALL"
     ).fetchall()
-    for gpu, sm_count in devices:
-        spec = find_spec(gpu, sm_count)
+    for name, sm_count in models:
+        spec = find_spec(name, sm_count)
         if spec:
-            yield (gpu, sm_count), spec
+            yield (name, sm_count), spec
 
 
-def _make_for_reports(
-    con: DuckDBPyConnection, name: str, columns: Sequence[ColumnSpec], rows: Sequence[Sequence[Any]]
+def _make_for(
+    con: DuckDBPyConnection,
+    of: str,
+    name: str,
+    columns: Sequence[ColumnSpec],
+    keys: Sequence[str],
+    rows: Sequence[Sequence[Any]],
 ) -> None:
-    """Create a table whose rows, given for a device, stand for each report of that device."""
-    device = (("device", "VARCHAR", ""), ("device_sms", "BIGINT", ""))
-    create_table(con, "_by_device", (*device, *columns[1:]), rows)
-    values = ", ".join(f"d.{column}" for column, *_ in columns[1:])
+    """Create a table whose rows, given for a model, stand for each row of a query of that model."""
+    own = columns[len(keys) :]
+    model = (("of_model", "VARCHAR", ""), ("of_sms", "BIGINT", ""))
+    create_table(con, "_by_model", (*model, *own), rows)
+    values = ", ".join([*(f"r.{key}" for key in keys), *(f"m.{column}" for column, *_ in own)])
     con.execute(
-        f"CREATE TABLE {name} AS SELECT r.report_id, {values} FROM reports AS r "
-        "JOIN _by_device AS d ON r.gpu = d.device AND r.sm_count IS NOT DISTINCT FROM d.device_sms "
-        "ORDER BY ALL"
+        f"CREATE TABLE {name} AS SELECT {values} FROM ({of}) AS r JOIN _by_model AS m "
+        "ON r.model = m.of_model AND r.model_sms IS NOT DISTINCT FROM m.of_sms ORDER BY ALL"
     )
-    con.execute("DROP TABLE _by_device")
+    con.execute("DROP TABLE _by_model")

@@ -24,6 +24,7 @@ from analysis.peaks import (
     make_gpu_links,
     make_gpu_peaks,
 )
+from analysis.short_names import make_known_kernels
 from analysis.windows import make_chosen_windows
 from perfpipe.specs import Architecture
 
@@ -54,11 +55,14 @@ REFERENCE_TABLES = {
     "gpu_architectures": ReferenceTable(
         make_architectures, doc=ARCHITECTURE_DOC, columns=Architecture.documentation()
     ),
-    "_gpu_links": ReferenceTable(make_gpu_links, frozenset({"reports"})),
+    "_gpu_links": ReferenceTable(make_gpu_links, frozenset({"reports", "nsys_gpus", "_gpus"})),
     "_stall_metrics": ReferenceTable(make_stall_metrics),
     "_pipe_metrics": ReferenceTable(make_pipe_metrics),
     "_tensor_metrics": ReferenceTable(make_tensor_metrics),
     "_flop_metrics": ReferenceTable(make_flop_metrics),
     "_techniques": ReferenceTable(make_techniques),
     "_chosen_windows": ReferenceTable(make_chosen_windows),
+    "_known_kernels": ReferenceTable(
+        make_known_kernels, frozenset({"nsys_kernels", "ncu_launches"})
+    ),
 }

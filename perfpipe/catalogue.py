@@ -25,7 +25,7 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         ("directory", "VARCHAR", "directory of the input when it was read"),
         ("host", "VARCHAR", "host name"),
         ("command", "VARCHAR", "profiled command"),
-        ("gpu", "VARCHAR", "device name"),
+        ("gpu", "VARCHAR", "GPU that ran the work; the longest busy where models differ"),
         ("sm_count", "BIGINT", "number of SMs of that device"),
         ("recorded", "BOOLEAN", "whether a run replayed it from a recording"),
         ("warnings", "VARCHAR[]", "warnings of ingest"),

@@ -51,30 +51,30 @@ class OneGpu:
 
 @dataclass(frozen=True)
 class GpuState:
-    """State of the GPUs during timing; `missing` is the reason if there is none."""
+    """State of the GPUs that worked during timing; `missing` is the reason if there is none."""
 
     samples: int = 0
     gpus: tuple[OneGpu, ...] = ()
     missing: str | None = None
 
     @property
-    @derived("DOUBLE", "median SM clock of the first GPU during timing, MHz")
+    @derived("DOUBLE", "median SM clock of the first used GPU during timing, MHz")
     def sm_mhz(self) -> float | None:
-        """Median SM clock of the first GPU, MHz."""
+        """Median SM clock of the first used GPU, MHz."""
         clock = self.gpus[0].sm_mhz if self.gpus else None
         return clock.median if clock else None
 
     @property
-    @derived("DOUBLE", "median power of the first GPU during timing, W")
+    @derived("DOUBLE", "median power of the first used GPU during timing, W")
     def power_w(self) -> float | None:
-        """Median power of the first GPU, W."""
+        """Median power of the first used GPU, W."""
         power = self.gpus[0].power_w if self.gpus else None
         return power.median if power else None
 
     @property
-    @derived("VARCHAR[]", "clock limiters during timing")
+    @derived("VARCHAR[]", "clock limiters of the first used GPU during timing")
     def throttled_by(self) -> tuple[str, ...] | None:
-        """Clock limiters of the first GPU; None if unknown."""
+        """Clock limiters of the first used GPU; None if unknown."""
         return self.gpus[0].throttled_by if self.gpus else None
 
 

@@ -30,6 +30,24 @@ CATEGORIES = {
     "unattributed": "#d0d0d0",
 }
 
+#: Colors of kernel categories, as above.
+_KERNELS = {
+    "gemm": "#2f6fde",
+    "convolution": "#1f4f9e",
+    "attention": "#20808d",
+    "normalization": "#5b9a32",
+    "softmax": "#8fbf5f",
+    "elementwise": "#d9730d",
+    "reduction": "#c7b42c",
+    "optimizer": "#8e5bd0",
+    "gather scatter": "#a0522d",
+    "sort": "#9370db",
+    "rng": "#e0a060",
+    "copy": "#708090",
+    "communication": "#c2417a",
+    "other": "#d0d0d0",
+}
+
 #: Colors of the most common stall reasons; others are gray.
 _REASONS = {
     "long_scoreboard": "#d9730d",
@@ -66,6 +84,17 @@ def budget_figure(table: Table) -> Drawing | None:
         note = f"{gpu}: {category} {share:.1f} %, {format_value(time, 'ns')}"
         stacks.setdefault(gpu, {})[category] = (share, Mark(note))
     return _stacked(stacks, CATEGORIES, "% of the window", 100) if stacks else None
+
+
+def categories_figure(table: Table) -> Drawing | None:
+    """Return a stacked bar of kernel time by category for each GPU, in % of its kernel time."""
+    stacks: Stacks = {}
+    wanted = ("category", "share_pct", "time_ns", "longest")
+    for gpu, (category, share, time, longest) in gpus_of(table, wanted, ("share_pct",)):
+        if time:
+            note = f"{gpu}: {category} {share:.1f} %, {format_value(time, 'ns')}"
+            stacks.setdefault(gpu, {})[category] = (share, Mark(note, str(longest)))
+    return _stacked(stacks, _KERNELS, "% of kernel time", 100) if stacks else None
 
 
 def idle_figure(table: Table) -> Drawing | None:

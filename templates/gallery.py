@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from perfpipe.viewmodel import Table
-from templates.bars import budget_figure, idle_figure, sizes_figure, stalls_figure
+from templates.bars import (
+    budget_figure,
+    categories_figure,
+    idle_figure,
+    sizes_figure,
+    stalls_figure,
+)
 from templates.figures import Drawing, sol_figure, tuning_figure
 from templates.occupancy_figures import occupancy_figure, what_if_figure
 from templates.roofline_figure import roofline_figure
@@ -22,6 +28,7 @@ class Figure(NamedTuple):
 
 FIGURES = {
     "time_budget": Figure(budget_figure, "Time budget of each GPU"),
+    "kernel_categories": Figure(categories_figure, "Kernel time of each GPU by category"),
     "steps": Figure(steps_figure, "Duration of each step, by category"),
     "idle_time": Figure(idle_figure, "Idle time by interval length and cause"),
     "occupancy_what_if": Figure(

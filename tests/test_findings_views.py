@@ -106,10 +106,19 @@ def test_a_report_prints_what_the_views_hold(cli: Cli, expand: Expand) -> None:
     for told, row in zip(report["findings"], found, strict=False):
         assert told["bound_pct"] == row["bound_pct"]
         assert told["confidence"] == row["confidence"]
-        assert told["kernel"] == (row["kernel_name"] or "")
+        assert told["kernel"] == (row["short_name"] or "")
         assert told["source"] == {"view": "findings", "reports": row["reports"]}
         advice = techniques()[row["technique"]].technique if row["technique"] else ""
         assert told["advice"] == advice
+    tables = {table["title"]: table for s in report["sections"] for table in s["tables"]}
+    short = {row["demangled"]: row["short_name"] for row in _rows(cli, "FROM kernel_names")}
+    for title in ("Kernels by name", "Profiled kernels"):
+        shown, full = (column["name"] for column in tables[title]["columns"][:2])
+        assert (shown, full) in (("kernel", "name"), ("kernel_name", "kernel_demangled"))
+        assert all(kernel == short[name] for kernel, name, *_ in tables[title]["rows"])
+    kinds = tables["Kernel time by category"]
+    share = [column["name"] for column in kinds["columns"]].index("share_pct")
+    assert sum(row[share] for row in kinds["rows"]) == pytest.approx(100)
     tried = _rows(cli, "FROM recommendations ORDER BY rank")
     assert [row["rank"] for row in tried] == list(range(1, len(tried) + 1))
     printed = report["recommendations"]

@@ -64,8 +64,15 @@ DURATIONS = (
 
 LABEL = Col("label", "Configuration", several=True)
 
+#: The kernel of a launch, and that of a table of kernels by name with its full name on hover.
+KERNEL = Col("kernel_name", "Kernel", sql="short_name", doc="short name, as in kernel_names")
+NAMED_KERNEL = (
+    replace(KERNEL, name="kernel", sql="coalesce(short_name, name)"),
+    Col("name", "Full name", detail=True, hover_of="kernel"),
+)
+
 #: Columns that identify a launch, and a GPU.
-LAUNCH = (Col("kernel_name", "Kernel"), Col("launch_id", "Launch", "int"), LABEL)
+LAUNCH = (KERNEL, Col("launch_id", "Launch", "int"), LABEL)
 GPU = (LABEL, Col("device", "GPU", "int"))
 
 
@@ -155,17 +162,22 @@ class TableSpec(ABC):
 
 @dataclass(frozen=True)
 class ReportTable(TableSpec):
-    """A table of timelines; with `profiled` it also needs profiled kernels."""
+    """A table of timelines; with `profiled` it also needs profiled kernels.
+
+    If it is of `kernels` by full name, `short_name` is a column.
+    """
 
     _: KW_ONLY
     profiled: bool = False
+    kernels: bool = False
 
     def wanted(self, scope: Scope) -> bool:
         return scope.timeline and (scope.profiled or not self.profiled)
 
     def sql(self, columns: str, scope: Scope) -> str:
+        named = "LEFT JOIN _short_names USING (report_id, name)" if self.kernels else ""
         return f"""
-            SELECT {columns} FROM {self.view} JOIN _labels USING (report_id)
+            SELECT {columns} FROM {self.view} JOIN _labels USING (report_id) {named}
             WHERE report_id IN {in_list(scope.reports)} AND {self.where}
             ORDER BY {self.ordered()}
         """
@@ -176,7 +188,7 @@ class ReportTable(TableSpec):
 
     @property
     def views(self) -> tuple[str, ...]:
-        return (self.view, "_labels")
+        return (self.view, "_labels", *(("_short_names",) if self.kernels else ()))
 
 
 @dataclass(frozen=True)
@@ -205,7 +217,8 @@ class LaunchTable(TableSpec):
 
     @property
     def views(self) -> tuple[str, ...]:
-        return (*dict.fromkeys((self.view, *self.joined, "kernel_sol", "_labels")),)
+        views = (self.view, *self.joined, "kernel_sol", "_labels", "_launch_names")
+        return (*dict.fromkeys(views),)
 
     def sql(self, columns: str, scope: Scope) -> str:
         chosen = in_list(scope.reports)
@@ -222,6 +235,7 @@ class LaunchTable(TableSpec):
         return f"""
             SELECT {columns}
             FROM {self.view} {joins} JOIN _labels USING (report_id)
+            JOIN _launch_names USING (report_id, launch_id)
             WHERE report_id IN {chosen} AND {where}
             ORDER BY {self.first} DESC NULLS LAST, report_id, launch_id{order}
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
-VIEWS = ("collection_gaps", "reports", "_totals", "timeline_bottleneck")
+VIEWS = ("collection_gaps", "reports", "_totals", "_used_gpus", "timeline_bottleneck")
 
 #: Maximum number of notes on verdicts.
 _NOTES = 4
@@ -44,28 +44,35 @@ def notice_of(run: RunRecord | None) -> str | None:
     )
 
 
-def device_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> tuple[str | None, int | None]:
-    """Return name and SM count of the most common device among the reports."""
+def gpus_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
+    """Return the models of the GPUs that the reports used with their SM counts, common ones first.
+
+    With how many reports used each, where there are several.
+    """
     sql = f"""
-        SELECT gpu, max(sm_count) FROM reports
-        WHERE report_id IN {in_list(chosen)} AND gpu IS NOT NULL
-        GROUP BY gpu ORDER BY count(*) DESC, gpu LIMIT 1
+        SELECT gpu, max(sm_count), count(DISTINCT report_id) FROM _used_gpus
+        WHERE report_id IN {in_list(chosen)}
+        GROUP BY gpu ORDER BY count(DISTINCT report_id) DESC, gpu
     """
     rows = rows_of(con, sql)
-    return rows[0] if rows else (None, None)
+    return [
+        f"{gpu}"
+        + (f", {sms} SMs" if sms else "")
+        + (f" ({reports} of {len(chosen)} reports)" if len(rows) > 1 else "")
+        for gpu, sms, reports in rows
+    ]
 
 
 def summary_of(scope: Scope) -> list[Fact]:
     """Return the facts on the first screen."""
     con, run, chosen = scope.con, scope.run, scope.reports
-    gpu, sms = device_of(con, chosen)
     facts: list[Fact] = []
 
     def add(name: str, text: str, view: str) -> None:
         facts.append(Fact(name, text, Source(view, chosen)))
 
-    if gpu:
-        add("GPU", f"{gpu}" + (f", {sms} SMs" if sms else ""), "reports")
+    if gpus := gpus_of(con, chosen):
+        add("GPU" if len(gpus) == 1 else "GPUs", "; ".join(gpus), "reports")
     if run is not None:
         done = sum(task.done for task in run.tasks)
         text = f"{done} of {len(run.tasks)} done"

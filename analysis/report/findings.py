@@ -45,7 +45,7 @@ class _Found(NamedTuple):
     cause: str | None
     label: str | None
     device: int | None
-    kernel_name: str
+    short_name: str
     grid: str
     block: str
     nvtx_path: str | None
@@ -91,9 +91,9 @@ def _of_kernel(found: _Found) -> Finding:
     detail = ", ".join(words(part) for part in (found.subclass, found.cause) if part)
     detail = f" ({detail})" if detail else ""
     if found.claim == "near_limit":
-        claim = f"{found.kernel_name} is close to speed of light: {found.bound}{detail}"
+        claim = f"{found.short_name} is close to speed of light: {found.bound}{detail}"
     else:
-        claim = f"{found.kernel_name} {_OF_KERNEL[found.claim]}{detail}"
+        claim = f"{found.short_name} {_OF_KERNEL[found.claim]}{detail}"
     evidence = [
         f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %, "
         f"{found.launches} launches, {format_ns(found.time_ns)}, "
@@ -101,9 +101,9 @@ def _of_kernel(found: _Found) -> Finding:
     ]
     evidence += [f"NVIDIA: {found.ncu_verdict}"] if found.ncu_verdict else []
     evidence += [found.explanation] if found.explanation else []
-    subject = f"{found.kernel_name} <<<{found.grid}; {found.block}>>>"
+    subject = f"{found.short_name} <<<{found.grid}; {found.block}>>>"
     subject += f" in {found.nvtx_path}" if found.nvtx_path else ""
-    return _finding(found, claim, evidence, subject, found.kernel_name)
+    return _finding(found, claim, evidence, subject, found.short_name)
 
 
 def _of_gpu(found: _Found, several: bool) -> Finding:

@@ -19,6 +19,7 @@ from ingest.ncu.csv_tables import (
 )
 from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
 from ingest.ncu.names import function_name, nvtx_path_from_csv
+from ingest.used_gpus import UsedGpus
 from perfpipe.errors import InputError
 
 _IDENTITY = frozenset(
@@ -64,6 +65,7 @@ def read_csv_pages(builder: ReportBuilder) -> None:
     if not reader.launches:
         raise InputError(f"{source.path}: the CSV has no launches")
     reader.checks.report(builder)
+    reader.gpus.state(builder)
     check_launches(builder, found=reader.launches, expected=text.profiled)
     for error in text.errors:
         builder.warn(f"ncu: {error}")
@@ -86,6 +88,7 @@ class _Reader:
         self._has_rules = False
         self.launches = 0
         self.checks = LaunchChecks()
+        self.gpus = UsedGpus()
 
     def raw(self, header: list[str], records: Iterator[Record]) -> None:
         """Read a raw page: one record a launch, behind a record of units."""
@@ -180,11 +183,9 @@ class _Reader:
             duration_ns=duration if isinstance(duration, float) else None,
         )
         self._out.launches.add(*launch.row())
-        facts = self._builder.facts
-        facts.gpu = facts.gpu or launch.device_name
         sms = values.get("launch__sm_count")
-        if facts.sm_count is None and isinstance(sms, float):
-            facts.sm_count = int(sms)
+        sm_count = int(sms) if isinstance(sms, float) else None
+        self.gpus.add(launch.device_name, sm_count, launch.duration_ns or 0)
         self.checks.add(launch.launch_id, values)
         self._key = None
 

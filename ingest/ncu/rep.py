@@ -12,6 +12,7 @@ from ingest.ncu.checks import LaunchChecks, check_launches
 from ingest.ncu.container import Container, read_container
 from ingest.ncu.launches import DURATION, SOURCE_STALLS, Launch, NcuTables, ncu_tables
 from ingest.ncu.names import keeps_instances, nvtx_step, plain_message, stall_reason
+from ingest.used_gpus import UsedGpus
 from perfpipe.errors import InputError
 
 _WORKLOAD_TYPES = ("kernel", "range", "cmdlist", "graph", "subgrid")
@@ -48,6 +49,7 @@ def read_ncu_rep(builder: ReportBuilder) -> None:
     if not launch_id:
         raise InputError(f"{builder.source.path}: the report has no launches")
     reader.checks.report(builder)
+    reader.gpus.state(builder)
     check_launches(builder, found=launch_id, expected=len(container.process_ids))
 
 
@@ -68,6 +70,7 @@ class _Reader:
         self._tables = tables
         self._container = container
         self.checks = LaunchChecks()
+        self.gpus = UsedGpus()
         self._api = api
         self._functions: dict[tuple[str, int], dict[int, Instruction]] = {}
         self._sources: dict[str, list[str]] = {}
@@ -155,9 +158,8 @@ class _Reader:
             duration_ns=duration if isinstance(duration, (int, float)) else None,
         )
         self._tables.launches.add(*launch.row())
-        facts = self._builder.facts
-        facts.gpu = facts.gpu or launch.device_name
-        facts.sm_count = facts.sm_count or whole("device__attribute_multiprocessor_count")
+        sm_count = whole("device__attribute_multiprocessor_count")
+        self.gpus.add(launch.device_name, sm_count, launch.duration_ns or 0)
 
     def _add_rules(self, launch_id: int, action: Action) -> None:
         for index, rule in enumerate(action.rule_results_as_dicts()):

@@ -133,9 +133,6 @@ def write_gpus(builder: ReportBuilder, export: Export) -> dict[int, int | None]:
     versions = zip(rows["computeMajor"].to_pylist(), rows["computeMinor"].to_pylist(), strict=True)
     columns["cc"] = [None if major is None else f"{major}.{minor}" for major, minor in versions]
     builder.write(table, columns, rows.num_rows)
-    if rows.num_rows:
-        builder.facts.gpu = columns["name"][0]
-        builder.facts.sm_count = columns["sm_count"][0]
     return dict(zip(columns["gpu"], columns["device"], strict=True))
 
 

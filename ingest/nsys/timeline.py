@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ingest.arrays import NONE, give_back
 from ingest.builder import ReportBuilder
@@ -15,6 +18,7 @@ from ingest.nsys import launches as joined
 from ingest.nsys.attribution import Projection, attribute, launch_columns
 from ingest.nsys.ranges import Ranges
 from ingest.nsys.steps import write_steps
+from ingest.used_gpus import UsedGpus
 from perfpipe.tablewriter import ROW_GROUP
 
 LAUNCHES = "launches"
@@ -24,11 +28,12 @@ RANGES = "nsys_nvtx_ranges"
 def write_timeline(
     builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
 ) -> None:
-    """Write `launches` and nsys_nvtx_ranges, each with its links to the other.
+    """Write `launches` and nsys_nvtx_ranges, each with its links to the other; state the GPU.
 
     The two are written at a time: the Parquet writer releases the interpreter's lock.
     """
     write_steps(builder, operations)
+    _state_gpu(builder, operations)
     found = None if ranges is None else attribute(operations.calls, ranges)
     give_back()
 
@@ -46,6 +51,43 @@ def write_timeline(
     if unlinked:
         total = len(operations)
         builder.warn(f"{unlinked:,} of {total:,} GPU operations have no launching API call")
+
+
+def _state_gpu(builder: ReportBuilder, operations: joined.Launches) -> None:
+    """State which GPU the report is about; without any work, that of a machine of one model."""
+    gpus = {row["gpu"]: row for row in _rows(builder, "nsys_gpus", ["gpu", "name", "sm_count"])}
+    physical = {
+        (row["pid"], row["device"]): row["gpu"]
+        for row in _rows(builder, "nsys_cuda_devices", ["pid", "device", "gpu"])
+    }
+    used = UsedGpus()
+    for (pid, device), ns in _busy(operations.numbers):
+        if (number := physical.get((pid, device), device)) in gpus:
+            used.add(gpus[number]["name"], gpus[number]["sm_count"], ns)
+    models = {(gpu["name"], gpu["sm_count"]) for gpu in gpus.values()}
+    if not len(operations) and len(models) == 1:
+        used.add(*models.pop(), 0)
+    used.state(builder)
+
+
+def _busy(numbers: dict[str, pa.Array]) -> Iterator[tuple[tuple[int | None, int | None], float]]:
+    """Yield the sum of durations on each device of each process, ns."""
+    pids, devices = (numbers[key].dictionary_encode("encode") for key in ("pid", "device"))
+    places = np.asarray(pids.indices) * len(devices.dictionary) + np.asarray(devices.indices)
+    lasting = pc.fill_null(pc.subtract(numbers["end_ns"], numbers["start_ns"]), 0)
+    sums = np.bincount(places, np.asarray(lasting))
+    for place in np.flatnonzero(np.bincount(places)):
+        pid, device = divmod(int(place), len(devices.dictionary))
+        yield (pids.dictionary[pid].as_py(), devices.dictionary[device].as_py()), sums[place]
+
+
+def _rows(builder: ReportBuilder, table: str, columns: list[str]) -> list[dict[str, Any]]:
+    if table not in builder.stored or not builder.stored[table].rows:
+        return []
+    rows: list[dict[str, Any]] = pq.read_table(
+        builder.directory / f"{table}.parquet", columns=columns
+    ).to_pylist()
+    return rows
 
 
 def _write_ranges(builder: ReportBuilder, calls: joined.Calls, ranges: Ranges) -> None:

@@ -279,8 +279,6 @@ def _facts(builder: ReportBuilder, document: dict[str, Any], zero: int) -> None:
     variables = {"source": ["variable"] * len(known), "name": [*known], "value": [*known.values()]}
     builder.write("nsys_environment", variables, len(known))
     gpus = document.get("deviceProperties") or []
-    if gpus:
-        facts.gpu, facts.sm_count = gpus[0].get("name"), gpus[0].get("numSms")
     columns_of = {
         "gpu": "id", "device": "id", "name": "name", "sm_count": "numSms",
         "memory_bytes": "totalGlobalMem", "registers_per_sm": "regsPerMultiprocessor",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,14 @@ class Samples:
     def summary(self) -> GpuState:
         """Return min, median and max of each quantity by GPU, and the clock limiters.
 
-        Only samples count in which the GPU worked, where there are any.
+        Only GPUs count that worked, and of these the samples in which they did, where there are
+        any.
         """
         if not self.samples:
             return GpuState(missing=self.reason or "no samples were taken")
         gpus = []
-        for gpu in sorted({sample["gpu"] for sample in self.samples}):
+        worked = {sample["gpu"] for sample in self.samples if sample.get("gpu_pct")}
+        for gpu in sorted(worked or {sample["gpu"] for sample in self.samples}):
             own = [sample for sample in self.samples if sample["gpu"] == gpu]
             busy = [sample for sample in own if sample.get("gpu_pct")] or own
             spreads = {name: _spread(busy, name) for name in _QUANTITIES}
@@ -60,10 +63,15 @@ def _spread(samples: list[dict[str, Any]], name: str) -> Spread | None:
 
 
 @contextlib.contextmanager
-def sampling(options: CollectNvml | None, into: Path) -> Iterator[Samples]:
-    """Sample in a separate thread while the block runs; samples go to nvml.jsonl."""
+def sampling(
+    options: CollectNvml | None, into: Path, env: Mapping[str, str] | None = None
+) -> Iterator[Samples]:
+    """Sample in a separate thread while the block runs; samples go to nvml.jsonl.
+
+    `env` is what the program's environment has besides ours: only GPUs that it can see are sampled.
+    """
     state = Samples()
-    handles = _handles(state) if options is not None else []
+    handles = _handles(state, {**os.environ, **(env or {})}) if options is not None else {}
     if options is None or not handles:
         state.reason = state.reason or "not requested, or the program runs on another machine"
         yield state
@@ -83,22 +91,60 @@ def sampling(options: CollectNvml | None, into: Path) -> Iterator[Samples]:
             (into / "nvml.jsonl").write_text(lines, encoding="utf-8")
 
 
-def _handles(state: Samples) -> list[Any]:
+def _handles(state: Samples, env: Mapping[str, str]) -> dict[int, Any]:
+    """Return handles of the GPUs that a program with an environment sees, by NVML's number."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
         count = pynvml.nvmlDeviceGetCount()
-        return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        handles = {index: pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)}
+        uuids = {index: _text(pynvml.nvmlDeviceGetUUID(of)) for index, of in handles.items()}
+        names = {_text(pynvml.nvmlDeviceGetName(of)) for of in handles.values()}
     except pynvml.NVMLError as error:
         state.reason = f"NVML does not respond ({error})"
-        return []
+        return {}
+    # NVML numbers GPUs by their place on the bus; by default CUDA begins with the fastest.
+    same_order = len(names) == 1 or env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    visible = visible_gpus(env.get("CUDA_VISIBLE_DEVICES"), uuids, same_order)
+    if not visible:
+        state.reason = "the program sees no GPU (CUDA_VISIBLE_DEVICES)"
+    return {index: handles[index] for index in visible}
 
 
-def _sample(handles: list[Any], state: Samples, ended: threading.Event, interval: float) -> None:
+def visible_gpus(variable: str | None, uuids: Mapping[int, str], same_order: bool) -> list[int]:
+    """Return the numbers of the GPUs that CUDA_VISIBLE_DEVICES leaves; all where it cannot be told.
+
+    As CUDA does, the list is read up to the first entry that is no GPU.  An entry is the beginning
+    of a UUID, or a number, which says nothing unless CUDA counts GPUs in the `same_order`.
+    """
+    if variable is None:
+        return [*uuids]
+    found: list[int] = []
+    for entry in (part.strip() for part in variable.split(",")):
+        if entry.startswith("MIG") or (entry.isdigit() and not same_order):
+            return [*uuids]
+        if entry.isdigit():
+            index = int(entry) if int(entry) in uuids else None
+        else:
+            alike = [at for at, uuid in uuids.items() if entry and uuid.startswith(entry)]
+            index = alike[0] if len(alike) == 1 else None
+        if index is None:
+            break
+        found.append(index)
+    return list(dict.fromkeys(found))
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _sample(
+    handles: Mapping[int, Any], state: Samples, ended: threading.Event, interval: float
+) -> None:
     started = time.monotonic()
     while True:
-        for index, handle in enumerate(handles):
+        for index, handle in handles.items():
             at_ms = round((time.monotonic() - started) * 1e3, 1)
             state.samples.append({"ms": at_ms, "gpu": index, **_read(handle)})
         if ended.wait(interval):

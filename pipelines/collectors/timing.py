@@ -20,7 +20,8 @@ def time_task(context: Context, nvml: CollectNvml | None, result: TaskResult) ->
     workload = context.workload
     launches: list[ProgramOutput] = []
     seconds = []
-    with sampling(nvml if context.launcher.here else None, context.into) as samples:
+    wanted = nvml if context.launcher.here else None
+    with sampling(wanted, context.into, workload.env) as samples:
         for index in range(workload.launches):
             said = ProgramOutput()
             log = "plain" if workload.launches == 1 else f"plain-{index}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from analysis.report.declare import (
     DURATIONS,
+    KERNEL,
     LABEL,
     LAUNCH,
     LONG,
+    NAMED_KERNEL,
     Col,
     LaunchTable,
     ReportTable,
@@ -17,7 +19,7 @@ KERNEL_HEADROOM = ReportTable(
     "kernel_headroom",
     "Headroom by kernel: timeline joined with profiled kernels",
     (
-        Col("name", "Kernel"),
+        *NAMED_KERNEL,
         LABEL,
         Col("grid", "Grid", "text", "blocks", detail=True),
         Col("block", "Block", "text", "threads", detail=True),
@@ -29,6 +31,7 @@ KERNEL_HEADROOM = ReportTable(
     ),
     order="headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block",
     profiled=True,
+    kernels=True,
     limit=LONG,
 )
 
@@ -36,7 +39,7 @@ KERNEL_SOL = LaunchTable(
     "kernel_sol",
     "Profiled kernels",
     (
-        Col("kernel_name", "Kernel"),
+        KERNEL,
         Col("kernel_demangled", "Full name", detail=True, hover_of="kernel_name"),
         Col("launch_id", "Launch", "int"),
         LABEL,
@@ -96,7 +99,7 @@ CUDA_GPU_KERN_SUM = ReportTable(
     "cuda_gpu_kern_sum",
     "Kernels by name",
     (
-        Col("name", "Kernel"),
+        *NAMED_KERNEL,
         LABEL,
         Col("time_pct", "Time", "pct", "%"),
         Col("total_time_ns", "Total", "ns"),
@@ -104,6 +107,7 @@ CUDA_GPU_KERN_SUM = ReportTable(
         *DURATIONS,
     ),
     order="total_time_ns DESC, name, report_id",
+    kernels=True,
     limit=LONG,
 )
 

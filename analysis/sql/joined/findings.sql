@@ -11,6 +11,7 @@
 -- label: configuration or file of a timeline
 -- device: physical GPU number, for a timeline
 -- kernel_name: function name, for a kernel
+-- short_name: its short name, as in kernel_names
 -- grid: its blocks as x,y,z
 -- block: its threads as x,y,z
 -- nvtx_path: its enclosing NVTX ranges
@@ -87,8 +88,11 @@ found AS (
         CASE WHEN near_limit THEN 'near_limit' ELSE bound END AS claim,
         rank AS place,
         headroom_pct AS bound_pct,
-        * EXCLUDE (rank, near_limit, headroom_pct, kernel_demangled, sol_pct)
-    FROM kernel_classes
+        n.short_name,
+        k.* EXCLUDE (rank, near_limit, headroom_pct, kernel_demangled, sol_pct)
+    FROM kernel_classes AS k
+    LEFT JOIN (SELECT demangled, min(short_name) AS short_name FROM _known_kernels GROUP BY ALL) AS n
+        ON n.demangled = coalesce(k.kernel_demangled, k.kernel_name)
     WHERE bound != 'unknown'
 )
 SELECT
@@ -101,6 +105,7 @@ SELECT
     label,
     device,
     kernel_name,
+    coalesce(short_name, kernel_name) AS short_name,
     grid,
     block,
     nvtx_path,

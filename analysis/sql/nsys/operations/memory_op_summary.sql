@@ -76,15 +76,16 @@ sums AS (
 links AS (
     SELECT
         report_id,
+        device,
         unnest(['[CUDA memcpy Host-to-Device]', '[CUDA memcpy Device-to-Host]']) AS operation,
         'PCIe' AS link,
         pcie_bytes_per_s AS peak
     FROM _gpu_links
     UNION ALL
-    SELECT report_id, '[CUDA memcpy Device-to-Device]', 'DRAM', dram_bytes_per_s / 2
+    SELECT report_id, device, '[CUDA memcpy Device-to-Device]', 'DRAM', dram_bytes_per_s / 2
     FROM _gpu_links
     UNION ALL
-    SELECT report_id, '[CUDA memcpy Peer-to-Peer]', 'NVLink', nvlink_bytes_per_s
+    SELECT report_id, device, '[CUDA memcpy Peer-to-Peer]', 'NVLink', nvlink_bytes_per_s
     FROM _gpu_links
 )
 SELECT
@@ -103,5 +104,5 @@ SELECT
     100.0 * o.covered_ns / nullif(o.total_ns, 0) AS covered_pct,
     coalesce(o.src_kind = 'Pageable', false) OR coalesce(o.dst_kind = 'Pageable', false) AS pageable
 FROM sums AS o
-LEFT JOIN links AS l ON l.report_id = o.report_id AND l.operation = o.operation
+LEFT JOIN links AS l ON l.report_id = o.report_id AND l.device = o.device AND l.operation = o.operation
 ORDER BY o.report_id, o.device, o.total_ns DESC, o.operation, o.src_kind, o.dst_kind;

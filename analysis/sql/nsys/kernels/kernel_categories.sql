@@ -1,0 +1,54 @@
+-- Kernel time of each GPU by what the kernels do, judged by their names.  Categories without kernels have no
+-- rows, but for `other`: its share says how much of the time no rule knows.
+-- @materialize
+--
+-- report_id: report
+-- device: physical GPU number
+-- category: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
+--   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
+-- kernels: number of different kernels, by full name
+-- launches: number of executions
+-- time_ns: sum of durations, ns; overlapping ones count twice
+-- share_pct: share of the sum over all kernels of the GPU, %; NULL if that is 0
+-- mean_ns: mean duration, ns; NULL without executions
+-- longest: short name of the kernel with the most time
+-- longest_pct: its share of the category's time, %; NULL if that is 0
+CREATE VIEW kernel_categories AS
+WITH uses AS (
+    SELECT g.report_id, g.device, n.category, n.short_name, u.launches, u.time_ns
+    FROM _kernel_uses AS u
+    JOIN _gpus AS g USING (track)
+    JOIN kernel_names AS n ON n.report_id = g.report_id AND n.demangled = u.demangled
+),
+known AS (
+    FROM uses
+    UNION ALL
+    SELECT DISTINCT report_id, device, 'other', NULL::VARCHAR, 0, 0
+    FROM uses
+),
+sums AS (
+    SELECT
+        report_id,
+        device,
+        category,
+        count(short_name) AS kernels,
+        sum(launches)::BIGINT AS launches,
+        sum(time_ns)::BIGINT AS time_ns,
+        arg_max(short_name, (time_ns, short_name)) FILTER (short_name IS NOT NULL) AS longest,
+        max(time_ns) AS longest_ns
+    FROM known
+    GROUP BY report_id, device, category
+)
+SELECT
+    report_id,
+    device,
+    category,
+    kernels,
+    launches,
+    time_ns,
+    100.0 * time_ns / nullif(sum(time_ns) OVER (PARTITION BY report_id, device), 0) AS share_pct,
+    time_ns / nullif(launches, 0) AS mean_ns,
+    longest,
+    100.0 * longest_ns / nullif(time_ns, 0) AS longest_pct
+FROM sums
+ORDER BY report_id, device, time_ns DESC, category;

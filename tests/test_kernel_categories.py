@@ -1,0 +1,212 @@
+"""Kernel categories: the rules over names, and the view over real captures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+import pytest
+from conftest import Tiny
+
+from analysis.macros import category_macro, macros
+from analysis.session import Session
+from analysis.thresholds import thresholds
+from ingest.ncu.names import function_name
+from perfpipe.store import Store
+
+AT = "void at::native::"
+NAMES = {
+    "gemm": [
+        "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN",
+        "ampere_sgemm_128x64_tn",
+        "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32_kernel__5x_cublas",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_tn_align8>(T1::Params)",
+        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int>>>(T1::Params)",
+        "void gemv2T_kernel_val<int, int, __half, __half, __half, float, (int)128>(T13, T6, T6)",
+        "void cublasLt::splitKreduce_kernel<(int)32, (int)16, int, float>(T1)",
+        "triton_tem_fused_addmm_relu_3", "triton_mm", "matmul_kernel", "gemm_fusion_dot_12",
+        "triton_gemm_dot.5",
+        "fused_moe_kernel", "void marlin::Marlin<__half, (int)256>(const int4 *)",
+        "void mul_mat_q<(ggml_type)2, (int)64, (bool)0>(const char *)",
+    ],
+    "convolution": [
+        "void implicit_convolve_sgemm<float, float, (int)1024, (int)5>(T1)",
+        "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_kernel",
+        "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_kernel_cudnn",
+        "void cutlass::Kernel2<cutlass_80_tensorop_s1688dgrad_tf32_64x64_nhwc_align4>(T1::Params)",
+        "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(T1)",
+        "ampere_scudnn_128x64_relu_interior_nn_v1", "triton_tem_fused_convolution_0",
+        AT + "conv_depthwise2d_forward_kernel<(int)3, float, int>(T1)",
+        "void causal_conv1d_fwd_kernel<Causal_conv1d_fwd_kernel_traits<(int)128>>(ConvParamsBase)",
+    ],
+    "attention": [
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_kernel0_0",
+        "void cudnn::fusion::compute_dot_do_o_specialized<(bool)1, (int)64>(const void *)",
+        "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<(int)64, (int)128>>(Flash_fwd_params)",
+        "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<int>>>(T1::Params)",
+        "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)",
+        "void vllm::paged_attention_v2_kernel<unsigned short, (int)128, (int)16>(float *)",
+        "void flashinfer::BatchPrefillWithRaggedKVCacheKernel<KernelTraits>(T1)",
+        "triton_tem_fused_flex_attention_1", "_attn_fwd", "kernel_unified_attention_2d",
+    ],
+    "normalization": [
+        AT + "<unnamed>::vectorized_layer_norm_kernel<c10::BFloat16, float, (bool)0>(int, T2)",
+        AT + "<unnamed>::GammaBetaBackwardCUDAKernelTemplate<float, float, (unsigned int)32>(long)",
+        AT + "batch_norm_collect_statistics_kernel<InvStd, float, float, int>(T2)",
+        "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, (int)512, (bool)1>(cudnnTensorStruct)",
+        "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, (int)8>(T1 *)",
+        "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_2", "triton_per_fused_native_layer_norm_7",
+        "void transformer_engine::normalization::ln_fwd_tuned_kernel<int>(T1)",
+    ],
+    "softmax": [
+        "void <unnamed>::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, (int)10, (bool)0>(T2 *)",
+        AT + "<unnamed>::cunn_SoftMaxForward<(int)4, float, float, float>(T4 *)",
+        "triton_red_fused__log_softmax_3", "liger_cross_entropy_kernel",
+    ],
+    "elementwise": [
+        AT + "vectorized_elementwise_kernel<(int)8, at::native::CUDAFunctor_add<c10::BFloat16>>(int)",
+        AT + "elementwise_kernel<(int)2, at::native::sin_kernel_cuda(T &)::[lambda() (instance 1)]>(int)",
+        "triton_poi_fused_add_mul_silu_4", "loop_add_fusion_3", "loop_multiply_fusion", "wrapped_add",
+        "void vllm::rotary_embedding_kernel<c10::BFloat16, (bool)1>(const long *)",
+        "void vllm::act_and_mul_kernel<c10::BFloat16, silu_kernel>(T1 *)",
+        "void thrust::cuda_cub::core::_kernel_agent<thrust::__parallel_for::ParallelForAgent<F>>(F)",
+        AT + "<unnamed>::upsample_bilinear2d_out_frame<float, float>(int)", "vadd(float *)", "add_kernel",
+    ],
+    "reduction": [
+        AT + "reduce_kernel<(int)512, (int)1, at::native::ReduceOp<float, at::native::MeanOps<float>>>(T3)",
+        "triton_red_fused_sum_1", "triton_per_fused_mean_0", "input_reduce_fusion_2", "wrapped_reduce",
+        "void cub::DeviceReduceSingleTileKernel<Policy, float *, float *, int, cub::Sum, float>(T1)",
+        "void cub::DeviceScanKernel<Policy, int *, int *>(T1)", "void dot_kernel<float, (int)128>(T1)",
+        AT + "nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>(T1 *)",
+        AT + "<unnamed>::max_pool_forward_nchw<float, int>(int)",
+        AT + "<unnamed>::multi_tensor_apply_kernel<at::native::<unnamed>::TensorListMetadata<(int)1>, "
+        "at::native::<unnamed>::LpNormFunctor<float, (at::native::NormType)1, float, (int)1>>(T1)",
+    ],
+    "optimizer": [
+        AT + "<unnamed>::multi_tensor_apply_kernel<M, at::native::FusedAdamMathFunctor<float, (int)4>>(T1)",
+        AT + "<unnamed>::multi_tensor_apply_kernel<M, at::native::TernaryOpScalarFunctor<float>>(T1)",
+        "void kOptimizer32bit2State<float, (int)1>(T1 *)", "triton_for_fused_0",
+    ],
+    "gather_scatter": [
+        AT + "<unnamed>::indexSelectSmallIndex<c10::Half, long, unsigned int, (int)2>(T1)",
+        AT + "index_elementwise_kernel<(int)128, (int)4, F>(long, T3)",
+        AT + "vectorized_gather_kernel<(int)16, long>(char *)",
+        AT + "_scatter_gather_elementwise_kernel<(int)128, (int)8, F>(int, T3)",
+        AT + "<unnamed>::embedding_backward_feature_kernel<float, float, long>(const T3 *)",
+        AT + "<unnamed>::sum_and_scatter<c10::BFloat16, long>(const T2 *)",
+        "void scatter_kernel<float, (ReductionType)0>(const float *)", "void segment_csr_kernel<float>(T1)",
+        "void dgl::aten::cuda::SpMMCsrKernel<long, float>(T1)", "loop_gather_fusion", "wrapped_scatter",
+        "void cusparse::csrmm_v3_kernel<int>(T1)", "triton_poi_fused_embedding_0",
+    ],
+    "sort": [
+        "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<P, (bool)0, long, int, int, int>(T1)",
+        AT + "mbtopk::computeBlockDigitCounts<float, unsigned int>(T1)",
+        AT + "sbtopk::gatherTopK<float, unsigned int, (int)2, (bool)0>(T1)",
+        AT + "mbtopk::fill<unsigned int, unsigned int>(T1 *, T1, T2)",
+        AT + "bitonicSortKVInPlace<(int)2, (int)-1, (int)16>(T1)",
+        "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__merge_sort::BlockSortAgent<T>>(T1)",
+        "void vllm::moe::topkGatingSoftmax<(int)4, (int)64>(const float *)", "wrapped_sort",
+    ],
+    "rng": [
+        AT + "<unnamed>::distribution_elementwise_grid_stride_kernel<float, (int)4, F>(long)",
+        "void generate_seed_pseudo<rng_config<curandStateXORWOW>>(unsigned long long)",
+        AT + "<unnamed>::fused_dropout_kernel_vec<float, float, unsigned int>(T1)",
+        AT + "<unnamed>::sampleMultinomialOnce<float, float>(long *)", "loop_threefry2x32_fusion",
+    ],
+    "copy": [
+        AT + "<unnamed>::CatArrayBatchedCopy<float, unsigned int, (int)2>(T1 *)",
+        AT + "unrolled_elementwise_kernel<at::direct_copy_kernel_cuda(T &)::[lambda() (instance 3)]>(int)",
+        AT + "vectorized_elementwise_kernel<(int)8, at::bfloat16_copy_kernel_cuda(T &)::[lambda(float) "
+        "(instance 1)]>(int)",
+        AT + "vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<float>>(int)",
+        "void cudnn::ops::nchwToNhwcKernel<float, float, float>(T1)", "triton_poi_fused_clone_2",
+        "triton_poi_fused__to_copy_transpose_11", "input_transpose_fusion", "wrapped_concatenate",
+        "void vllm::reshape_and_cache_flash_kernel<unsigned short>(T1)",
+    ],
+    "communication": [
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)",
+        "void vllm::cross_device_reduce_1stage<float, (int)2>(T1)", "nvshmemi_transfer_amo",
+    ],
+    "other": ["fused", "my_kernel(float *, int)", "pointer_chase(const int *, int *, int)", ""],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def judge() -> Callable[[str], str]:
+    con = duckdb.connect()
+    made = macros(thresholds())
+    con.execute(made["is_communication"].sql)
+    con.execute(category_macro().sql)
+
+    def one(demangled: str) -> str:
+        query = "SELECT kernel_category(?, ?)"
+        ((category,),) = con.execute(query, [function_name(demangled), demangled]).fetchall()
+        return str(category)
+
+    return one
+
+
+@pytest.mark.parametrize(
+    ("category", "name"), [(category, name) for category, names in NAMES.items() for name in names]
+)
+def test_a_name_has_its_category(judge: Callable[[str], str], category: str, name: str) -> None:
+    assert judge(name) == category
+
+
+def test_communication_is_what_the_budget_calls_so(judge: Callable[[str], str]) -> None:
+    con = duckdb.connect()
+    con.execute(macros(thresholds())["is_communication"].sql)
+    for name in (name for names in NAMES.values() for name in names):
+        query = "SELECT is_communication(?)"
+        ((said,),) = con.execute(query, [function_name(name)]).fetchall()
+        assert said == (judge(name) == "communication"), name
+
+
+def test_kernel_time_is_divided_among_categories() -> None:
+    rows = Tiny()
+    kernels = [
+        ("nvjet_a", "nvjet_a", 60),
+        ("nvjet_b", "nvjet_b", 20),
+        (
+            "fill",
+            "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<float>>(int)",
+            15,
+        ),
+        ("secret", "secret", 5),
+    ]
+    for number, (name, demangled, dur) in enumerate(kernels):
+        for again in range(2):
+            start = 1000 * (2 * number + again)
+            rows.add(
+                "launches",
+                {"kind": "kernel", "device": 0, "pid": 1, "name": name, "demangled": demangled,
+                 "start_ns": start, "end_ns": start + dur, "op_id": 2 * number + again},
+            )  # fmt: skip
+            rows.add("nsys_kernels", {"name": name, "demangled": demangled})
+    assert rows.rows(
+        "SELECT category, kernels, launches, time_ns, round(share_pct, 3), longest, longest_pct "
+        "FROM kernel_categories"
+    ) == [
+        ("gemm", 2, 4, 160, 80.0, "nvjet_a", 75.0),
+        ("copy", 1, 2, 30, 15.0, "vectorized_elementwise_kernel<FillFunctor<float>>", 100.0),
+        ("other", 1, 2, 10, 5.0, "secret", 100.0),
+    ]
+
+
+@pytest.mark.parametrize("name", ["compute", "ddp_single", "eager_small", "gpumetrics", "h2d"])
+def test_no_kernel_time_of_pytorch_is_left_over(
+    captures: Store, ingested: Callable[[str], str], name: str
+) -> None:
+    report = ingested(f"nsys/{name}.sqlite")
+    with Session.open(captures, [report]) as session:
+        found = session.sql(
+            "SELECT device, category, time_ns, share_pct FROM kernel_categories"
+        ).fetchall()
+        total = session.sql("SELECT sum(dur_ns)::BIGINT FROM nsys_kernels").fetchall()
+    assert sum(time for _, _, time, _ in found) == total[0][0]
+    for device in {row[0] for row in found}:
+        shares = {category: share for gpu, category, _, share in found if gpu == device}
+        assert sum(shares.values()) == pytest.approx(100)
+        assert shares["other"] == 0
+        assert shares["gemm"] > 5
+        assert ("communication" in shares) == (name == "ddp_single")
