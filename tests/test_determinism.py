@@ -132,6 +132,7 @@ def test_no_view_adds_up_doubles_in_no_order(source: duckdb.DuckDBPyConnection) 
         doubtful = []
         for view in (views()[name] for name in order if name in views()):
             assert not _DOUBTFUL.search(view.sql), view.name
+            con.execute(f"DROP VIEW IF EXISTS {view.name}")
             try:
                 con.execute(_checked(view.sql).replace("CREATE VIEW", "CREATE TABLE", 1))
             except duckdb.InvalidInputException:

@@ -18,7 +18,7 @@ WITH better AS (
                 OR (c.resource = 'shared_mem' AND c.value < o.smem_allocated)
         )
 ),
-steps AS (
+smallest AS (
     SELECT
         report_id,
         launch_id,
@@ -47,5 +47,5 @@ SELECT
         END
     ), '') AS next_step
 FROM ncu_launches AS l
-LEFT JOIN steps AS s USING (report_id, launch_id)
+LEFT JOIN smallest AS s USING (report_id, launch_id)
 ORDER BY l.report_id, l.launch_id;

@@ -74,7 +74,11 @@ found AS (
     SELECT
         s.track, s.report_id, s.pid, 'period', s.loop,
         s.period = first_value(p.period) OVER (PARTITION BY s.track, s.pid ORDER BY p.time_ns DESC, p.period),
-        if(s.repeats > 1, concat(s.repeats, ' repeats from ', s.repeats * (s.step - 1) + 1), concat('step ', s.step)),
+        if(
+            s.repeats > 1,
+            concat(s.repeats, ' repeats from ', s.repeats * (s.step - 1) + 1),
+            concat('step ', s.step)
+        ),
         s.host_start_ns, s.host_end_ns, s.start_ns, s.end_ns, s.match
     FROM periodic AS s
     JOIN periods AS p USING (track, pid, period)

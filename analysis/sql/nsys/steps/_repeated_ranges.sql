@@ -38,7 +38,8 @@ chosen AS (
     JOIN totals AS t USING (report_id, pid)
     WHERE i.time_ns >= threshold('timeline.range_coverage_pct') / 100 * t.time_ns
     QUALIFY row_number() OVER (
-        PARTITION BY i.report_id, i.pid ORDER BY round(10 * i.time_ns / t.time_ns) DESC, i.times, i.name, i.tid
+        PARTITION BY i.report_id, i.pid
+        ORDER BY round(10 * i.time_ns / t.time_ns) DESC, i.times, i.name, i.tid
     ) = 1
 )
 SELECT p.report_id, p.range_id, p.name, p.pid, p.start_ns, p.end_ns, p.first_call, p.calls, 'NVTX' AS source

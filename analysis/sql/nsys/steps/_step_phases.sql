@@ -62,7 +62,10 @@ warm_up AS (
 ),
 settled AS (
     -- The step after it as well, where enough are left.
-    SELECT track, if(until + 1 + threshold('timeline.loop_repeats') <= steps, until + 1, until) AS until, until AS last
+    SELECT
+        track,
+        if(until + 1 + threshold('timeline.loop_repeats') <= steps, until + 1, until) AS until,
+        until AS last
     FROM warm_up
 ),
 bounds AS (

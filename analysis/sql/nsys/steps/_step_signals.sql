@@ -7,7 +7,11 @@ WITH own AS (
 ),
 -- Launches of one kernel take about as long each time but for the first, which loads it.
 first_uses AS (
-    SELECT report_id, pid, min(api_start_ns) AS start_ns, arg_min(api_end_ns - api_start_ns, api_start_ns) AS dur_ns
+    SELECT
+        report_id,
+        pid,
+        min(api_start_ns) AS start_ns,
+        arg_min(api_end_ns - api_start_ns, (api_start_ns, api_end_ns)) AS dur_ns
     FROM launches
     WHERE kind = 'kernel'
     GROUP BY report_id, pid, coalesce(demangled, name)
@@ -16,7 +20,12 @@ occasional AS (
     SELECT report_id, pid, start_ns, dur_ns, 'first uses of kernels' AS what
     FROM first_uses
     UNION ALL
-    SELECT report_id, pid, start_ns, dur_ns, if(is_loading(name), 'module loading', 'allocation of device memory')
+    SELECT
+        report_id,
+        pid,
+        start_ns,
+        dur_ns,
+        if(is_loading(name), 'module loading', 'allocation of device memory')
     FROM nsys_api_calls
     WHERE name IN (SELECT name FROM _names WHERE kind = 'api' AND (is_loading(name) OR is_allocating(name)))
 )

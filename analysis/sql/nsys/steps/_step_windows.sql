@@ -13,7 +13,10 @@ own AS (
         s.*,
         row_number() OVER w AS step,
         -- Up to where steps have reached, so that windows never overlap.
-        coalesce(max(s.end_ns) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), p.start_ns) AS reached
+        coalesce(
+            max(s.end_ns) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+            p.start_ns
+        ) AS reached
     FROM _process_steps AS s
     SEMI JOIN lanes USING (track, pid)
     JOIN _spans AS p USING (track)
@@ -27,7 +30,9 @@ parts AS (
     FROM own
     WHERE reached < start_ns
     UNION ALL
-    SELECT p.track, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL, coalesce(e.end_ns, p.start_ns), p.end_ns
+    SELECT
+        p.track, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL,
+        coalesce(e.end_ns, p.start_ns), p.end_ns
     FROM _spans AS p
     LEFT JOIN (SELECT track, max(end_ns) AS end_ns FROM own GROUP BY track) AS e USING (track)
     WHERE e.end_ns IS NULL OR e.end_ns < p.end_ns

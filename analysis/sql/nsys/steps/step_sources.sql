@@ -9,18 +9,19 @@
 -- steps: number of steps; of a period, repeats of the loop that takes the most time
 -- step_ns: median distance from one step to the next on the GPU, ns
 -- period_launches: launches in a repeat; NULL for ranges
--- match: mean share of a repeat's launches that equal its neighbours', 0-1; NULL for ranges
+-- match: median share of a repeat's launches that equal its neighbours', 0-1; NULL for ranges
 -- boundary: why repeats begin where they do (idle, optimizer, host or launch); NULL for ranges
 -- agrees: whether the number of steps is that of the source in use, give or take one; NULL for that
 CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT
-        report_id, pid, device, period, any_value(boundary) AS boundary, avg(match) AS match,
+        report_id, pid, device, period, any_value(boundary) AS boundary, median(match) AS match,
         sum(repeats) AS steps, sum(end_ns - start_ns) AS time_ns,
         median(distance_ns / repeats) AS step_ns
     FROM (
-        SELECT *, lead(start_ns) OVER (PARTITION BY report_id, pid, device, loop ORDER BY start_ns) - start_ns AS distance_ns
+        SELECT *, lead(start_ns) OVER w - start_ns AS distance_ns
         FROM launch_steps
+        WINDOW w AS (PARTITION BY report_id, pid, device, loop ORDER BY start_ns, step)
     )
     GROUP BY report_id, pid, device, period
     QUALIFY row_number() OVER (PARTITION BY report_id, pid, device ORDER BY time_ns DESC, period) = 1

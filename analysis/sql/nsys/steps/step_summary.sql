@@ -37,7 +37,9 @@ loading AS (
     SELECT f.report_id, f.device, sum(c.dur_ns)::BIGINT AS ns
     FROM first_ranges AS f
     JOIN nsys_api_calls AS c
-        ON c.report_id = f.report_id AND c.pid = f.pid AND c.start_ns BETWEEN f.host_start_ns AND f.host_end_ns
+        ON c.report_id = f.report_id
+            AND c.pid = f.pid
+            AND c.start_ns BETWEEN f.host_start_ns AND f.host_end_ns
     WHERE c.name IN (SELECT name FROM _names WHERE kind = 'api' AND is_loading(name))
     GROUP BY f.report_id, f.device
 )
