@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -34,10 +33,10 @@ class Session:
     """SQL over some tables: those of a store, or those that `con` holds already.
 
     Views, macros and reference tables are made as queries name them, and what these need.  A view
-    becomes a table if another view reads it and its rows are few: planning it again inside each
-    reader would cost more than its rows.  Over long timelines that holds only for a view that is
-    marked for it, when it is read a second time, by other views of the same call or by a later
-    call: `use` with all that is wanted makes the most of it.
+    over counters becomes a table if another view reads it: launches are few there, and planning it
+    again inside each reader would cost more than its rows.  Of others one that is marked for it
+    does when it is read a second time, by other views of the same call or by a later call: `use`
+    with all that is wanted makes the most of it.
     """
 
     def __init__(
@@ -174,7 +173,7 @@ class Session:
                 reached.add(name)
                 todo += self.needs(name) if name not in self._tables else ()
         plain = reached & self._made & views().keys() - self._tables
-        again = {name for name in plain if self._materialize and self._may_keep(name)}
+        again = {name for name in plain if self._materialize and views()[name].kept}
         for name in again:
             self.con.execute(f"DROP VIEW {name}")
         self._made -= again
@@ -210,8 +209,8 @@ class Session:
     def _worth_keeping(self, wanted: Collection[str], names: Collection[str]) -> set[str]:
         """Return the views to compute once, because others of those that are wanted read them.
 
-        One reader is enough where rows are few, two where they are many; who reads a plain view
-        reads what that needs as well.
+        One reader is enough for a view over counters, others need two; who reads a plain view reads
+        what that needs as well.
         """
         kept: set[str] = set()
         if not self._materialize:
@@ -222,20 +221,10 @@ class Session:
             readers = [other for other in readings if name in self.needs(other)]
             times = sum(1 if reader in kept else readings[reader] for reader in readers)
             readings[name] = times + (name in names)
-            if (readers and self._few_rows(name)) or (views()[name].kept and readings[name] > 1):
+            view = views()[name]
+            if (readers and view.layer == "ncu") or (view.kept and readings[name] > 1):
                 kept.add(name)
         return kept
-
-    def _may_keep(self, name: str) -> bool:
-        return views()[name].kept or self._few_rows(name)
-
-    def _few_rows(self, name: str) -> bool:
-        """Return whether planning a view costs more than its rows: ncu profiles few launches."""
-        return views()[name].layer == "ncu" or self._short_timelines
-
-    @cached_property
-    def _short_timelines(self) -> bool:
-        return self._store_tables is None or self._store_tables.timeline_rows() <= _SHORT
 
     def _make(self, name: str, kind: str) -> None:
         if name in views():
@@ -281,9 +270,6 @@ class Session:
                     f"{step_range}: not a regular expression of ranges ({first_lines(error)})"
                 ) from error
 
-
-#: Rows of timelines up to which every view that another one reads is computed once.
-_SHORT = 200_000
 
 #: How names of the database's own catalogue begin.
 _CATALOGUES = ("duckdb_", "information_schema", "pg_", "sqlite_", "pragma_", '"tables"')

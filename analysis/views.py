@@ -11,8 +11,8 @@ A file reads::
     CREATE VIEW name AS
     SELECT ...
 
-`@materialize` marks a view whose rows cost much: over long timelines too it is computed once where
-several views read it.  A view whose name begins with `_` is private and documents no columns.  What it
+`@materialize` marks a view whose rows cost much: it is computed once where several views read
+it.  A view whose name begins with `_` is private and documents no columns.  What it
 needs is read off the SQL (analysis.session): stored tables, and views of its own or a lower layer.
 """
 

@@ -58,13 +58,6 @@ class Snapshot:
         """Return whether a report is among those of the snapshot."""
         return report_id in self._own or any(report_id in held for held in self._segments.values())
 
-    def rows(self, tables: Collection[str]) -> int:
-        """Return how many rows some tables have together, removed ones in segments included."""
-        own = (manifest.tables.items() for manifest in self.manifests)
-        stored = sum(stated.rows for each in own for name, stated in each if name in tables)
-        files = (file for segment in self._segments for file in segment.files)
-        return stored + sum(file.rows for file in files if file.table in tables)
-
     def files(self, table: str) -> Iterator[Files]:
         """Yield the files of a table, those with the same columns together."""
         groups: dict[str, list[Path]] = {}

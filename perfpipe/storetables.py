@@ -55,10 +55,6 @@ class StoreTables:
         """Return the names of all tables of a store."""
         return frozenset((*tables(), *CATALOGUE))
 
-    def timeline_rows(self) -> int:
-        """Return how many rows the tables of timelines have."""
-        return self._snapshot.rows([name for name in tables() if not name.startswith("ncu_")])
-
     def make(self, name: str) -> None:
         """Make a table, or the view over its files.  Raises KeyError for an unknown one."""
         if name in self._makers:

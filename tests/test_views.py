@@ -264,18 +264,20 @@ def test_what_a_second_query_reads_is_kept(captures: Store, ingested: Ingested) 
         assert session.execute("FROM kernel_roofline").fetchall() == below
 
 
-def test_what_another_view_reads_is_computed_once_where_rows_are_few(
-    captures: Store, ingested: Ingested, monkeypatch: pytest.MonkeyPatch
+def test_what_another_view_reads_of_counters_is_computed_once(
+    captures: Store, ingested: Ingested
 ) -> None:
-    """Views over counters always, those over timelines up to a length; the answer is the same."""
+    """The answer is that of a session which keeps nothing."""
     ids = [ingested("nsys/memcpy.sqlite"), ingested("ncu/visible.raw.csv")]
-    counters, timeline = {"kernel_sol", "_bottleneck_class"}, {"timeline_bottleneck"}
-    found = []
-    for most, expected in ((10**6, counters | timeline), (0, counters)):
-        monkeypatch.setattr("analysis.session._SHORT", most)
-        with Session.open(captures, ids, use=["findings"]) as session:
-            rows = session.con.execute("SELECT table_name FROM duckdb_tables()").fetchall()
-            found.append(session.con.execute("FROM findings").fetchall())
-        assert {name for (name,) in rows} & (counters | timeline) == expected
-    assert found[0] == found[1]
-    assert found[0]
+    with Session.open(captures, ids, use=["findings"]) as session:
+        rows = session.con.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        found = session.con.execute("FROM findings").fetchall()
+    assert {"kernel_sol", "_bottleneck_class", "kernel_findings"} <= {name for (name,) in rows}
+    assert "timeline_findings" not in {name for (name,) in rows}
+    with Session.open(captures, ids) as session:
+        session._materialize = False
+        assert session.execute("FROM findings").fetchall() == found
+        assert session.con.execute(
+            "SELECT count(*) FROM duckdb_tables() WHERE table_name = '_bottleneck_class'"
+        ).fetchone() == (0,)
+    assert found
