@@ -119,6 +119,7 @@ def test_a_report_prints_what_the_views_hold(cli: Cli, expand: Expand) -> None:
     kinds = tables["Kernel time by category"]
     share = [column["name"] for column in kinds["columns"]].index("share_pct")
     assert sum(row[share] for row in kinds["rows"]) == pytest.approx(100)
+    assert "Here no rule knows 0.0 % of a GPU's kernel time." in kinds["doc"]
     tried = _rows(cli, "FROM recommendations ORDER BY rank")
     assert [row["rank"] for row in tried] == list(range(1, len(tried) + 1))
     printed = report["recommendations"]

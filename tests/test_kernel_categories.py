@@ -30,6 +30,9 @@ NAMES = {
         "void mul_mat_q<(ggml_type)2, (int)64, (bool)0>(const char *)",
     ],
     "convolution": [
+        "void conv2d_c1_k1_nhwc_kernel_specialized<__half, __half, __half, float, float, 5, 1, 8, 3>(float)",
+        "sm80_xmma_dgrad_implicit_gemm_indexed_f16f16_f16f32_f32_nhwckrsc_nhwc_execute_kernel__5x_cudnn",
+        "void fft2d_r2c_32x32<float, (bool)0>(float2 *)", "void conv2d_grouped_direct_kernel<float>(T1)",
         "void implicit_convolve_sgemm<float, float, (int)1024, (int)5>(T1)",
         "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_kernel",
         "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_kernel_cudnn",
@@ -50,6 +53,10 @@ NAMES = {
         "triton_tem_fused_flex_attention_1", "_attn_fwd", "kernel_unified_attention_2d",
     ],
     "normalization": [
+        "triton_red_fused__to_copy_add_embedding_mean_mul_pow_rsqrt_10",
+        "triton_red_fused_fused_add_rms_norm_2",
+        "std::enable_if<(bool)1, void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, (int)8>(T1 *)",
+        AT + "<unnamed>::RowwiseMomentsCUDAKernel<float, float, (bool)0>(long)",
         AT + "<unnamed>::vectorized_layer_norm_kernel<c10::BFloat16, float, (bool)0>(int, T2)",
         AT + "<unnamed>::GammaBetaBackwardCUDAKernelTemplate<float, float, (unsigned int)32>(long)",
         AT + "batch_norm_collect_statistics_kernel<InvStd, float, float, int>(T2)",
@@ -64,6 +71,8 @@ NAMES = {
         "triton_red_fused__log_softmax_3", "liger_cross_entropy_kernel",
     ],
     "elementwise": [
+        "fused_add_reciprocal_mul_sin_pow_mul_add", "void vllm::cvt_fp16_to_fp4<__nv_bfloat16, (bool)1>(int)",
+        "triton_poi_fused__scaled_dot_product_flash_attention_transpose_3", "loop_select_fusion",
         AT + "vectorized_elementwise_kernel<(int)8, at::native::CUDAFunctor_add<c10::BFloat16>>(int)",
         AT + "elementwise_kernel<(int)2, at::native::sin_kernel_cuda(T &)::[lambda() (instance 1)]>(int)",
         "triton_poi_fused_add_mul_silu_4", "loop_add_fusion_3", "loop_multiply_fusion", "wrapped_add",
@@ -88,6 +97,7 @@ NAMES = {
         "void kOptimizer32bit2State<float, (int)1>(T1 *)", "triton_for_fused_0",
     ],
     "gather_scatter": [
+        "void shuffleInputRowsKernel<__nv_bfloat16>(const T1 *)", "triton_poi_fused__to_copy_embedding_1",
         AT + "<unnamed>::indexSelectSmallIndex<c10::Half, long, unsigned int, (int)2>(T1)",
         AT + "index_elementwise_kernel<(int)128, (int)4, F>(long, T3)",
         AT + "vectorized_gather_kernel<(int)16, long>(char *)",
@@ -99,6 +109,7 @@ NAMES = {
         "void cusparse::csrmm_v3_kernel<int>(T1)", "triton_poi_fused_embedding_0",
     ],
     "sort": [
+        "topk_gating_softmax_kernel", "compute_arg_sorts",
         "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<P, (bool)0, long, int, int, int>(T1)",
         AT + "mbtopk::computeBlockDigitCounts<float, unsigned int>(T1)",
         AT + "sbtopk::gatherTopK<float, unsigned int, (int)2, (bool)0>(T1)",
@@ -108,12 +119,14 @@ NAMES = {
         "void vllm::moe::topkGatingSoftmax<(int)4, (int)64>(const float *)", "wrapped_sort",
     ],
     "rng": [
+        "_gumbel_sample_kernel",
         AT + "<unnamed>::distribution_elementwise_grid_stride_kernel<float, (int)4, F>(long)",
         "void generate_seed_pseudo<rng_config<curandStateXORWOW>>(unsigned long long)",
         AT + "<unnamed>::fused_dropout_kernel_vec<float, float, unsigned int>(T1)",
         AT + "<unnamed>::sampleMultinomialOnce<float, float>(long *)", "loop_threefry2x32_fusion",
     ],
     "copy": [
+        "void cudnn::ops::nhwcToNchwKernel<__half, __half, float>(T1)", "reshape_and_cache_kernel_flash",
         AT + "<unnamed>::CatArrayBatchedCopy<float, unsigned int, (int)2>(T1 *)",
         AT + "unrolled_elementwise_kernel<at::direct_copy_kernel_cuda(T &)::[lambda() (instance 3)]>(int)",
         AT + "vectorized_elementwise_kernel<(int)8, at::bfloat16_copy_kernel_cuda(T &)::[lambda(float) "

@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from analysis.report.scope import Scope
+from perfpipe.viewmodel import Table
+
+
+def _unknown(scope: Scope, table: Table) -> str:
+    """Return a sentence on the time of kernels that no rule knows."""
+    at = {column.name: index for index, column in enumerate(table.columns)}
+    shares = [row[at["share_pct"]] for row in table.rows if row[at["category"]] == "other"]
+    known = [share for share in shares if isinstance(share, float)]
+    if not known:
+        return ""
+    most = "at most " if len(known) > 1 else ""
+    return f"Here no rule knows {most}{max(known):.1f} % of a GPU's kernel time."
+
 
 KERNEL_CATEGORIES = GpuTable(
     "kernel_categories",
@@ -20,6 +34,7 @@ KERNEL_CATEGORIES = GpuTable(
     ),
     order="time_ns DESC, category",
     figure="kernel_categories",
+    told=_unknown,
 )
 
 SECTION = SectionSpec(
