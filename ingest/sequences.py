@@ -19,26 +19,49 @@ _AT_A_TIME = 1_000_000
 
 def in_parts(rows: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
     """Yield a few rows at a time."""
-    for first in range(0, len(rows), _AT_A_TIME):
-        yield rows[first : first + _AT_A_TIME]
+    for some in slices(len(rows)):
+        yield rows[some]
 
 
-def over_runs(pick: np.ufunc, values: Ints, first: Codes, last: Codes) -> Ints:
+def slices(count: int) -> Iterator[slice]:
+    """Yield slices of a few rows that cover a sequence of so many."""
+    for first in range(0, count, _AT_A_TIME):
+        yield slice(first, min(first + _AT_A_TIME, count))
+
+
+def over_runs(
+    pick: np.ufunc, values: npt.NDArray[Any], first: Codes, last: Codes
+) -> npt.NDArray[Any]:
     """Return pick.reduce(values[first:last]) for each pair, 0 for an empty run.
 
     `pick` is np.minimum or np.maximum: two windows of a power of two cover a run, and may overlap.
     """
-    found = np.zeros(len(first), np.int64)
+    found = np.zeros(len(first), values.dtype)
     # 0 for an empty run, k for one of 2**(k - 1) values and more.
     size = np.zeros(len(first), np.int8)
-    for at in range(0, len(first), _AT_A_TIME):
-        some = slice(at, at + _AT_A_TIME)
+    for some in slices(len(first)):
         size[some] = np.frexp((last[some] - first[some]).astype(np.float64))[1]
     picked, width = values, 1
     for k in range(1, int(size.max(initial=0)) + 1):
-        for rows in in_parts(np.flatnonzero(size == k)):
+        for some in slices(len(first)):
+            rows = some.start + np.flatnonzero(size[some] == k)
             found[rows] = pick(picked[first[rows]], picked[last[rows] - width])
         picked, width = pick(picked[:-width], picked[width:]), 2 * width
+    return found
+
+
+def place_over_runs(pick: np.ufunc, values: Ints, first: Codes, last: Codes) -> Codes:
+    """Return where values[first:last] are smallest (np.minimum) or largest, 0 for an empty run.
+
+    Places take half the memory of values.
+    """
+    order = np.argsort(values, kind="stable").astype(np.int32)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    found = over_runs(pick, rank, first, last)
+    if len(order):
+        for some in slices(len(found)):
+            found[some] = np.where(last[some] > first[some], order[found[some]], 0)
     return found
 
 

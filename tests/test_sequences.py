@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.arrays import NONE
-from ingest.sequences import depths, latest_reaching, over_runs
+from ingest.sequences import depths, latest_reaching, over_runs, place_over_runs
 
 _VALUES = st.lists(st.integers(-9, 9), max_size=70)
 
@@ -22,6 +22,10 @@ def test_extremes_of_runs_in_any_order(values: list[int], data: st.DataObject) -
     largest = over_runs(np.maximum, numbers, first, last).tolist()
     assert smallest == [min(values[i:j], default=0) for i, j in runs]
     assert largest == [max(values[i:j], default=0) for i, j in runs]
+    for pick, extremes in ((np.minimum, smallest), (np.maximum, largest)):
+        places = place_over_runs(pick, numbers, first, last).tolist()
+        for (i, j), at, extreme in zip(runs, places, extremes, strict=True):
+            assert (i <= at < j and values[at] == extreme) if i < j else at == 0
 
 
 @given(_VALUES, st.data())

@@ -111,6 +111,14 @@ def test_copies_by_kind_of_memory() -> None:
     ]
 
 
+def test_a_kernel_without_length_hides_no_other() -> None:
+    db = Tiny()
+    copy = {"device": 0, "pid": 1, "operation": "[CUDA memset]", "bytes": 8}
+    db.add("nsys_memory_ops", {**copy, "start_ns": 15, "end_ns": 25, "dur_ns": 10})
+    db.add("launches", _kernel(0, 5, -9, -8), _kernel(10, 10, -7, -6), _kernel(10, 30, -5, -4))
+    assert db.rows("SELECT covered_pct FROM memory_op_summary") == [(100.0,)]
+
+
 def test_findings_name_a_technique_for_every_contributor(
     captures: Store, ingested: Ingested
 ) -> None:

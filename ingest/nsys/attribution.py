@@ -16,7 +16,7 @@ import pyarrow as pa
 from ingest.arrays import NONE, Codes, Ints, nullable
 from ingest.nsys.launches import Calls
 from ingest.nsys.ranges import Ranges
-from ingest.sequences import in_parts, latest_reaching, over_runs
+from ingest.sequences import in_parts, latest_reaching, place_over_runs, slices
 
 _NO_START = np.iinfo(np.int64).max
 
@@ -86,37 +86,49 @@ class Projection:
     """What ranges launched: runs of calls, and their span on the GPU."""
 
     def __init__(self, calls: Calls, ranges: Ranges) -> None:
+        self._calls = calls
+        self._on_one_thread = ranges.on_one_thread
         # One more than there are calls: a run may end behind the last.
         self._time = np.append(0, np.cumsum(calls.gpu_time))
-        self._before = np.append(0, np.cumsum(calls.gpu_start != _NO_START)).astype(np.int32)
+        launching = calls.gpu_start != _NO_START
+        self._before = np.append(np.int32(0), np.cumsum(launching, dtype=np.int32))
         self._first = np.zeros(len(ranges), np.int32)
-        self._count = np.where(ranges.on_one_thread, np.int32(0), np.int32(NONE))
+        self._last = np.zeros(len(ranges), np.int32)
         for key, thread in _threads(calls).items():
             for part in in_parts(ranges.of_thread(key)):
                 runs = _runs(thread, ranges.start[part], ranges.end[part])
-                self._first[part], self._count[part] = runs
-        last = self._first + np.maximum(self._count, 0)
-        self._start = over_runs(np.minimum, calls.gpu_start, self._first, last)
-        self._end = over_runs(np.maximum, calls.gpu_end, self._first, last)
-        launching = (ranges.enclosing != NONE) & (self._before[last] > self._before[self._first])
-        inside = ranges.enclosing[launching]
-        self._children = np.bincount(inside, minlength=len(ranges)).astype(np.int32)
+                self._first[part], self._last[part] = runs
+        ranges.forget_threads()
+        # Calls rather than times, which would take twice the memory.
+        self._start = place_over_runs(np.minimum, calls.gpu_start, self._first, self._last)
+        self._end = place_over_runs(np.maximum, calls.gpu_end, self._first, self._last)
+        self._children = np.zeros(len(ranges), np.int32)
+        for rows in slices(len(ranges)):
+            around = ranges.enclosing[rows]
+            inside = around[(around != NONE) & (self._gpu_calls(rows) > 0)]
+            np.add.at(self._children, inside, np.int32(1))
+
+    def _gpu_calls(self, rows: slice) -> Codes:
+        return self._before[self._last[rows]] - self._before[self._first[rows]]
 
     def columns(self, rows: slice) -> dict[str, pa.Array]:
         """Return the columns of nsys_nvtx_ranges on launched work, of some rows."""
-        first, count = self._first[rows], self._count[rows]
-        last = first + np.maximum(count, 0)
-        gpu_calls = self._before[last] - self._before[first]
-        unknown, idle = count == NONE, gpu_calls == 0
+        first, last = self._first[rows], self._last[rows]
+        gpu_calls = self._gpu_calls(rows)
+        unknown, idle = ~self._on_one_thread[rows], gpu_calls == 0
         return {
             "children": pa.array(self._children[rows]),
-            "first_call": pa.array(first, mask=count <= 0),
-            "calls": pa.array(count, mask=unknown),
+            "first_call": pa.array(first, mask=last <= first),
+            "calls": pa.array(last - first, mask=unknown),
             "gpu_calls": pa.array(gpu_calls, mask=unknown),
-            "gpu_start_ns": pa.array(self._start[rows], mask=idle),
-            "gpu_end_ns": pa.array(self._end[rows], mask=idle),
+            "gpu_start_ns": _times(self._calls.gpu_start, self._start[rows], idle),
+            "gpu_end_ns": _times(self._calls.gpu_end, self._end[rows], idle),
             "gpu_time_ns": pa.array(self._time[last] - self._time[first], mask=idle),
         }
+
+
+def _times(values: Ints, place: Codes, missing: npt.NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values).take(pa.array(place, mask=missing))
 
 
 def _threads(calls: Calls) -> dict[tuple[int, int], _Thread]:
@@ -132,10 +144,10 @@ def _threads(calls: Calls) -> dict[tuple[int, int], _Thread]:
 
 
 def _runs(thread: _Thread, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Return the first call_id and the number of calls that lie within each range."""
+    """Return the run of calls within each range: the first call_id, and the one behind the last."""
     first = np.searchsorted(thread.start, start, side="left")
     last = np.searchsorted(thread.reach, end, side="right")
-    return first + thread.first, np.maximum(0, last - first)
+    return first + thread.first, np.maximum(first, last) + thread.first
 
 
 def _around(ranges: Ranges, thread: tuple[int, int], start: Ints, end: Ints) -> Codes:

@@ -67,6 +67,10 @@ class Ranges:
         """Return the ranges, in order, that a thread (process and thread id) began and ended."""
         return self._of_thread.get(thread, np.array([], np.int32))
 
+    def forget_threads(self) -> None:
+        """Release what `of_thread` needs, a number for each range: it finds none from then on."""
+        self._of_thread.clear()
+
     def _by_thread(self, which: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[int, int], Codes]]:
         chosen = np.flatnonzero(which).astype(np.int32)
         for code, members in groups(self.thread[chosen]):

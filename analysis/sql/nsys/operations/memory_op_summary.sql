@@ -28,7 +28,7 @@ WITH kernels AS (
             PARTITION BY track ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS before_ns
     FROM _ops
-    WHERE class != 'transfer' AND end_ns > coalesce(kernels_until, start_ns)
+    WHERE class != 'transfer' AND beyond_ns(start_ns, end_ns, kernels_until) > 0
 ),
 ops AS (
     SELECT
