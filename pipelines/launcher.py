@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,10 +10,14 @@ from types import TracebackType
 from perfpipe.errors import TaskFailed, os_error_sentence
 from perfpipe.files import replacing
 from pipelines.process import Finished, run
+from pipelines.remote_guard import guarded
 from pipelines.workload import Execution
 
 #: Time limit for creating, copying or removing files on the remote side, s.
 _PATIENCE_S = 600
+
+#: The same when a run is interrupted, s.
+_HURRY_S = 10
 
 
 class Launcher:
@@ -55,7 +58,7 @@ class Launcher:
         directory = self.execution.directory
         if self.remote:
             # ssh joins its arguments with spaces and passes them to a remote shell.
-            line = shlex.join(command)
+            line = guarded(command)
             command = [f"cd {shlex.quote(directory or str(self.cwd))} && exec {line}"]
         return run(
             [*self.execution.wrapper, *command],
@@ -64,6 +67,7 @@ class Launcher:
             timeout=timeout,
             log=log,
             on_line=on_line,
+            open_stdin=self.remote,
         )
 
     def output(self, path: Path) -> str:
@@ -81,19 +85,12 @@ class Launcher:
             return False
         try:
             with replacing(path) as temporary, temporary.open("wb") as target:
-                done = subprocess.run(
-                    [*self.execution.wrapper, f"cat {there}"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=target,
-                    stderr=subprocess.PIPE,
-                    timeout=_PATIENCE_S,
-                    check=False,
-                )
-                if done.returncode:
-                    complaint = done.stderr.decode(errors="replace").strip()
-                    raise TaskFailed(f"{path.name} could not be copied back: {complaint}")
-        except subprocess.TimeoutExpired as error:
-            raise TaskFailed(f"{path.name} took longer than {_PATIENCE_S} s to bring") from error
+                words = [*self.execution.wrapper, f"cat {there}"]
+                done = run(words, timeout=_PATIENCE_S, stdout=target)
+                if done.timed_out:
+                    raise TaskFailed(f"{path.name} took longer than {_PATIENCE_S} s to bring")
+                if not done.ok:
+                    raise TaskFailed(f"{path.name} could not be copied back: {done.complaint()}")
         except OSError as error:
             raise TaskFailed(os_error_sentence(error, "cannot keep the report")) from error
         return True
@@ -107,7 +104,8 @@ class Launcher:
         script = f'for p in {words}; do [ -x "$p" ] && echo "$p" && exit 0; done; exit 1'
         command = [script] if self.remote else ["sh", "-c", script]
         answer = run([*self.execution.wrapper, *command], timeout=_PATIENCE_S)
-        return answer.stdout.strip() or None if answer.ok else None
+        # Every task of srun answers.
+        return next(iter(answer.stdout.split("\n")), None) or None if answer.ok else None
 
     def _remote_directory(self) -> str:
         if self._scratch is None:
@@ -131,5 +129,5 @@ class Launcher:
     ) -> None:
         if self._scratch is not None:
             remove = f"rm -rf -- {shlex.quote(self._scratch)}"
-            run([*self.execution.wrapper, remove], timeout=_PATIENCE_S)
+            run([*self.execution.wrapper, remove], timeout=_HURRY_S if kind else _PATIENCE_S)
             self._scratch = None
