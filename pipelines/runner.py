@@ -60,13 +60,14 @@ def _still_counts(kept: TaskResult, plan: Plan) -> bool:
 
 
 def _new(plan: Plan, store: Store, recording: Recorded | None = None) -> Run:
-    return Run.new(store, plan.workload.name, plan.path.name, plan.collector, recording)
+    file = plan.path.name if plan.words is None else ""
+    return Run.new(store, plan.workload.name, file, plan.collector, recording, plan.words)
 
 
 def _resumed(plan: Plan, store: Store, progress: Progress) -> Run | None:
     if not plan.resume:
         return None
-    run = Run.latest_measured(store, plan.workload.name)
+    run = Run.latest_measured(store, plan.workload.name, plan.words)
     if run is None:
         progress.note(f"no run of {plan.workload.name} to resume: starting the first")
         return None
@@ -123,7 +124,9 @@ def _replay(plan: Plan, store: Store, progress: Progress) -> RunRecord:
 def _line(result: TaskResult, verb: str) -> str:
     if not result.done:
         return f"{result.label}: FAILED: {result.error}"
-    median = "" if result.median_ms is None else f", median {result.median_ms:.4g} ms"
+    median = "" if result.wall_s is None else f", {result.wall_s:.4g} s"
+    if result.median_ms is not None:
+        median = f", median {result.median_ms:.4g} ms"
     return f"{result.label}: {verb}{median}, {len(result.reports)} reports"
 
 
