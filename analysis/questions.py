@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Sequence
 from functools import cache
@@ -17,7 +18,7 @@ def question(
     names = {"kernel": kernel.replace("'", "''"), "bound": bound.replace("'", "''")}
     sql = known.get(claim, known["other"]).format_map(names)
     of = reports[0] if len(reports) == 1 else run_id
-    chosen = f"-r {of} " if of else ""
+    chosen = f"-r {shlex.quote(of)} " if of else ""
     return f"perfpipe query {chosen}{_quoted(sql)}"
 
 

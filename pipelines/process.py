@@ -189,7 +189,7 @@ class _Supervised:
             match self._answer(until):
                 case None:
                     return False
-                case ["started", pid]:
+                case ["process", pid]:
                     self._pid = int(pid)
                 case ["ended", code, seconds]:
                     self.ended = int(code), float(seconds)

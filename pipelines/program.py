@@ -21,7 +21,7 @@ from pipelines.workload import Scalar, Workload
 
 #: What is collected: as where a file says nothing more, with the calls of the operating system that
 #: the host is in while the GPU is idle.
-_COLLECT: dict[str, Any] = {"nsys": {"trace": ["cuda", "nvtx", "osrt"]}, "ncu": {}}
+_NSYS = {"trace": ["cuda", "nvtx", "osrt"]}
 
 _SCRIPT = re.compile(r".+\.(py|sh|bash|jl|pl|rb|lua|js)")
 
@@ -45,13 +45,17 @@ _SRUN_SHORT_FLAGS = frozenset("EHIKOQXZhklsuvV")
 
 @dataclass(frozen=True)
 class Program:
-    """A program as given: its words, environment variables, directory, and timeout or launches."""
+    """A program as given: its words, environment variables, directory, and timeout or launches.
+
+    `collector` is that of the command line.
+    """
 
     words: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path = Path()
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     quick: bool = False
+    collector: str = "auto"
 
     @property
     def directory(self) -> Path:
@@ -92,10 +96,15 @@ class Program:
         if cwd is not None:
             content["cwd"] = cwd
         content.update(self.settings)
-        content["collect"] = {**_COLLECT, "ncu": {"set": "basic"}} if self.quick else _COLLECT
+        content["collect"] = self._collect()
         if wrapper:
             content["execution"] = {"kind": "srun", "wrapper": list(wrapper)}
         return content
+
+    def _collect(self) -> dict[str, Any]:
+        known = {"nsys": _NSYS, "ncu": {"set": "basic"} if self.quick else {}, "torch": {}}
+        names = {"timing": (), "auto": ("nsys", "ncu"), "all": ("nsys", "ncu")}
+        return {name: known[name] for name in names.get(self.collector, (self.collector,))}
 
     def workload(self) -> Workload:
         """Return it as a workload."""
@@ -154,6 +163,7 @@ def program_of(
     cwd: Path | None = None,
     settings: Mapping[str, list[Scalar]] | None = None,
     quick: bool = False,
+    collector: str = "auto",
 ) -> Program:
     """Return a program that can be launched, from the options beside it.
 
@@ -174,7 +184,9 @@ def program_of(
                 "(--save writes a file, which can have parameters)"
             )
     chosen = {name: values[0] for name, values in (settings or {}).items()}
-    program = Program(tuple(words), variables, cwd or Path(), chosen, quick)
+    if collector == "replay":
+        raise InputError("a program without a workload file has no recording to replay")
+    program = Program(tuple(words), variables, cwd or Path(), chosen, quick, collector)
     program.check()
     return program
 

@@ -4,8 +4,8 @@ Runs as a program of its own, with one end of a socket as its argument, and impo
 perfpipe.  It reads a request (its length in 4 bytes, then marshal), starts the program in a session
 of its own and answers in lines:
 
+    process PID                    it is about to be started, as this process
     failed ERRNO cwd|program       it could not be started
-    started PID                    it runs
     ended CODE SECONDS             it ended, by signal -CODE if negative
     left PID ...                   processes that could not be ended
 
@@ -77,12 +77,20 @@ def _request(line: int) -> dict[str, Any] | None:
 def _start(request: dict[str, Any], line: int, libc: Any) -> int | None:
     """Start the program and return its process id; None where that failed, which is answered."""
     said, say = os.pipe()
+    gate, opener = os.pipe()
     stdin = os.pipe() if request["open_stdin"] else None
     own = os.getpid()
     program = os.fork()
     if program == 0:
+        os.close(opener)
+        # Its process id is known to perfpipe before it can do anything, such as kill this one.
+        if not os.read(gate, 1):
+            os._exit(127)
         _become(request, own, stdin and stdin[0], say, libc)
-    os.close(say)
+    _answer(line, f"process {program}")
+    os.write(opener, b".")
+    for end in (gate, opener, say):
+        os.close(end)
     if stdin:
         # The end for writing stays open for as long as this process lives.
         os.write(stdin[1], b"go\n")
@@ -90,7 +98,6 @@ def _start(request: dict[str, Any], line: int, libc: Any) -> int | None:
     failure = os.read(said, 100)
     os.close(said)
     if not failure:
-        _answer(line, f"started {program}")
         return program
     os.waitpid(program, 0)
     _answer(line, f"failed {failure.decode()}")

@@ -75,8 +75,7 @@ def test_everything_that_a_file_does(
     assert "--trace=cuda,nvtx,osrt" in (profilers / "nsys.log").read_text()
 
     # The file that it would have needed does the same.
-    words[1] = "timing"
-    assert cli("run", "saved.yaml", *words[:2]) == 0, cli.err
+    assert cli("run", "saved.yaml", "--collector", "timing") == 0, cli.err
     assert (tmp_path / "src" / "seen").read_text().splitlines() == [*seen, seen[0]]
     first, second = (run.tasks[0] for run in Store(tmp_path / "store").runs())
     assert (first.key, first.command) == (second.key, second.command)
@@ -88,6 +87,8 @@ def test_everything_that_a_file_does(
     # Only a run of the same words is resumed.
     assert cli("run", "--resume", *words[:6], "--", *program) == 0
     assert f"resuming {run.run_id}" in cli.err
+    assert ": kept" in cli.err
+    words[1] = "timing"
     assert cli("run", "--resume", *words[:6], "--", *program, "more") == 0
     assert "no run of train to resume" in cli.err
 
@@ -107,6 +108,18 @@ def test_a_saved_file_says_the_same(
     program = Program(("env", *words), {"A": words[0]}, path.parent, {"timeout": 5})
     program.save(path, force=False)
     assert load_workload(path) == program.workload().model_copy(update={"cwd": None})
+
+
+@pytest.mark.parametrize(
+    ("collector", "profilers"),
+    [("auto", {"nsys", "ncu"}), ("nsys", {"nsys"}), ("torch", {"torch"}), ("timing", set())],
+)
+def test_a_saved_file_collects_what_was_asked_for(
+    collector: str, profilers: set[str], tmp_path: Path
+) -> None:
+    Program(("true",), collector=collector).save(tmp_path / "w.yaml", force=False)
+    collected = load_workload(tmp_path / "w.yaml").collect
+    assert {name for name in ("nsys", "ncu", "torch") if getattr(collected, name)} == profilers
 
 
 def test_several_ranks(profilers: Path, cli: Cli, tmp_path: Path) -> None:

@@ -204,7 +204,9 @@ def run_command(
     given = None
     if program is not None:
         _refuse("a workload file", {"--sizes": sizes, "--filter": filters})
-        given = program_of(program, env=env, cwd=cwd, settings=chosen, quick=quick)
+        given = program_of(
+            program, env=env, cwd=cwd, settings=chosen, quick=quick, collector=collector
+        )
         loaded, path = given.workload(), Path("the program")
     else:
         assert workload is not None  # noqa: S101
@@ -274,15 +276,16 @@ def _nothing_to_replay(
     path: Path, program: bool, asked: str, found: tuple[str, ...]
 ) -> PerfpipeError:
     """Return the error of a run that can neither measure nor replay."""
-    lacks = "" if asked == "replay" else "no GPU here, and "
-    if asked != "replay" and found:
+    if asked == "replay":
+        return InputError(f"{path}: the workload has no recording")
+    if found:
         return ToolMissing(
             f"{found[0]} is here, but neither nsys nor ncu; install them, or see 'perfpipe doctor'"
         )
     if not program:
-        return InputError(f"{path}: {lacks}the workload has no recording")
+        return InputError(f"{path}: no GPU here, and the workload has no recording")
     return InputError(
-        f"{lacks}a program without a workload file has no recording to replay; "
+        "no GPU here, and a program without a workload file has no recording to replay; "
         "--collector timing measures how long it takes, 'perfpipe doctor' shows what is missing"
     )
 
