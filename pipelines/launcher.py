@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from perfpipe.errors import TaskFailed, os_error_sentence
 from perfpipe.files import replacing
@@ -68,6 +69,7 @@ class Launcher:
             log=log,
             on_line=on_line,
             open_stdin=self.remote,
+            keep_rest=self.remote,
         )
 
     def output(self, path: Path) -> str:
@@ -81,12 +83,11 @@ class Launcher:
         if not self.remote:
             return path.is_file()
         there = shlex.quote(self.output(path))
-        if not run([*self.execution.wrapper, f"test -f {there}"], timeout=_PATIENCE_S).ok:
+        if not self._ask(f"test -f {there}").ok:
             return False
         try:
             with replacing(path) as temporary, temporary.open("wb") as target:
-                words = [*self.execution.wrapper, f"cat {there}"]
-                done = run(words, timeout=_PATIENCE_S, stdout=target)
+                done = self._ask(f"cat {there}", stdout=target)
                 if done.timed_out:
                     raise TaskFailed(f"{path.name} took longer than {_PATIENCE_S} s to bring")
                 if not done.ok:
@@ -103,14 +104,21 @@ class Launcher:
         )
         script = f'for p in {words}; do [ -x "$p" ] && echo "$p" && exit 0; done; exit 1'
         command = [script] if self.remote else ["sh", "-c", script]
-        answer = run([*self.execution.wrapper, *command], timeout=_PATIENCE_S)
+        answer = self._ask(*command)
         # Every task of srun answers.
         return next(iter(answer.stdout.split("\n")), None) or None if answer.ok else None
+
+    def _ask(
+        self, *command: str, timeout: float = _PATIENCE_S, stdout: IO[bytes] | None = None
+    ) -> Finished:
+        """Run a command of a moment behind the wrapper."""
+        words = [*self.execution.wrapper, *command]
+        return run(words, timeout=timeout, stdout=stdout, keep_rest=self.remote)
 
     def _remote_directory(self) -> str:
         if self._scratch is None:
             template = "mktemp -d ${TMPDIR:-/tmp}/perfpipe-XXXXXXXX"
-            answer = run([*self.execution.wrapper, template], timeout=_PATIENCE_S)
+            answer = self._ask(template)
             lines = answer.stdout.split()
             if not answer.ok or not lines:
                 wrapper = shlex.join(self.execution.wrapper)
@@ -129,5 +137,5 @@ class Launcher:
     ) -> None:
         if self._scratch is not None:
             remove = f"rm -rf -- {shlex.quote(self._scratch)}"
-            run([*self.execution.wrapper, remove], timeout=_HURRY_S if kind else _PATIENCE_S)
+            self._ask(remove, timeout=_HURRY_S if kind else _PATIENCE_S)
             self._scratch = None

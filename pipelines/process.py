@@ -100,13 +100,15 @@ def run(
     on_line: Callable[[str], None] | None = None,
     stdout: IO[bytes] | None = None,
     open_stdin: bool = False,
+    keep_rest: bool = False,
 ) -> Finished:
     """Run a program to its end and return what it printed.
 
     All that it starts ends with it.  `on_line` sees every line of stdout as it comes, in another
     thread.  With `log`, the output is also kept in LOG.out and LOG.err; with `stdout`, that goes
     to a file instead.  With `open_stdin` the program reads the line "go", and nothing more until
-    it shall end; else it has no input.  Raises ToolMissing when the program is not there,
+    it shall end; else it has no input.  With `keep_rest`, what it puts into another session stays,
+    such as a connection that ssh shares.  Raises ToolMissing when the program is not there,
     TaskFailed when it may not be started or its output cannot be kept.
     """
     words = [str(word) for word in argv]
@@ -120,7 +122,7 @@ def run(
             for stream, hear in ((process.stdout, on_line), (process.stderr, None))
             if stream is not None
         ]
-        supervised.start(words, cwd, settings, open_stdin)
+        supervised.start(words, cwd, settings, open_stdin=open_stdin, keep_rest=keep_rest)
         timed_out = not supervised.wait(timeout)
     for reader in readers:
         reader.join(_DRAIN_S)
@@ -165,7 +167,7 @@ class _Supervised:
         return time.monotonic() - self._started
 
     def start(
-        self, words: list[str], cwd: Path | None, env: Mapping[str, str], open_stdin: bool
+        self, words: list[str], cwd: Path | None, env: Mapping[str, str], **options: bool
     ) -> None:
         """Start the program."""
         self._cwd = cwd
@@ -174,7 +176,7 @@ class _Supervised:
                 "words": [os.fsencode(word) for word in words],
                 "cwd": os.fsencode(cwd) if cwd else None,
                 "env": {os.fsencode(k): os.fsencode(v) for k, v in env.items()},
-                "open_stdin": open_stdin,
+                **options,
                 "linger_s": _LINGER_S,
                 "grace_s": _GRACE_S,
             }

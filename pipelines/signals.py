@@ -45,6 +45,7 @@ class _State:
 
     def __init__(self) -> None:
         self.launching = False
+        self.parent = 0
         self.received: int | None = None
         self.orphaned = False
         self.left = threading.Event()
@@ -59,6 +60,7 @@ def install() -> None:
     A thread does so: the main one may be in a call that does not look for signals.  SIGINT stays
     KeyboardInterrupt.
     """
+    _state.parent = os.getppid()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _note)
@@ -102,7 +104,7 @@ def launching() -> Iterator[None]:
     _state.left.clear()
     _state.launching = True
     if signal.SIG_IGN not in before.values():
-        threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+        threading.Thread(target=_watch, daemon=True).start()
     try:
         yield
     except Exception as error:
@@ -124,10 +126,10 @@ def _end(number: int, _: FrameType | None) -> None:
         raise Ended(number)
 
 
-def _watch(parent: int) -> None:
+def _watch() -> None:
     background = False
     while not _state.left.wait(_INTERVAL_S):
-        if os.getppid() == parent:
+        if os.getppid() == _state.parent:
             background = _in_background()
         else:
             if not background:

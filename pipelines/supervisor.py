@@ -59,7 +59,7 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    _watch(program, started, line, woken, request["linger_s"], request["grace_s"])
+    _watch(program, started, line, woken, request)
 
 
 def _request(line: int) -> dict[str, Any] | None:
@@ -130,10 +130,13 @@ def _become(
         os._exit(127)
 
 
-def _watch(
-    program: int, started: float, line: int, woken: int, linger_s: float, grace_s: float
-) -> None:
-    """Wait for the end of the program, or of perfpipe, and end what is left."""
+def _watch(program: int, started: float, line: int, woken: int, request: dict[str, Any]) -> None:
+    """Wait for the end of the program, or of perfpipe, and end what is left.
+
+    With `keep_rest` what has left the session of the program goes on.
+    """
+    linger_s, grace_s = request["linger_s"], request["grace_s"]
+    session = program if request["keep_rest"] else None
     phase, until = _RUNNING, float("inf")
     poll = select.poll()
     poll.register(line, select.POLLIN)
@@ -145,6 +148,8 @@ def _watch(
             if pid == program:
                 code = os.waitstatus_to_exitcode(status)
                 _answer(line, f"ended {code} {time.monotonic() - started:.9f}")
+                if session is not None:
+                    return
                 if phase == _RUNNING:
                     phase, until = _LINGERING, time.monotonic() + linger_s
         if not alive:
@@ -154,8 +159,8 @@ def _watch(
             phase += 1
             late, until = False, time.monotonic() + (grace_s if phase == _ENDING else _KILLED_S)
             if phase == _ENDING:
-                _signal(signal.SIGTERM)
-        killed = phase == _KILLING and _signal(signal.SIGKILL)
+                _signal(signal.SIGTERM, session)
+        killed = phase == _KILLING and _signal(signal.SIGKILL, session)
         if phase == _KILLING and (late or not killed) and (left := _descendants()):
             _answer(line, " ".join(["left", *map(str, left)]))
             return
@@ -170,7 +175,7 @@ def _watch(
                 asked = bool(numbers - {signal.SIGCHLD})
             if asked and phase < _ENDING:
                 phase, until = _ENDING, time.monotonic() + grace_s
-                _signal(signal.SIGTERM)
+                _signal(signal.SIGTERM, session)
 
 
 def _reaped() -> list[tuple[int, int]]:
@@ -185,12 +190,13 @@ def _reaped() -> list[tuple[int, int]]:
             return found
 
 
-def _signal(number: int) -> bool:
-    """Signal every process below this one; returns whether there was one that may be."""
+def _signal(number: int, session: int | None) -> bool:
+    """Signal every process below this one, in a session only; returns whether one may be."""
     any_may = False
     for pid in _descendants():
         try:
-            os.kill(pid, number)
+            if session in (None, os.getsid(pid)):
+                os.kill(pid, number)
             any_may = True
         except PermissionError:  # of another user
             continue

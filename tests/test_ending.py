@@ -162,6 +162,15 @@ def test_what_a_program_leaves_running_is_ended(mark: str, monkeypatch: pytest.M
     assert not _marked(mark)
 
 
+def test_a_connection_that_ssh_shares_stays(mark: str) -> None:
+    """What has a session of its own, after the end of a program and after its time."""
+    words = ["sh", "-c", "setsid sleep 9000 >/dev/null 2>&1 & sleep $0; wait $$"]
+    assert not run([*words, "0"], env={"MARK": mark}, keep_rest=True).timed_out
+    (kept,) = _marked(mark)
+    assert run([*words, "9000"], env={"MARK": mark}, keep_rest=True, timeout=2).timed_out
+    assert kept in _marked(mark) and len(_marked(mark)) == 2
+
+
 def test_a_supervisor_that_is_killed_takes_the_program_along(mark: str) -> None:
     words = ["sh", "-c", "sleep 9000 & kill -9 $PPID; sleep 9000"]
     with pytest.raises(TaskFailed, match="sh: its supervisor was killed"):

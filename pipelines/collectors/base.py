@@ -77,7 +77,10 @@ class Context:
 def check(finished: Finished, what: str, timeout: float | None, kind: str = "profiler") -> None:
     """Raise ProgramFailed if a launch failed, with the meaning of its output."""
     if finished.timed_out:
-        raise ProgramFailed("timeout", f"{what} took longer than {timeout:g} s and was killed")
+        more = "; --set timeout=SECONDS allows more"
+        raise ProgramFailed(
+            "timeout", f"{what} took longer than {timeout:g} s and was killed{more}"
+        )
     if finished.ok:
         return
     advice = explain(finished.stdout + finished.stderr)

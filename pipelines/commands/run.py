@@ -23,7 +23,7 @@ from pipelines.options import (
     store_option,
 )
 from pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
-from pipelines.program import program_of
+from pipelines.program import Program, program_of
 from pipelines.quick import quick as reduced
 from pipelines.quick import sizes_of
 from pipelines.runner import execute, raise_for_status
@@ -214,6 +214,7 @@ def run_command(
         _refuse("a program after --", {"--env": env, "--cwd": cwd, "--save": save})
     planned = planned_tasks(loaded, path, filters)
     if dry_run:
+        _save(given, save, force)
         _show(planned, as_json)
         return
     launcher = Launcher(loaded.execution, directory_of(loaded, path))
@@ -221,9 +222,7 @@ def run_command(
     if kind == "replay" and loaded.recording is None:
         raise _nothing_to_replay(path, program is not None, collector, gpus_on(launcher))
     plan = Plan(loaded, path, planned, kind, resume or rerun_failed, rerun_failed, program)
-    if given is not None and save is not None:
-        given.save(save, force=force)
-        say(f"{save} is written: 'perfpipe run {shlex.quote(str(save))}' does the same")
+    _save(given, save, force)
     say(f"{loaded.name}: {plan.launches} configurations; {reason}")
     store = resolve_store(store_path)
     try:
@@ -270,6 +269,12 @@ def _refuse(needed: str, given: dict[str, Any]) -> None:
     for name, value in given.items():
         if value:
             raise InputError(f"{name} needs {needed}")
+
+
+def _save(program: Program | None, path: Path | None, force: bool) -> None:
+    if program is not None and path is not None:
+        program.save(path, force=force)
+        say(f"{path} is written: 'perfpipe run {shlex.quote(str(path))}' does the same")
 
 
 def _nothing_to_replay(
