@@ -147,6 +147,21 @@ def test_a_run_in_the_background_outlives_what_started_it(
     _until(lambda: not _marked(mark))
 
 
+def test_readers_of_reports_end_in_the_middle_of_one(mark: str) -> None:
+    program = (
+        "import time; from pipelines.workers import spread\n"
+        "list(spread(time.sleep, [9000], jobs=1, limit_s=9000))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "MARK": mark})
+    workers = f"/proc/{process.pid}/task/{process.pid}/children"
+    _until(lambda: len(Path(workers).read_text().split()) == 2)
+    # Time to begin; a worker that has not ends all the more.
+    time.sleep(2)
+    process.kill()
+    process.wait()
+    _until(lambda: not _marked(mark))
+
+
 def test_a_time_limit_ends_everything(mark: str, tmp_path: Path) -> None:
     (tmp_path / "tree.sh").write_text(TREE)
     finished = run(["sh", "tree.sh"], cwd=tmp_path, env={"MARK": mark}, timeout=2)
