@@ -80,13 +80,14 @@ def tables_and_views() -> str:
 
 
 _HOW = """\
-A workload file says what to launch and what to collect.  See `workloads/gemm.yaml` for an example;
+A workload file says what to launch and what to collect.  A program can also be
+[run without one](running.md).  See `workloads/gemm.yaml` for an example;
 `perfpipe schema workload` prints the JSON Schema for editors.
 
 - `{name}` in `command` is replaced by a parameter, by `warmup`, `repeats`, `atol` or `rtol`, or,
-  for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe).  Arguments
-  that become empty are dropped.  No shell is involved; the program runs in the directory of the
-  file, or in `cwd`.
+  for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe); `{{name}}`
+  stands for the text {name}.  Arguments that become empty are dropped.  No shell is involved; the
+  program runs in the directory of the file, or in `cwd`.
 - Every entry of `sizes` is combined with every combination of `matrix`; a plain number is the
   parameter `size`.  `exclude` removes combinations, `include` adds some.
 - `work` is arithmetic (numbers, parameters, `dtype_bytes`, + - * / // **).
@@ -116,6 +117,7 @@ A workload file says what to launch and what to collect.  See `workloads/gemm.ya
 - Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run: it
   launches what is missing and what has changed since (command, environment, collectors, the program
   and the Python files next to it).
+- `perfpipe run --save FILE -- PROGRAM ...` writes a file for a program, to start from.
 - YAML is read strictly: only `true` and `false` are booleans; `1:30`, `off` and dates are text;
   unknown and duplicate keys are errors.""".splitlines()
 

@@ -173,6 +173,12 @@ class TaskResult:
         """Median of its times, ms; None where it was not timed."""
         return statistics.median(self.times_ms) if self.times_ms else None
 
+    @property
+    @derived("DOUBLE", "median wall time of a launch without a profiler, from start to end, s")
+    def wall_s(self) -> float | None:
+        """Median wall time of its launches without a profiler, s; None if there was none."""
+        return statistics.median(self.seconds) if self.seconds else None
+
     def write(self, path: Path) -> None:
         """Write the result."""
         write_json(path, {"schema_version": SCHEMA_VERSION, **vars(self)})
@@ -195,7 +201,10 @@ class Recorded:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run of a workload; `reports` are those of its tasks, `recording` is what was replayed."""
+    """One run of a workload; `reports` are those of its tasks, `recording` is what was replayed.
+
+    `words` are those of a program that was run without a workload file.
+    """
 
     run_id: str = field(metadata=column("VARCHAR", "run"))
     workload: str = field(metadata=column("VARCHAR", "name of the workload"))
@@ -207,6 +216,7 @@ class RunRecord:
     reports: tuple[str, ...] = field(default=(), metadata=column("VARCHAR[]", "its reports"))
     tasks: tuple[TaskResult, ...] = ()
     workload_file: str = ""
+    words: tuple[str, ...] | None = None
     ended_at: str | None = None
     recording: Recorded | None = None
     provenance: dict[str, str] = field(default_factory=dict)

@@ -82,7 +82,8 @@ class Section:
 class Finding:
     """One finding: a claim, the numbers behind it, a bound on the gain, the confidence.
 
-    `kernel` is the function name of the kernel that it is about, empty where it is about a GPU.
+    `kernel` is the function name of the kernel that it is about, empty where it is about a GPU;
+    `command` shows more about it.
     """
 
     claim: str
@@ -93,6 +94,7 @@ class Finding:
     advice: str
     source: Source
     kernel: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
+from pipelines import signals
 
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
@@ -80,12 +81,13 @@ def cli() -> None:
 
     Results go to stdout, progress and messages to stderr.  Exit codes: 0 success; 1 a task failed;
     2 usage error, configuration error or unreadable input; 5 a required tool is missing;
-    130 interrupted.
+    128 + N ended by signal N (130 interrupted, 143 terminated).
     """
 
 
 def main() -> None:
     """Run the command line and exit; an expected error is one sentence, never a traceback."""
+    signals.install()
     sys.exit(run_cli(sys.argv[1:]))
 
 
@@ -101,6 +103,9 @@ def run_cli(args: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 128 + signal.SIGINT
+    except signals.Ended as end:
+        click.echo(f"perfpipe: {end}", err=True)
+        return end.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from perfpipe.errors import TaskFailed, os_error_sentence
 from perfpipe.files import replacing
 from pipelines.process import Finished, run
+from pipelines.remote_guard import guarded
 from pipelines.workload import Execution
 
 #: Time limit for creating, copying or removing files on the remote side, s.
 _PATIENCE_S = 600
+
+#: The same when a run is interrupted, s.
+_HURRY_S = 10
 
 
 class Launcher:
@@ -55,7 +59,7 @@ class Launcher:
         directory = self.execution.directory
         if self.remote:
             # ssh joins its arguments with spaces and passes them to a remote shell.
-            line = shlex.join(command)
+            line = guarded(command)
             command = [f"cd {shlex.quote(directory or str(self.cwd))} && exec {line}"]
         return run(
             [*self.execution.wrapper, *command],
@@ -64,6 +68,8 @@ class Launcher:
             timeout=timeout,
             log=log,
             on_line=on_line,
+            open_stdin=self.remote,
+            keep_rest=self.remote,
         )
 
     def output(self, path: Path) -> str:
@@ -77,23 +83,15 @@ class Launcher:
         if not self.remote:
             return path.is_file()
         there = shlex.quote(self.output(path))
-        if not run([*self.execution.wrapper, f"test -f {there}"], timeout=_PATIENCE_S).ok:
+        if not self._ask(f"test -f {there}").ok:
             return False
         try:
             with replacing(path) as temporary, temporary.open("wb") as target:
-                done = subprocess.run(
-                    [*self.execution.wrapper, f"cat {there}"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=target,
-                    stderr=subprocess.PIPE,
-                    timeout=_PATIENCE_S,
-                    check=False,
-                )
-                if done.returncode:
-                    complaint = done.stderr.decode(errors="replace").strip()
-                    raise TaskFailed(f"{path.name} could not be copied back: {complaint}")
-        except subprocess.TimeoutExpired as error:
-            raise TaskFailed(f"{path.name} took longer than {_PATIENCE_S} s to bring") from error
+                done = self._ask(f"cat {there}", stdout=target)
+                if done.timed_out:
+                    raise TaskFailed(f"{path.name} took longer than {_PATIENCE_S} s to bring")
+                if not done.ok:
+                    raise TaskFailed(f"{path.name} could not be copied back: {done.complaint()}")
         except OSError as error:
             raise TaskFailed(os_error_sentence(error, "cannot keep the report")) from error
         return True
@@ -106,13 +104,21 @@ class Launcher:
         )
         script = f'for p in {words}; do [ -x "$p" ] && echo "$p" && exit 0; done; exit 1'
         command = [script] if self.remote else ["sh", "-c", script]
-        answer = run([*self.execution.wrapper, *command], timeout=_PATIENCE_S)
-        return answer.stdout.strip() or None if answer.ok else None
+        answer = self._ask(*command)
+        # Every task of srun answers.
+        return next(iter(answer.stdout.split("\n")), None) or None if answer.ok else None
+
+    def _ask(
+        self, *command: str, timeout: float = _PATIENCE_S, stdout: IO[bytes] | None = None
+    ) -> Finished:
+        """Run a command of a moment behind the wrapper."""
+        words = [*self.execution.wrapper, *command]
+        return run(words, timeout=timeout, stdout=stdout, keep_rest=self.remote)
 
     def _remote_directory(self) -> str:
         if self._scratch is None:
             template = "mktemp -d ${TMPDIR:-/tmp}/perfpipe-XXXXXXXX"
-            answer = run([*self.execution.wrapper, template], timeout=_PATIENCE_S)
+            answer = self._ask(template)
             lines = answer.stdout.split()
             if not answer.ok or not lines:
                 wrapper = shlex.join(self.execution.wrapper)
@@ -131,5 +137,5 @@ class Launcher:
     ) -> None:
         if self._scratch is not None:
             remove = f"rm -rf -- {shlex.quote(self._scratch)}"
-            run([*self.execution.wrapper, remove], timeout=_PATIENCE_S)
+            self._ask(remove, timeout=_HURRY_S if kind else _PATIENCE_S)
             self._scratch = None

@@ -27,7 +27,10 @@ _PROFILERS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """A workload, its path, its configurations, and how they are collected."""
+    """A workload, its path, its configurations, and how they are collected.
+
+    `words` are those of a program without a workload file, None with one.
+    """
 
     workload: Workload
     path: Path
@@ -35,6 +38,7 @@ class Plan:
     collector: str
     resume: bool = False
     rerun_failed: bool = False
+    words: tuple[str, ...] | None = None
 
     @property
     def recording(self) -> Path:

@@ -1,11 +1,19 @@
-"""Starts programs from argument lists, with a time limit; output is kept in files."""
+"""Starts programs from argument lists, with a time limit; output is kept in files.
+
+Each gets a supervisor (pipelines/supervisor.py), which ends whatever the program started: when the
+program ends, when its time is over, and when this process is interrupted or killed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import marshal
 import os
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from perfpipe.errors import TaskFailed, ToolMissing, os_error_sentence
+from perfpipe.errors import PerfpipeError, TaskFailed, ToolMissing, os_error_sentence
+from pipelines.console import say
 
 #: Maximum output kept per stream, bytes, so that a runaway program does not fill the disk.
 KEPT_OUTPUT = 16 << 20
@@ -21,8 +30,19 @@ KEPT_OUTPUT = 16 << 20
 #: Longer lines are passed on in pieces, characters.
 _LONGEST_LINE = 1 << 20
 
-#: How long to wait for output after a program has ended, s: its children may keep it open.
-_DRAIN_S = 5
+#: How long what a program leaves running may take to end on its own, s.
+_LINGER_S = 5.0
+
+#: Time between SIGTERM and SIGKILL, s: srun and mpirun end their tasks meanwhile.
+_GRACE_S = 3.0
+
+#: How long to wait for processes that do not end when they are killed, s.
+_PATIENCE_S = 32.0
+
+#: How long to wait for the end of the output when no process is left, s.
+_DRAIN_S = 5.0
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
 @dataclass(frozen=True)
@@ -78,56 +98,166 @@ def run(
     timeout: float | None = None,
     log: Path | None = None,
     on_line: Callable[[str], None] | None = None,
+    stdout: IO[bytes] | None = None,
+    open_stdin: bool = False,
+    keep_rest: bool = False,
 ) -> Finished:
     """Run a program to its end and return what it printed.
 
-    It gets a session of its own, so that at the limit all that it started is ended with it.
-    `on_line` sees every line of stdout as it comes, in another thread.  With `log`, the output is
-    also kept in LOG.out and LOG.err.  Raises ToolMissing when the program is not there,
+    All that it starts ends with it.  `on_line` sees every line of stdout as it comes, in another
+    thread.  With `log`, the output is also kept in LOG.out and LOG.err; with `stdout`, that goes
+    to a file instead.  With `open_stdin` the program reads the line "go", and nothing more until
+    it shall end; else it has no input.  With `keep_rest`, what it puts into another session stays,
+    such as a connection that ssh shares.  Raises ToolMissing when the program is not there,
     TaskFailed when it may not be started or its output cannot be kept.
     """
-    started = time.monotonic()
     words = [str(word) for word in argv]
-    try:
-        process = subprocess.Popen(
-            words,
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
-    except FileNotFoundError as error:
-        missing = f"{cwd}: no such directory" if cwd and not cwd.is_dir() else None
-        raise ToolMissing(missing or f"{words[0]}: no such program") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TaskFailed(f"{words[0]}: cannot be started ({reason})") from error
-    assert process.stdout and process.stderr  # noqa: S101
-    readers = (_Reader(process.stdout, on_line), _Reader(process.stderr, None))
-    timed_out = False
-    try:
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            _end(process)
-            process.wait()
-        for reader in readers:
-            reader.join(_DRAIN_S)
-    except BaseException:
-        _end(process)
-        process.wait()
-        raise
-    stdout, stderr = (reader.text() for reader in readers)
-    finished = Finished(process.returncode, stdout, stderr, time.monotonic() - started, timed_out)
+    settings = {**os.environ, **(env or {})}
+    if any("\0" in text for text in (*words, *settings, *settings.values())):
+        raise TaskFailed(f"{words[0]}: cannot be started (null byte in an argument)")
+    with _Supervised(words[0], stdout) as supervised:
+        process = supervised.process
+        readers = [
+            _Reader(stream, hear)
+            for stream, hear in ((process.stdout, on_line), (process.stderr, None))
+            if stream is not None
+        ]
+        supervised.start(words, cwd, settings, open_stdin=open_stdin, keep_rest=keep_rest)
+        timed_out = not supervised.wait(timeout)
+    for reader in readers:
+        reader.join(_DRAIN_S)
+    texts = [reader.text() for reader in readers]
+    code, seconds = supervised.ended or (-signal.SIGKILL, supervised.seconds)
+    finished = Finished(code, "" if stdout else texts[0], texts[-1], seconds, timed_out)
     if log is not None:
         _keep(log, finished)
     return finished
+
+
+class _Supervised:
+    """A program under a supervisor; `ended` is its exit code and how long it took, s.
+
+    When the context is left, the program has ended with all that it started.
+    """
+
+    def __init__(self, program: str, stdout: IO[bytes] | None) -> None:
+        self.program = program
+        self.ended: tuple[int, float] | None = None
+        self._cwd: Path | None = None
+        self._pid: int | None = None
+        self._unread = b""
+        self._started = time.monotonic()
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SUPERVISOR), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout or subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+            )
+
+    @property
+    def seconds(self) -> float:
+        """Time since it was started, s."""
+        return time.monotonic() - self._started
+
+    def start(
+        self, words: list[str], cwd: Path | None, env: Mapping[str, str], **options: bool
+    ) -> None:
+        """Start the program."""
+        self._cwd = cwd
+        request = marshal.dumps(
+            {
+                "words": [os.fsencode(word) for word in words],
+                "cwd": os.fsencode(cwd) if cwd else None,
+                "env": {os.fsencode(k): os.fsencode(v) for k, v in env.items()},
+                **options,
+                "linger_s": _LINGER_S,
+                "grace_s": _GRACE_S,
+            }
+        )
+        with contextlib.suppress(OSError):  # a supervisor that is gone does not answer either
+            self._line.sendall(len(request).to_bytes(4, "big") + request)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Return whether the program ended in time; raises what kept it from starting."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while self.ended is None:
+            match self._answer(until):
+                case None:
+                    return False
+                case ["process", pid]:
+                    self._pid = int(pid)
+                case ["ended", code, seconds]:
+                    self.ended = int(code), float(seconds)
+                case ["failed", number, what]:
+                    raise self._failure(int(number), what)
+                case _:
+                    raise TaskFailed(f"{self.program}: its supervisor was killed")
+        return True
+
+    def _failure(self, number: int, what: str) -> PerfpipeError:
+        missing = number in (errno.ENOENT, errno.ENOTDIR)
+        if what == "cwd":
+            reason = "no such directory" if missing else os.strerror(number)
+            return ToolMissing(f"{self._cwd}: {reason}")
+        if missing:
+            return ToolMissing(f"{self.program}: no such program")
+        return TaskFailed(f"{self.program}: cannot be started ({os.strerror(number)})")
+
+    def _answer(self, until: float | None) -> list[str] | None:
+        """Return the words of the next line; None if it is late, none if there will be no more."""
+        while b"\n" not in self._unread:
+            self._line.settimeout(None if until is None else max(1e-3, until - time.monotonic()))
+            try:
+                part = self._line.recv(1 << 12)
+            except TimeoutError:
+                return None
+            except OSError:
+                part = b""
+            if not part:
+                return []
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode().split()
+
+    def __enter__(self) -> _Supervised:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._line:
+            try:
+                if kind is not None or self.ended is None:
+                    self._hang_up()
+                self._await_end()
+            except BaseException:
+                self._hang_up()
+                self._await_end()
+                raise
+        if self._pid is not None and self.ended is None:
+            # It does so itself, unless it was killed.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _hang_up(self) -> None:
+        """Let the supervisor end everything, as it would if perfpipe were gone."""
+        with contextlib.suppress(OSError):
+            self._line.shutdown(socket.SHUT_WR)
+
+    def _await_end(self) -> None:
+        """Wait until the supervisor has ended."""
+        late = time.monotonic() + _LINGER_S + _GRACE_S + _PATIENCE_S
+        while answer := self._answer(late):
+            if answer[0] == "ended":
+                self.ended = int(answer[1]), float(answer[2])
+            elif answer[0] == "left":
+                say(f"{self.program}: cannot end its processes {', '.join(answer[1:])}")
 
 
 def _keep(log: Path, finished: Finished) -> None:
@@ -136,8 +266,3 @@ def _keep(log: Path, finished: Finished) -> None:
         log.with_suffix(".err").write_text(finished.stderr, encoding="utf-8")
     except OSError as error:
         raise TaskFailed(os_error_sentence(error, "cannot keep the output in")) from error
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)

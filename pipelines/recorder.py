@@ -31,7 +31,7 @@ from pipelines.tasks import passes
 _FEWER = frozenset({"nsys_environment", "nsys_diagnostics", "nsys_processes", "nsys_threads"})
 
 _HEADER = """\
-# Recorded by `perfpipe record` from a run of {workload_file} on {gpu}.
+# Recorded by `perfpipe record` from a run of {what} on {gpu}.
 # Machine and user names, paths and environment variables were removed.
 """
 
@@ -67,7 +67,8 @@ def record_run(
             **_origin(store, run),
             "tasks": tasks,
         }
-        text = _HEADER.format(workload_file=run.workload_file, gpu=document["gpu"])
+        what = run.workload_file or f"the program {run.workload}"
+        text = _HEADER.format(what=what, gpu=document["gpu"])
         text += yaml.safe_dump(document, sort_keys=False, width=100, default_flow_style=None)
         (directory / "recording.yaml").write_text(text, encoding="utf-8")
         load_recording(directory)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shlex
+import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,9 +18,12 @@ from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import STEADY, Session
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
+from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
+from pipelines.console import say
 from pipelines.selection import Selection, select
+from templates.closing import closing_lines
 from templates.renderers import (
     Entry,
     figure_files,
@@ -101,6 +107,48 @@ def output(
             write_text(Path(target), render(report))
             if not quiet:
                 click.echo(target)
+
+
+def report_of_run(
+    store: Store,
+    run: RunRecord,
+    *,
+    html: str | None,
+    md: str | None,
+    step_range: str | None = None,
+    quiet: bool = False,
+) -> None:
+    """Write the report of a run as HTML and Markdown, and print its conclusions.
+
+    Without a name a file gets its usual one, or a numbered one beside it: what is there stays.
+    With `quiet`, or where a report goes to stdout, nothing else does.
+    """
+    usual_html, usual_md = _free("report.html", "report.md")
+    report = make_report(store, [run.run_id], step_range=step_range)
+    targets = [html or usual_html, md or usual_md]
+    output(report, html=targets[0], md=targets[1], quiet=True)
+    if quiet or "-" in targets:
+        return
+    at = "" if store.root == Store.locate().root else f"--store {shlex.quote(str(store.root))}"
+    width = shutil.get_terminal_size().columns
+    click.echo("\n".join(closing_lines(report, targets, at, width)))
+    kept = [
+        name
+        for name, given in (("report.html", html), ("report.md", md))
+        if given is None and name not in targets
+    ]
+    if kept:
+        say(f"{' and '.join(kept)} of an earlier run kept; --html FILE and --md FILE choose names")
+
+
+def _free(*names: str) -> list[str]:
+    """Return names with the same number added, none of which is taken; none added if none is."""
+    for number in itertools.count(1):
+        paths = [Path(name) for name in names]
+        found = [path.with_stem(f"{path.stem}-{number}") if number > 1 else path for path in paths]
+        if not any(path.exists() for path in found):
+            return [str(path) for path in found]
+    raise AssertionError("unreachable")
 
 
 def write_index(

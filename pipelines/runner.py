@@ -40,13 +40,13 @@ def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
                 if kept and _still_counts(kept, plan):
                     kept = replace(kept, index=task.index, generation=task.generation)
                     run.add(kept)
-                    progress.step(_line(kept, "kept"))
+                    progress.step(_line(plan, kept, "kept"))
                     continue
                 directory = run.task_directory(task)
                 context = Context(plan.workload, task, launcher, directory, progress.detail)
                 result = measure(plan, context, store)
                 run.add(result, directory)
-                progress.step(_line(result, "measured"))
+                progress.step(_line(plan, result, "measured"))
             if plan.workload.tune is not None:
                 _profile_search(plan, run, launcher, store, progress)
     return run.record
@@ -60,13 +60,14 @@ def _still_counts(kept: TaskResult, plan: Plan) -> bool:
 
 
 def _new(plan: Plan, store: Store, recording: Recorded | None = None) -> Run:
-    return Run.new(store, plan.workload.name, plan.path.name, plan.collector, recording)
+    file = plan.path.name if plan.words is None else ""
+    return Run.new(store, plan.workload.name, file, plan.collector, recording, plan.words)
 
 
 def _resumed(plan: Plan, store: Store, progress: Progress) -> Run | None:
     if not plan.resume:
         return None
-    run = Run.latest_measured(store, plan.workload.name)
+    run = Run.latest_measured(store, plan.workload.name, plan.words)
     if run is None:
         progress.note(f"no run of {plan.workload.name} to resume: starting the first")
         return None
@@ -116,15 +117,18 @@ def _replay(plan: Plan, store: Store, progress: Progress) -> RunRecord:
                 files = [plan.recording / name for name in recorded.files]
                 result = with_reports(recorded.result(task), files, store)
             run.add(result)
-            progress.step(_line(result, "replayed"))
+            progress.step(_line(plan, result, "replayed"))
     return run.record
 
 
-def _line(result: TaskResult, verb: str) -> str:
+def _line(plan: Plan, result: TaskResult, verb: str) -> str:
+    what = result.label if result.params else plan.workload.name
     if not result.done:
-        return f"{result.label}: FAILED: {result.error}"
-    median = "" if result.median_ms is None else f", median {result.median_ms:.4g} ms"
-    return f"{result.label}: {verb}{median}, {len(result.reports)} reports"
+        return f"{what}: FAILED: {result.error}"
+    median = "" if result.wall_s is None else f", {result.wall_s:.4g} s"
+    if result.median_ms is not None:
+        median = f", median {result.median_ms:.4g} ms"
+    return f"{what}: {verb}{median}, {len(result.reports)} reports"
 
 
 def raise_for_status(record: RunRecord) -> None:

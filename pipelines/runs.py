@@ -35,6 +35,7 @@ class Run:
         workload_file: str,
         collector: str,
         recording: Recorded | None = None,
+        words: tuple[str, ...] | None = None,
     ) -> Run:
         """Begin a run."""
         started = utc_now()
@@ -43,6 +44,7 @@ class Run:
             run_id=f"{workload}-{stamp}-{uuid.uuid4().hex[:4]}",
             workload=workload,
             workload_file=workload_file,
+            words=words,
             collector=collector,
             started_at=started,
             recording=recording,
@@ -51,9 +53,15 @@ class Run:
         return cls(store, record)
 
     @classmethod
-    def latest_measured(cls, store: Store, workload: str) -> Run | None:
-        """Return the latest run of a workload that was measured, finished or not."""
-        runs = [run for run in store.runs() if run.workload == workload and not run.replayed]
+    def latest_measured(
+        cls, store: Store, workload: str, words: tuple[str, ...] | None = None
+    ) -> Run | None:
+        """Return the latest run of a workload that was measured, finished or not.
+
+        Of a program without a workload file, the run with the same words.
+        """
+        named = [run for run in store.runs() if run.workload == workload and run.words == words]
+        runs = [run for run in named if not run.replayed]
         return cls(store, runs[-1]) if runs else None
 
     def results(self) -> dict[str, TaskResult]:

@@ -23,7 +23,8 @@ DTYPE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, 
 #: Environment variable with the interpreter for {python}.
 PYTHON_VARIABLE = "PERFPIPE_PYTHON"
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+#: {name} is replaced; {{name}} stands for the text {name}.
+_PLACEHOLDER = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -130,22 +131,30 @@ def task_of(
         except ValueError as error:
             raise InputError(f"{path}: work.{name}: {error}") from error
     known["python"] = workload.execution.python or os.environ.get(PYTHON_VARIABLE) or sys.executable
-    substituted = (_substitute(word, known, path) for word in workload.command)
-    command = tuple(word for word in substituted if word)
+    words = [(word, _substitute(word, known, path)) for word in workload.command]
+    command = tuple(made for word, made in words if made or not word)
     key = _key(command, params, workload, directory_of(workload, path))
     return Task(index, params, command, values["flops"], values["bytes"], dtype, key, generation)
 
 
 def _substitute(text: str, known: Mapping[str, Scalar], path: Path) -> str:
     def replace(match: re.Match[str]) -> str:
-        if match[1] not in known:
+        name = match["name"]
+        if name is None:
+            return f"{{{match['literal']}}}"
+        if name not in known:
             raise InputError(
                 f"{path}: unknown parameter {match[0]} (known: {', '.join(sorted(known))})"
-                + did_you_mean(match[1], known)
+                + did_you_mean(name, known)
             )
-        return str(known[match[1]])
+        return str(known[name])
 
     return _PLACEHOLDER.sub(replace, text)
+
+
+def literal(text: str) -> str:
+    """Return what a workload file must say for a text in which nothing is to be replaced."""
+    return re.sub(r"\{(\w+)\}", r"{{\1}}", text)
 
 
 def _key(command: tuple[str, ...], params: Params, workload: Workload, cwd: Path) -> str:

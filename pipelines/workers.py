@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -164,6 +165,7 @@ def _serve(orders: Connection) -> None:
     # then cleans up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     last = False
     with contextlib.suppress(EOFError, OSError):
         while not last:
@@ -171,6 +173,13 @@ def _serve(orders: Connection) -> None:
             answer = _answer(order)
             last = _peak_bytes() > _KEPT_BYTES or isinstance(answer, Lost)
             orders.send(_Reply(answer, last))
+
+
+def _end_with_the_parent() -> None:
+    """End this process when its parent is gone, even in the middle of a task."""
+    if parent := multiprocessing.parent_process():
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _peak_bytes() -> int:

@@ -287,7 +287,7 @@ class Cli:
     def __call__(self, *args: str | Path, report: bool = False) -> int:
         words = [str(arg) for arg in args]
         if words[0] == "run" and not report:
-            words.append("--no-report")
+            words.insert(1, "--no-report")
         code = run_cli(words)
         self.out, self.err = self._capsys.readouterr()
         return code

@@ -211,7 +211,7 @@ def test_a_program_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
 def test_output_of_a_child_that_outlives_the_program_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipelines.process._DRAIN_S", 0.5)
+    monkeypatch.setattr("pipelines.process._LINGER_S", 0.5)
     finished = run(["sh", "-c", "echo begun; sleep 300 & exit 0"])
     assert finished.ok
     assert finished.stdout == "begun\n"

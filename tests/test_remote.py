@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import textwrap
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +131,50 @@ def test_faults_of_the_other_side(
     path = _workload(tmp_path, f'{{kind: ssh, wrapper: {closed}, directory: "{there}"}}')
     assert cli("run", path, "--collector", "timing") == 1
     assert "refused" in cli.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_runs_there_ends_with_a_run_that_is_ended(
+    number: signal.Signals, sshd: list[str], tmp_path: Path
+) -> None:
+    """A tree of processes in sessions of their own, one of which does not heed SIGTERM."""
+    path = _workload(tmp_path, f"{{kind: ssh, wrapper: {sshd}}}")
+    there = tmp_path / "there's a blank"
+    (there / "program.py").write_text(
+        "import os, subprocess, sys\n"
+        "deaf = ['setsid', 'sh', '-c', 'trap \"\" TERM; sleep 9000; sleep 9000']\n"
+        "subprocess.Popen(deaf, stdout=2)\n"
+        "subprocess.Popen(['sleep', '9000'], stdout=2)\n"
+        "open('started', 'w').close()\n"
+        "subprocess.run(['sleep', '9000'], stdout=2)\n"
+    )
+    mark = f"MARK={uuid.uuid4().hex}"
+    text = path.read_text().replace('MS: "2.5"', mark.replace("=", ": "))
+    path.write_text(text + f'cwd: "{there}"\n')
+    words = ["run", str(path), "--collector", "timing", "--store", str(tmp_path / "store")]
+    program = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()"]
+    process = subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True)
+
+    def left() -> list[str]:
+        found = []
+        for file in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if mark.encode() in file.read_bytes().split(b"\0"):
+                    found.append(file.parent.name)
+        return found
+
+    until = time.monotonic() + 120
+    while not (there / "started").exists() or len(left()) < 5:
+        assert time.monotonic() < until and process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=120)
+    if number == signal.SIGTERM:
+        assert process.returncode == 143
+        assert stderr.splitlines()[-1].startswith("perfpipe: ended by SIGTERM; to continue: ")
+    while left():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 def test_without_a_gpu_there_the_recording_is_replayed(

@@ -77,6 +77,7 @@ def summary_of(scope: Scope) -> list[Fact]:
         done = sum(task.done for task in run.tasks)
         text = f"{done} of {len(run.tasks)} done"
         facts.append(Fact("Configurations", text, Source("run.json", (run.run_id,))))
+        facts += _wall_times(run)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(scope.kinds.items()))
     if counted:
         add("Reports", counted, "reports")
@@ -90,6 +91,17 @@ def summary_of(scope: Scope) -> list[Fact]:
         lasting = f", {format_ns(traced)} in total" if traced else ""
         add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
     return facts
+
+
+def _wall_times(run: RunRecord) -> Iterator[Fact]:
+    """Yield how long programs take that report no times of their own."""
+    known = [task.wall_s for task in run.tasks if task.done and not task.times_ms]
+    times = sorted(seconds for seconds in known if seconds is not None)
+    if times:
+        low, high = format_ns(times[0] * 1e9), format_ns(times[-1] * 1e9)
+        text = low if low == high else f"{low} to {high}"
+        text += " from start to end, without a profiler; the program reports no times of its own"
+        yield Fact("Wall time", text, Source("run_tasks", (run.run_id,)))
 
 
 def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from analysis.knowledge import techniques
+from analysis.questions import question
 from analysis.report.scope import Scope
 from perfpipe.units import format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
@@ -71,7 +73,18 @@ def findings_of(scope: Scope) -> list[Finding]:
     sql = f"SELECT {', '.join(_Found._fields)} FROM findings ORDER BY rank"
     found = (_Found(*row) for row in scope.con.execute(sql).fetchall())
     several = len(scope.reports) > 1
-    return [_of_kernel(f) if f.subject == "kernel" else _of_gpu(f, several) for f in found]
+    told = []
+    for one in found:
+        finding = _of_kernel(one) if one.subject == "kernel" else _of_gpu(one, several)
+        told.append(
+            replace(finding, command=_command(one, scope.run.run_id if scope.run else None))
+        )
+    return told
+
+
+def _command(found: _Found, run_id: str | None) -> str:
+    about = {"kernel": found.kernel_name or "", "bound": found.bound}
+    return question(found.subject, found.claim, found.reports, run_id, **about)
 
 
 def _finding(found: _Found, claim: str, evidence: list[str], subject: str, kernel: str) -> Finding:

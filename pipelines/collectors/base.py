@@ -16,6 +16,9 @@ from pipelines.workload import Workload
 #: Environment variable with the collector that launched a program: plain, nsys, ncu or torch.
 COLLECTOR_VARIABLE = "PERFPIPE_COLLECTOR"
 
+#: Drops the words of a profiler in all tasks of srun but the first; $0 is their number.
+_FIRST_OF_SRUN = '[ "${SLURM_PROCID:-0}" = 0 ] || shift "$0"; exec "$@"'
+
 #: Receives progress messages of a tool.
 Say = Callable[[str], None]
 
@@ -48,7 +51,12 @@ class Context:
         command: Sequence[str | Path] | None = None,
         on_line: Say | None = None,
     ) -> Finished:
-        """Launch the task's command, prefixed by a profiler's."""
+        """Launch the task's command, prefixed by a profiler's.
+
+        Of several tasks of srun the first is profiled: all would write the same report.
+        """
+        if before and self.launcher.execution.kind == "srun":
+            before = ["sh", "-c", _FIRST_OF_SRUN, str(len(before)), *before]
         return self.launcher.run(
             [*before, *(command or self.task.command)],
             env={**self.workload.env, COLLECTOR_VARIABLE: collector, **(env or {})},
@@ -69,7 +77,10 @@ class Context:
 def check(finished: Finished, what: str, timeout: float | None, kind: str = "profiler") -> None:
     """Raise ProgramFailed if a launch failed, with the meaning of its output."""
     if finished.timed_out:
-        raise ProgramFailed("timeout", f"{what} took longer than {timeout:g} s and was killed")
+        more = "; --set timeout=SECONDS allows more"
+        raise ProgramFailed(
+            "timeout", f"{what} took longer than {timeout:g} s and was killed{more}"
+        )
     if finished.ok:
         return
     advice = explain(finished.stdout + finished.stderr)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
+from perfpipe.errors import InputError, PerfpipeError, ToolMissing
 from pipelines.console import progress, say
 from pipelines.launcher import Launcher
 from pipelines.options import (
@@ -20,13 +23,70 @@ from pipelines.options import (
     store_option,
 )
 from pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
+from pipelines.program import Program, program_of
+from pipelines.quick import quick as reduced
+from pipelines.quick import sizes_of
 from pipelines.runner import execute, raise_for_status
+from pipelines.signals import Ended, launching
 from pipelines.tasks import Task, directory_of
-from pipelines.workload import Scalar, load_workload
+from pipelines.tools import gpus_on
+from pipelines.workload import Scalar, Workload, load_workload
+
+_YAML = (".yaml", ".yml")
 
 
-@click.command("run")
-@click.argument("workload", type=click.Path(path_type=Path))
+class _RunCommand(click.Command):
+    """Takes everything after `--` as a program, which options of that would be confused with."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, program = args, None
+        if "--" in args:
+            at = args.index("--")
+            own, program = args[:at], tuple(args[at + 1 :])
+        ctx.meta["args"] = args
+        try:
+            rest = super().parse_args(ctx, list(own))
+        except click.UsageError as error:
+            if program is None and (meant := self._meant(own)):
+                raise InputError(meant) from error
+            raise
+        ctx.params["program"] = program
+        if program is not None and ctx.params["workload"] is not None:
+            file = ctx.params["workload"]
+            raise click.UsageError(f"either a workload file ({file}) or a program after --", ctx)
+        if program is None and ctx.params["workload"] is None:
+            raise click.UsageError("a workload file is needed, or -- and a program", ctx)
+        return rest
+
+    def _meant(self, args: list[str]) -> str | None:
+        """Return what to say if the words are a program without `--` in front."""
+        parser = click.Command(self.name, params=[p for p in self.params if p.name != "workload"])
+        context = click.Context(parser, info_name="run", allow_interspersed_args=False)
+        try:
+            _, words, _ = parser.make_parser(context).parse_args(list(args))
+        except click.UsageError:
+            return None
+        if not words or not (hint := did_you_mean_program(words, args[: len(args) - len(words)])):
+            return None
+        return f"{words[0]} is not a workload file{hint}"
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, "[OPTIONS] WORKLOAD.yaml")
+        formatter.write_usage(ctx.command_path, "[OPTIONS] -- PROGRAM [ARGUMENT]...", "       ")
+
+
+def did_you_mean_program(words: list[str], options: list[str]) -> str:
+    """Return the end of a sentence if words look like a program; empty if not."""
+    first = Path(words[0])
+    if first.suffix in _YAML or not (first.is_file() or shutil.which(words[0])):
+        return ""
+    if first.suffix == ".py" and not shutil.which(f"./{first}"):
+        words = ["python", *words]
+    return f"; did you mean '{shlex.join(['perfpipe', 'run', *options, '--', *words])}'?"
+
+
+@click.command("run", cls=_RunCommand)
+@click.argument("workload", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--collector",
     type=click.Choice(COLLECTORS),
@@ -41,7 +101,32 @@ from pipelines.workload import Scalar, load_workload
     metavar="NAME=VALUE[,VALUE]",
     help="Override a parameter of the file (or warmup, repeats, launches, timeout).",
 )
+@click.option("--sizes", metavar="N[,N]", help="Sizes to run instead of the file's.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="A first look: two of the sizes, few repeats, and the cheapest sections of ncu.",
+)
 @filter_option
+@click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Environment variable of the program after --.",
+)
+@click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Directory to run the program after -- in.",
+)
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the workload file with which 'perfpipe run FILE' does the same.",
+)
+@click.option("--force", is_flag=True, help="Let --save overwrite a file.")
 @click.option(
     "--dry-run", is_flag=True, help="Print configurations and commands without running them."
 )
@@ -54,62 +139,165 @@ from pipelines.workload import Scalar, load_workload
 @click.option("--rerun-failed", is_flag=True, help="Like --resume, and retry what failed.")
 @json_option("Print the run record, or the plan of --dry-run, as JSON.")
 @click.option(
-    "--html", metavar="FILE", default="report.html", show_default=True, help="HTML report to write."
+    "--html",
+    metavar="FILE",
+    help="HTML report to write [default: report.html, or report-2.html, ... if it exists].",
 )
 @click.option(
-    "--md", metavar="FILE", default="report.md", show_default=True, help="Markdown report to write."
+    "--md",
+    metavar="FILE",
+    help="Markdown report to write [default: report.md, likewise].",
 )
 @step_range_option
 @click.option("--no-report", is_flag=True, help="Write no report; perfpipe report writes it later.")
 @store_option
+@click.pass_context
 def run_command(
-    workload: Path,
+    ctx: click.Context,
+    workload: Path | None,
+    program: tuple[str, ...] | None,
     collector: str,
     settings: tuple[str, ...],
+    sizes: str | None,
+    quick: bool,
     filters: dict[str, list[str]],
+    env: tuple[str, ...],
+    cwd: Path | None,
+    save: Path | None,
+    force: bool,
     dry_run: bool,
     resume: bool,
     rerun_failed: bool,
     as_json: bool,
-    html: str,
-    md: str,
+    html: str | None,
+    md: str | None,
     step_range: str | None,
     no_report: bool,
     store_path: str | None,
 ) -> None:
-    """Launch WORKLOAD (a YAML file) under the profilers, ingest the results, and report.
+    """Launch a program under the profilers, ingest the results, and report.
 
-    Each configuration is run without a profiler (to check its result and time it), then under nsys
-    and under ncu, so that no measurement disturbs another.  Without a GPU, the workload's
-    recording is replayed, and every page says so.  A workload with `tune` is autotuned: the
-    fastest parameters are searched in generations.
+    Give a WORKLOAD file, or any program after `--`.  Each configuration is run without a profiler
+    (to check its result and time it), then under nsys and under ncu, so that no measurement
+    disturbs another.
+
+    \b
+    perfpipe run -- python train.py --lr 3e-4
+    perfpipe run --cwd src --env OMP_NUM_THREADS=8 -- torchrun --nproc-per-node 2 train.py
+    perfpipe run --collector nsys --save workload.yaml -- ./bench --size 4096
+
+    A file can also have parameters, a sweep, expected FLOPs and bytes, and a recording, which is
+    replayed where there is no GPU; every page says so.  With `tune` the fastest parameters are
+    searched in generations.
 
     \b
     perfpipe run workloads/gemm.yaml
+    perfpipe run workloads/gemm.yaml --quick --sizes 512,4096
     perfpipe run workloads/gemm.yaml --set size=4096 --set dtype=fp16,bf16 --collector ncu
     perfpipe run workloads/gemm.yaml --filter dtype=fp16 --dry-run
     perfpipe run workloads/fused_matmul_tuning.yaml --resume
+
+    Ending perfpipe (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL) ends all that it launched; --resume
+    continues the run.
     """
-    loaded = load_workload(workload, _settings(settings))
-    planned = planned_tasks(loaded, workload, filters)
+    chosen = _settings(settings)
+    given = None
+    if program is not None:
+        _refuse("a workload file", {"--sizes": sizes, "--filter": filters})
+        given = program_of(
+            program, env=env, cwd=cwd, settings=chosen, quick=quick, collector=collector
+        )
+        loaded, path = given.workload(), Path("the program")
+    else:
+        assert workload is not None  # noqa: S101
+        loaded, path = _load(workload, chosen, sizes, quick, ctx.meta["args"]), workload
+        _refuse("a program after --", {"--env": env, "--cwd": cwd, "--save": save})
+    planned = planned_tasks(loaded, path, filters)
     if dry_run:
+        _save(given, save, force)
         _show(planned, as_json)
         return
-    launcher = Launcher(loaded.execution, directory_of(loaded, workload))
+    launcher = Launcher(loaded.execution, directory_of(loaded, path))
     kind, reason = choose_collector(collector, launcher)
-    plan = Plan(loaded, workload, planned, kind, resume or rerun_failed, rerun_failed)
+    if kind == "replay" and loaded.recording is None:
+        raise _nothing_to_replay(path, program is not None, collector, gpus_on(launcher))
+    plan = Plan(loaded, path, planned, kind, resume or rerun_failed, rerun_failed, program)
+    _save(given, save, force)
     say(f"{loaded.name}: {plan.launches} configurations; {reason}")
     store = resolve_store(store_path)
-    with progress(loaded.name, plan.launches) as steps:
-        record = execute(plan, store, steps)
+    try:
+        with launching(), progress(loaded.name, plan.launches) as steps:
+            record = execute(plan, store, steps)
+    except Ended as end:
+        end.advice = f"; to continue: {_resuming(ctx.meta['args'])}"
+        raise
     if as_json:
         click.echo(json_document(run=asdict(record)))
     if not no_report:
-        from pipelines.reporting import make_report, output
+        from pipelines.reporting import report_of_run
 
-        report = make_report(store, [record.run_id], step_range=step_range)
-        output(report, html=html, md=md, quiet=as_json)
+        report_of_run(store, record, html=html, md=md, step_range=step_range, quiet=as_json)
     raise_for_status(record)
+
+
+def _load(
+    path: Path,
+    settings: dict[str, list[Scalar]],
+    sizes: str | None,
+    quick: bool,
+    args: list[str],
+) -> Workload:
+    """Read a workload file; where it is none, say what it might be."""
+    try:
+        loaded = load_workload(path, settings)
+    except PerfpipeError as error:
+        options = [word for word in args if Path(word) != path]
+        hint = did_you_mean_program([str(path)], options)
+        if not hint:
+            raise
+        raise InputError(f"{path} is not a workload file{hint}") from error
+    if quick:
+        loaded = reduced(loaded)
+    if sizes is not None:
+        numbers = sizes_of(sizes, loaded, str(path))
+        again = load_workload(path, {**settings, "size": numbers})
+        loaded = reduced(again) if quick else again
+    return loaded
+
+
+def _refuse(needed: str, given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value:
+            raise InputError(f"{name} needs {needed}")
+
+
+def _save(program: Program | None, path: Path | None, force: bool) -> None:
+    if program is not None and path is not None:
+        program.save(path, force=force)
+        say(f"{path} is written: 'perfpipe run {shlex.quote(str(path))}' does the same")
+
+
+def _nothing_to_replay(
+    path: Path, program: bool, asked: str, found: tuple[str, ...]
+) -> PerfpipeError:
+    """Return the error of a run that can neither measure nor replay."""
+    if asked == "replay":
+        return InputError(f"{path}: the workload has no recording")
+    if found:
+        return ToolMissing(
+            f"{found[0]} is here, but neither nsys nor ncu; install them, or see 'perfpipe doctor'"
+        )
+    if not program:
+        return InputError(f"{path}: no GPU here, and the workload has no recording")
+    return InputError(
+        "no GPU here, and a program without a workload file has no recording to replay; "
+        "--collector timing measures how long it takes, 'perfpipe doctor' shows what is missing"
+    )
+
+
+def _resuming(args: list[str]) -> str:
+    words = args if "--resume" in args or "--rerun-failed" in args else ["--resume", *args]
+    return shlex.join(["perfpipe", "run", *words])
 
 
 def _show(planned: list[Task], as_json: bool) -> None:

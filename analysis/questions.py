@@ -1,0 +1,37 @@
+"""The command that shows more about a finding."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+
+def question(
+    subject: str, claim: str, reports: Sequence[str], run_id: str | None, *, kernel: str, bound: str
+) -> str:
+    """Return a command line to paste; `subject` is kernel or timeline, as in the view findings."""
+    known = _questions()[subject]
+    names = {"kernel": kernel.replace("'", "''"), "bound": bound.replace("'", "''")}
+    sql = known.get(claim, known["other"]).format_map(names)
+    of = reports[0] if len(reports) == 1 else run_id
+    chosen = f"-r {shlex.quote(of)} " if of else ""
+    return f"perfpipe query {chosen}{_quoted(sql)}"
+
+
+def _quoted(text: str) -> str:
+    """Quote for a shell; in double quotes, which SQL's own do not break, where that is enough."""
+    if re.search(r'["$`\\!]', text):
+        inner = text.replace("'", "'\\''")
+        return f"'{inner}'"
+    return f'"{text}"'
+
+
+@cache
+def _questions() -> dict[str, dict[str, str]]:
+    text = resources.files("analysis").joinpath("questions.toml").read_text(encoding="utf-8")
+    found: dict[str, dict[str, str]] = tomllib.loads(text)
+    return found

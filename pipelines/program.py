@@ -1,0 +1,238 @@
+"""A program on the command line as the workload file that it would have needed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from perfpipe.errors import InputError, StoreError, ToolMissing, os_error_sentence
+from perfpipe.files import replacing
+from pipelines.tasks import literal
+from pipelines.workload import Scalar, Workload
+
+#: What is collected: as where a file says nothing more, with the calls of the operating system that
+#: the host is in while the GPU is idle.
+_NSYS = {"trace": ["cuda", "nvtx", "osrt"]}
+
+_SCRIPT = re.compile(r".+\.(py|sh|bash|jl|pl|rb|lua|js)")
+
+#: Programs that run another one, which gives the run its name.
+_RUNS_ANOTHER = re.compile(
+    r"python[0-9.]*|(ba|da|z|k)?sh|env|nice|numactl|taskset|time|stdbuf|uv|poetry|conda|pixi|torchrun"
+    r"|accelerate|deepspeed|horovodrun|mpirun|mpiexec(\.\w+)?|orterun|srun|julia"
+)
+
+#: Options of srun without a value of their own, or with one only after "=".
+_SRUN_FLAGS = frozenset(
+    "--contiguous --disable-status --exact --exclusive --help --hold --immediate "
+    "--kill-on-bad-exit --label --multi-prog --no-allocate --no-kill --overcommit "
+    "--overlap --oversubscribe "
+    "--preserve-env --propagate --pty --quiet --quit-on-interrupt --reboot --send-libs "
+    "--spread-job --unbuffered --usage --use-min-nodes --verbose --version --wait-all-nodes "
+    "--whole --x11".split()
+)
+_SRUN_SHORT_FLAGS = frozenset("EHIKOQXZhklsuvV")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program as given: its words, environment variables, directory, and timeout or launches.
+
+    `collector` is that of the command line.
+    """
+
+    words: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path = Path()
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    quick: bool = False
+    collector: str = "auto"
+
+    @property
+    def directory(self) -> Path:
+        """Where it runs."""
+        return Path.cwd() / self.cwd
+
+    def check(self) -> None:
+        """Raise the reason why it cannot be launched, before anything is."""
+        first = self.words[0]
+        name = PurePath(first).name
+        if not first:
+            raise InputError("the program after -- has no name")
+        if name in ("nsys", "ncu"):
+            raise InputError(f"perfpipe starts {name} itself: give the program alone after --")
+        if not self.directory.is_dir():
+            raise InputError(f"--cwd {self.cwd}: no such directory")
+        path = os.pathsep.join(os.get_exec_path({**os.environ, **self.env}))
+        place = str(self.directory / first) if "/" in first else first
+        if shutil.which(place, path=path):
+            return
+        there = self.directory / first
+        if there.suffix in (".yaml", ".yml") and there.is_file():
+            raise InputError(f"{first} is a workload file: perfpipe run {shlex.quote(first)}")
+        if there.suffix == ".py" and there.is_file():
+            meant = shlex.join(["perfpipe", "run", "--", "python", *self.words])
+            raise InputError(f"{first} is not executable; did you mean '{meant}'?")
+        if "/" in first and there.is_file():
+            raise InputError(f"{first} is not executable")
+        raise ToolMissing(f"{first}: no such program")
+
+    def document(self, cwd: str | None = None) -> dict[str, Any]:
+        """Return the workload file as data; `cwd` is as in the file."""
+        wrapper, command = _split_srun(self.words)
+        content: dict[str, Any] = {"version": 1, "name": name_of(command)}
+        content["command"] = [literal(word) for word in command]
+        if self.env:
+            content["env"] = dict(self.env)
+        if cwd is not None:
+            content["cwd"] = cwd
+        content.update(self.settings)
+        content["collect"] = self._collect()
+        if wrapper:
+            content["execution"] = {"kind": "srun", "wrapper": list(wrapper)}
+        return content
+
+    def _collect(self) -> dict[str, Any]:
+        known = {"nsys": _NSYS, "ncu": {"set": "basic"} if self.quick else {}, "torch": {}}
+        names = {"timing": (), "auto": ("nsys", "ncu"), "all": ("nsys", "ncu")}
+        return {name: known[name] for name in names.get(self.collector, (self.collector,))}
+
+    def workload(self) -> Workload:
+        """Return it as a workload."""
+        try:
+            return Workload.model_validate(self.document(str(self.directory)))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            raise InputError(f"--set {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+
+    def save(self, path: Path, *, force: bool) -> None:
+        """Write the workload file; raises InputError if the file exists, unless `force`."""
+        if path.exists() and not force:
+            raise InputError(f"{path} already exists; --force overwrites it")
+        beside, cwd = path.resolve().parent, self.directory.resolve()
+        inside = str(cwd.relative_to(beside)) if cwd.is_relative_to(beside) else str(cwd)
+        content = self.document(None if inside == "." else inside)
+        text = f"# Written by: perfpipe run --save {path.name} -- {_one_line(self.words)}\n"
+        text += yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=98, allow_unicode=True)
+        try:
+            with replacing(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StoreError(os_error_sentence(error, "cannot write")) from error
+
+
+#: What YAML does not take for text.
+_NOT_TEXT = ("true", "false", "null", ".")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that is not a plain word, and writes lists in a line."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    plain = re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./-]*", text) and text not in _NOT_TEXT
+    style = None if plain else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(list, _list)
+
+
+def _one_line(words: Sequence[str]) -> str:
+    return "".join(c if c.isprintable() else " " for c in shlex.join(words))
+
+
+def program_of(
+    words: Sequence[str],
+    *,
+    env: Sequence[str] = (),
+    cwd: Path | None = None,
+    settings: Mapping[str, list[Scalar]] | None = None,
+    quick: bool = False,
+    collector: str = "auto",
+) -> Program:
+    """Return a program that can be launched, from the options beside it.
+
+    `env` are texts NAME=VALUE.  Raises InputError, or ToolMissing if there is no such program.
+    """
+    if not words:
+        raise InputError("no program after --, as in: perfpipe run -- python train.py")
+    variables = {}
+    for text in env:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--env {text}: expected NAME=VALUE")
+        variables[name] = value
+    for name, values in (settings or {}).items():
+        if name not in ("timeout", "launches") or len(values) != 1:
+            raise InputError(
+                f"--set {name}: without a workload file only timeout and launches can be set "
+                "(--save writes a file, which can have parameters)"
+            )
+    chosen = {name: values[0] for name, values in (settings or {}).items()}
+    if collector == "replay":
+        raise InputError("a program without a workload file has no recording to replay")
+    program = Program(tuple(words), variables, cwd or Path(), chosen, quick, collector)
+    program.check()
+    return program
+
+
+def name_of(words: Sequence[str]) -> str:
+    """Return the name of a run: that of the program, without its interpreter or launcher.
+
+    >>> name_of(["torchrun", "--nproc-per-node", "2", "src/train.py", "--lr", "3e-4"])
+    'train'
+    """
+    name = next(_names(words))
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-._") or "program"
+
+
+def _names(words: Sequence[str]) -> Iterator[str]:
+    first = PurePath(words[0]).name
+    if not _RUNS_ANOTHER.fullmatch(first):
+        yield PurePath(first).stem if _SCRIPT.fullmatch(first) else first
+    yield from (PurePath(word).stem for word in words[1:] if _SCRIPT.fullmatch(word))
+    if "-m" in words[1:-1]:
+        yield words[words.index("-m") + 1].rpartition(".")[2]
+    for at, word in enumerate(words[1:], 1):
+        if word[:1] not in ("-", "") and "=" not in word and shutil.which(word):
+            yield from _names(words[at:])
+    yield first
+
+
+def _split_srun(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return srun with its options, and the program behind them; no srun if it is not the first.
+
+    What srun starts is no child of srun, so that profilers have to stand behind it.
+    """
+    if PurePath(words[0]).name != "srun":
+        return (), words
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        word = words[at]
+        at += 1
+        if word == "--":
+            break
+        if word.startswith("--"):
+            at += "=" not in word and word not in _SRUN_FLAGS
+        else:
+            # Flags may be joined, and the last of a group may want a value: -ln 2.
+            valued = next((i for i, c in enumerate(word[1:], 1) if c not in _SRUN_SHORT_FLAGS), 0)
+            at += valued == len(word) - 1
+    if at >= len(words):
+        raise InputError(f"{shlex.join(words)}: no program behind the options of srun")
+    return words[:at], words[at:]

@@ -1,0 +1,152 @@
+"""Signals that end perfpipe: one exception, so that everything launched is ended and recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+#: How often the process that started this one is looked for, s.
+_INTERVAL_S = 0.5
+
+#: How long ending what was launched may take, s; supervisors end it without this process too.
+_PATIENCE_S = 20.0
+
+
+class Ended(BaseException):
+    """A signal asked this process to end; `advice` is the end of the sentence about it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        self.advice = ""
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns."""
+        return 128 + self.number
+
+    def __str__(self) -> str:
+        what = f"ended by {signal.Signals(self.number).name}"
+        if self.number == signal.SIGINT:
+            what = "interrupted"
+        elif _state.orphaned:
+            what = "the process that started it is gone"
+        return what + self.advice
+
+
+class _State:
+    """What has happened: set by the handler, read by the thread that insists."""
+
+    def __init__(self) -> None:
+        self.launching = False
+        self.parent = 0
+        self.received: int | None = None
+        self.orphaned = False
+        self.left = threading.Event()
+
+
+_state = _State()
+
+
+def install() -> None:
+    """End this process by SIGTERM and SIGHUP with a sentence; ignored ones stay ignored.
+
+    A thread does so: the main one may be in a call that does not look for signals.  SIGINT stays
+    KeyboardInterrupt.
+    """
+    _state.parent = os.getppid()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _note)
+    woken, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    threading.Thread(target=_insist, args=(woken,), daemon=True).start()
+
+
+def _note(*_: object) -> None:
+    """Do nothing: the thread is woken.  Unlike SIG_IGN, programs do not inherit this."""
+
+
+def _insist(woken: int) -> None:
+    ending = {int(n) for n in _ENDING if signal.getsignal(n) is not signal.SIG_IGN}
+    while True:
+        number = os.read(woken, 1)[0]
+        if number not in ending or (number == signal.SIGINT and not _state.launching):
+            continue
+        if _state.received is not None and not _state.launching:
+            continue
+        if not _state.launching or not _state.left.wait(_PATIENCE_S):
+            os.write(2, f"perfpipe: {Ended(number)}\n".encode())
+            os._exit(128 + number)
+
+
+@contextmanager
+def launching() -> Iterator[None]:
+    """Raise Ended in the block for the signals that end this process, once.
+
+    Also, as by SIGHUP, if the process that started it goes away, but not if it was sent to the
+    background (nohup, `&`), where that is to be expected.  Without `install` nothing changes.
+    """
+    if signal.getsignal(signal.SIGTERM) is not _note:
+        yield
+        return
+    before = {n: signal.getsignal(n) for n in _ENDING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _end)
+    _state.left.clear()
+    _state.launching = True
+    if signal.SIG_IGN not in before.values():
+        threading.Thread(target=_watch, daemon=True).start()
+    try:
+        yield
+    except Exception as error:
+        # Some libraries make an exception of their own of it.
+        if _state.received is None:
+            raise
+        raise Ended(_state.received) from error
+    finally:
+        _state.launching = False
+        _state.left.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    # Cleaning up takes seconds, and `timeout` and terminals send their signals twice.
+    if _state.received is None:
+        _state.received = number
+        raise Ended(number)
+
+
+def _watch() -> None:
+    background = False
+    while not _state.left.wait(_INTERVAL_S):
+        if os.getppid() == _state.parent:
+            background = _in_background()
+        else:
+            if not background:
+                _state.orphaned = True
+                os.kill(os.getpid(), signal.SIGHUP)
+            return
+
+
+def _in_background() -> bool:
+    """Return whether this is a background job of a terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) != os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -1,0 +1,108 @@
+"""The end of a run on a terminal, and the commands that it suggests."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Cli
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.questions import _questions, question
+from analysis.session import Session
+from perfpipe.store import Store
+from perfpipe.viewmodel import Fact, Finding, Report, Source
+from templates.closing import MOST, closing_lines
+
+SOURCE = Source("v", ("r",))
+TIMING = "version: 1\nname: w\ncommand: [sleep, '0.01']\n"
+
+
+def _report(text: str, findings: int) -> Report:
+    facts = tuple(
+        Fact(name, text, SOURCE) for name in ("GPU", "Configurations", "Wall time", "Next")
+    )
+    found = Finding(text, text, 50.0, "high", text, text, SOURCE, command="perfpipe query 'x'")
+    return Report(
+        "title", text, (Fact("", text, SOURCE),), facts, (), (found,) * findings, findings, "none",
+        (), (Fact("", text, SOURCE),) * 9, (), (),
+    )  # fmt: skip
+
+
+@given(st.text(max_size=2000), st.integers(0, 20), st.integers(1, 300))
+def test_it_fits_a_terminal(text: str, findings: int, width: int) -> None:
+    lines = closing_lines(_report(text, findings), ["report.html", "report.md"], "", width)
+    assert sum(-(-len(line) // max(width, 40)) for line in lines) <= MOST
+    assert all("".join(line).isprintable() for line in lines)
+    assert lines[-1] == "Report: report.html, report.md"
+
+
+def test_long_texts_are_cut_before_findings_are() -> None:
+    lines = closing_lines(_report("word " * 400, 9), ["a"], "--store s", 80)
+    assert [line for line in lines if line.startswith("   next: ")] == [
+        "   next: perfpipe query 'x' --store s"
+    ] * 5
+    assert sum(line.endswith(" …") for line in lines) >= 8
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", ["gemm", "ddp_step"])
+def test_each_command_shows_something(
+    name: str, pages: Callable[..., Path], replayed: Callable[[str], Path], cli: Cli
+) -> None:
+    """Those of the findings of a real report, pasted into a shell."""
+    report = json.loads((pages(name) / "report.json").read_text())
+    assert report["findings"]
+    kinds = {
+        (bool(f["kernel"]), f["command"].partition("FROM")[2][:20]): f for f in report["findings"]
+    }
+    for command in [finding["command"] for finding in kinds.values()]:
+        program, *words = shlex.split(command)
+        assert program == "perfpipe"
+        assert cli(*words, "--store", replayed(name), "--format", "csv") == 0, cli.err
+        assert len(cli.out.splitlines()) > 1, command
+
+
+def test_every_question_is_a_query(replayed: Callable[[str], Path]) -> None:
+    store = Store(replayed("gemm"))
+    with Session.open(store, store.report_ids()) as session:
+        for subject, claims in _questions().items():
+            for claim in claims:
+                command = question(subject, claim, ["r"], None, kernel="it's", bound="host")
+                session.run_user_sql(shlex.split(command)[-1])
+
+
+@given(st.text(st.characters(exclude_characters="\0")))
+def test_a_name_cannot_leave_its_query(kernel: str) -> None:
+    command = question("kernel", "compute", ["r1", "r2"], "run 1", kernel=kernel, bound="")
+    words = shlex.split(command)
+    assert words[:-1] == ["perfpipe", "query", "-r", "run 1"]
+    assert "'" + kernel.replace("'", "''") + "'" in words[-1]
+
+
+def test_a_report_that_is_there_is_kept(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(TIMING)
+    (tmp_path / "report.md").write_text("mine")
+    words = ("run", "w.yaml", "--collector", "timing")
+    assert cli(*words, report=True) == 0
+    assert cli.out.splitlines()[-1] == "Report: report-2.html, report-2.md"
+    assert "report.html and report.md of an earlier run kept" in cli.err
+    assert (tmp_path / "report.md").read_text() == "mine"
+    assert not (tmp_path / "report.html").exists()
+    (tmp_path / "named.html").write_text("old")
+    assert cli(*words, "--html", "named.html", report=True) == 0
+    assert cli.out.splitlines()[-1] == "Report: named.html, report-3.md"
+    assert (tmp_path / "named.html").read_text() != "old", "a file that is named is overwritten"
+    assert cli(*words, "--html", "-", "--md", "new.md", report=True) == 0
+    assert cli.out.startswith("<!doctype html>")
+    assert "Report: " not in cli.out
+    assert cli(*words, "--json", "--html", "new.html", report=True) == 0
+    assert json.loads(cli.out)["run"]["workload"] == "w"
+
+
+def test_readme_names_the_form_without_a_file() -> None:
+    assert "perfpipe run -- python train.py" in (ROOT / "README.md").read_text()

@@ -1,0 +1,211 @@
+"""However a run ends, nothing that it launched goes on: real processes, real signals."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from perfpipe.errors import TaskFailed
+from perfpipe.store import Store
+from pipelines.process import run
+
+#: Leaves the group, the session and the tree of its parent.
+TREE = """
+sleep 9000 &
+setsid sleep 9000 &
+(setsid sh -c 'trap "" TERM; sleep 9000; sleep 9000' &)
+touch started
+sleep 9000
+"""
+
+PERFPIPE = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()"]
+
+
+def _marked(mark: str) -> list[int]:
+    """Return the processes with a variable in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"MARK={mark}".encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def _until(true: Callable[[], object], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A value of MARK; whatever still has it is killed after the test."""
+    value = uuid.uuid4().hex
+    yield value
+    for pid in _marked(value):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def started(tmp_path: Path, mark: str) -> Callable[..., subprocess.Popen[str]]:
+    """Start a run of the tree behind some words, and return once all of the tree is there."""
+    (tmp_path / "tree.sh").write_text(TREE)
+
+    def start(*before: str) -> subprocess.Popen[str]:
+        words = ["run", "--collector", "timing", "--no-report", "--store", "store"]
+        words += ["--env", f"MARK={mark}", "--", "sh", "tree.sh"]
+        process: subprocess.Popen[str] = subprocess.Popen(
+            [*before, *PERFPIPE, *words],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)] and None,
+        )
+        _until(lambda: process.poll() is not None or (tmp_path / "started").exists())
+        _until(lambda: process.poll() is not None or len(_marked(mark)) >= 5)
+        assert process.poll() is None, process.communicate()
+        return process
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGTERM, "perfpipe: ended by SIGTERM; to continue: perfpipe run --resume"),
+        (signal.SIGHUP, "perfpipe: ended by SIGHUP; to continue: perfpipe run --resume"),
+        (signal.SIGINT, "perfpipe: interrupted; to continue: perfpipe run --resume"),
+        (signal.SIGKILL, None),
+    ],
+)
+def test_a_signal_ends_everything_and_the_run_can_be_resumed(
+    number: signal.Signals,
+    said: str | None,
+    started: Callable[..., subprocess.Popen[str]],
+    mark: str,
+    cli: Cli,
+    tmp_path: Path,
+) -> None:
+    process = started()
+    process.send_signal(number)
+    if said:
+        # As `timeout` and terminals do.
+        process.send_signal(number)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == (128 + number if said else -number)
+    if said:
+        assert _marked(mark) == [], "nothing is left when it returns"
+        assert stderr.splitlines()[-1].startswith(said)
+        assert "Traceback" not in stderr
+    _until(lambda: not _marked(mark))
+    (before,) = Store(tmp_path / "store").runs()
+    assert before.status == ("interrupted" if said else "running")
+    (tmp_path / "tree.sh").write_text("exit 0")
+    words = ["--collector", "timing", "--env", f"MARK={mark}", "--", "sh", "tree.sh"]
+    assert cli("run", "--resume", *words) == 0, cli.err
+    assert f"resuming {before.run_id}" in cli.err
+    (after,) = Store(tmp_path / "store").runs()
+    assert after.status == "done"
+    assert not list((tmp_path / "store").glob("runs/*/claim@*"))
+
+
+def test_a_run_ends_with_the_process_that_started_it(
+    started: Callable[..., subprocess.Popen[str]], mark: str, tmp_path: Path
+) -> None:
+    parent = started("sh", "-c", '"$@"; true', "sh")
+    parent.kill()
+    _until(lambda: not _marked(mark))
+    assert parent.stderr
+    assert "the process that started it is gone; to continue" in parent.stderr.read()
+    parent.wait()
+    assert Store(tmp_path / "store").runs()[0].status == "interrupted"
+
+
+def test_a_run_in_the_background_outlives_what_started_it(
+    started: Callable[..., subprocess.Popen[str]], mark: str
+) -> None:
+    parent = started("nohup", "sh", "-c", '"$@"; true', "sh")
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    parent.kill()
+    parent.wait()
+    time.sleep(1.5)
+    assert len(_marked(mark)) >= 5
+    os.kill(int(children[0]), signal.SIGTERM)
+    _until(lambda: not _marked(mark))
+
+
+def test_readers_of_reports_end_in_the_middle_of_one(mark: str) -> None:
+    program = (
+        "import time; from pipelines.workers import spread\n"
+        "list(spread(time.sleep, [9000], jobs=1, limit_s=9000))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "MARK": mark})
+    workers = f"/proc/{process.pid}/task/{process.pid}/children"
+    _until(lambda: len(Path(workers).read_text().split()) == 2)
+    # Time to begin; a worker that has not ends all the more.
+    time.sleep(2)
+    process.kill()
+    process.wait()
+    _until(lambda: not _marked(mark))
+
+
+def test_a_time_limit_ends_everything(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "tree.sh").write_text(TREE)
+    finished = run(["sh", "tree.sh"], cwd=tmp_path, env={"MARK": mark}, timeout=2)
+    assert finished.timed_out
+    assert not _marked(mark)
+
+
+def test_what_a_program_leaves_running_is_ended(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.process._LINGER_S", 0.2)
+    words = ["sh", "-c", "setsid sleep 9000 & (sleep 0.05; echo late) & echo early; exit 3"]
+    finished = run(words, env={"MARK": mark})
+    assert (finished.returncode, finished.stdout) == (3, "early\nlate\n")
+    assert not _marked(mark)
+
+
+def test_a_connection_that_ssh_shares_stays(mark: str) -> None:
+    """What has a session of its own, after the end of a program and after its time."""
+    words = ["sh", "-c", "setsid sleep 9000 >/dev/null 2>&1 & sleep $0; wait $$"]
+    assert not run([*words, "0"], env={"MARK": mark}, keep_rest=True).timed_out
+    (kept,) = _marked(mark)
+    assert run([*words, "9000"], env={"MARK": mark}, keep_rest=True, timeout=2).timed_out
+    assert kept in _marked(mark) and len(_marked(mark)) == 2
+
+
+def test_a_supervisor_that_is_killed_takes_the_program_along(mark: str) -> None:
+    words = ["sh", "-c", "sleep 9000 & kill -9 $PPID; sleep 9000"]
+    with pytest.raises(TaskFailed, match="sh: its supervisor was killed"):
+        run(words, env={"MARK": mark})
+    _until(lambda: not _marked(mark))
+
+
+def test_a_program_is_started_as_from_a_shell(mark: str) -> None:
+    """No signal is ignored, no file is open but the three, and it leads its session."""
+    program = textwrap.dedent("""
+        import os, signal
+        ignored = [n for n in range(1, 65) if n not in (9, 19, 32, 33) and signal.getsignal(n) == signal.SIG_IGN]
+        fds = [fd for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
+        print(ignored == [13, 25], fds, os.getsid(0) == os.getpid(), os.environ["MARK"])
+    """)
+    finished = run([sys.executable, "-c", program], env={"MARK": mark})
+    assert finished.stdout == f"True ['0', '1', '2'] True {mark}\n", finished.stderr
+
+
+def test_the_time_of_a_program_is_its_own() -> None:
+    finished = run(["sleep", "0.2"])
+    assert finished.seconds >= 0.2
+    assert run(["true"]).seconds < finished.seconds + 60
