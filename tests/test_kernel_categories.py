@@ -211,7 +211,7 @@ def test_no_kernel_time_of_pytorch_is_left_over(
     captures: Store, ingested: Callable[[str], str], name: str
 ) -> None:
     report = ingested(f"nsys/{name}.sqlite")
-    with Session.open(captures, [report]) as session:
+    with Session.open(captures, [report], window="whole") as session:
         found = session.sql(
             "SELECT device, category, time_ns, share_pct FROM kernel_categories"
         ).fetchall()

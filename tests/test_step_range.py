@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from conftest import Cli, Tiny
 
-STEPS = "SELECT DISTINCT step FROM step_budget"
+STEPS = "SELECT DISTINCT step FROM step_budget WHERE step IS NOT NULL"
 
 
 def _steps(cli: Cli, *options: str) -> set[str]:

@@ -47,6 +47,7 @@ class _Found(NamedTuple):
     cause: str | None
     label: str | None
     device: int | None
+    kernel_name: str
     short_name: str
     grid: str
     block: str

@@ -1,0 +1,61 @@
+-- What programs do before they run steadily: first uses of kernels, module loading, allocation of device
+-- memory, contexts, communicators and compilation.  What is loaded within a first use counts as that.
+-- @materialize
+CREATE VIEW _occasional_calls AS
+WITH first_uses AS (
+    -- Launches of one kernel take about as long each time but for the first, which loads it.
+    SELECT
+        report_id,
+        pid,
+        min(api_start_ns) AS start_ns,
+        arg_min(api_end_ns, (api_start_ns, api_end_ns)) AS end_ns,
+        arg_min(tid, (api_start_ns, api_end_ns)) AS tid
+    FROM launches
+    WHERE kind = 'kernel'
+    GROUP BY report_id, pid, coalesce(demangled, name)
+),
+used AS (
+    SELECT report_id, pid, tid, start_ns, max(end_ns) AS end_ns
+    FROM first_uses
+    WHERE end_ns > start_ns
+    GROUP BY report_id, pid, tid, start_ns
+),
+calls AS (
+    SELECT
+        report_id,
+        pid,
+        tid,
+        start_ns,
+        end_ns,
+        CASE
+            WHEN is_loading(name) THEN 'module loading'
+            WHEN is_allocating(name) THEN 'allocation of device memory'
+            ELSE 'context creation'
+        END AS what
+    FROM nsys_api_calls
+    WHERE end_ns > start_ns
+        AND name IN (
+            SELECT name
+            FROM _names
+            WHERE kind = 'api' AND (is_loading(name) OR is_allocating(name) OR is_initializing(name))
+        )
+    UNION ALL
+    SELECT
+        report_id,
+        pid,
+        tid,
+        start_ns,
+        end_ns,
+        if(is_compiling(name), 'compilation', 'communicator initialization')
+    FROM nsys_nvtx_ranges
+    WHERE end_ns > start_ns
+        AND name IN (SELECT name FROM _names WHERE kind = 'range' AND (is_compiling(name) OR is_connecting(name)))
+)
+SELECT report_id, pid, start_ns, end_ns, 'first uses of kernels' AS what
+FROM used
+UNION ALL
+SELECT c.report_id, c.pid, c.start_ns, c.end_ns, c.what
+FROM calls AS c
+ASOF LEFT JOIN used AS u
+    ON u.report_id = c.report_id AND u.pid = c.pid AND u.tid = c.tid AND u.start_ns <= c.start_ns
+WHERE u.end_ns IS NULL OR u.end_ns < c.end_ns;

@@ -1,0 +1,75 @@
+-- What takes the host's time before the first steady step, from the first CUDA call of the process on;
+-- the rest is the program's own: imports, reading data, Python.  Only where steps were found.
+--
+-- report_id: report
+-- device: physical GPU number
+-- process_id: process
+-- cause: first uses of kernels (with what they load), module loading, allocation of device memory,
+--   context creation, communicator initialization, compilation or everything else
+-- calls: number of calls or ranges; NULL for everything else
+-- time_ns: host time in them, overlaps within a cause counted once, ns
+-- share_pct: share of the time from the first CUDA call to the first steady step, %
+-- startup_ns: that time, ns
+CREATE VIEW startup_causes AS
+WITH begun AS (
+    SELECT w.track, w.pid, min(w.host_start_ns) AS until_ns
+    FROM _step_windows AS w
+    JOIN _step_phases AS p USING (track, window_id)
+    WHERE p.phase = 'steady'
+    GROUP BY w.track, w.pid
+),
+starts AS (
+    SELECT b.track, g.report_id, g.device, b.pid, min(c.start_ns) AS from_ns, b.until_ns
+    FROM begun AS b
+    JOIN _gpus AS g USING (track)
+    JOIN nsys_api_calls AS c ON c.report_id = g.report_id AND c.pid = b.pid AND c.start_ns < b.until_ns
+    GROUP BY ALL
+),
+clipped AS (
+    SELECT
+        s.track,
+        o.what,
+        o.start_ns,
+        least(o.end_ns, s.until_ns) AS end_ns,
+        max(least(o.end_ns, s.until_ns)) OVER (
+            PARTITION BY s.track, o.what
+            ORDER BY o.start_ns, o.end_ns
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS reached
+    FROM starts AS s
+    JOIN _occasional_calls AS o
+        ON o.report_id = s.report_id AND o.pid = s.pid AND o.start_ns >= s.from_ns AND o.start_ns < s.until_ns
+),
+-- Everything else is what no cause covers, so of all causes together overlaps count once, too.
+together AS (
+    SELECT track, start_ns, end_ns, max(end_ns) OVER (
+        PARTITION BY track ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS reached
+    FROM clipped
+),
+sums AS (
+    SELECT track, what AS cause, count(*) AS calls, sum(beyond_ns(start_ns, end_ns, reached)) AS time_ns
+    FROM clipped
+    GROUP BY track, what
+    UNION ALL
+    SELECT
+        s.track,
+        'everything else',
+        NULL,
+        s.until_ns - s.from_ns - coalesce((
+            SELECT sum(beyond_ns(t.start_ns, t.end_ns, t.reached)) FROM together AS t WHERE t.track = s.track
+        ), 0)
+    FROM starts AS s
+)
+SELECT
+    s.report_id,
+    s.device,
+    s.pid AS process_id,
+    u.cause,
+    u.calls,
+    u.time_ns::BIGINT AS time_ns,
+    100.0 * u.time_ns / nullif(s.until_ns - s.from_ns, 0) AS share_pct,
+    s.until_ns - s.from_ns AS startup_ns
+FROM sums AS u
+JOIN starts AS s USING (track)
+ORDER BY s.report_id, s.device, u.cause = 'everything else', u.time_ns DESC, u.cause;
