@@ -38,6 +38,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_kernels.py
 	$(BIN)/python benchmarks/bench_timeline.py
 	$(BIN)/python benchmarks/bench_report.py
+	$(BIN)/python benchmarks/bench_steps.py
 	$(BIN)/python benchmarks/bench_store.py
 
 docs: $(VENV)/.installed-dev

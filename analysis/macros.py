@@ -22,6 +22,9 @@ _NAME_MACROS = {
     "step": "i",
     "loading": "",
     "allocating": "",
+    "initializing": "",
+    "compiling": "i",
+    "connecting": "",
 }
 
 

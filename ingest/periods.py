@@ -32,6 +32,10 @@ _NEARLY_ALL = 0.9
 #: Repeats without which nothing is called a loop.
 _REPEATS = 3
 
+#: Share of a sequence that repeats at the distance of marks, and marks that a step may have.
+_MOSTLY = 0.4
+_APART = 12
+
 #: Loops that are looked for in a sequence, the longest parts first.
 _LOOPS = 8
 
@@ -58,12 +62,13 @@ class Loop:
     clean: int
 
 
-def loops(symbols: Codes) -> list[Loop]:
+def loops(symbols: Codes, marks: npt.NDArray[np.bool_] | None = None) -> list[Loop]:
     """Return the loops of a sequence of non-negative codes, in order; they do not overlap.
 
     The period is the smallest lag at which the sequence equals itself about as well as at any
-    other, so layers in a step lose to the step.  Parts that are left over, such as an evaluation,
-    are searched in turn.  Costs n log n.
+    other, so layers in a step lose to the step.  `marks` are symbols that occur in each step but
+    not in each layer, such as the optimizer: they tell steps from epochs, which repeat better.
+    Parts that are left over, such as an evaluation, are searched in turn.  Costs n log n.
     """
     found: list[Loop] = []
     least = max(2 * _REPEATS, int(_WORTHWHILE * len(symbols)))
@@ -74,7 +79,7 @@ def loops(symbols: Codes) -> list[Loop]:
         if last - first < least:
             break
         part = symbols[first:last]
-        period = _period(part)
+        period = _period(part, None if marks is None else marks[first:last])
         parts = [] if period is None else _stretches(part, period)
         if period is None or not parts:
             continue
@@ -84,13 +89,14 @@ def loops(symbols: Codes) -> list[Loop]:
     return sorted(found, key=lambda loop: loop.first)
 
 
-def _period(symbols: Codes) -> int | None:
+def _period(symbols: Codes, marks: npt.NDArray[np.bool_] | None) -> int | None:
     """Return the lag at which most of a sequence repeats itself; None if nothing does."""
     sample = symbols
     if len(symbols) > _SAMPLE:
         # Programs start slowly and end abruptly: what is typical lies behind the middle.
         start = (len(symbols) - _SAMPLE) * 3 // 4
         sample = symbols[start : start + _SAMPLE]
+        marks = None if marks is None else marks[start : start + _SAMPLE]
     longest = len(sample) // _REPEATS
     if longest < 1:
         return None
@@ -106,7 +112,23 @@ def _period(symbols: Codes) -> int | None:
         return None
     best = shares.max()
     allowed = best - _AS_GOOD - (1 - best) / 2 if best > 0.5 else best * 0.98
-    return int(lags[shares >= min(best, allowed)][0])
+    found = int(lags[shares >= min(best, allowed)][0])
+    return found if marks is None else _marked(sample, marks, found)
+
+
+def _marked(symbols: Codes, marks: npt.NDArray[np.bool_], period: int) -> int:
+    """Return the distance of marks, if most of the sequence repeats at it, else the period.
+
+    It is a shorter one only where a period holds several of it.
+    """
+    runs = np.flatnonzero(marks & ~np.append(False, marks[:-1]))
+    for apart in range(1, min(_APART, len(runs) - 1) + 1):
+        distances = np.bincount(runs[apart:] - runs[:-apart])
+        lag = int(distances.argmax())
+        often = distances[lag] * lag >= _MOSTLY * len(symbols)
+        if often and _REPEATS * lag < period and _repeating_share(symbols, lag) >= _MOSTLY:
+            return lag
+    return period
 
 
 def _scores(symbols: Codes) -> npt.NDArray[np.float64]:
@@ -130,7 +152,7 @@ def _repeating_share(symbols: Codes, lag: int) -> float:
     """Return the share of symbols that equal those a lag later, within stretches that repeat."""
     alike = symbols[:-lag] == symbols[lag:]
     return sum(
-        int(np.count_nonzero(alike[a : b - lag])) for a, b in _runs(alike, lag, least=_REPEATS - 1)
+        int(np.count_nonzero(alike[a : b - lag])) for a, b in _runs(alike, lag, least=1)
     ) / len(alike)
 
 
@@ -191,11 +213,14 @@ def boundaries(symbols: Codes, loop: Loop, start: int) -> Ints:
     after = min(_CONTEXT, -(-period // 3))
     before = min(after, start)
     context = symbols[start - before : start + after]
-    alike = np.zeros(len(symbols) - len(context) + 1, np.int16)
+    # Only around the loop: a sequence may have many.
+    low = max(loop.first - period - before, 0)
+    part = symbols[low : loop.last + period + after]
+    alike = np.zeros(len(part) - len(context) + 1, np.int16)
     for offset, symbol in enumerate(context):
-        alike += symbols[offset : offset + len(alike)] == symbol
+        alike += part[offset : offset + len(alike)] == symbol
     places = np.flatnonzero(alike >= _SAME_PLACE * len(context))
-    marks, places = alike[places], places + before
+    marks, places = alike[places], places + low + before
     kept = (places >= loop.first - period // 8) & (places <= loop.last + period // 8)
     return _completed(_spaced(places[kept], marks[kept], start, period), loop, len(symbols))
 

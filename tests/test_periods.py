@@ -97,6 +97,17 @@ def test_an_evaluation_is_a_loop_of_its_own() -> None:
     ]
 
 
+def test_epochs_do_not_win_over_steps_that_are_marked() -> None:
+    step = [*range(40), 90]
+    evaluation = list(range(50, 68))
+    codes = _codes([[99] * 5, *[*[step] * 20, *[evaluation] * 10] * 4])
+    assert {loop.period for loop in loops(codes, codes == 90)} == {41, 18}
+    micro = list(range(30))
+    accumulated = micro * 4 + [90, *range(40, 60)]
+    codes = _codes([accumulated] * 8)
+    assert [loop.period for loop in loops(codes, codes == 90)] == [len(accumulated)]
+
+
 def test_an_accumulation_of_gradients_is_one_step() -> None:
     micro = list(range(30))
     step = micro * 4 + list(range(40, 60))

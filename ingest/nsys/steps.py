@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,10 @@ _MOST = 0.5
 
 #: Repeats that are looked at to place the boundary.
 _LOOKED_AT = 1_000
+
+
+#: How long something took before each launch, and what that makes a boundary.
+_Waits = Sequence[tuple[Ints, str]]
 
 
 @dataclass(frozen=True)
@@ -94,17 +99,33 @@ def write_steps(builder: ReportBuilder, operations: Launches) -> None:
 def steps_of(process: Issued) -> list[_Steps]:
     """Return the steps of each loop in what a process issued, in order."""
     found: list[_Steps] = []
-    for loop in sorted(loops(process.symbol), key=lambda loop: loop.first - loop.last):
-        steps = _steps(process, loop)
+    pauses = process.host.copy()
+    pauses[1:] -= np.minimum(process.ended[:-1], process.host[1:])
+    pauses[:1] = 0
+    waits = ((np.maximum(process.idle, _idle_of_copies(process)), "idle"), (pauses, "host"))
+    for loop in sorted(
+        loops(process.symbol, _marks(process)), key=lambda loop: loop.first - loop.last
+    ):
+        steps = _steps(process, loop, waits)
         # Loops within the irregular first repeat of a larger one are part of it.
         if steps and all(steps.last <= other.first or steps.first >= other.last for other in found):
             found.append(steps)
     return sorted(found, key=lambda steps: steps.first)
 
 
-def _steps(process: Issued, loop: Loop) -> _Steps | None:
+def _marks(process: Issued) -> npt.NDArray[np.bool_]:
+    """Return launches that come a few times in a step: optimizers, else those behind inputs."""
+    if process.optimizer.any():
+        return process.optimizer
+    marks = np.zeros(len(process.host), bool)
+    following = np.searchsorted(process.host, process.copy_host[~process.result])
+    marks[following[following < len(marks)]] = True
+    return marks
+
+
+def _steps(process: Issued, loop: Loop, waits: _Waits) -> _Steps | None:
     codes = process.symbol
-    start, boundary = _boundary(process, loop)
+    start, boundary = _boundary(process, loop, waits)
     edges = boundaries(codes, loop, start)
     earlier = irregular_first(codes, loop, int(edges[0]))
     if earlier is not None:
@@ -129,35 +150,32 @@ def _steps(process: Issued, loop: Loop) -> _Steps | None:
     )
 
 
-def _boundary(process: Issued, loop: Loop) -> tuple[int, str]:
+def _boundary(process: Issued, loop: Loop, waits: _Waits) -> tuple[int, str]:
     """Return where a regular repeat begins, and why there.
 
     That is where the GPU idles longest in most repeats; else behind the optimizer; else where the
     host takes longest in most repeats.
     """
-    period = loop.period
     anchor = loop.clean
     edges = boundaries(process.symbol, loop, anchor)
-    regular = edges[:-1][np.diff(edges) == period][:_LOOKED_AT]
+    regular = edges[:-1][np.diff(edges) == loop.period][:_LOOKED_AT]
     if not len(regular):
         return anchor, "launch"
-    places = regular[:, None] + np.arange(period)
-    idle = np.maximum(process.idle, _idle_of_copies(process))
-    pauses = process.host.copy()
-    pauses[1:] -= np.minimum(process.ended[:-1], process.host[1:])
-    pauses[0] = 0
-    for values, why in ((idle, "idle"), (None, "optimizer"), (pauses, "host")):
-        if values is None:
-            phase = _behind_optimizer(process.optimizer[places[0]])
-            if phase is not None:
-                return anchor + phase, why
-            continue
-        longest = values[places].argmax(axis=1)
-        votes = np.bincount(longest[values[places].max(axis=1) > 0], minlength=period)
-        phase = int(votes.argmax())
-        if votes[phase] > _MOST * len(regular):
+    places = regular[:, None] + np.arange(loop.period)
+    found = {why: _longest(values[places]) for values, why in waits}
+    found["optimizer"] = _behind_optimizer(process.optimizer[places[0]])
+    for why in ("idle", "optimizer", "host"):
+        phase = found[why]
+        if phase is not None:
             return anchor + phase, why
     return anchor, "launch"
+
+
+def _longest(values: Ints) -> int | None:
+    """Return the column that has the largest value in most rows; None if none has."""
+    votes = np.bincount(values.argmax(axis=1)[values.max(axis=1) > 0], minlength=1)
+    phase = int(votes.argmax())
+    return phase if votes[phase] > _MOST * len(values) else None
 
 
 def _behind_optimizer(optimizer: npt.NDArray[np.bool_]) -> int | None:
@@ -216,11 +234,12 @@ def _host_times(process: Issued, edges: Ints) -> Ints:
 
 def _match(process: Issued, loop: Loop, edges: Ints) -> npt.NDArray[np.float64]:
     """Return the share of each repeat that equals the one before or after."""
-    codes, period = process.symbol, loop.period
+    period, low = loop.period, max(int(edges[0]) - loop.period, 0)
+    codes = process.symbol[low : int(edges[-1]) + period]
     same = codes[:-period] == codes[period:]
-    alike = np.zeros(len(codes) + 1, bool)
+    alike = np.zeros(len(codes), bool)
     alike[: len(same)] |= same
-    alike[period : period + len(same)] |= same
+    alike[period:] |= same
     sums = np.append(0, np.cumsum(alike))
-    shares: npt.NDArray[np.float64] = (sums[edges[1:]] - sums[edges[:-1]]) / np.diff(edges)
+    shares: npt.NDArray[np.float64] = np.diff(sums[edges - low]) / np.diff(edges)
     return shares

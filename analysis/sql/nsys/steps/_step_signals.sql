@@ -4,7 +4,6 @@ WITH own AS (
     SELECT DISTINCT report_id, pid, host_start_ns, host_end_ns
     FROM _process_steps
 )
-)
 SELECT
     s.report_id,
     s.pid,
