@@ -55,7 +55,8 @@ def test_everything_that_a_file_does(
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "train.py").write_text(
         "import os, sys\n"
-        "open('seen', 'a').write(f'{os.environ[\"PERFPIPE_COLLECTOR\"]} {os.environ[\"A\"]} {sys.argv[1:]}\\n')\n"
+        "with open('seen', 'a') as file:\n"
+        "    print(os.environ['PERFPIPE_COLLECTOR'], os.environ['A'], sys.argv[1:], file=file)\n"
         "print('loss 0.3')\n"
     )
     words = ["--collector", "all", "--cwd", "src", "--env", "A=b=c,d", "--save", "saved.yaml"]
