@@ -16,7 +16,15 @@ _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
 _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
 
 #: Patterns of timeline.toml, and how upper and lower case are looked at.
-_NAME_MACROS = {"communication": "i", "synchronising": "", "step": "i", "loading": ""}
+_NAME_MACROS = {
+    "communication": "i",
+    "synchronising": "",
+    "step": "i",
+    "loading": "",
+    "waiting": "",
+    "input": "i",
+    "reading": "",
+}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,15 @@ _BUSY = {
     "neither": ", neither compute- nor memory-bound",
 }
 
+#: What idle time of a bound means.
+_IDLE = {
+    "launch_overhead": ": launch-bound (CPU-limited)",
+    "loading": ": first uses of kernels and modules, which do not recur",
+    "kernel_gap": ": idle between operations that were already launched",
+    "host": ": host-bound, nothing is launched",
+    "sync": ": idle after waits for the GPU",
+}
+
 #: Maximum number of GPU timelines that a verdict lists individually.
 _NAMED = 4
 
@@ -84,7 +93,7 @@ def _timelines(scope: Scope) -> str | None:
         return None
     if len(rows) == 1:
         bound, share, contributors, busy_bound, *_ = rows[0]
-        busy = f"goes to {words(bound)}"
+        busy = f"goes to {words(bound)}{_IDLE.get(bound, '')}"
         if bound == "compute":
             busy = f"is compute{_BUSY.get(busy_bound, '')}"
         more = f" ({contributors})" if contributors and ", " in contributors else ""

@@ -17,8 +17,8 @@
 -- graph_launches: launches of CUDA graphs traced as a whole; their kernels are hidden
 -- graph_kernels: number of kernels that came from CUDA graphs
 -- launch_overhead_ns: idle time before, during and after launching calls, ns
--- graphs_save_pct: share of the window that CUDA graphs could save at most: the launch overhead of
---   work outside graphs, %
+-- graphs_save_pct: share of the window that CUDA graphs could save at most: the launch overhead
+--   before operations outside graphs, without copies to the host, for which a graph would have to end, %
 CREATE VIEW launch_summary AS
 WITH ops AS (
     SELECT t.report_id, t.device, l.*  EXCLUDE (report_id, device), l.end_ns - l.start_ns AS dur_ns
@@ -36,12 +36,21 @@ api AS (
     FROM calls
     GROUP BY report_id, device
 ),
+eager AS (
+    SELECT t.report_id, t.device, sum(g.launch_gap_ns + g.call_ns + g.queued_ns)::BIGINT AS ns
+    FROM _gaps AS g
+    JOIN _gpus AS t USING (track)
+    JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
+    WHERE l.kind != 'graph'
+        AND l.graph_node_id IS NULL
+        AND NOT starts_with(l.name, '[CUDA memcpy Device-to-Host')
+    GROUP BY t.report_id, t.device
+),
 overhead AS (
     SELECT
         report_id,
         device,
         sum(time_ns)::BIGINT AS ns,
-        100.0 * sum(time_ns) / nullif(any_value(window_end_ns - window_start_ns), 0) AS pct,
         any_value(window_end_ns - window_start_ns) AS window_ns
     FROM gpu_time_budget
     WHERE timeline_bound(category) = 'launch_overhead'
@@ -75,8 +84,11 @@ SELECT
     k.graph_launches,
     k.graph_kernels,
     o.ns AS launch_overhead_ns,
-    CASE WHEN k.kernels > 0 THEN o.pct * (1 - k.graph_kernels / k.kernels) END AS graphs_save_pct
+    CASE
+        WHEN k.kernels > 0 THEN 100.0 * coalesce(e.ns, 0) / nullif(o.window_ns, 0)
+    END AS graphs_save_pct
 FROM kernels AS k
 JOIN overhead AS o USING (report_id, device)
 LEFT JOIN api AS a USING (report_id, device)
+LEFT JOIN eager AS e USING (report_id, device)
 ORDER BY k.report_id, k.device;
