@@ -150,8 +150,8 @@ def test_advice_for_a_rank_that_others_wait_for(why: str) -> None:
         report = {"report_id": f"r{rank}", "pid": 1, "device": 0}
         db.add("reports", {"report_id": f"r{rank}", "kind": "nsys", "directory": "d",
                            "source_name": f"rank{rank}", "started_ns": 0})  # fmt: skip
-        ops = list(_step(20_000_000 * step, why if rank and step else "") for step in range(6))
-        for number, op in enumerate(op for step in ops for op in step):
+        steps = [_step(20_000_000 * step, why if rank and step else "") for step in range(6)]
+        for number, op in enumerate(op for step in steps for op in step):
             call = {"tid": 1, "correlation_id": number, "call_id": number, "stream": 7}
             db.add("launches", report | call | {"kind": "kernel", "op_id": number} | op)
     rows = db.rows(
@@ -160,10 +160,10 @@ def test_advice_for_a_rank_that_others_wait_for(why: str) -> None:
     )
     expected = {"compute": "balance_ranks", "host": "host_work", "launch_overhead": "cuda_graphs"}
     assert rows == [("r0", expected[why], None if why == "compute" else 1)]
-    ((claim, last, cause),) = db.con.execute(
+    ((claim, last, cause),) = db.rows(
         "SELECT claim, last_rank, last_cause FROM findings "
         "WHERE bound = 'communication' AND reports = ['r0']"
-    ).fetchall()
+    )
     assert (claim, last, cause) == ("ranks_wait", 1, why)
 
 
