@@ -25,6 +25,9 @@ _NAME_MACROS = {
     "initializing": "",
     "compiling": "i",
     "connecting": "",
+    "waiting": "",
+    "input": "i",
+    "reading": "",
 }
 
 

@@ -4,8 +4,8 @@
     python benchmarks/bench_steps.py --sizes 100000 300000 1000000
 
 Sequences are like those of a training program: start-up, a first step that is longer, steps of 40
-layers, a launch in a hundred that differs, evaluations.  Prints one JSON line per size; exits with 1
-where the limit for 300,000 launches or the exponent is exceeded.
+layers, a launch in a hundred that differs, evaluations.  Prints one JSON line per size; exits with
+1 where the limit for 300,000 launches or the exponent is exceeded.
 """
 
 from __future__ import annotations

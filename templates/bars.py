@@ -24,6 +24,8 @@ CATEGORIES = {
     "launch_gap": "#5b9a32",
     "launch_api": "#8fbf5f",
     "queued": "#c7b42c",
+    "kernel_gap": "#4f8a6b",
+    "loading": "#20808d",
     "host": "#a0522d",
     "profiler_overhead": "#708090",
     "edge": "#b0b8c0",

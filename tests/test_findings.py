@@ -24,11 +24,21 @@ CAUSES = {
 FEATURES = {
     "tensor", "no_tensor", "shared", "elementwise", "after_tensor", "uncoalesced", "conflicts",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
-    "graphs_save", "ranks_wait",
+    "graphs_save", "ranks_wait", "slow_launches", "input_data", "start_skew", "transfers",
 }  # fmt: skip
 #: Categories of timeline_bottleneck, which have no subclass.
 TIMELINE: dict[str, set[str | None]] = {
-    bound: set() for bound in ("communication", "transfer", "launch_overhead", "sync", "host")
+    bound: set()
+    for bound in (
+        "communication",
+        "transfer",
+        "launch_overhead",
+        "sync",
+        "loading",
+        "kernel_gap",
+        "host",
+        "readback",
+    )
 }
 RULES = {
     "CPIStall", "LaunchConfiguration", "MemoryCacheAccessPattern", "SharedMemoryConflicts",

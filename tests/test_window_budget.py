@@ -11,7 +11,7 @@ import pytest
 from conftest import Cli, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_time_budget import category_at, short_gaps, timelines
+from test_time_budget import category_at, launch_gap_limit, short_gaps, timelines
 
 from analysis.windows import VIEWS_USED, choose_ranges, choose_time
 
@@ -28,12 +28,14 @@ def _expected(timeline: Timeline, begin: int, end: int) -> Counter[str]:
         min(s for s, _ in inside) if inside else end,
         max((e for _, e in inside), default=0),
     )
+    limit = launch_gap_limit(timeline)
     return Counter(
-        category_at(timeline, now) if first <= now < last else "edge" for now in range(begin, end)
+        category_at(timeline, now, limit) if first <= now < last else "edge"
+        for now in range(begin, end)
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(timelines(), st.integers(-10, 70), st.integers(1, 40))
 def test_a_chosen_time_against_each_nanosecond(timeline: Timeline, begin: int, length: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -28,9 +28,13 @@ _OF_GPU = {
     "launch_overhead": "idles, launch-bound (CPU-limited): the host issues work too slowly",
     "sync": "idles: the host synchronized with it before issuing more work",
     "host": "idles, host-bound: the host launches nothing",
+    "loading": "idles while the driver loads code: first uses of kernels, modules",
+    "kernel_gap": "idles between operations that were already launched",
     "transfer": "copies data without overlapping compute",
     "communication": "communicates without overlapping compute",
     "ranks_wait": "waits for other ranks in collectives",
+    "start_skew": "waits once, in the first collective: the ranks started apart",
+    "readback": "runs dry for small copies to the host",
 }
 
 #: Maximum number of recommendations on kernels in a report.
@@ -58,8 +62,16 @@ class _Found(NamedTuple):
     compute_sol_pct: float
     memory_sol_pct: float
     waiting_pct: float | None
+    start_pct: float | None
     last_rank: int | None
     last_pct: float | None
+    last_cause: str | None
+    last_excess_ns: int | None
+    for_rank: int | None
+    readbacks: int | None
+    readbacks_per_step: float | None
+    readback_bytes: int | None
+    idle_in: str | None
     largest_gap: str | None
     ncu_verdict: str | None
     explanation: str | None
@@ -124,14 +136,39 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     claim = _OF_GPU.get(found.claim, f"spends time on {words(found.claim)}")
     share = f"{found.share_pct:.1f} % of the time between first and last operation"
     evidence = [f"{words(found.bound)} is {share}"]
-    if found.waiting_pct is not None:
-        who = ""
-        if found.last_rank is not None:
-            who = f"; rank {found.last_rank} arrives last in {found.last_pct:.0f} % of them"
-        evidence.append(f"{found.waiting_pct:.1f} % is waiting{who}")
+    if found.readbacks is not None:
+        evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]
+    evidence += _waiting(found)
+    evidence += [found.idle_in] if found.idle_in else []
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
     claim = f"GPU {found.device} {claim}" + (f" ({found.label})" if several else "")
     return _finding(found, claim, evidence, f"GPU {found.device} in {found.label}", "")
+
+
+def _readbacks(found: _Found) -> str:
+    many = (
+        f"{found.readbacks:,} copies of up to {found.readback_bytes} bytes that the host waits for"
+    )
+    if found.readbacks_per_step is not None:
+        many += f", {found.readbacks_per_step:.1f} a step"
+    return many
+
+
+def _waiting(found: _Found) -> list[str]:
+    """Return how much of communication is waiting, for which rank, and why that one is late."""
+    if found.waiting_pct is None:
+        return []
+    told = [f"{found.waiting_pct:.1f} % of the time in collectives is waiting"]
+    if found.claim == "start_skew":
+        return [f"{told[0]}, {found.start_pct:.0f} % of that in the first one"]
+    if found.last_rank is not None:
+        told.append(f"rank {found.last_rank} arrives last in {found.last_pct:.0f} % of them")
+        if found.last_cause is not None and found.last_excess_ns is not None:
+            more = format_ns(found.last_excess_ns)
+            told.append(f"it spends {more} more on {words(found.last_cause)} than this one")
+        if found.for_rank is not None:
+            told.append(f"the advice is for rank {found.for_rank}")
+    return told
 
 
 class _Advice(NamedTuple):

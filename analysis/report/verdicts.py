@@ -48,6 +48,15 @@ _WHOSE = {
     "step": "the step",
 }
 
+#: What idle time of a bound means.
+_IDLE = {
+    "launch_overhead": ": launch-bound (CPU-limited)",
+    "loading": ": first uses of kernels and modules, which do not recur",
+    "kernel_gap": ": idle between operations that were already launched",
+    "host": ": host-bound, nothing is launched",
+    "sync": ": idle after waits for the GPU",
+}
+
 #: Maximum number of GPU timelines that a verdict lists individually.
 _NAMED = 4
 
@@ -117,7 +126,7 @@ def _timelines(scope: Scope) -> str | None:
         if kind == "steady":
             busy = f"compute{_BUSY.get(busy_bound, '')}" if bound == "compute" else _PART[bound]
             return f"{_of_step(*step)}, {share:.0f} % {busy}{more}{_left_out(*step)}"
-        busy = f"goes to {words(bound)}"
+        busy = f"goes to {words(bound)}{_IDLE.get(bound, '')}"
         if bound == "compute":
             busy = f"is compute{_BUSY.get(busy_bound, '')}"
         return f"{share:.0f} % of {_WHOSE[kind]} {busy}{more}"

@@ -51,6 +51,8 @@ STEP_SHARES = GpuTable(
         Col("launch_gap_pct", "Launch gap", "pct", "%"),
         Col("launch_api_pct", "Launch API", "pct", "%"),
         Col("queued_pct", "Queued", "pct", "%"),
+        Col("kernel_gap_pct", "Kernel gap", "pct", "%"),
+        Col("loading_pct", "Loading", "pct", "%"),
         Col("host_pct", "Host", "pct", "%"),
         Col("profiler_overhead_pct", "Profiler overhead", "pct", "%", detail=True),
         Col("edge_pct", "Edge", "pct", "%", detail=True),

@@ -19,6 +19,23 @@ GPU_IDLE_SIZES = GpuTable(
     figure="idle_time",
 )
 
+IDLE_CAUSES = GpuTable(
+    "idle_causes",
+    "Idle time by what it lies in",
+    (
+        *GPU,
+        Col("cause", "Cause"),
+        Col("kind", "Kind"),
+        Col("name", "Name"),
+        Col("nvtx_range", "NVTX range"),
+        Col("count", "Intervals", "int"),
+        Col("time_ns", "Time", "ns"),
+        Col("share_pct", "Of idle time", "pct", "%"),
+    ),
+    order="rank",
+    where="rank <= 12",
+)
+
 GPU_IDLE_GAPS = GpuTable(
     "gpu_idle_gaps",
     "Longest idle intervals",
@@ -28,8 +45,11 @@ GPU_IDLE_GAPS = GpuTable(
         Col("cause", "Cause"),
         Col("next_name", "Next operation"),
         Col("nvtx", "NVTX", sql="coalesce(nvtx_path, nvtx_range)"),
+        Col("during_range", "Inside"),
         Col("sync_name", "Sync call"),
+        Col("api_call", "CUDA call", detail=True),
         Col("os_call", "OS call"),
+        Col("other_thread", "Other thread", detail=True),
     ),
     order="rank",
     where="rank <= 10",
@@ -49,6 +69,21 @@ LAUNCH_SUMMARY = GpuTable(
         Col("graphs_save_pct", "CUDA graphs save at most", "pct", "%"),
     ),
     order="calls",
+)
+
+SMALL_READBACKS = GpuTable(
+    "small_readbacks",
+    "Small copies to the host",
+    (
+        *GPU,
+        Col("copies", "Copies", "int"),
+        Col("per_step", "Per step", "number"),
+        Col("calls_pct", "Of launching calls", "pct", "%"),
+        Col("max_bytes", "Largest", "bytes"),
+        Col("idle_ns", "Idle after them", "ns"),
+        Col("share_pct", "Of the GPU's time", "pct", "%"),
+    ),
+    order="copies DESC",
 )
 
 CUDA_API_SUM = ReportTable(
@@ -71,8 +106,10 @@ SECTION = SectionSpec(
     "no timeline; collect one with nsys profile --trace=cuda,nvtx",
     (
         GPU_IDLE_SIZES,
+        IDLE_CAUSES,
         GPU_IDLE_GAPS,
         LAUNCH_SUMMARY,
+        SMALL_READBACKS,
         CUDA_API_SUM,
     ),
 )

@@ -4,8 +4,9 @@
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
--- claim: near_limit, ranks_wait, or the bound that it is about
--- bound: category of timeline_bottleneck, or bound of kernel_bottleneck
+-- claim: near_limit, ranks_wait, start_skew (the wait is in the first collective), or the bound that
+--   it is about
+-- bound: category of timeline_bottleneck, readback, or bound of kernel_bottleneck
 -- subclass: limiter, for a kernel
 -- cause: cause, for a kernel
 -- label: configuration or file of a timeline
@@ -20,9 +21,18 @@
 -- launches: number of launches of the kernel
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
--- waiting_pct: share of the GPU's time spent waiting for other ranks, %; for ranks_wait
+-- waiting_pct: share of the time in collectives that is waiting for other ranks, %; for ranks_wait and
+--   start_skew
+-- start_pct: share of that waiting that is in the first collective, %
 -- last_rank: rank that most often arrives last; NULL if it is the GPU's own
 -- last_pct: share of the collectives in which that rank arrives last, %
+-- last_cause: category in which that rank spends the most time more than this one; NULL if unknown
+-- last_excess_ns: how much more, ns
+-- for_rank: rank that the technique is for; NULL if it is for the GPU itself
+-- readbacks: number of small copies to the host; for readback
+-- readbacks_per_step: their number in a step; NULL without steps
+-- readback_bytes: bytes of the largest
+-- idle_in: what most of the idle time of the category lies in, in words
 -- largest_gap: longest idle interval of the category in words
 -- ncu_verdict: NVIDIA's verdict on the kernel
 -- explanation: why its class is uncertain or differs from NVIDIA's
@@ -38,40 +48,35 @@ WITH contributors AS (
         bound,
         any_value(share_pct ORDER BY rank) AS share_pct,
         any_value(confidence ORDER BY rank) AS confidence,
+        any_value(idle_in ORDER BY rank) AS idle_in,
         any_value(largest_gap ORDER BY rank) AS largest_gap,
-        arg_min(technique, rank) AS technique
+        arg_min(technique, rank) AS technique,
+        arg_min({for_rank: for_rank}, rank).for_rank AS for_rank
     FROM timeline_findings
     GROUP BY report_id, device, bound
-),
-stragglers AS (
-    SELECT job, arg_max(rank, (last, -rank)) AS last_rank, max(last_pct) AS last_pct
-    FROM rank_skew
-    GROUP BY job
-),
-waits AS (
-    SELECT
-        k.report_id,
-        k.device,
-        'communication' AS bound,
-        any_value(k.waiting_pct ORDER BY k.job, k.rank) AS waiting_pct,
-        any_value(k.rank ORDER BY k.job, k.rank) AS own_rank,
-        any_value(s.last_rank ORDER BY k.job, k.rank) AS last_rank,
-        any_value(s.last_pct ORDER BY k.job, k.rank) AS last_pct
-    FROM rank_skew AS k
-    JOIN stragglers AS s USING (job)
-    WHERE k.waiting_pct >= threshold('timeline.contributor_pct')
-    GROUP BY k.report_id, k.device
 ),
 found AS (
     SELECT
         'timeline' AS subject,
-        CASE WHEN w.waiting_pct IS NOT NULL THEN 'ranks_wait' ELSE c.bound END AS claim,
+        CASE
+            WHEN w.start_pct >= 50 THEN 'start_skew'
+            WHEN w.waiting_pct IS NOT NULL THEN 'ranks_wait'
+            ELSE c.bound
+        END AS claim,
         row_number() OVER (ORDER BY c.share_pct DESC, c.report_id, c.device, c.bound) AS place,
         c.bound,
         l.label,
         c.device,
         c.share_pct,
         w.waiting_pct,
+        w.start_pct,
+        r.cause AS last_cause,
+        r.excess_ns AS last_excess_ns,
+        c.for_rank,
+        b.copies AS readbacks,
+        b.per_step AS readbacks_per_step,
+        b.max_bytes AS readback_bytes,
+        c.idle_in,
         CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_rank END AS last_rank,
         CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_pct END AS last_pct,
         c.largest_gap,
@@ -81,7 +86,10 @@ found AS (
         [c.report_id] AS reports
     FROM contributors AS c
     JOIN _labels AS l USING (report_id)
-    LEFT JOIN waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
+    LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
+    LEFT JOIN _rank_causes AS r ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
+    LEFT JOIN small_readbacks AS b
+        ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
     UNION ALL BY NAME
     SELECT
         'kernel' AS subject,
@@ -109,14 +117,13 @@ SELECT
     grid,
     block,
     nvtx_path,
-    share_pct,
-    time_ns,
-    launches,
-    compute_sol_pct,
-    memory_sol_pct,
+    share_pct, time_ns, launches,
+    compute_sol_pct, memory_sol_pct,
     waiting_pct,
-    last_rank,
-    last_pct,
+    start_pct,
+    last_rank, last_pct, last_cause, last_excess_ns, for_rank,
+    readbacks, readbacks_per_step, readback_bytes,
+    idle_in,
     largest_gap,
     ncu_verdict,
     explanation,

@@ -36,11 +36,13 @@ idle AS (
     SELECT
         track,
         window_id,
-        sum(before_ns) FILTER (WHERE before_cause = 'sync') AS sync,
-        sum(before_ns) FILTER (WHERE before_cause = 'launch_gap') AS launch_gap,
-        sum(before_ns) FILTER (WHERE before_cause = 'host') AS host,
-        sum(launch_api_ns) AS launch_api,
+        sum(sync_ns) AS sync,
+        sum(launch_gap_ns) AS launch_gap,
+        sum(host_ns) AS host,
+        sum(all_loading_ns) AS loading,
+        sum(call_ns) AS launch_api,
         sum(queued_ns) AS queued,
+        sum(kernel_gap_ns) AS kernel_gap,
         sum(profiler_overhead_ns) AS profiler_overhead,
         sum(unattributed_ns) AS unattributed
     FROM windowed_gaps
@@ -56,6 +58,8 @@ joined AS (
         coalesce(i.launch_gap, 0) AS launch_gap,
         coalesce(i.launch_api, 0) AS launch_api,
         coalesce(i.queued, 0) AS queued,
+        coalesce(i.kernel_gap, 0) AS kernel_gap,
+        coalesce(i.loading, 0) AS loading,
         coalesce(i.host, 0) AS host,
         coalesce(i.profiler_overhead, 0) AS profiler_overhead,
         CASE
@@ -90,6 +94,8 @@ FROM (
         launch_gap,
         launch_api,
         queued,
+        kernel_gap,
+        loading,
         host,
         profiler_overhead,
         edge,

@@ -1,7 +1,8 @@
 -- Time budget of each GPU: an exact partition of the steady steps (analysis_windows tells which part),
 -- or of the time from its first operation to the end of its last, in integer nanoseconds.  Overlapped
 -- work counts once: communication is what compute does not cover, transfer what neither covers.  Idle
--- time is split by what the host was doing before the next operation.
+-- time is split by what the host was doing before the next operation; time that the profiler itself
+-- took is not the host's.
 --
 -- report_id: report
 -- device: physical GPU number
@@ -10,11 +11,12 @@
 -- window_ns: duration of the steps, ns; less than window_end_ns - window_start_ns where steps between
 --   are left out
 -- category: compute (kernels that are not communication), communication (exposed), transfer (copies
---   and memsets, exposed), sync (the host waited for the GPU), launch_gap (the host was between
---   launches, up to 200 us), host (it launched nothing for longer), launch_api (inside the
---   launching call), queued (launched, waiting for a dependency or for the launch to arrive),
---   profiler_overhead, edge (before the first or after the last operation of a selected window) or
---   unattributed (no launching call is recorded)
+--   and memsets, exposed), sync (the host waited for the GPU, which therefore ran dry), launch_gap
+--   (the host was between launches), host (it launched nothing for longer than between launches),
+--   launch_api (inside the launching call), queued (launched, not yet begun), kernel_gap (launched
+--   before the GPU fell idle: between nodes of a graph, streams or dependent kernels), loading
+--   (first use of a kernel, module loading), profiler_overhead, edge (before the first or after the
+--   last operation of a selected window) or unattributed (no launching call is recorded)
 -- time_ns: time, ns; categories without time are included as 0
 -- share_pct: share of the window, %
 -- note: caveat; NULL if none

@@ -1,10 +1,11 @@
 -- What bounds each GPU's time: the largest of compute, communication, transfer, launch overhead,
--- sync and host, with every contributor of 10 % or more.  Busy does not mean compute-bound: only
--- ncu (timeline_busy) or sampled GPU metrics show whether the kernels wait for memory.
+-- sync, loading, kernel gaps and host, with every contributor of 10 % or more.  Busy does not mean
+-- compute-bound: only ncu (timeline_busy) or sampled GPU metrics show whether the kernels wait for memory.
 --
 -- report_id: report
 -- device: physical GPU number
--- bound: compute, communication, transfer, launch_overhead (launch_gap + launch_api + queued), sync or host
+-- bound: compute, communication, transfer, launch_overhead (launch_gap + launch_api + queued), sync,
+--   loading, kernel_gap or host
 -- share_pct: its share of the window, %
 -- contributors: categories with 10 % or more, largest first, as text
 -- busy_bound: what bounds the kernels by sampled GPU metrics: compute, memory or neither (latency,

@@ -1,15 +1,20 @@
 -- What can be done about each GPU's time, largest share first: the techniques of the knowledge base
--- for every contributor of 10 % or more.  The share is an upper bound on the saving; for kernels
--- see kernel_findings.
+-- for every contributor of 10 % or more, and for small copies to the host if they are many.  The
+-- share is an upper bound on the saving; for kernels see kernel_findings.
+-- @materialize
 --
 -- report_id: report
 -- device: physical GPU number
 -- rank: 1 has the largest bound
--- bound: category of timeline_bottleneck that it addresses
+-- bound: category of timeline_bottleneck that it addresses, or readback: small copies to the host
 -- share_pct: share of the window, %: the most that can be saved
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
 -- confidence: confidence of the verdict
+-- for_rank: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
+--   for this GPU
+-- idle_in: what most of the idle time of that category lies in, in words; NULL if nothing is known,
+--   or the category is not idle time
 -- largest_gap: the longest idle interval of that category in words; NULL if the category is not
 --   idle time
 CREATE VIEW timeline_findings AS
@@ -21,54 +26,42 @@ contributors AS (
     SELECT report_id, device, confidence, item.category AS bound, item.share_pct AS share_pct
     FROM parts
     WHERE item.share_pct >= threshold('timeline.contributor_pct')
+    UNION ALL
+    SELECT b.report_id, b.device, b.confidence, 'readback', r.share_pct
+    FROM small_readbacks AS r
+    JOIN timeline_bottleneck AS b USING (report_id, device)
+    WHERE r.share_pct >= threshold('timeline.contributor_pct')
+        OR r.calls_pct >= threshold('timeline.readback_calls_pct')
 ),
-longest AS (
-    SELECT track, timeline_bound(cause) AS bound, arg_max(op_id, (dur_ns, -start_ns)) AS op_id
-    FROM _gaps
-    GROUP BY ALL
-),
-worded AS (
-    SELECT
-        t.report_id,
-        t.device,
-        l.bound,
-        concat(
-            printf('%.1f us before %s', g.dur_ns / 1e3, o.name),
-            ' in ' || o.nvtx_range,
-            ', after ' || g.sync_name
-        ) AS text
-    FROM longest AS l
-    JOIN _gaps AS g USING (track, op_id)
-    JOIN _gpus AS t USING (track)
-    JOIN launches AS o ON o.report_id = t.report_id AND o.op_id = g.op_id
-),
--- What techniques require besides the category.
-shown AS (
-    SELECT
-        b.report_id,
-        b.device,
-        list_filter([
-            -- Graphs do not help work that already comes from graphs.
-            CASE WHEN s.graphs_save_pct >= threshold('timeline.contributor_pct') THEN 'graphs_save' END,
-            CASE WHEN k.waiting_pct >= threshold('timeline.contributor_pct') THEN 'ranks_wait' END
-        ], lambda feature: feature IS NOT NULL) AS features
-    FROM timeline_bottleneck AS b
-    LEFT JOIN launch_summary AS s USING (report_id, device)
-    LEFT JOIN rank_skew AS k USING (report_id, device)
+matched AS (
+    SELECT c.*, NULL AS for_rank, t.rank AS place, t.technique, t.difficulty
+    FROM contributors AS c
+    JOIN _timeline_features AS f USING (report_id, device)
+    JOIN _techniques AS t ON t.bound = c.bound AND list_has_all(f.features, t.features)
+    WHERE c.bound != 'compute'
+    UNION ALL
+    -- Waiting for another rank is cured there, first of all.
+    SELECT c.*, r.last_rank, t.rank - 1000, t.technique, t.difficulty
+    FROM contributors AS c
+    JOIN _rank_causes AS r USING (report_id, device)
+    JOIN _timeline_features AS f ON f.report_id = r.last_report AND f.device = r.last_device
+    JOIN _techniques AS t ON t.bound = r.cause AND list_has_all(f.features, t.features)
+    WHERE c.bound = 'communication' AND r.cause != 'compute'
 )
 SELECT
-    c.report_id,
-    c.device,
-    row_number() OVER (PARTITION BY c.report_id, c.device ORDER BY c.share_pct DESC, c.bound, t.rank) AS rank,
-    c.bound,
-    c.share_pct,
-    t.technique,
-    t.difficulty,
-    c.confidence,
-    w.text AS largest_gap
-FROM contributors AS c
-JOIN shown AS f USING (report_id, device)
-JOIN _techniques AS t ON t.bound = c.bound AND list_has_all(f.features, t.features)
-LEFT JOIN worded AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
-WHERE c.bound != 'compute'
-ORDER BY c.report_id, c.device, rank;
+    m.report_id,
+    m.device,
+    row_number() OVER (
+        PARTITION BY m.report_id, m.device ORDER BY m.share_pct DESC, m.bound, m.place, m.technique
+    ) AS rank,
+    m.bound,
+    m.share_pct,
+    m.technique,
+    m.difficulty,
+    m.confidence,
+    m.for_rank,
+    w.idle_in,
+    w.largest_gap
+FROM matched AS m
+LEFT JOIN _gap_words AS w ON w.report_id = m.report_id AND w.device = m.device AND w.bound = m.bound
+ORDER BY m.report_id, m.device, rank;

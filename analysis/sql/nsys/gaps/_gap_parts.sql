@@ -1,27 +1,10 @@
 -- Idle intervals between operations of a device, split at the launching call of the next operation:
--- before it, during it, after it.  The profiler's own time is taken out of each part.
+-- before it, during it, after it.  The time before it is split into waiting, loading and the rest.
+-- What was launched before the device fell idle is not split.  The profiler's own time is taken out
+-- of each part.
 -- @materialize
 CREATE VIEW _gap_parts AS
-WITH gaps AS (
-    SELECT
-        t.report_id, o.track, o.busy_until AS start_ns, o.start_ns AS end_ns,
-        o.pid, o.tid, o.op_id, o.api_start_ns, o.api_end_ns,
-        -- Idle time before the first operation of a window belongs to the window before.
-        o.window_id - (o.busy_until < w.start_ns)::INTEGER AS window_id
-    FROM _ops AS o
-    JOIN _gpus AS t USING (track)
-    JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
-    WHERE o.start_ns > o.busy_until
-),
-waited AS (
-    SELECT g.track, g.op_id, s.name AS sync_name
-    -- Threads that never wait, such as autograd's, need not be sorted.
-    FROM (FROM gaps SEMI JOIN _sync_calls USING (report_id, pid, tid)) AS g
-    ASOF JOIN _sync_calls AS s
-        ON s.report_id = g.report_id AND s.pid = g.pid AND s.tid = g.tid AND s.start_ns < g.api_start_ns
-    WHERE s.end_ns >= g.start_ns
-),
-profiler AS (
+WITH profiler AS (
     -- Overlapping overhead of several threads of a process counts once; that of another process does
     -- not delay it.
     SELECT report_id, pid, greatest(start_ns, max(end_ns) OVER earlier) AS start_ns, end_ns
@@ -31,39 +14,77 @@ profiler AS (
         PARTITION BY report_id, pid ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 ),
-disturbed AS (
-    SELECT
-        g.track,
-        g.op_id,
-        sum(overlap_ns(g.start_ns, least(g.end_ns, g.api_start_ns), p.start_ns, p.end_ns)) AS before_ns,
-        sum(
-            overlap_ns(
-                greatest(g.start_ns, g.api_start_ns),
-                least(g.end_ns, g.api_end_ns),
-                p.start_ns,
-                p.end_ns
-            )
-        ) AS inside_ns,
-        sum(overlap_ns(g.start_ns, g.end_ns, p.start_ns, p.end_ns)) AS all_ns
-    FROM gaps AS g
+profiled AS (
+    SELECT g.*, greatest(g.start_ns, p.start_ns) AS from_ns, least(g.end_ns, p.end_ns) AS to_ns
+    FROM _idle AS g
     JOIN profiler AS p
         ON p.report_id = g.report_id AND p.pid = g.pid AND p.start_ns < g.end_ns AND p.end_ns > g.start_ns
-    GROUP BY g.track, g.op_id
+    WHERE p.end_ns > p.start_ns
+),
+disturbed AS (
+    SELECT
+        track,
+        op_id,
+        sum(overlap_ns(start_ns, call_ns, from_ns, to_ns)) AS before_ns,
+        sum(overlap_ns(greatest(start_ns, api_start_ns), least(end_ns, api_end_ns), from_ns, to_ns))
+            AS inside_ns,
+        sum(to_ns - from_ns) AS all_ns
+    FROM profiled
+    GROUP BY track, op_id
+),
+-- Time in calls that wait or load: how much a thread spent there until the end, less until the start.
+-- Threads without such calls, as autograd's often are, need not be sorted.
+reached AS (
+    SELECT g.track, g.op_id, g.report_id, g.pid, g.tid, g.start_ns, g.call_ns
+    FROM (
+        FROM _idle
+        SEMI JOIN _blocking_calls USING (report_id, pid, tid)
+        WHERE call_ns > start_ns
+    ) AS g
+    ASOF JOIN _blocking_calls AS b
+        ON b.report_id = g.report_id AND b.pid = g.pid AND b.tid = g.tid AND b.start_ns < g.call_ns
+    WHERE b.end_ns >= g.start_ns
+),
+moments AS (
+    SELECT *, start_ns AS at_ns, -1 AS sign FROM reached
+    UNION ALL
+    SELECT *, call_ns, 1 FROM reached
+    UNION ALL
+    SELECT r.*, unnest([p.from_ns, least(p.to_ns, p.call_ns)]), unnest([1, -1])
+    FROM reached AS r
+    JOIN profiled AS p USING (track, op_id)
+    WHERE p.from_ns < p.call_ns
+),
+blocked AS (
+    SELECT
+        m.track,
+        m.op_id,
+        sum(m.sign * (b.waited_until - if(b.loads, 0, greatest(0, b.end_ns - m.at_ns)))) AS wait_ns,
+        sum(m.sign * (b.loaded_until - if(b.loads, greatest(0, b.end_ns - m.at_ns), 0))) AS loading_ns,
+        arg_max(b.name, b.start_ns) FILTER (NOT b.loads AND b.end_ns >= m.start_ns) AS sync_name,
+        -- The wait let the device run dry; one that began later found it idle.
+        coalesce(bool_or(NOT b.loads AND b.start_ns < m.start_ns AND b.end_ns >= m.start_ns), false)
+            AS drained
+    FROM moments AS m
+    ASOF LEFT JOIN _blocking_calls AS b
+        ON b.report_id = m.report_id AND b.pid = m.pid AND b.tid = m.tid AND b.start_ns < m.at_ns
+    GROUP BY m.track, m.op_id
 ),
 parts AS (
     SELECT
         g.*,
-        w.sync_name,
-        overlap_ns(g.start_ns, g.end_ns, g.start_ns, g.api_start_ns) - coalesce(d.before_ns, 0) AS before_ns,
-        overlap_ns(
-            g.start_ns,
-            g.end_ns,
-            g.api_start_ns,
-            g.api_end_ns
-        ) - coalesce(d.inside_ns, 0) AS launch_api_ns,
+        b.sync_name,
+        coalesce(b.drained, false) AS drained,
+        coalesce(b.wait_ns, 0) AS wait_ns,
+        coalesce(b.loading_ns, 0) AS loading_ns,
+        coalesce(overlap_ns(g.start_ns, g.end_ns, g.start_ns, g.call_ns) - coalesce(d.before_ns, 0), 0)
+            AS before_ns,
+        coalesce(
+            overlap_ns(g.start_ns, g.end_ns, g.api_start_ns, g.api_end_ns) - coalesce(d.inside_ns, 0), 0
+        ) AS launch_api_ns,
         coalesce(d.all_ns, 0) AS profiler_overhead_ns
-    FROM gaps AS g
-    LEFT JOIN waited AS w USING (track, op_id)
+    FROM _idle AS g
+    LEFT JOIN blocked AS b USING (track, op_id)
     LEFT JOIN disturbed AS d USING (track, op_id)
 )
 SELECT
@@ -72,12 +93,14 @@ SELECT
     window_id,
     start_ns,
     end_ns,
+    launched,
+    api_start_ns IS NOT NULL AS called,
     sync_name,
-    before_ns::BIGINT AS before_ns,
+    drained,
+    wait_ns::BIGINT AS wait_ns,
+    loading_ns::BIGINT AS loading_ns,
+    (before_ns - wait_ns - loading_ns)::BIGINT AS own_ns,
     launch_api_ns::BIGINT AS launch_api_ns,
-    CASE
-        WHEN api_start_ns IS NOT NULL
-            THEN end_ns - start_ns - before_ns - launch_api_ns - profiler_overhead_ns
-    END::BIGINT AS queued_ns,
-    profiler_overhead_ns::BIGINT AS profiler_overhead_ns
+    profiler_overhead_ns::BIGINT AS profiler_overhead_ns,
+    (end_ns - start_ns - before_ns - launch_api_ns - profiler_overhead_ns)::BIGINT AS rest_ns
 FROM parts;

@@ -1,28 +1,53 @@
--- Idle intervals with two causes: that of the time before the launching call, and that of the
--- largest part.
+-- Idle intervals with the time of each cause, ns, and the cause of the largest part.
+-- @materialize
 CREATE VIEW _gaps AS
-WITH split AS (
+WITH judged AS (
+    SELECT
+        p.*,
+        f.op_id IS NOT NULL AS first_use,
+        CASE
+            WHEN p.own_ns > l.limit_ns AND s.op_id IS NULL THEN 'host'
+            WHEN p.drained THEN 'sync'
+            ELSE 'launch_gap'
+        END AS own_cause
+    FROM _gap_parts AS p
+    JOIN _launch_gap_limits AS l USING (track)
+    LEFT JOIN _loading_launches AS f USING (track, op_id)
+    LEFT JOIN _slow_launches AS s USING (track, op_id)
+),
+split AS (
+    -- The latency of a launch is seen only because the wait before it let the device run dry.
     SELECT
         *,
-        end_ns - start_ns AS dur_ns,
-        CASE
-            WHEN queued_ns IS NULL THEN end_ns - start_ns - profiler_overhead_ns
-            ELSE 0
-        END AS unattributed_ns,
-        CASE
-            WHEN queued_ns IS NULL THEN NULL
-            WHEN sync_name IS NOT NULL THEN 'sync'
-            WHEN end_ns - start_ns <= threshold('timeline.launch_gap_ns') THEN 'launch_gap'
-            ELSE 'host'
-        END AS before_cause
-    FROM _gap_parts
+        wait_ns
+        + CASE WHEN own_cause = 'sync' THEN own_ns ELSE 0 END
+        + CASE WHEN drained AND called AND NOT first_use THEN launch_api_ns ELSE 0 END
+        + CASE WHEN drained AND called THEN rest_ns ELSE 0 END AS sync_ns,
+        CASE WHEN own_cause = 'launch_gap' THEN own_ns ELSE 0 END AS launch_gap_ns,
+        CASE WHEN own_cause = 'host' THEN own_ns ELSE 0 END AS host_ns,
+        loading_ns + CASE WHEN first_use THEN launch_api_ns ELSE 0 END AS all_loading_ns,
+        CASE WHEN first_use OR drained THEN 0 ELSE launch_api_ns END AS call_ns,
+        CASE WHEN called AND NOT drained THEN rest_ns ELSE 0 END AS queued_ns,
+        CASE WHEN launched THEN rest_ns ELSE 0 END AS kernel_gap_ns,
+        CASE WHEN NOT called AND NOT launched THEN rest_ns ELSE 0 END AS unattributed_ns
+    FROM judged
 )
 SELECT
-    *,
-    CASE greatest(before_ns, launch_api_ns, queued_ns, profiler_overhead_ns, unattributed_ns)
+    track, op_id, window_id, start_ns, end_ns, end_ns - start_ns AS dur_ns, called, sync_name,
+    own_ns, wait_ns, loading_ns, launch_api_ns, rest_ns,
+    sync_ns, launch_gap_ns, host_ns, all_loading_ns, call_ns, queued_ns, kernel_gap_ns,
+    profiler_overhead_ns, unattributed_ns,
+    CASE greatest(
+        sync_ns, launch_gap_ns, host_ns, all_loading_ns, call_ns, queued_ns, kernel_gap_ns,
+        profiler_overhead_ns, unattributed_ns
+    )
         WHEN unattributed_ns THEN 'unattributed'
-        WHEN before_ns THEN before_cause
-        WHEN launch_api_ns THEN 'launch_api'
+        WHEN kernel_gap_ns THEN 'kernel_gap'
+        WHEN host_ns THEN 'host'
+        WHEN sync_ns THEN 'sync'
+        WHEN launch_gap_ns THEN 'launch_gap'
+        WHEN all_loading_ns THEN 'loading'
+        WHEN call_ns THEN 'launch_api'
         WHEN queued_ns THEN 'queued'
         ELSE 'profiler_overhead'
     END AS cause

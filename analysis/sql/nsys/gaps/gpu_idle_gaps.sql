@@ -8,9 +8,12 @@
 -- end_ns: start of the next operation, ns
 -- dur_ns: length, ns
 -- cause: cause of the largest part, by the categories of gpu_time_budget
--- before_ns: time before the launching call began, ns; NULL if no call was recorded
--- launch_api_ns: time during the call, ns
--- queued_ns: time after it, ns
+-- before_ns: time before the launching call began, ns; NULL if no call was recorded, or if it had
+--   returned before the interval
+-- wait_ns: part of it in calls that wait for the GPU, ns
+-- loading_ns: part of it in calls that load modules or libraries, ns
+-- launch_api_ns: time during the call, ns; NULL likewise
+-- queued_ns: time after it, ns; NULL likewise
 -- profiler_overhead_ns: time of the profiler itself, ns
 -- next_name: operation that ended the gap
 -- api_name: call that launched it
@@ -18,8 +21,12 @@
 -- nvtx_range: innermost NVTX range of the launching call
 -- nvtx_path: that range and up to two around it, outer ones first; only for gaps longer than a
 --   launch gap
--- os_call: last OS call of that thread that reached into the gap, if the gap is longer than a
---   launch gap; NULL if not traced
+-- during_range: innermost NVTX range of that thread that was open in at least half of the time before
+--   the call; this and the next three only where that time is longer than between launches
+-- api_call: CUDA call of that thread that takes most of that time; NULL if none takes 20 us
+-- os_call: OS call of that thread that takes most of it; NULL likewise, or if not traced
+-- other_thread: range or OS call that covers half of it on another thread of the process, other than
+--   waiting
 -- pid: process
 -- tid: launching thread
 CREATE VIEW gpu_idle_gaps AS
@@ -30,9 +37,12 @@ WITH ranked AS (
         op_id,
         start_ns,
         dur_ns,
-        before_ns,
+        wait_ns + loading_ns + own_ns AS before_ns,
+        wait_ns,
+        loading_ns,
         launch_api_ns,
-        queued_ns,
+        rest_ns,
+        called,
         profiler_overhead_ns,
         cause,
         sync_name,
@@ -41,23 +51,11 @@ WITH ranked AS (
     SEMI JOIN _analysed USING (track, window_id)
 ),
 long_gaps AS (
-    SELECT g.track, g.op_id, g.start_ns, g.end_ns, l.report_id, l.pid, l.tid, l.range_id
+    SELECT l.report_id, l.range_id
     FROM _gaps AS g
     JOIN _gpus AS t USING (track)
     JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
     WHERE g.dur_ns > threshold('timeline.launch_gap_ns')
-),
-os AS (
-    SELECT report_id, pid, tid, start_ns, end_ns, name
-    FROM nsys_osrt
-    WHERE coalesce(nesting_level, 0) = 0
-),
-os_calls AS (
-    SELECT g.track, g.op_id, o.name
-    FROM long_gaps AS g
-    ASOF JOIN os AS o
-        ON o.report_id = g.report_id AND o.pid = g.pid AND o.tid = g.tid AND o.start_ns <= g.end_ns
-    WHERE o.end_ns > g.start_ns
 ),
 -- Enclosing ranges, one lookup each: recursion or joins would read or sort all ranges per level.
 innermost AS MATERIALIZED (
@@ -98,22 +96,27 @@ SELECT
     g.start_ns + g.dur_ns AS end_ns,
     g.dur_ns,
     g.cause,
-    CASE WHEN g.queued_ns IS NOT NULL THEN g.before_ns END AS before_ns,
-    CASE WHEN g.queued_ns IS NOT NULL THEN g.launch_api_ns END AS launch_api_ns,
-    g.queued_ns,
+    CASE WHEN g.called THEN g.before_ns END AS before_ns,
+    CASE WHEN g.called THEN g.wait_ns END AS wait_ns,
+    CASE WHEN g.called THEN g.loading_ns END AS loading_ns,
+    CASE WHEN g.called THEN g.launch_api_ns END AS launch_api_ns,
+    CASE WHEN g.called THEN g.rest_ns END AS queued_ns,
     g.profiler_overhead_ns,
     l.name AS next_name,
     l.api_name,
     g.sync_name,
     l.nvtx_range,
     p.path AS nvtx_path,
-    o.name AS os_call,
+    n.range_name AS during_range,
+    n.api_name AS api_call,
+    n.os_name AS os_call,
+    n.other_name AS other_thread,
     l.pid,
     l.tid
 FROM ranked AS g
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
-LEFT JOIN os_calls AS o ON o.track = g.track AND o.op_id = g.op_id
+LEFT JOIN _gap_names AS n ON n.track = g.track AND n.op_id = g.op_id
 LEFT JOIN outwards AS p
     ON p.report_id = l.report_id
         AND p.range_id = l.range_id

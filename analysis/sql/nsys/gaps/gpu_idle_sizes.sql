@@ -8,7 +8,7 @@
 -- cause: cause of the largest part of the interval, by the categories of gpu_time_budget
 -- count: number of intervals
 -- time_ns: total idle time, ns
--- share_pct: share of the time from the device's first operation to the end of its last, %
+-- share_pct: share of the time of the steady steps (analysis_windows), %
 CREATE VIEW gpu_idle_sizes AS
 WITH sized AS (
     SELECT
@@ -21,6 +21,7 @@ WITH sized AS (
             + (dur_ns >= 1e6)::INTEGER
             + (dur_ns >= 1e7)::INTEGER AS size_index
     FROM _gaps
+    SEMI JOIN _analysed USING (track, window_id)
 )
 SELECT
     g.report_id,
@@ -30,9 +31,9 @@ SELECT
     s.cause,
     count(*) AS count,
     sum(s.dur_ns)::BIGINT AS time_ns,
-    100.0 * sum(s.dur_ns) / nullif(any_value(p.end_ns - p.start_ns), 0) AS share_pct
+    100.0 * sum(s.dur_ns) / nullif(any_value(p.time_ns), 0) AS share_pct
 FROM sized AS s
 JOIN _gpus AS g USING (track)
-JOIN _spans AS p USING (track)
+JOIN _analysed_time AS p USING (track)
 GROUP BY g.report_id, g.device, s.size_index, s.cause
 ORDER BY g.report_id, g.device, s.size_index, time_ns DESC, s.cause;

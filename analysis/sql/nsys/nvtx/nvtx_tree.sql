@@ -8,7 +8,8 @@
 -- depth: number of ranges around it
 -- instances: number of ranges that launched something
 -- gpu_time_ns: total time: sum of the durations of what they launched, ns
--- own_gpu_time_ns: self time: the part that no range of the next level launched, ns
+-- own_gpu_time_ns: self time: the part that no range of the next level launched, ns; too small where
+--   start/end ranges of that level overlap, since what both launched counts twice, but never below 0
 -- share_pct: share of the durations of all operations of the report, %
 -- mean_ns: GPU time per instance, ns
 -- host_time_ns: sum of the durations of those ranges on the host, ns
@@ -83,7 +84,7 @@ SELECT
     r.depth,
     r.instances,
     r.ns::BIGINT AS gpu_time_ns,
-    (r.ns - coalesce(i.ns, 0))::BIGINT AS own_gpu_time_ns,
+    greatest(0, r.ns - coalesce(i.ns, 0))::BIGINT AS own_gpu_time_ns,
     100.0 * r.ns / nullif(t.ns, 0) AS share_pct,
     r.ns / r.instances AS mean_ns,
     r.host_ns::BIGINT AS host_time_ns,

@@ -17,13 +17,18 @@
 -- graph_launches: launches of CUDA graphs traced as a whole; their kernels are hidden
 -- graph_kernels: number of kernels that came from CUDA graphs
 -- launch_overhead_ns: idle time before, during and after launching calls, ns
--- graphs_save_pct: share of the window that CUDA graphs could save at most: the launch overhead of
---   work outside graphs, %
+-- graphs_save_pct: share of the window that CUDA graphs could save at most: the launch overhead
+--   before operations outside graphs, without copies to the host, for which a graph would have to end, %
 CREATE VIEW launch_summary AS
 WITH ops AS (
     SELECT t.track, l.* EXCLUDE (report_id, device), l.end_ns - l.start_ns AS dur_ns
     FROM launches AS l
-    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
+    JOIN _analysed_spans AS t
+        ON t.report_id = l.report_id
+            AND t.pid = l.pid
+            AND t.cuda_device = l.device
+            AND l.start_ns >= t.start_ns
+            AND l.start_ns < t.end_ns
 ),
 calls AS (
     SELECT track, pid, correlation_id, max(api_end_ns - api_start_ns) AS api_ns
@@ -36,13 +41,22 @@ api AS (
     FROM calls
     GROUP BY track
 ),
+eager AS (
+    SELECT t.report_id, t.device, sum(g.launch_gap_ns + g.call_ns + g.queued_ns)::BIGINT AS ns
+    FROM (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g
+    JOIN _gpus AS t USING (track)
+    JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
+    WHERE l.kind != 'graph'
+        AND l.graph_node_id IS NULL
+        AND NOT starts_with(l.name, '[CUDA memcpy Device-to-Host')
+    GROUP BY t.report_id, t.device
+),
 overhead AS (
     SELECT
         report_id,
         device,
         sum(time_ns)::BIGINT AS ns,
-        100.0 * sum(time_ns) / nullif(any_value(window_end_ns - window_start_ns), 0) AS pct,
-        any_value(window_end_ns - window_start_ns) AS window_ns
+        any_value(window_ns) AS window_ns
     FROM gpu_time_budget
     WHERE timeline_bound(category) = 'launch_overhead'
     GROUP BY report_id, device
@@ -74,9 +88,12 @@ SELECT
     k.graph_launches,
     k.graph_kernels,
     o.ns AS launch_overhead_ns,
-    CASE WHEN k.kernels > 0 THEN o.pct * (1 - k.graph_kernels / k.kernels) END AS graphs_save_pct
+    CASE
+        WHEN k.kernels > 0 THEN 100.0 * coalesce(e.ns, 0) / nullif(o.window_ns, 0)
+    END AS graphs_save_pct
 FROM kernels AS k
 JOIN _gpus AS t USING (track)
 JOIN overhead AS o USING (report_id, device)
 LEFT JOIN api AS a USING (track)
+LEFT JOIN eager AS e USING (report_id, device)
 ORDER BY t.report_id, t.device;

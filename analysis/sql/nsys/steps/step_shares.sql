@@ -13,6 +13,8 @@
 -- launch_gap_pct: idle between launches, %
 -- launch_api_pct: idle during launching calls, %
 -- queued_pct: idle after launching calls, %
+-- kernel_gap_pct: idle although the next operation had been launched before, %
+-- loading_pct: idle because the driver loaded code, %
 -- host_pct: idle because the host launched nothing, %
 -- profiler_overhead_pct: idle because of the profiler, %
 -- edge_pct: before the first and after the last operation, %
@@ -32,6 +34,8 @@ SELECT
     any_value(share_pct) FILTER (category = 'launch_gap') AS launch_gap_pct,
     any_value(share_pct) FILTER (category = 'launch_api') AS launch_api_pct,
     any_value(share_pct) FILTER (category = 'queued') AS queued_pct,
+    any_value(share_pct) FILTER (category = 'kernel_gap') AS kernel_gap_pct,
+    any_value(share_pct) FILTER (category = 'loading') AS loading_pct,
     any_value(share_pct) FILTER (category = 'host') AS host_pct,
     any_value(share_pct) FILTER (category = 'profiler_overhead') AS profiler_overhead_pct,
     any_value(share_pct) FILTER (category = 'edge') AS edge_pct,

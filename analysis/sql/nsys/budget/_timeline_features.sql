@@ -1,0 +1,70 @@
+-- What techniques for a GPU's time require besides its category.
+-- @materialize
+CREATE VIEW _timeline_features AS
+WITH host AS (
+    -- Input data: ranges and OS calls that say so, or nothing but copies to the device time and again.
+    SELECT
+        c.track,
+        sum(c.dur_ns) AS ns,
+        sum(c.dur_ns) FILTER (
+            is_input(n.range_name) OR is_reading(CASE WHEN 2 * n.os_ns >= n.dur_ns THEN n.os_name END)
+            OR (n.other_kind = 'range' AND is_input(n.other_name))
+            OR (n.other_kind = 'os' AND is_reading(n.other_name))
+        ) AS input_ns,
+        sum(c.dur_ns) FILTER (c.kind = 'next operation' AND c.name LIKE '[CUDA memcpy Host-to-Device%')
+            AS copied_ns,
+        count(*) FILTER (c.kind = 'next operation' AND c.name LIKE '[CUDA memcpy Host-to-Device%') AS copies
+    FROM _gap_causes AS c
+    JOIN _gap_names AS n USING (track, op_id)
+    WHERE c.cause = 'host'
+    GROUP BY c.track
+),
+input AS (
+    SELECT t.report_id, t.device,
+        2 * input_ns >= ns
+        OR (copies >= threshold('timeline.recurring_gaps') AND 2 * copied_ns >= ns) AS is_data
+    FROM host
+    JOIN _gpus AS t USING (track)
+),
+slow AS (
+    SELECT t.report_id, t.device, sum(g.own_ns) AS ns
+    FROM _slow_launches AS s
+    JOIN (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g USING (track, op_id)
+    JOIN _gpus AS t USING (track)
+    GROUP BY t.report_id, t.device
+),
+ranks AS (
+    FROM rank_skew
+    QUALIFY row_number() OVER (PARTITION BY report_id, device ORDER BY job, rank) = 1
+)
+SELECT
+    b.report_id,
+    b.device,
+    list_filter([
+        -- Graphs do not help work that already comes from graphs.
+        CASE WHEN s.graphs_save_pct >= threshold('timeline.contributor_pct') THEN 'graphs_save' END,
+        CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
+        CASE WHEN i.is_data THEN 'input_data' END,
+        CASE
+            WHEN c.cause = 'compute' OR (c.last_rank IS NOT NULL AND c.cause IS NULL) THEN 'ranks_wait'
+        END,
+        CASE
+            WHEN 2 * k.start_ns >= k.waiting_ns
+                AND k.window_pct * k.start_ns / nullif(k.waiting_ns, 0)
+                    >= threshold('timeline.contributor_pct')
+                THEN 'start_skew'
+        END,
+        -- Of collectives whose other ranks were captured, what is not waiting.
+        CASE
+            WHEN k.window_pct IS NULL OR o.share_pct - k.window_pct >= threshold('timeline.contributor_pct')
+                THEN 'transfers'
+        END
+    ], lambda feature: feature IS NOT NULL) AS features
+FROM timeline_bottleneck AS b
+LEFT JOIN launch_summary AS s USING (report_id, device)
+LEFT JOIN slow AS w USING (report_id, device)
+LEFT JOIN input AS i USING (report_id, device)
+LEFT JOIN ranks AS k USING (report_id, device)
+LEFT JOIN _rank_causes AS c ON c.job = k.job AND c.rank = k.rank
+LEFT JOIN (SELECT report_id, device, share_pct FROM gpu_time_budget WHERE category = 'communication') AS o
+    USING (report_id, device);

@@ -1,0 +1,29 @@
+-- Time of each thread in calls that wait for the GPU or load code, as intervals that do not overlap,
+-- with the time of both kinds in earlier ones.
+-- @materialize
+CREATE VIEW _blocking_calls AS
+WITH calls AS (
+    SELECT report_id, pid, tid, start_ns, end_ns, name, false AS loads
+    FROM _sync_calls
+    UNION ALL
+    SELECT report_id, pid, tid, start_ns, end_ns, name, true
+    FROM nsys_api_calls
+    WHERE name IN (SELECT name FROM _names WHERE kind = 'api' AND is_loading(name))
+),
+apart AS (
+    SELECT * REPLACE (greatest(start_ns, max(end_ns) OVER earlier) AS start_ns)
+    FROM calls
+    WHERE end_ns > start_ns
+    WINDOW earlier AS (
+        PARTITION BY report_id, pid, tid
+        ORDER BY start_ns, end_ns, name
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+    QUALIFY coalesce(end_ns > max(end_ns) OVER earlier, true)
+)
+SELECT
+    *,
+    sum(CASE WHEN loads THEN 0 ELSE end_ns - start_ns END) OVER so_far AS waited_until,
+    sum(CASE WHEN loads THEN end_ns - start_ns ELSE 0 END) OVER so_far AS loaded_until
+FROM apart
+WINDOW so_far AS (PARTITION BY report_id, pid, tid ORDER BY start_ns, end_ns);

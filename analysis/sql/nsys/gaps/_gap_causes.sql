@@ -1,0 +1,49 @@
+-- Idle intervals longer than between launches, with what their largest part lies in: a call, a range, what another thread did; if
+-- nothing is known, what came next.  Numbers in names of ranges are replaced by *.
+CREATE VIEW _gap_causes AS
+WITH open AS (
+    SELECT
+        g.track,
+        g.op_id,
+        g.cause,
+        g.dur_ns,
+        g.own_ns + g.wait_ns + g.loading_ns >= g.dur_ns / 2 AS before,
+        CASE WHEN g.cause = 'sync' THEN g.sync_name END AS sync_name,
+        CASE WHEN 2 * n.api_ns >= n.dur_ns THEN n.api_name END AS api_name,
+        CASE WHEN 2 * n.os_ns >= n.dur_ns THEN n.os_name END AS os_name,
+        CASE WHEN NOT is_step(n.range_name) THEN n.range_name END AS range_name,
+        n.other_kind,
+        n.other_name,
+        n.range_name AS step_name,
+        l.name AS next_name
+    FROM (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g
+    JOIN _gap_names AS n USING (track, op_id)
+    JOIN _gpus AS t USING (track)
+    JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = n.op_id
+)
+SELECT
+    track,
+    op_id,
+    cause,
+    dur_ns,
+    CASE
+        WHEN NOT before THEN NULL
+        WHEN sync_name IS NOT NULL OR api_name IS NOT NULL THEN 'CUDA call'
+        WHEN range_name IS NOT NULL THEN 'range'
+        WHEN NOT is_waiting(os_name) THEN 'OS call'
+        WHEN other_kind = 'range' THEN 'range of another thread'
+        WHEN other_kind IS NOT NULL THEN 'OS call of another thread'
+        WHEN os_name IS NOT NULL THEN 'OS call'
+        WHEN next_name IS NOT NULL THEN 'next operation'
+    END AS kind,
+    CASE
+        WHEN kind IS NULL THEN NULL
+        WHEN kind = 'CUDA call' THEN coalesce(sync_name, api_name)
+        WHEN kind = 'OS call' THEN os_name
+        WHEN kind = 'next operation' THEN next_name
+        ELSE regexp_replace(if(kind = 'range', range_name, other_name), '[0-9]+', '*', 'g')
+    END AS name,
+    CASE
+        WHEN before THEN regexp_replace(coalesce(range_name, step_name), '[0-9]+', '*', 'g')
+    END AS nvtx_range
+FROM open;

@@ -1,0 +1,40 @@
+-- Idle intervals between operations of a device, with the launching call of the operation that ended
+-- each, unless it was launched before the device fell idle.
+-- @materialize
+CREATE VIEW _idle AS
+WITH calls AS (
+    SELECT report_id, call_id, min(start_ns) AS start_ns
+    FROM launches
+    WHERE call_id IS NOT NULL
+    GROUP BY report_id, call_id
+    HAVING count(*) > 1
+),
+later AS (
+    SELECT l.report_id, l.op_id
+    FROM launches AS l
+    JOIN calls AS c ON c.report_id = l.report_id AND c.call_id = l.call_id
+    WHERE l.start_ns > c.start_ns
+)
+SELECT
+    t.report_id,
+    o.track,
+    o.busy_until AS start_ns,
+    o.start_ns AS end_ns,
+    o.pid,
+    o.tid,
+    o.op_id,
+    -- Idle time before the first operation of a window belongs to the window before.
+    o.window_id - (o.busy_until < w.start_ns)::INTEGER AS window_id,
+    -- A call may have launched several operations, a graph, and return while the first of them run.
+    coalesce(o.api_end_ns <= o.busy_until, false) OR l.op_id IS NOT NULL AS launched,
+    CASE WHEN NOT launched THEN o.api_start_ns END AS api_start_ns,
+    CASE WHEN NOT launched THEN o.api_end_ns END AS api_end_ns,
+    CASE
+        WHEN launched OR o.api_start_ns IS NULL THEN NULL
+        ELSE least(o.api_start_ns, o.start_ns)
+    END AS call_ns
+FROM _ops AS o
+JOIN _gpus AS t USING (track)
+JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
+LEFT JOIN later AS l ON l.report_id = t.report_id AND l.op_id = o.op_id
+WHERE o.start_ns > o.busy_until;

@@ -1,0 +1,49 @@
+-- What the idle time of each GPU lies in, longest first: the call, the range or the other thread that
+-- was active in at least half of the time before the next launch; else what came next.  Only
+-- intervals longer than between launches have a name.
+-- @materialize
+--
+-- report_id: report
+-- device: physical GPU number
+-- rank: 1 has the most time
+-- cause: cause of the largest part of the interval, by the categories of gpu_time_budget
+-- kind: CUDA call, range (other than of a step), OS call, range of another thread, OS call of another
+--   thread, or next operation: the first of these that there is, an OS call that waits after those of
+--   other threads; NULL if the interval is short
+-- name: its name, with numbers in names of ranges replaced by *; NULL likewise
+-- nvtx_range: innermost range of the launching thread, likewise
+-- count: number of intervals
+-- time_ns: their total length, ns
+-- share_pct: share of the idle time of the GPU, %
+CREATE VIEW idle_causes AS
+WITH sums AS (
+    SELECT track, cause, kind, name, nvtx_range, count(*) AS count, sum(dur_ns) AS ns
+    FROM _gap_causes
+    GROUP BY ALL
+    UNION ALL
+    SELECT g.track, g.cause, NULL, NULL, NULL, count(*), sum(g.dur_ns)
+    FROM (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g
+    ANTI JOIN _gap_names AS n USING (track, op_id)
+    GROUP BY g.track, g.cause
+),
+added AS (
+    SELECT track, cause, kind, name, nvtx_range, sum(count)::BIGINT AS count, sum(ns)::BIGINT AS ns
+    FROM sums
+    GROUP BY ALL
+)
+SELECT
+    g.report_id,
+    g.device,
+    row_number() OVER (
+        PARTITION BY a.track ORDER BY a.ns DESC, a.cause, a.kind, a.name, a.nvtx_range
+    ) AS rank,
+    a.cause,
+    a.kind,
+    a.name,
+    a.nvtx_range,
+    a.count,
+    a.ns AS time_ns,
+    100.0 * a.ns / sum(a.ns) OVER (PARTITION BY a.track) AS share_pct
+FROM added AS a
+JOIN _gpus AS g USING (track)
+ORDER BY g.report_id, g.device, rank;

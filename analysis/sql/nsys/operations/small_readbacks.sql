@@ -1,0 +1,63 @@
+-- Copies of a few bytes to the host that the launching thread waits for before it launches anything
+-- else, as `.item()` makes them: each lets the GPU run dry, and a CUDA graph cannot contain them.
+-- @materialize
+--
+-- report_id: report
+-- device: physical GPU number
+-- copies: number of such copies
+-- per_step: their number in a step; NULL without steps
+-- calls_pct: their share of all launching calls, %
+-- max_bytes: bytes of the largest
+-- idle_ns: idle time that is sync, from them to the next launch of the thread, ns
+-- share_pct: its share of the time of the steady steps (analysis_windows), %
+CREATE VIEW small_readbacks AS
+WITH copies AS (
+    SELECT t.track, l.report_id, l.pid, l.tid, l.call_id, l.api_start_ns, l.api_name, m.bytes, m.dst_kind
+    FROM nsys_memory_ops AS m
+    JOIN launches AS l
+        ON l.report_id = m.report_id AND l.pid = m.pid AND l.correlation_id = m.correlation_id
+            AND l.start_ns = m.start_ns AND l.device = m.device
+    JOIN _analysed_spans AS t
+        ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
+            AND l.start_ns >= t.start_ns AND l.start_ns < t.end_ns
+    WHERE m.bytes <= threshold('timeline.readback_bytes')
+        AND m.src_kind = 'Device'
+        AND m.dst_kind IN ('Pageable', 'Pinned')
+        AND l.graph_node_id IS NULL
+),
+following AS (
+    -- call_id counts the launching calls of a thread.
+    SELECT c.*, n.op_id AS next_op_id, n.api_start_ns AS next_ns
+    FROM copies AS c
+    LEFT JOIN launches AS n
+        ON n.report_id = c.report_id AND n.call_id = c.call_id + 1 AND n.pid = c.pid AND n.tid = c.tid
+    QUALIFY row_number() OVER (PARTITION BY c.report_id, c.call_id ORDER BY n.op_id) = 1
+),
+waited AS (
+    SELECT f.*
+    FROM following AS f
+    ASOF LEFT JOIN _sync_calls AS s
+        ON s.report_id = f.report_id AND s.pid = f.pid AND s.tid = f.tid AND s.start_ns >= f.api_start_ns
+    -- A copy to pageable memory blocks by itself.
+    WHERE f.dst_kind = 'Pageable' OR s.start_ns < coalesce(f.next_ns, s.end_ns)
+),
+sums AS (
+    SELECT w.track, count(*) AS copies, max(w.bytes) AS max_bytes, coalesce(sum(g.sync_ns), 0) AS idle_ns
+    FROM waited AS w
+    LEFT JOIN _gaps AS g ON g.track = w.track AND g.op_id = w.next_op_id
+    GROUP BY w.track
+)
+SELECT
+    t.report_id,
+    t.device,
+    s.copies,
+    s.copies / nullif(p.steps, 0) AS per_step,
+    100.0 * s.copies / nullif(l.calls, 0) AS calls_pct,
+    s.max_bytes,
+    s.idle_ns::BIGINT AS idle_ns,
+    100.0 * s.idle_ns / nullif(p.time_ns, 0) AS share_pct
+FROM sums AS s
+JOIN _gpus AS t USING (track)
+JOIN _analysed_time AS p USING (track)
+LEFT JOIN launch_summary AS l USING (report_id, device)
+ORDER BY t.report_id, t.device;

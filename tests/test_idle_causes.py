@@ -1,0 +1,120 @@
+"""What idle time is named after, and the advice that follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Tiny
+
+STEP = 1_000_000
+
+
+def _loop(db: Tiny, before: str = "kernel", **more: Any) -> None:
+    """Add twelve steps of one operation each; the host launches nothing for most of each."""
+    kind = "memcpy" if before.startswith("[") else "kernel"
+    for n in range(12):
+        at = STEP * n
+        db.add(
+            "launches",
+            {"kind": kind, "name": before, "device": 0, "stream": 7, "pid": 1, "tid": 1,
+             "correlation_id": n, "call_id": n, "start_ns": at, "end_ns": at + 100_000,
+             "api_name": "cudaLaunchKernel", "api_start_ns": at - 9000, "api_end_ns": at - 4000}
+            | more,
+        )  # fmt: skip
+
+
+def _span(db: Tiny, table: str, name: str, tid: int = 1, **more: Any) -> None:
+    """Add a range or call that is open during most of the idle time of every step."""
+    for n in range(12):
+        at = STEP * n + 150_000
+        row = {"pid": 1, "tid": tid, "name": name, "start_ns": at, "end_ns": at + 700_000}
+        ids = {"range_id": n, "calls": 0} if table == "nsys_nvtx_ranges" else {}
+        db.add(table, row | ids | more)
+
+
+def _named(db: Tiny) -> list[tuple[Any, ...]]:
+    return db.rows("SELECT cause, kind, name, count FROM idle_causes ORDER BY rank")
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "tid", "kind"),
+    [
+        ("nsys_nvtx_ranges", "dataloader", 1, "range"),
+        ("nsys_osrt", "read", 1, "OS call"),
+        ("nsys_nvtx_ranges", "prefetch", 2, "range of another thread"),
+        ("nsys_osrt", "fread", 2, "OS call of another thread"),
+    ],
+)
+def test_input_data_is_advised_where_something_points_to_it(
+    table: str, name: str, tid: int, kind: str
+) -> None:
+    db = Tiny()
+    # Different kernels: the same one, time and again, would be slow to launch.
+    for n in range(12):
+        at = STEP * n
+        db.add(
+            "launches",
+            {"kind": "kernel", "name": f"k{n}", "device": 0, "pid": 1, "tid": 1, "call_id": n,
+             "start_ns": at, "end_ns": at + 100_000, "api_start_ns": at - 9000,
+             "api_end_ns": at - 4000},
+        )  # fmt: skip
+    _span(db, table, name, tid)
+    assert _named(db) == [("host", kind, name, 11)]
+    first = "SELECT technique, idle_in FROM timeline_findings WHERE rank = 1"
+    ((technique, idle_in),) = db.rows(first)
+    assert technique == "data_loading"
+    assert name in idle_in and idle_in.startswith("100 %")
+
+
+def test_a_thread_that_waits_for_work_explains_nothing() -> None:
+    db = Tiny()
+    _loop(db)
+    _span(db, "nsys_osrt", "poll", tid=2)
+    assert _named(db) == [("launch_gap", "next operation", "kernel", 11)]
+
+
+def test_the_same_kernel_time_and_again_is_slow_to_launch() -> None:
+    db = Tiny()
+    _loop(db)
+    found = db.rows("SELECT bound, technique FROM timeline_findings ORDER BY rank")
+    assert found[:2] == [("launch_overhead", "cuda_graphs"), ("launch_overhead", "static_shapes")]
+
+
+@pytest.mark.parametrize("what", ["copy", "range", "call", "wait"])
+def test_a_host_that_does_something_else_is_not_slow_to_launch(what: str) -> None:
+    db = Tiny()
+    _loop(db, "[CUDA memcpy Host-to-Device]" if what == "copy" else "kernel")
+    if what == "range":
+        _span(db, "nsys_nvtx_ranges", "log")
+    elif what == "call":
+        _span(db, "nsys_osrt", "write")
+    elif what == "wait":
+        for n in range(12):
+            at = STEP * n + 50_000
+            db.add("nsys_api_calls", {"pid": 1, "tid": 1, "name": "cudaDeviceSynchronize",
+                                      "start_ns": at, "end_ns": at + 60_000})  # fmt: skip
+    techniques = [name for (name,) in db.rows("SELECT technique FROM timeline_findings")]
+    assert techniques[0] == ("data_loading" if what == "copy" else "host_work")
+    assert "static_shapes" not in techniques
+    (cause,) = {row[0] for row in _named(db)}
+    assert cause == "host"
+
+
+def test_small_copies_that_the_host_waits_for() -> None:
+    db = Tiny()
+    _loop(db, "[CUDA memcpy Device-to-Host]")
+    for n in range(12):
+        at = STEP * n
+        waits = n % 2
+        db.add("nsys_memory_ops", {"pid": 1, "device": 0, "correlation_id": n, "start_ns": at,
+               "operation": "[CUDA memcpy Device-to-Host]", "bytes": 4, "src_kind": "Device",
+               "dst_kind": "Pinned"})  # fmt: skip
+        if waits:
+            db.add("nsys_api_calls", {"pid": 1, "tid": 1, "name": "cudaStreamSynchronize",
+                                      "start_ns": at, "end_ns": at + 200_000})  # fmt: skip
+    assert db.rows("SELECT copies, per_step, calls_pct, max_bytes FROM small_readbacks") == [
+        (6, None, 50, 4)
+    ]
+    bounds = [bound for (bound,) in db.rows("SELECT bound FROM timeline_findings")]
+    assert "readback" in bounds
