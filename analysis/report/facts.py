@@ -70,6 +70,7 @@ def summary_of(scope: Scope) -> list[Fact]:
         done = sum(task.done for task in run.tasks)
         text = f"{done} of {len(run.tasks)} done"
         facts.append(Fact("Configurations", text, Source("run.json", (run.run_id,))))
+        facts += _left_out(run)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(scope.kinds.items()))
     if counted:
         add("Reports", counted, "reports")
@@ -83,6 +84,18 @@ def summary_of(scope: Scope) -> list[Fact]:
         lasting = f", {format_ns(traced)} in total" if traced else ""
         add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
     return facts
+
+
+def _left_out(run: RunRecord) -> Iterator[Fact]:
+    """Yield what profilers left out, and why; of many configurations, each reason once."""
+    tasks: dict[str, list[str]] = {}
+    for task in run.tasks:
+        for note in task.notes:
+            tasks.setdefault(note, []).append(task.label)
+    for note, labels in tasks.items():
+        of = f" ({labels[0]}{f' and {len(labels) - 1} more' if labels[1:] else ''})"
+        text = f"{note}{of if len(run.tasks) > 1 else ''}"
+        yield Fact("Left out", text, Source("run_tasks", (run.run_id,)))
 
 
 def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:

@@ -9,6 +9,7 @@ from analysis.report.declare import SectionSpec, TableSpec
 #: The modules of the sections, in reading order.
 ORDER = (
     "budget",
+    "bounds",
     "kernels",
     "roofline",
     "stalls",
