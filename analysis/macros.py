@@ -85,10 +85,15 @@ def _threshold_macro(thresholds: Mapping[str, float]) -> Macro:
     return Macro("threshold", "name", f"CASE name {cases} END")
 
 
+def name_patterns() -> dict[str, str]:
+    """Return the regular expressions of timeline.toml."""
+    text = resources.files("analysis").joinpath("timeline.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
 def _name_macros(step_range: str | None) -> Iterator[Macro]:
     """Yield the macros that tell names on a timeline apart, is_step(name) and others."""
-    text = resources.files("analysis").joinpath("timeline.toml").read_text(encoding="utf-8")
-    patterns = tomllib.loads(text)
+    patterns = name_patterns()
     if step_range:
         patterns["step"] = step_range
     for kind, option in _NAME_MACROS.items():

@@ -79,14 +79,15 @@ class Session:
         use: Iterable[str] = (),
         step_range: str | None = None,
         window: str = STEADY,
+        limits: Mapping[str, float] | None = None,
     ) -> Self:
         """Open some reports and runs of a store, or all, and make the names in `use`.
 
-        Raises StoreError if the store cannot be read.
+        `limits` are thresholds.  Raises StoreError if the store cannot be read.
         """
         con = open_database()
         tables = StoreTables(con, Snapshot.of(store, report_ids), run_ids)
-        session = cls(con, tables, step_range=step_range, window=window)
+        session = cls(con, tables, step_range=step_range, window=window, limits=limits)
         session._directories = [store.reports_dir, store.segments_dir]
         session.use(*use)
         return session

@@ -157,6 +157,9 @@ class TaskResult:
     launches_ms: tuple[tuple[float, ...], ...] = ()
     seconds: tuple[float, ...] = ()
     software: dict[str, str] | None = None
+    notes: tuple[str, ...] = field(
+        default=(), metadata=column("VARCHAR[]", "what its profilers left out, and why")
+    )
     profilers: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()

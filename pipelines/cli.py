@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "Launch a workload under nsys and ncu, ingest the results, and report.",
     "ingest": "Read report files into the store.",
     "report": "Write a report of a run, or of ingested reports.",
+    "plan": "Show which kernels of a timeline to profile, and how.",
     "query": "Run SQL on the store.",
     "schema": "Show tables, views and columns.",
     "specs": "Show vendor peaks of GPUs.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,11 @@ from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 from pipelines.collectors.base import Context, ProgramFailed
-from pipelines.collectors.ncu import collect_ncu
+from pipelines.collectors.ncu import Profiled, collect_ncu, guide_of
 from pipelines.collectors.nsys import collect_nsys
 from pipelines.collectors.timing import time_task
 from pipelines.collectors.torch_profiler import collect_torch
+from pipelines.guiding import KernelsHidden, NothingToProfile, plan_of
 from pipelines.ingesting import Failure, default_jobs, ingest_many
 from pipelines.plan import Plan
 from pipelines.runs import result_of
@@ -38,10 +40,18 @@ def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> T
     """Return a result with reports; a profiler that fails takes nothing from the others."""
     errors: list[PerfpipeError] = []
     files: list[Path] = []
+    notes: list[str] = []
     for name in plan.profilers:
         context.say(f"{context.task.label}: {name}")
         try:
-            files.append(_collect(name, context))
+            if name == "ncu":
+                profiled = _profile_kernels(context, store, files, result)
+                files.append(profiled.path)
+                notes += profiled.notes
+            else:
+                files.append(_collect(name, context))
+        except NothingToProfile as reason:
+            notes.append(f"ncu profiled nothing: {reason}")
         except PerfpipeError as error:
             errors.append(error)
     root = store.runs_dir.resolve()
@@ -49,6 +59,7 @@ def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> T
         result,
         profilers=plan.profilers,
         files=tuple(str(path.relative_to(root)) for path in files),
+        notes=tuple(notes),
     )
     return with_reports(result, files, store, errors)
 
@@ -57,11 +68,32 @@ def _collect(name: str, context: Context) -> Path:
     wanted = context.workload.collect
     if name == "nsys" and wanted.nsys:
         return collect_nsys(context, wanted.nsys)
-    if name == "ncu" and wanted.ncu:
-        return collect_ncu(context, wanted.ncu)
     if name == "torch" and wanted.torch:
         return collect_torch(context, wanted.torch)
     raise ValueError(name)
+
+
+def _profile_kernels(
+    context: Context, store: Store, timelines: Iterable[Path], result: TaskResult
+) -> Profiled:
+    """Profile kernels with ncu: those that the first of the timelines says, if nothing else does.
+
+    Raises NothingToProfile where the timeline has no kernel that may be profiled.
+    """
+    options = context.workload.collect.ncu
+    if options is None:
+        raise ValueError("ncu")
+    if not options.guided:
+        return collect_ncu(context, options)
+    plan, why = None, "there is no timeline"
+    for outcome in ingest_many(list(timelines)[:1], store, jobs=1):
+        if not isinstance(outcome, Failure):
+            try:
+                plan = plan_of(store, outcome.report_id, options.coverage, options.max_kernels)
+            except KernelsHidden as reason:
+                why = str(reason)
+    plain_s = statistics.median(result.seconds) if result.seconds else 0.0
+    return collect_ncu(context, options, guide_of(plan or why, options, plain_s))
 
 
 def with_reports(

@@ -15,9 +15,10 @@ from pipelines.workload import Execution, Workload
 
 COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
 
-#: Profilers that each collector runs, besides the launch without a profiler.
+#: Profilers that each collector runs, besides the launch without a profiler: timelines first, since
+#: they tell which kernels to profile.
 _PROFILERS = {
-    "all": ("nsys", "ncu", "torch"),
+    "all": ("nsys", "torch", "ncu"),
     "timing": (),
     "nsys": ("nsys",),
     "ncu": ("ncu",),

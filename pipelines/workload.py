@@ -63,10 +63,36 @@ class CollectNsys(_Model):
         return self
 
 
+#: Options of ncu that choose what to profile.
+_CHOOSING = (
+    "--kernel-",
+    "--launch-",
+    "--nvtx-include",
+    "--nvtx-exclude",
+    "--range-filter",
+    "--filter-mode",
+)
+_CHOOSING_SHORT = ("-k", "-c", "-s")
+
+
 class CollectNcu(_Model):
     """Options of ncu."""
 
-    set: str = Field("basic", description="ncu --set")
+    select: Literal["auto", "all"] | None = Field(
+        None,
+        description="auto: the kernels that take most time on the timeline; all: what the filters "
+        "below let through; default: auto if there are no filters",
+    )
+    coverage: float = Field(
+        80, gt=0, le=100, description="auto: share of the kernel time to profile, %"
+    )
+    max_kernels: int = Field(20, ge=1, description="auto: most kernel configurations to profile")
+    time_limit: float | None = Field(
+        None,
+        gt=0,
+        description="auto: seconds that ncu may take; default: 3 times the plain run, and 60 s",
+    )
+    set: str = Field("basic", description="ncu --set; with auto, the default is detailed")
     sections: list[str] = Field([], description="additional sections: ncu --section")
     metrics: list[str] = Field([], description="additional metrics: ncu --metrics")
     kernels: str | None = Field(None, description="kernels to profile: regular expression on names")
@@ -82,6 +108,42 @@ class CollectNcu(_Model):
     import_source: bool = Field(False, description="store source files in the report")
     capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as in nsys")
     options: list[str] = Field([], description="other options of ncu")
+
+    @model_validator(mode="after")
+    def _one_chooses(self) -> CollectNcu:
+        if self.select == "auto" and (own := self._choosing()):
+            raise ValueError(f"select: auto chooses the kernels itself; remove {own}")
+        return self
+
+    @property
+    def guided(self) -> bool:
+        """Whether the timeline says which kernels are profiled."""
+        return self.select == "auto" or (self.select is None and not self._choosing())
+
+    @property
+    def chosen_set(self) -> str:
+        """The set to collect: what is stated, else detailed for few kernels and basic for all.
+
+        Of few launches, the detailed set costs little more than the basic one.
+        """
+        return "detailed" if self.guided and "set" not in self.model_fields_set else self.set
+
+    def _choosing(self) -> str | None:
+        """Return what chooses kernels besides the timeline; None if nothing does."""
+        for name in ("kernels", "nvtx", "launch_count", "launch_skip"):
+            if getattr(self, name):
+                return name
+        # These profile ranges and graphs, which no kernel name selects.
+        if self.replay_mode in ("range", "app-range"):
+            return f"replay_mode: {self.replay_mode}"
+        if self.graph_profiling == "graph":
+            return "graph_profiling: graph"
+        for word in self.options:
+            if word.startswith(_CHOOSING) or (
+                word.startswith(_CHOOSING_SHORT) and not word.startswith("--")
+            ):
+                return word
+        return None
 
 
 class CollectTorch(_Model):

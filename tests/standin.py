@@ -5,9 +5,13 @@ A file FAULT beside it makes it fail as the real one does.
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -51,6 +55,8 @@ def main() -> int:
         print(text)
         if not truncated:
             return code
+    if fault.startswith("ncu-") and name == "ncu":
+        return guided(fault, Path(target))
     done = subprocess.run(words[command:], check=False)
     if done.returncode:
         return done.returncode
@@ -60,6 +66,39 @@ def main() -> int:
         Path(target).write_bytes(content[: len(content) // 2] if fault == "truncated" else content)
     else:
         Path(target).write_text("recorded")
+    return 0
+
+
+def guided(fault: str, target: Path) -> int:
+    """Profile kernels one by one, as a guided launch sees it; what happens then is the fault."""
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # `timeout` sends it twice
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    child = subprocess.Popen(["sleep", "300"])
+    (HERE / "child").write_text(str(child.pid))
+    write = partial(shutil.copyfile, HERE / "capture.ncu-rep", target)
+    print(f"==PROF== Connected to process {child.pid} (/usr/bin/sleep)", flush=True)
+    attempt = (HERE / "ncu.log").read_text().count("--filter-mode")
+    for kernel in range(2 if fault in ("ncu-endless", "ncu-fragile") else 1):
+        print(f'==PROF== Profiling "kernel{kernel}": 0%....50%....100% - 9 passes', flush=True)
+    try:
+        match fault:
+            case "ncu-late-crash":
+                write()
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "ncu-crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "ncu-stuck":
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if fault != "ncu-fragile" or attempt == 1:
+            time.sleep(300)
+    except KeyboardInterrupt:
+        if fault == "ncu-fragile":
+            os.kill(os.getpid(), signal.SIGSEGV)
+    write()
     return 0
 
 

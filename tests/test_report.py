@@ -112,7 +112,8 @@ def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
     folder = pages("ncu/block.ncu-rep")
     found = json.loads((folder / "report.json").read_text())["sections"]
     assert [section["id"] for section in found] == [
-        "budget", "categories", "kernels", "roofline", "stalls", "occupancy", "memory", "source", "launches",
+        "budget", "categories", "bounds", "kernels", "roofline", "stalls", "occupancy", "memory", "source",
+        "launches",
         "communication", "nvtx", "sizes", "tuning", "regression",
     ]  # fmt: skip
     for section in found:

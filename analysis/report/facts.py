@@ -78,6 +78,7 @@ def summary_of(scope: Scope) -> list[Fact]:
         text = f"{done} of {len(run.tasks)} done"
         facts.append(Fact("Configurations", text, Source("run.json", (run.run_id,))))
         facts += _wall_times(run)
+        facts += _left_out(run)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(scope.kinds.items()))
     if counted:
         add("Reports", counted, "reports")
@@ -102,6 +103,16 @@ def _wall_times(run: RunRecord) -> Iterator[Fact]:
         text = low if low == high else f"{low} to {high}"
         text += " from start to end, without a profiler; the program reports no times of its own"
         yield Fact("Wall time", text, Source("run_tasks", (run.run_id,)))
+def _left_out(run: RunRecord) -> Iterator[Fact]:
+    """Yield what profilers left out, and why; of many configurations, each reason once."""
+    tasks: dict[str, list[str]] = {}
+    for task in run.tasks:
+        for note in task.notes:
+            tasks.setdefault(note, []).append(task.label)
+    for note, labels in tasks.items():
+        of = f" ({labels[0]}{f' and {len(labels) - 1} more' if labels[1:] else ''})"
+        text = f"{note}{of if len(run.tasks) > 1 else ''}"
+        yield Fact("Left out", text, Source("run_tasks", (run.run_id,)))
 
 
 def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:

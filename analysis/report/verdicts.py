@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from analysis import runs
 from analysis.report.scope import Scope
 from analysis.rows import rows_of
 from analysis.search_story import story
-from perfpipe.database import in_list
+from analysis.thresholds import thresholds
+from perfpipe.database import in_list, quote
 from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Fact, Source
 
@@ -19,7 +19,9 @@ VIEWS = (
     "analysis_windows",
     "_labels",
     "_kernel_verdict",
-    "_kernels_to_profile",
+    "profile_plan_totals",
+    "step_bounds",
+    "step_coverage",
     *runs.VIEWS,
 )
 
@@ -60,6 +62,19 @@ _IDLE = {
 #: Maximum number of GPU timelines that a verdict lists individually.
 _NAMED = 4
 
+#: Limiters that have a name of their own.
+_LIMITERS = {
+    ("memory", "dram"): "DRAM",
+    ("memory", "l2"): "the L2 cache",
+    ("memory", "l1"): "the L1 cache",
+    ("memory", "shared"): "shared memory",
+    ("compute", "tensor"): "tensor cores",
+    ("compute", "issue"): "instruction issue",
+    ("compute", "fma"): "the FMA pipe",
+    ("launch", "small_grid"): "small grids",
+    ("launch", "short"): "short kernels",
+}
+
 #: Sentences about an autotuning run in the verdict; the others go into the summary.
 _TOLD = 3
 
@@ -73,9 +88,11 @@ def statements_of(scope: Scope) -> Iterator[Fact]:
         yield Fact("", text, Source("run_efficiency", (scope.run.run_id,)))
     if scope.compared is not None:
         yield from scope.compared.statements
+    of_step = of_steps(scope)
     for text, view in (
         (_timelines(scope), "timeline_bottleneck"),
-        (_kernels(scope), "kernel_bottleneck"),
+        (of_step, "step_bounds"),
+        (None if of_step else _kernels(scope), "kernel_bottleneck"),
     ):
         if text:
             yield Fact("", text, Source(view, scope.reports))
@@ -162,14 +179,69 @@ def _left_out(steps: int, step_ns: float, p95_ns: float, startup_ns: int) -> str
     return f"; start-up and warm-up of {format_ns(startup_ns)} left out" if startup_ns else ""
 
 
+def of_steps(scope: Scope) -> str | None:
+    """Return what bounds the kernels of the one GPU with a timeline and profiles; else None."""
+    rows = rows_of(
+        scope.con,
+        f"""
+        SELECT report_id, window_kind, configurations, profiled_configurations, profiled_pct
+        FROM step_coverage WHERE report_id IN {in_list(scope.reports)}
+        """,
+    )
+    if len(rows) != 1:
+        return None
+    ((report_id, kind, kernels, profiled, covered_pct),) = rows
+    whole = "kernel time" if kind == "whole" else "step's kernel time"
+    looked_at = f"{profiled} of {kernels} kernels were profiled"
+    if covered_pct < thresholds()["timeline.contributor_pct"]:
+        return (
+            f"{looked_at}, {covered_pct:.2g} % of the {whole}: what bounds the rest is unknown "
+            f"(perfpipe plan {report_id} says which to profile)"
+        )
+    shares = rows_of(
+        scope.con,
+        f"""
+        SELECT bound, subclass, share_pct FROM step_bounds
+        WHERE report_id = {quote(report_id)} ORDER BY rank
+        """,
+    )
+    known = [row for row in shares if row[0] not in ("unknown", "communication")]
+    of_what = f"of the {whole} is bound "
+    parts = [
+        f"{share:.0f} % {of_what if place == 0 else ''}by {_limiter(bound, sub)}"
+        for place, (bound, sub, share) in enumerate(known[:_TOLD])
+        if share >= 1 or place == 0
+    ]
+    for bound, word in (("communication", "communication"), ("unknown", "unknown")):
+        share = sum(row[2] for row in shares if row[0] == bound)
+        parts += [f"{share:.0f} % is {word}"] if share >= 0.5 else []
+    return f"{', '.join(parts)}; {looked_at}, {covered_pct:.0f} % of the time"
+
+
+def _limiter(bound: str, subclass: str | None) -> str:
+    """Return what bounds a kernel, in words: DRAM, tensor cores, latency (small grid)."""
+    known = _LIMITERS.get((bound, subclass or ""))
+    return known or (f"{bound} ({words(subclass)})" if subclass else bound)
+
+
 def next_step(scope: Scope) -> Iterator[Fact]:
-    """Yield which kernel to profile if compute takes most of the time."""
-    for _, name, share in rows_of(scope.con, "FROM _kernels_to_profile WHERE rank = 1"):
+    """Yield which kernels to profile if compute takes most of the time."""
+    rows = rows_of(
+        scope.con,
+        f"""
+        SELECT report_id, chosen, coverage_pct, window_kind FROM profile_plan_totals
+        WHERE report_id IN (SELECT report_id FROM timeline_bottleneck WHERE bound = 'compute')
+            AND report_id IN {in_list(scope.reports)} AND chosen > 0 AND refused IS NULL
+        ORDER BY report_id LIMIT 1
+        """,
+    )
+    for report_id, chosen, coverage, kind in rows:
+        whole = "kernel time" if kind == "whole" else "steps' kernel time"
         yield Fact(
             "Next",
-            "Profile the kernels, longest first: ncu --set basic --kernel-name "
-            f"{shlex.quote(str(name))} ({share:.0f} % of the kernel time)",
-            Source("timeline_bottleneck", scope.reports),
+            f"Profile the {chosen} kernels that take {coverage:.0f} % of the {whole}: "
+            f"perfpipe plan {report_id} prints the ncu command",
+            Source("profile_plan_totals", (report_id,)),
         )
 
 

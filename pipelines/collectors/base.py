@@ -50,8 +50,9 @@ class Context:
         env: dict[str, str] | None = None,
         command: Sequence[str | Path] | None = None,
         on_line: Say | None = None,
+        timeout: float | None = None,
     ) -> Finished:
-        """Launch the task's command, prefixed by a profiler's.
+        """Launch the task's command, prefixed by a profiler's; `timeout`: the workload's, else.
 
         Of several tasks of srun the first is profiled: all would write the same report.
         """
@@ -60,7 +61,7 @@ class Context:
         return self.launcher.run(
             [*before, *(command or self.task.command)],
             env={**self.workload.env, COLLECTOR_VARIABLE: collector, **(env or {})},
-            timeout=self.workload.timeout,
+            timeout=timeout or self.workload.timeout,
             log=self.into / (log or collector),
             on_line=on_line,
         )
@@ -85,8 +86,11 @@ def check(finished: Finished, what: str, timeout: float | None, kind: str = "pro
         return
     advice = explain(finished.stdout + finished.stderr)
     reason = advice or finished.complaint() or "no output"
+    raise ProgramFailed(kind, f"{what} {ended(finished)}: {reason}")
+
+
+def ended(finished: Finished) -> str:
+    """Return how a failed launch ended, in words."""
     if finished.returncode < 0:
-        ended = f"was killed by signal {-finished.returncode}"
-    else:
-        ended = f"exited with code {finished.returncode}"
-    raise ProgramFailed(kind, f"{what} {ended}: {reason}")
+        return f"was killed by signal {-finished.returncode}"
+    return f"exited with code {finished.returncode}"

@@ -10,6 +10,7 @@ from analysis.report.declare import SectionSpec, TableSpec
 ORDER = (
     "budget",
     "categories",
+    "bounds",
     "kernels",
     "roofline",
     "stalls",

@@ -32,31 +32,14 @@ WITH timeline AS (
     FROM nsys_kernels
     GROUP BY ALL
 ),
-profiled AS (
-    SELECT
-        pair.report_id,
-        list(DISTINCT s.report_id ORDER BY s.report_id) AS ncu_reports,
-        kernel_key(s.kernel_demangled) AS key,
-        s.grid,
-        s.block,
-        count(*) AS ncu_launches,
-        time_weighted(s.compute_sol_pct, s.duration_ns) AS compute_sol_pct,
-        time_weighted(s.memory_sol_pct, s.duration_ns) AS memory_sol_pct,
-        of_longest(b.bound, s.duration_ns, s.report_id, s.launch_id) AS bound,
-        time_weighted(s.max_sol_pct, s.duration_ns) AS max_sol_pct
-    FROM kernel_sol AS s
-    JOIN kernel_bottleneck AS b ON b.report_id = s.report_id AND b.launch_id = s.launch_id
-    JOIN _report_pairs AS pair ON pair.ncu_report_id = s.report_id
-    GROUP BY pair.report_id, kernel_key(s.kernel_demangled), s.grid, s.block
-),
 shares AS (
     SELECT
         t.*,
         100.0 * t.total_time_ns / nullif(sum(t.total_time_ns) OVER (PARTITION BY t.report_id), 0) AS time_pct,
         headroom(p.max_sol_pct) / 100 AS headroom,
-        p.* EXCLUDE (report_id, key, grid, block)
+        p.* EXCLUDE (report_id, key, grid, block, subclass)
     FROM timeline AS t
-    LEFT JOIN profiled AS p
+    LEFT JOIN _profiled_kernels AS p
         ON p.report_id = t.report_id AND p.key = kernel_key(t.name) AND p.grid = t.grid AND p.block = t.block
 )
 SELECT

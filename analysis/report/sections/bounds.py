@@ -1,0 +1,67 @@
+"""What bounds the kernels of a step, and which of them were, or should be, profiled."""
+
+from __future__ import annotations
+
+from analysis.report.declare import GPU, LABEL, Col, GpuTable, ReportTable, SectionSpec
+
+STEP_BOUNDS = GpuTable(
+    "step_bounds",
+    "What bounds the kernel time",
+    (
+        *GPU,
+        Col("bound", "Bound"),
+        Col("subclass", "Limiter", sql="replace(subclass, '_', ' ')"),
+        Col("kernels", "Kernels", "int"),
+        Col("time_ns", "GPU time", "ns"),
+        Col("share_pct", "Share", "pct", "%"),
+        Col("sol_pct", "SOL", "pct", "%"),
+        Col("headroom_pct", "Headroom", "pct", "% of kernel time"),
+    ),
+    order="rank",
+    profiled=True,
+)
+
+STEP_COVERAGE = GpuTable(
+    "step_coverage",
+    "Profiled share of the kernel time",
+    (
+        *GPU,
+        Col("window_kind", "Window"),
+        Col("steps", "Steps", "int"),
+        Col("kernel_time_ns", "Kernel time", "ns"),
+        Col("configurations", "Kernels", "int"),
+        Col("profiled_configurations", "Profiled", "int"),
+        Col("profiled_pct", "Profiled share", "pct", "%", detail=True),
+        Col("communication_pct", "Communication", "pct", "%"),
+        Col("unprofiled_pct", "Not profiled", "pct", "%"),
+        Col("coverage_pct", "Coverage", "pct", "% without communication"),
+    ),
+    order="device",
+    profiled=True,
+)
+
+PROFILE_PLAN = ReportTable(
+    "profile_plan",
+    "Kernels to profile: those that take most of the time",
+    (
+        Col("name", "Kernel"),
+        Col("demangled", "Full name", detail=True, hover_of="name"),
+        LABEL,
+        Col("grid", "Grid", "text", "blocks"),
+        Col("block", "Block", "text", "threads"),
+        Col("instances", "Instances", "int", detail=True),
+        Col("launches", "Calls", "int"),
+        Col("time_ns", "GPU time", "ns"),
+        Col("share_pct", "Share", "pct", "%"),
+        Col("cumulative_pct", "Sum", "pct", "%"),
+    ),
+    order="report_id, rank",
+    where="chosen",
+)
+
+SECTION = SectionSpec(
+    "bounds",
+    "What bounds the kernels",
+    "no timeline with kernels; collect one with nsys profile --trace=cuda,nvtx",
+    (STEP_BOUNDS, STEP_COVERAGE, PROFILE_PLAN),
+)

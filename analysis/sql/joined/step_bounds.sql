@@ -1,0 +1,66 @@
+-- What bounds the kernel time of a step: the classes of the profiled kernels, weighted with the time
+-- that these take on the timeline in the analyzed window (the steady steps, where there are steps).  The
+-- shares of a GPU add up to 100 %: what was not profiled is unknown, and communication a class of its
+-- own.
+--
+-- report_id: nsys report
+-- device: physical GPU number
+-- rank: 1 takes most time
+-- bound: bound, as in kernel_bottleneck; communication; or unknown
+-- subclass: limiter, as in kernel_bottleneck; for unknown: not_profiled or not_classified
+-- kernels: kernel configurations (name, grid, block)
+-- time_ns: sum of their durations in the window, ns
+-- share_pct: share of the window's kernel time, %
+-- sol_pct: the larger SOL of each kernel, mean weighted by time on the timeline, %
+-- headroom_pct: share of the window's kernel time that could be saved at most at unchanged work:
+--   time x (1 - max SOL), %; NULL if unknown
+CREATE VIEW step_bounds AS
+WITH classed AS (
+    SELECT
+        *,
+        CASE
+            WHEN communication THEN 'communication'
+            WHEN ncu_launches IS NULL THEN 'unknown'
+            ELSE coalesce(bound, 'unknown')
+        END AS class,
+        CASE
+            WHEN communication THEN NULL
+            WHEN ncu_launches IS NULL THEN 'not_profiled'
+            WHEN coalesce(bound, 'unknown') = 'unknown' THEN 'not_classified'
+            ELSE subclass
+        END AS limiter
+    FROM _step_kernels
+),
+sums AS (
+    SELECT
+        report_id,
+        device,
+        class AS bound,
+        limiter AS subclass,
+        count(*) AS kernels,
+        sum(time_ns)::BIGINT AS time_ns,
+        time_weighted(CASE WHEN NOT communication THEN max_sol_pct END, time_ns) AS sol_pct
+    FROM classed
+    GROUP BY report_id, device, class, limiter
+),
+shares AS (
+    SELECT
+        *,
+        100.0 * time_ns / nullif(sum(time_ns) OVER (PARTITION BY report_id, device), 0) AS share_pct
+    FROM sums
+)
+SELECT
+    report_id,
+    device,
+    row_number() OVER (
+        PARTITION BY report_id, device ORDER BY time_ns DESC, bound, subclass NULLS FIRST
+    ) AS rank,
+    bound,
+    subclass,
+    kernels,
+    time_ns,
+    share_pct,
+    sol_pct,
+    share_pct * headroom(sol_pct) / 100 AS headroom_pct
+FROM shares
+ORDER BY report_id, device, rank;

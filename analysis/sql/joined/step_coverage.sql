@@ -1,0 +1,44 @@
+-- How much of each GPU's kernel time ncu has looked at: the kernels of the analyzed window (the steady
+-- steps, where there are steps) that were profiled, matched by name, grid and block.  One row per GPU of
+-- each timeline that has ncu reports.
+--
+-- report_id: nsys report
+-- device: physical GPU number
+-- window_kind: steady, or whole where no repeating step was found
+-- steps: number of steps in the window; NULL for whole
+-- kernel_time_ns: sum of the durations of all kernels in the window, ns
+-- configurations: kernel configurations (name, grid, block), without communication
+-- profiled_configurations: how many of them were profiled
+-- profiled_pct: share of the kernel time that was profiled, %
+-- communication_pct: share of communication, which is not profiled, %
+-- unprofiled_pct: share of the other kernels, %
+-- coverage_pct: share that was profiled of what could be, the kernel time without communication, %
+CREATE VIEW step_coverage AS
+WITH sums AS (
+    SELECT
+        report_id,
+        device,
+        window_kind,
+        steps,
+        sum(time_ns) AS all_ns,
+        count(*) FILTER (NOT communication) AS configurations,
+        count(*) FILTER (NOT communication AND ncu_launches > 0) AS profiled_configurations,
+        coalesce(sum(time_ns) FILTER (NOT communication AND ncu_launches > 0), 0) AS profiled_ns,
+        coalesce(sum(time_ns) FILTER (communication), 0) AS communication_ns
+    FROM _step_kernels
+    GROUP BY report_id, device, window_kind, steps
+)
+SELECT
+    report_id,
+    device,
+    window_kind,
+    steps,
+    all_ns::BIGINT AS kernel_time_ns,
+    configurations,
+    profiled_configurations,
+    100.0 * profiled_ns / nullif(all_ns, 0) AS profiled_pct,
+    100.0 * communication_ns / nullif(all_ns, 0) AS communication_pct,
+    100.0 * (all_ns - profiled_ns - communication_ns) / nullif(all_ns, 0) AS unprofiled_pct,
+    100.0 * profiled_ns / nullif(all_ns - communication_ns, 0) AS coverage_pct
+FROM sums
+ORDER BY report_id, device;

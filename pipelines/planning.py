@@ -1,0 +1,100 @@
+"""Plans of what to profile, for timelines that are named on the command line."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.profile_plan import ProfilePlan
+from analysis.session import Session
+from perfpipe.errors import InputError, TaskFailed
+from perfpipe.runrecord import TaskResult
+from perfpipe.store import Store
+from pipelines.collectors.ncu import expected_seconds, guide_of, profile_options
+from pipelines.guiding import plan_of
+from pipelines.ingesting import Failure, default_jobs, ingest_many
+from pipelines.selection import select
+from pipelines.workload import CollectNcu
+
+#: Stands for the program in a command, where the report does not name it.
+PROGRAM = "PROGRAM"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A timeline with its plan, or with the reason why it has none.
+
+    `command` is that of ncu.  `seconds` is about how long it takes, `plain_s` how long the program
+    takes without it: measured, or the length of the timeline, which leaves out what comes before
+    the first operation on the GPU.
+    """
+
+    report_id: str
+    source_name: str
+    plan: ProfilePlan | None
+    reason: str | None
+    command: tuple[str, ...] = ()
+    plain_s: float = 0.0
+    measured: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """About how long ncu takes, s."""
+        return expected_seconds(self.plan.most_launches, self.plain_s) if self.plan else 0.0
+
+
+def plans_of(
+    store: Store, names: Sequence[str], coverage: float | None, max_kernels: int | None
+) -> list[Planned]:
+    """Return the plan of each timeline among runs, reports and files; files are ingested.
+
+    Raises InputError where there is no timeline.
+    """
+    asked = [_ingested(store, Path(name)) if Path(name).exists() else name for name in names]
+    selection = select(store, asked)
+    tasks = {report: task for run in store.runs() for task in run.tasks for report in task.reports}
+    with Session.open(store, selection.reports, use=("reports", "launches")) as session:
+        rows = session.execute(
+            """
+            SELECT report_id, source_name, command, (
+                SELECT max(end_ns) - min(start_ns) FROM launches AS l
+                WHERE l.report_id = r.report_id
+            ) / 1e9
+            FROM reports AS r
+            WHERE kind IN ('nsys', 'torch') ORDER BY source_name, report_id
+            """
+        ).fetchall()
+    if not rows:
+        raise InputError("no timeline among them; a plan needs an nsys report or a torch trace")
+    return [_planned(store, tuple(row), tasks.get(row[0]), coverage, max_kernels) for row in rows]
+
+
+def _ingested(store: Store, path: Path) -> str:
+    """Ingest a file and return its report id; raises what it failed with."""
+    (outcome,) = ingest_many([path], store, jobs=default_jobs())
+    if isinstance(outcome, Failure):
+        raise outcome.error
+    return outcome.report_id
+
+
+def _planned(
+    store: Store,
+    row: tuple[str, str, str | None, float | None],
+    task: TaskResult | None,
+    coverage: float | None,
+    max_kernels: int | None,
+) -> Planned:
+    report_id, source_name, command, traced_s = row
+    try:
+        plan = plan_of(store, report_id, coverage, max_kernels)
+    except TaskFailed as reason:
+        return Planned(report_id, source_name, None, str(reason))
+    options = CollectNcu()
+    words = ["ncu", *profile_options(options), *guide_of(plan, options, 0.0).words]
+    program = task.command if task and task.command else (command or PROGRAM).split()
+    measured = bool(task and task.seconds)
+    plain_s = statistics.median(task.seconds) if task and task.seconds else traced_s or 0.0
+    whole = (*words, "--export=profile", *program)
+    return Planned(report_id, source_name, plan, None, whole, plain_s, measured)

@@ -1,0 +1,208 @@
+"""Guided profiling: ncu profiles what the timeline says, within its time, whatever it does."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from perfpipe.errors import InputError
+from perfpipe.runrecord import TaskResult
+from perfpipe.store import Store
+from pipelines.collectors import ncu
+from pipelines.workload import CollectNcu, load_workload
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Write:
+    def write(collect: str = "{nsys: {}, ncu: {}}") -> Path:
+        path = tmp_path / "w.yaml"
+        path.write_text(
+            f"version: 1\nname: w\ncommand: [echo, good]\ntimeout: 90\ncollect: {collect}\n"
+        )
+        return path
+
+    return write
+
+
+def _task(tmp_path: Path) -> TaskResult:
+    (task,) = Store(tmp_path / "store").runs()[-1].tasks
+    return task
+
+
+def _kinds(tmp_path: Path) -> list[str]:
+    store = Store(tmp_path / "store")
+    return sorted(m.kind for m in store.manifests() if m.report_id in _task(tmp_path).reports)
+
+
+def _is_gone(pid: int) -> bool:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+            if state != "Z":
+                time.sleep(0.05)
+                continue
+        return True
+    return False
+
+
+def test_the_timeline_says_what_ncu_profiles(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("run", workload(), "--collector", "all", report=True) == 0, cli.err
+    (words,) = (profilers / "ncu.log").read_text().splitlines()
+    assert "--kernel-name-base=mangled --kernel-name=regex:vectorized_elementwise_kernel" in words
+    assert "--filter-mode=per-launch-config --launch-count=1" in words
+    assert "--set=detailed" in words
+    assert _kinds(tmp_path) == ["ncu", "nsys"]
+    assert _task(tmp_path).notes == ()
+    assert "kernels were profiled" in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, True),
+        ({"set": "full"}, True),
+        ({"select": "all"}, False),
+        ({"kernels": "gemm"}, False),
+        ({"launch_count": 3}, False),
+        ({"graph_profiling": "graph"}, False),
+        ({"options": ["-k", "gemm"]}, False),
+        ({"options": ["--nvtx-include=step 1/"]}, False),
+        ({"options": ["--verbose"]}, True),
+    ],
+)
+def test_who_chooses_the_kernels(options: dict[str, object], expected: bool) -> None:
+    found = CollectNcu.model_validate(options)
+    assert found.guided == expected
+    assert found.chosen_set == options.get("set", "detailed" if expected else "basic")
+
+
+def test_two_that_choose_are_refused(workload: Write) -> None:
+    with pytest.raises(InputError, match="select: auto chooses the kernels itself; remove nvtx"):
+        load_workload(workload("{ncu: {select: auto, nvtx: step}}"))
+
+
+def test_coverage_and_the_most_kernels_are_the_workloads(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path
+) -> None:
+    path = workload("{nsys: {}, ncu: {coverage: 50, max_kernels: 1}}")
+    assert cli("run", path, "--collector", "all") == 0, cli.err
+    assert cli("plan", "--coverage", "50", "--max-kernels", "1") == 0
+    assert "1 of 2 kernels take 67 % of the kernel time" in cli.out
+    assert "echo good" in cli.out.splitlines()[-1]
+
+
+def test_without_a_timeline_each_configuration_is_profiled_once(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("run", workload(), "--collector", "ncu", report=True) == 0, cli.err
+    assert "--kernel-name-base=function" in (profilers / "ncu.log").read_text()
+    note = "ncu profiled the first launch of each kernel configuration: there is no timeline"
+    assert _task(tmp_path).notes == (note,)
+    assert note in (tmp_path / "report.md").read_text()
+
+
+def test_a_timeline_without_kernels_is_no_failure(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path, edited: Callable[..., Path]
+) -> None:
+    empty = edited("memcpy", "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
+    (profilers / "timeline.sqlite").unlink()
+    (profilers / "timeline.sqlite").symlink_to(empty)
+    assert cli("run", workload(), "--collector", "all") == 0, cli.err
+    assert _kinds(tmp_path) == ["nsys"]
+    assert _task(tmp_path).notes == ("ncu profiled nothing: the timeline has no kernels",)
+    assert not (profilers / "ncu.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "launches", "note"),
+    [
+        # All that was expected has been seen: the program is ended, which is no news.
+        ("ncu-endless", 1, None),
+        ("ncu-hang", 1, "ncu was stopped at its limit of 2 s, after 1 of 2 launches; raise "
+         "collect.ncu.time_limit to profile more"),
+        ("ncu-late-crash", 1, "ncu was killed by signal 11 after 1 of 2 launches; what it wrote is kept"),
+    ],
+)  # fmt: skip
+def test_what_was_profiled_is_kept(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path,
+    fault: str, launches: int, note: str | None,
+) -> None:  # fmt: skip
+    limit = 2 if fault == "ncu-hang" else 80
+    (profilers / "FAULT").write_text(fault)
+    path = workload(f"{{nsys: {{}}, ncu: {{time_limit: {limit}}}}}")
+    started = time.monotonic()
+    assert cli("run", path, "--collector", "all") == 0, cli.err
+    assert time.monotonic() - started < 60
+    assert _kinds(tmp_path) == ["ncu", "nsys"]
+    assert _task(tmp_path).notes == ((note,) if note else ())
+    assert len((profilers / "ncu.log").read_text().splitlines()) == launches
+    assert _is_gone(int((profilers / "child").read_text()))
+
+
+def test_where_ending_the_program_costs_the_report_it_runs_to_its_end(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path
+) -> None:
+    (profilers / "FAULT").write_text("ncu-fragile")
+    assert cli("run", workload(), "--collector", "all") == 0, cli.err
+    assert len((profilers / "ncu.log").read_text().splitlines()) == 2
+    assert _kinds(tmp_path) == ["ncu", "nsys"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "failure", "sentences"),
+    [
+        ("ncu-crash", "profiler", ("ncu was killed by signal 11", "may avoid it")),
+        ("ncu-stuck", "timeout", ("stopped at its limit of 2 s and left no report", "time_limit")),
+    ],
+)
+def test_a_failing_ncu_leaves_the_timeline_and_no_process(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    fault: str, failure: str, sentences: tuple[str, ...],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(ncu, "_WRITING_S", 1.0)
+    (profilers / "FAULT").write_text(fault)
+    limit = 2 if fault == "ncu-stuck" else 80
+    path = workload(f"{{nsys: {{}}, ncu: {{time_limit: {limit}}}}}")
+    assert cli("run", path, "--collector", "all", report=True) == 1
+    task = _task(tmp_path)
+    assert task.failure == failure
+    assert all(sentence in str(task.error) for sentence in sentences), task.error
+    assert "\n" not in str(task.error)
+    assert _kinds(tmp_path) == ["nsys"]
+    assert "GPU time budget" in (tmp_path / "report.md").read_text()
+    assert _is_gone(int((profilers / "child").read_text()))
+
+
+def test_the_time_that_ncu_may_take() -> None:
+    assert ncu.time_limit(CollectNcu(), 20) == 120
+    assert ncu.time_limit(CollectNcu(time_limit=7), 20) == 7
+    assert ncu.expected_seconds(10, 20) == pytest.approx(33)
+
+
+def test_only_processes_of_the_launch_are_ended() -> None:
+    """A line of the program that looks like one of ncu ends nothing."""
+    child = subprocess.Popen(
+        ["sleep", "60"], env={ncu.MARK_VARIABLE: "ab", "PATH": "/usr/bin:/bin"}
+    )
+    try:
+        until = time.monotonic() + 20
+        while not ncu.is_marked(child.pid, "ab") and time.monotonic() < until:
+            time.sleep(0.01)
+        assert ncu.is_marked(child.pid, "ab")
+        assert not ncu.is_marked(child.pid, "a")
+        assert not ncu.is_marked(1, "ab")
+        assert not ncu.is_marked(2**22 + 1, "ab")
+    finally:
+        child.kill()
+        child.wait()
