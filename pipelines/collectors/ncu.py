@@ -22,7 +22,7 @@ _PROFILING = re.compile(r'==PROF== Profiling "(?P<kernel>[^"]+)"')
 _CONNECTED = re.compile(r"==PROF== Connected to process (?P<pid>\d+)")
 
 #: Environment variable that tells the processes of one launch of ncu from all others.
-MARK_VARIABLE = "PERFPIPE_LAUNCH"
+MARK_VARIABLE = "PERFPIPE_NCU_LAUNCH"
 
 #: The time that ncu takes besides the program's own: to start, and for each launch with the set
 #: `detailed`.  Measured with ncu 2025.3.1 on H100 and H200, 18 to 32 kernels of a training step.
