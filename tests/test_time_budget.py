@@ -224,7 +224,7 @@ def _drained(timeline: Timeline, op: dict[str, Any], idle_since: int) -> bool:
 def _first_use(timeline: Timeline, op: dict[str, Any]) -> bool:
     """Whether the call took long since the kernel was new."""
     same = [o for o in timeline["launches"] if o["name"] == op["name"]]
-    first = min(int(o.get("api_start_ns", o["start_ns"])) for o in same)
+    first: int = min(o["api_start_ns"] if "api_start_ns" in o else o["start_ns"] for o in same)
     long = op["api_end_ns"] - op["api_start_ns"] >= LIMITS["timeline.loading_ns"]
     return bool(op["kind"] == "kernel" and long and op["api_start_ns"] == first)
 
