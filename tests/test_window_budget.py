@@ -11,7 +11,7 @@ import pytest
 from conftest import Cli, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_time_budget import category_at, launch_gap_limit, short_gaps, timelines
+from test_budget_oracle import category_at, launch_gap_limit, short_gaps, timelines
 
 from analysis.windows import VIEWS_USED, choose_ranges, choose_time
 
