@@ -31,7 +31,7 @@ def test_every_declared_table_is_shown(cli: Cli, expand: Expand) -> None:
     assert cli("run", ROOT / "workloads" / "transformer_step.yaml", "--collector", "replay") == 0
     assert cli("report", "--json") == 0
     titles |= _titles(cli.out)
-    captures = ("ncu/visible.ncu-rep", "nsys/gpumetrics.sqlite")
+    captures = ("ncu/visible.ncu-rep", "nsys/gpumetrics.sqlite", "nsys/ddp_straggler_rank0.sqlite")
     ranks = [f"nsys/ddp_comm_rank{rank}.sqlite" for rank in (0, 1)]
     assert cli("ingest", *map(expand, (*captures, *ranks))) == 0
     ids = [line.split()[0] for line in cli.out.splitlines()]

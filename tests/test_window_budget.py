@@ -72,7 +72,7 @@ def test_a_range_is_what_its_process_launched_while_it_was_open() -> None:
         "WHERE time_ns > 0"
     ).fetchall() == [
         ("backward", 100, 140, "compute", 20),
-        ("backward", 100, 140, "queued", 20),
+        ("backward", 100, 140, "kernel_gap", 20),
     ]
 
 
