@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Technique:
-    """One entry of knowledge.toml; `gain` is headroom, tail, rule:NAME or share:PERCENT.
+    """One entry of knowledge*.toml; `gain` is headroom, tail, rule:NAME or share:PERCENT.
 
     `saves` is the column of kernel_features that says how many bytes it saves; empty for most.
     """
@@ -36,9 +36,12 @@ class Technique:
 
 @cache
 def techniques() -> dict[str, Technique]:
-    """Return every technique by key, in file order."""
-    text = resources.files("analysis").joinpath("knowledge.toml").read_text(encoding="utf-8")
-    return {key: _technique(key, entry) for key, entry in tomllib.loads(text).items()}
+    """Return every technique by key, in file order: on kernels, then on timelines."""
+    found: dict[str, Technique] = {}
+    for name in ("knowledge.toml", "knowledge_timeline.toml"):
+        text = resources.files("analysis").joinpath(name).read_text(encoding="utf-8")
+        found |= {key: _technique(key, entry) for key, entry in tomllib.loads(text).items()}
+    return found
 
 
 def _technique(key: str, entry: dict[str, Any]) -> Technique:

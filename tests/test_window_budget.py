@@ -11,7 +11,7 @@ import pytest
 from conftest import Cli, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_time_budget import category_at, launch_gap_limit, short_gaps, timelines
+from test_budget_oracle import category_at, launch_gap_limit, short_gaps, timelines
 
 from analysis.windows import VIEWS_USED, choose_ranges, choose_time
 
@@ -72,7 +72,7 @@ def test_a_range_is_what_its_process_launched_while_it_was_open() -> None:
         "WHERE time_ns > 0"
     ).fetchall() == [
         ("backward", 100, 140, "compute", 20),
-        ("backward", 100, 140, "queued", 20),
+        ("backward", 100, 140, "kernel_gap", 20),
     ]
 
 

@@ -103,6 +103,8 @@ def _wall_times(run: RunRecord) -> Iterator[Fact]:
         text = low if low == high else f"{low} to {high}"
         text += " from start to end, without a profiler; the program reports no times of its own"
         yield Fact("Wall time", text, Source("run_tasks", (run.run_id,)))
+
+
 def _left_out(run: RunRecord) -> Iterator[Fact]:
     """Yield what profilers left out, and why; of many configurations, each reason once."""
     tasks: dict[str, list[str]] = {}

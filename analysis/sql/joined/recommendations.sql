@@ -34,6 +34,7 @@ found AS (
         any_value(difficulty) AS difficulty,
         max(share_pct) AS share_pct,
         max(share_pct) AS gain_pct,
+        min(rank) AS place,
         count(*) AS instances
     FROM timeline_findings
     GROUP BY technique, bound
@@ -57,7 +58,7 @@ found AS (
     HAVING sum(share * gain_pct ORDER BY report_id, launch_id) >= threshold('finding.min_gain_pct')
 )
 SELECT
-    row_number() OVER (ORDER BY subject DESC, secondary, gain_pct DESC, technique, bound) AS rank,
+    row_number() OVER (ORDER BY subject DESC, secondary, gain_pct DESC, place, technique, bound) AS rank,
     subject,
     technique,
     difficulty,

@@ -23,7 +23,7 @@ apart AS (
 )
 SELECT
     *,
-    sum(CASE WHEN loads THEN 0 ELSE end_ns - start_ns END) OVER so_far AS waited_until,
-    sum(CASE WHEN loads THEN end_ns - start_ns ELSE 0 END) OVER so_far AS loaded_until
+    (sum(CASE WHEN loads THEN 0 ELSE end_ns - start_ns END) OVER so_far)::BIGINT AS waited_until,
+    (sum(CASE WHEN loads THEN end_ns - start_ns ELSE 0 END) OVER so_far)::BIGINT AS loaded_until
 FROM apart
 WINDOW so_far AS (PARTITION BY report_id, pid, tid ORDER BY start_ns, end_ns);

@@ -67,7 +67,7 @@ inside AS (
     WHERE c.end_ns > g.start_ns
 ),
 summed AS (
-    SELECT track, op_id, kind, name, sum(ns) AS ns
+    SELECT track, op_id, kind, name, sum(ns)::BIGINT AS ns
     FROM inside
     GROUP BY ALL
 ),

@@ -1,0 +1,213 @@
+"""The time budget against counting each nanosecond."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections import Counter
+from typing import Any
+
+import pytest
+from conftest import Tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.thresholds import thresholds as _defaults
+
+NAMES = {1: "gemm", 2: "ncclDevKernel_AllReduce", 3: "[CUDA memcpy Host-to-Device]"}
+CLASSES = dict(zip(NAMES.values(), ("compute", "communication", "transfer"), strict=True))
+CLASSES["softmax"] = "compute"
+
+#: Short, so that all kinds of host time come up.
+LIMITS = {
+    "timeline.launch_gap_ns": 4,
+    "timeline.launch_gap_many": 2,
+    "timeline.launch_gap_medians": 2,
+    "timeline.launch_gap_most_ns": 10,
+    "timeline.loading_ns": 8,
+}
+
+
+@st.composite
+def timelines(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
+    """Operations of one GPU with their calls, calls that block, and profiler overhead."""
+    times = st.integers(0, 60)
+    launches: list[dict[str, Any]] = []
+    starts = draw(st.lists(times, min_size=1, max_size=8, unique=True))
+    for number, start in enumerate(sorted(starts)):
+        kind = draw(st.sampled_from([1, 1, 2, 3]))
+        name = draw(st.sampled_from(["gemm", "softmax"])) if kind == 1 else NAMES[kind]
+        row: dict[str, Any] = {
+            "kind": "memcpy" if kind == 3 else "kernel", "name": name, "device": 0,
+            "stream": 7, "pid": 1, "correlation_id": number,
+            "start_ns": start, "end_ns": start + draw(st.integers(0, 12)),
+        }  # fmt: skip
+        called = [op for op in launches if "call_id" in op]
+        if draw(st.integers(0, 4)):
+            call = draw(st.integers(-20, start))
+            row |= {"tid": draw(st.sampled_from([1, 2])), "api_name": "cudaLaunchKernel"}
+            row |= {"api_start_ns": call, "api_end_ns": call + draw(st.integers(0, 15))}
+            row |= {"call_id": number}
+            if called and not draw(st.integers(0, 4)):
+                of = draw(st.sampled_from(called))
+                same = ("tid", "api_name", "api_start_ns", "api_end_ns", "call_id")
+                row |= {key: of[key] for key in same}
+        launches.append(row)
+    blocking = []
+    for tid in (1, 2):
+        clock = -20
+        for _ in range(draw(st.integers(0, 4))):
+            clock += draw(st.integers(0, 20))
+            end = clock + draw(st.integers(0, 10))
+            name = draw(st.sampled_from([SYNC, SYNC, LOAD]))
+            row = {"pid": 1, "tid": tid, "name": name, "api": "runtime"}
+            blocking.append(row | {"start_ns": clock, "end_ns": end})
+            clock = end
+    overhead = [
+        {"pid": 1, "tid": 9, "start_ns": start, "end_ns": start + draw(st.integers(0, 10))}
+        for start in draw(st.lists(times, max_size=3))
+    ]
+    return {"launches": launches, "nsys_api_calls": blocking, "nsys_overhead": overhead}
+
+
+SYNC, LOAD = "cudaDeviceSynchronize", "cuLibraryLoadData"
+Timeline = dict[str, list[dict[str, Any]]]
+
+
+def _by_the_nanosecond(timeline: Timeline) -> Counter[str]:
+    """Look at each nanosecond by itself."""
+    ops = timeline["launches"]
+    begin, end = min(op["start_ns"] for op in ops), max(op["end_ns"] for op in ops)
+    limit = launch_gap_limit(timeline)
+    return Counter(category_at(timeline, now, limit) for now in range(begin, end))
+
+
+def category_at(timeline: Timeline, now: int, limit: float) -> str:
+    """Return the category of one nanosecond between the first and the last operation."""
+    running = {CLASSES[op["name"]] for op in timeline["launches"] if _in(op, now)}
+    if running:
+        return next(kind for kind in CLASSES.values() if kind in running)
+    if any(_in(overhead, now) for overhead in timeline["nsys_overhead"]):
+        return "profiler_overhead"
+    start, following = _gap(timeline, now)
+    call, returned = following.get("api_start_ns"), following.get("api_end_ns")
+    if _launched(timeline, following, start):
+        return "kernel_gap"
+    if call is None or returned is None:
+        return "unattributed"
+    drained = _drained(timeline, following, start)
+    if call <= now < returned:
+        return "loading" if _first_use(timeline, following) else "sync" if drained else "launch_api"
+    if now >= returned:
+        return "sync" if drained else "queued"
+    blocking = [b["name"] for b in _blocking(timeline, following) if _in(b, now)]
+    if blocking:
+        return "loading" if LOAD in blocking else "sync"
+    if _own(timeline, following, start) > limit:
+        return "host"
+    return "sync" if drained else "launch_gap"
+
+
+def _in(interval: dict[str, Any], now: int) -> bool:
+    return bool(interval["start_ns"] <= now < interval["end_ns"])
+
+
+def _gap(timeline: Timeline, now: int) -> tuple[int, dict[str, Any]]:
+    """Return when the GPU fell idle, and the operation that ended it."""
+    ops = timeline["launches"]
+    following = min((op for op in ops if op["start_ns"] > now), key=lambda op: op["start_ns"])
+    return max(op["end_ns"] for op in ops if op["start_ns"] <= now), following
+
+
+def _launched(timeline: Timeline, op: dict[str, Any], idle_since: int) -> bool:
+    """Whether an operation, or another one of its call, was on the way before the GPU fell idle."""
+    if "api_end_ns" not in op:
+        return False
+    same = [o for o in timeline["launches"] if o.get("call_id") == op["call_id"]]
+    began = min(int(o["start_ns"]) for o in same)
+    return bool(op["api_end_ns"] <= idle_since or op["start_ns"] > began)
+
+
+def _blocking(timeline: Timeline, op: dict[str, Any]) -> list[dict[str, Any]]:
+    return [b for b in timeline["nsys_api_calls"] if b["tid"] == op["tid"]]
+
+
+def _drained(timeline: Timeline, op: dict[str, Any], idle_since: int) -> bool:
+    """Whether the host let the GPU run dry by waiting for it."""
+    waits = (b for b in _blocking(timeline, op) if b["name"] == SYNC)
+    dry = any(b["start_ns"] < idle_since <= b["end_ns"] for b in waits)
+    return dry and bool(op["api_start_ns"] > idle_since)
+
+
+def _first_use(timeline: Timeline, op: dict[str, Any]) -> bool:
+    """Whether the call took long since the kernel was new."""
+    same = [o for o in timeline["launches"] if o["name"] == op["name"]]
+    first: int = min(o["api_start_ns"] if "api_start_ns" in o else o["start_ns"] for o in same)
+    long = op["api_end_ns"] - op["api_start_ns"] >= LIMITS["timeline.loading_ns"]
+    return bool(op["kind"] == "kernel" and long and op["api_start_ns"] == first)
+
+
+def _own(timeline: Timeline, op: dict[str, Any], idle_since: int) -> int:
+    """Return how long the host neither launched, waited nor loaded, and was not delayed."""
+    others = [*_blocking(timeline, op), *timeline["nsys_overhead"]]
+    before = range(idle_since, op["api_start_ns"])
+    return sum(not any(_in(other, now) for other in others) for now in before)
+
+
+def launch_gap_limit(timeline: Timeline) -> float:
+    """Return how long the host may take between launches until it does something else."""
+    ops = sorted(timeline["launches"], key=lambda op: op["start_ns"])
+    took = []
+    for number, op in enumerate(ops[1:], 1):
+        idle_since = max(o["end_ns"] for o in ops[:number])
+        known = "api_start_ns" in op and not _launched(timeline, op, idle_since)
+        if idle_since < op["start_ns"] and known and not _drained(timeline, op, idle_since):
+            took.append(_own(timeline, op, idle_since))
+    took = [ns for ns in took if ns > 0]
+    usual = statistics.median(took) if len(took) >= LIMITS["timeline.launch_gap_many"] else 0
+    least, most = LIMITS["timeline.launch_gap_ns"], LIMITS["timeline.launch_gap_most_ns"]
+    return min(most, max(least, LIMITS["timeline.launch_gap_medians"] * usual))
+
+
+@settings(max_examples=30, deadline=None)
+@given(timelines(), st.randoms(use_true_random=False))
+def test_budget_against_counting_each_nanosecond(
+    timeline: dict[str, list[dict[str, Any]]], shuffle: random.Random
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analysis.session.thresholds", short_gaps)
+        answers = []
+        for _ in range(2):
+            db = Tiny()
+            for table, rows in timeline.items():
+                db.add(table, *shuffle.sample(rows, len(rows)))
+            answers.append(
+                db.rows("SELECT category, time_ns FROM gpu_time_budget ORDER BY category")
+            )
+    assert answers[0] == answers[1], "the order of rows changes nothing"
+    expected = _by_the_nanosecond(timeline)
+    assert {category: ns for category, ns in answers[0] if ns} == dict(expected)
+
+
+@settings(max_examples=12)
+@given(timelines(), timelines())
+def test_two_reports_of_two_ranks_and_one_report_of_both_agree(
+    first: dict[str, list[dict[str, Any]]], second: dict[str, list[dict[str, Any]]]
+) -> None:
+    db = Tiny()
+    for report, timeline, rank in (("a", first, 0), ("b", second, 1)):
+        for table, rows in timeline.items():
+            placed = [row | {"pid": rank + 1} for row in rows]
+            if table == "launches":
+                placed = [row | {"device": rank} for row in placed]
+                for row in placed:
+                    row["call_id"] = row["call_id"] + 100 * rank if "call_id" in row else None
+            db.add(table, *placed)
+            db.add(table, *(row | {"report_id": report} for row in placed))
+    sql = "SELECT device, category, time_ns, window_start_ns, window_end_ns FROM gpu_time_budget"
+    combined = db.rows(f"{sql} WHERE report_id = 'r' ORDER BY ALL")
+    assert combined == db.con.execute(f"{sql} WHERE report_id <> 'r' ORDER BY ALL").fetchall()
+
+
+def short_gaps() -> dict[str, float]:
+    return _defaults() | LIMITS
