@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 #: What a session must have for the functions here.
 VIEWS_USED = (
     "window_budget",
-    "_analysed_budget",
     "_tracks",
     "_spans",
     "nsys_nvtx_ranges",

@@ -30,7 +30,13 @@ INPUTS = (
 PUBLIC = [name for name, view in views().items() if view.public]
 
 #: What these captures have nothing for.
-EMPTY = {"window_budget", "osrt_sum", "rule_cuda_memcpy_sync", "rule_cuda_memset_sync"}
+EMPTY = {
+    "window_budget",
+    "small_readbacks",
+    "osrt_sum",
+    "rule_cuda_memcpy_sync",
+    "rule_cuda_memset_sync",
+}
 
 Rows = dict[str, list[tuple[Any, ...]]]
 

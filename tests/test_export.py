@@ -59,7 +59,7 @@ def test_everything_is_written_once_and_nests(
     assert run_cli(["export", "perfetto", report, "-o", str(output), *store]) == 0
     document = json.loads(gzip.decompress(output.read_bytes()), parse_float=Decimal)
     events = document["traceEvents"]
-    with Session.open(captures, [report]) as con:
+    with Session.open(captures, [report], window="whole") as con:
         wanted: Counter[tuple[str, int, int]] = Counter()
         for sql in (
             "SELECT kind, start_ns, end_ns - start_ns FROM launches",

@@ -113,7 +113,7 @@ def test_kernels_keep_their_launch_and_name(
 def test_the_budget_equals_a_plain_count_of_the_trace(
     captures: Store, report: str, trace: dict[str, Any]
 ) -> None:
-    with Session.open(captures, [report]) as con:
+    with Session.open(captures, [report], window="whole") as con:
         parts = dict(con.execute("SELECT category, time_ns FROM gpu_time_budget").fetchall())
         window = con.execute(
             "SELECT any_value(window_end_ns - window_start_ns) FROM gpu_time_budget"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,9 @@ def steps(draw: st.DrawFn, symbols: int = 12, least: int = 4, most: int = 60) ->
 
 @settings(max_examples=80, deadline=None)
 @given(steps(), st.integers(4, 12), st.integers(0, 40), st.randoms(use_true_random=False))
-def test_the_period_is_that_of_the_step(step: list[int], times: int, before: int, random) -> None:  # type: ignore[no-untyped-def]
+def test_the_period_is_that_of_the_step(
+    step: list[int], times: int, before: int, random: Random
+) -> None:
     """Layers do not win over the step, nor two steps; what comes before is left out."""
     if not _is_primitive(step):
         return
@@ -53,7 +56,7 @@ def test_the_period_is_that_of_the_step(step: list[int], times: int, before: int
 
 @settings(max_examples=60, deadline=None)
 @given(steps(least=20), st.integers(5, 12), st.randoms(use_true_random=False))
-def test_noise_does_not_hide_the_period(step: list[int], times: int, random) -> None:  # type: ignore[no-untyped-def]
+def test_noise_does_not_hide_the_period(step: list[int], times: int, random: Random) -> None:
     """Two in a hundred launches differ, as where a kernel is chosen by the length of a sequence."""
     if not _is_primitive(step):
         return

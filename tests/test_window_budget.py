@@ -80,12 +80,18 @@ def test_the_command(cli: Cli, stored: Callable[..., list[str]]) -> None:
     stored("nsys/ddp_comm_rank1.sqlite")
     assert cli("budget", "--json") == 0
     whole = json.loads(cli.out)["windows"]
-    assert {row["window_name"] for row in whole} == {"whole"}
+    assert {row["window_name"] for row in whole} == {"6 steady steps"}
     assert cli("query", "FROM gpu_time_budget", "--format", "json") == 0
     budget = json.loads(cli.out)["rows"]
     assert {row["category"]: row["time_ns"] for row in whole} == {
         row["category"]: row["time_ns"] for row in budget
     }
+    assert cli("budget", "--window", "whole") == 0
+    assert ": whole, " in cli.out
+    assert cli("budget", "--window", "3") == 0
+    assert ": step 3, " in cli.out
+    assert cli("budget", "--window", "99") == 2
+    assert "--window 99: no such step" in cli.err
     assert cli("budget", "--nvtx", "backward", "--limit", "3") == 0
     assert cli.out.count(": backward, ") == 3
     assert "first 3 of 8" in cli.err

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
-VIEWS = ("collection_gaps", "reports", "_totals", "_used_gpus", "timeline_bottleneck")
+VIEWS = (
+    "collection_gaps",
+    "reports",
+    "_totals",
+    "_used_gpus",
+    "timeline_bottleneck",
+    "startup_causes",
+    "analysis_windows",
+    "step_sources",
+)
+
+#: Causes of start-up below this fraction of it are not told.
+_SMALLEST = 50
 
 #: Maximum number of notes on verdicts.
 _NOTES = 4
@@ -91,7 +103,61 @@ def summary_of(scope: Scope) -> list[Fact]:
     if scope.timeline:
         lasting = f", {format_ns(traced)} in total" if traced else ""
         add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
+    facts += _steps(scope)
+    facts += _startup(scope)
     return facts
+
+
+def _steps(scope: Scope) -> Iterator[Fact]:
+    """Yield where the steps come from, if there is one timeline."""
+    sql = f"""
+        SELECT w.kind, w.source, w.steps, w.left_out, w.why, s.period_launches, s.agrees, s.steps
+        FROM analysis_windows AS w
+        LEFT JOIN step_sources AS s
+            ON s.report_id = w.report_id AND s.device = w.device AND s.source = 'period'
+            AND s.process_id = w.process_id
+        WHERE w.report_id IN {in_list(scope.reports)}
+    """
+    rows = rows_of(scope.con, sql)
+    if len(rows) != 1:
+        return
+    kind, source, steps, left_out, why, period, agrees, repeats = rows[0]
+    if kind == "steady":
+        origin = "found by what the program launches again and again"
+        if source != "period":
+            origin = (
+                "from ranges of torch.profiler" if source == "ProfilerStep" else "by NVTX ranges"
+            )
+        text = f"{steps:,} steady ones, {origin}"
+        text += f" ({period:,} launches each)" if source == "period" else ""
+        if agrees is not None:
+            says = "agrees" if agrees else "differs"
+            text += f"; the order of launches {says}: {repeats:,} repeats of {period:,} launches"
+        text += f"; {left_out} later ones that are not alike are left out" if left_out else ""
+        yield Fact("Steps", text, Source("analysis_windows", scope.reports))
+    elif why:
+        yield Fact("Steps", why, Source("analysis_windows", scope.reports))
+
+
+def _startup(scope: Scope) -> Iterator[Fact]:
+    """Yield what start-up consists of, if it is long; of several GPUs, the longest one."""
+    sql = f"""
+        SELECT c.cause, c.time_ns, c.startup_ns
+        FROM startup_causes AS c
+        JOIN analysis_windows AS w USING (report_id, device)
+        WHERE report_id IN {in_list(scope.reports)} AND w.kind = 'steady'
+            AND c.startup_ns >= threshold('timeline.contributor_pct') / 100 * (c.startup_ns + w.time_ns)
+        QUALIFY dense_rank() OVER (ORDER BY c.startup_ns DESC, report_id, device) = 1
+        ORDER BY c.time_ns DESC, c.cause
+    """
+    rows = rows_of(scope.con, sql)
+    if not rows:
+        return
+    parts = [
+        f"{cause} {format_ns(time)}" for cause, time, whole in rows if time >= whole / _SMALLEST
+    ]
+    text = f"{format_ns(rows[0][2])} from the first CUDA call to the first steady step: "
+    yield Fact("Start-up", text + ", ".join(parts), Source("startup_causes", scope.reports))
 
 
 def _wall_times(run: RunRecord) -> Iterator[Fact]:

@@ -41,6 +41,15 @@ _OF_GPU = {
 _MOST = 10
 
 
+#: What a share of a part of the timeline is a share of.
+_PARTS = {
+    "steady": "the steady steps",
+    "whole": "the time between first and last operation",
+    "startup": "start-up and warm-up",
+    "step": "the step",
+}
+
+
 class _Found(NamedTuple):
     """A row of the view findings."""
 
@@ -56,6 +65,7 @@ class _Found(NamedTuple):
     grid: str
     block: str
     nvtx_path: str | None
+    part: str | None
     share_pct: float
     time_ns: float
     launches: int
@@ -134,7 +144,7 @@ def _of_kernel(found: _Found) -> Finding:
 
 def _of_gpu(found: _Found, several: bool) -> Finding:
     claim = _OF_GPU.get(found.claim, f"spends time on {words(found.claim)}")
-    share = f"{found.share_pct:.1f} % of the time between first and last operation"
+    share = f"{found.share_pct:.1f} % of {_PARTS[found.part or 'whole']}"
     evidence = [f"{words(found.bound)} is {share}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]

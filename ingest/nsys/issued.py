@@ -79,7 +79,8 @@ def issued(operations: Launches) -> Iterator[Issued]:
         order = time_order(host[rows], start[rows])
         rows = rows[order]
         call = operations.call[rows]
-        ended = np.where(call == NONE, host[rows], operations.calls.end[call])
+        ended = host[rows].copy()
+        ended[call != NONE] = operations.calls.end[call[call != NONE]]
         copies = np.flatnonzero((pid == process) & ~is_launch)
         # Those in a graph are part of its launch.
         copies = copies[~np.isin(units[copies], unit)]

@@ -9,6 +9,7 @@ import signal
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from analysis.profile_plan import ProfilePlan, each_once
@@ -23,6 +24,17 @@ _CONNECTED = re.compile(r"==PROF== Connected to process (?P<pid>\d+)")
 
 #: Environment variable that tells the processes of one launch of ncu from all others.
 MARK_VARIABLE = "PERFPIPE_NCU_LAUNCH"
+
+#: Kernel replay saves and restores all memory that the context holds.  JAX takes most of the GPU's at
+#: the start, which it need not.
+_ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+#: Programs that do the GPU work themselves.  Where ncu follows their children as well, workers of data
+#: loaders hang and compilers of JAX crash.
+_INTERPRETER = re.compile(r"python[0-9.]*")
+
+#: Modules of Python that start the processes which do the work.
+_STARTERS = re.compile(r"torch\.distributed|accelerate|deepspeed|horovod|mpi4py|multiprocess")
 
 #: The time that ncu takes besides the program's own: to start, and for each launch with the set
 #: `detailed`.  Measured with ncu 2025.3.1 on H100 and H200, 18 to 32 kernels of a training step.
@@ -97,12 +109,29 @@ def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = Non
     report = context.into / "ncu.ncu-rep"
     seen = _Seen(context)
     words = [ncu.path, *profile_options(options), _export(context, report)]
-    finished = context.launch("ncu", words, on_line=seen.hear)
+    finished = context.launch("ncu", words, env=_environment(context), on_line=seen.hear)
     return Profiled(context.product(finished, "ncu", report))
 
 
-def profile_options(options: CollectNcu) -> list[str]:
-    """Return the options of ncu, without those that a timeline chooses."""
+def works_alone(command: Sequence[str]) -> bool:
+    """Return whether the first process of a command does the GPU work, as far as its words tell."""
+    if not _INTERPRETER.fullmatch(Path(command[0]).name):
+        return False
+    modules = [word for option, word in pairwise(command) if option == "-m"]
+    return not any(_STARTERS.match(module) for module in modules)
+
+
+def _environment(context: Context) -> dict[str, str]:
+    """Return the variables that ncu needs, but for those that are set already."""
+    given = {**os.environ, **context.workload.env}
+    return {name: value for name, value in _ENVIRONMENT.items() if name not in given}
+
+
+def profile_options(options: CollectNcu, *, alone: bool = False) -> list[str]:
+    """Return the options of ncu, without those that a timeline chooses.
+
+    With `alone` only the first process is profiled, else its children as well.
+    """
     words = [
         "--force-overwrite",
         f"--set={options.chosen_set}",
@@ -110,7 +139,7 @@ def profile_options(options: CollectNcu) -> list[str]:
         f"--cache-control={options.cache_control}",
         f"--replay-mode={options.replay_mode}",
         f"--graph-profiling={options.graph_profiling}",
-        "--target-processes=all",
+        f"--target-processes={'application-only' if alone else 'all'}",
         "--nvtx",
         *(f"--section={section}" for section in options.sections),
     ]
@@ -128,7 +157,9 @@ def profile_options(options: CollectNcu) -> list[str]:
         words.append("--import-source=yes")
     if options.capture_range != "none":
         words.append("--profile-from-start=off")
-    return [*words, *options.options]
+    # ncu refuses an option that is given twice: the workload's counts.
+    given = {option.partition("=")[0] for option in options.options}
+    return [*(word for word in words if word.partition("=")[0] not in given), *options.options]
 
 
 def _export(context: Context, report: Path) -> str:
@@ -190,16 +221,26 @@ class _Guided:
     def __init__(self, context: Context, options: CollectNcu, guide: Guide, ncu: str) -> None:
         self.context, self.options, self.guide, self.ncu = context, options, guide, ncu
         self.report = context.into / "ncu.ncu-rep"
+        self.alone = False
         self.limit_s = self.granted_s = min(guide.limit_s, context.workload.timeout)
         # It interrupts ncu at the limit, which then writes what it has; without it, ncu is killed.
         self.timeout = context.launcher.which(["timeout"])
 
     def collect(self) -> Profiled:
-        """Launch, and once more if ending the program early cost the report."""
+        """Launch, and once more if no process worked, or if ending it early cost the report."""
+        self.alone = works_alone(self.context.task.command)
         seen = _Seen(self.context, self.guide.expected, led=self.timeout is not None)
         finished = self._launch(seen)
         there = self.context.launcher.fetch(self.report)
         left_s = self.limit_s - finished.seconds
+        if self.alone and not seen.kernels and left_s > _WORTH_RETRYING_S:
+            self.context.say("ncu: once more, with the processes that the program starts")
+            self.alone = False
+            seen = _Seen(self.context, self.guide.expected, led=self.timeout is not None)
+            self.granted_s = left_s
+            finished = self._launch(seen)
+            there = self.context.launcher.fetch(self.report)
+            left_s -= finished.seconds
         if seen.stopped and not there and left_s > _WORTH_RETRYING_S:
             self.context.say("ncu: once more, without ending the program early")
             seen = _Seen(self.context)
@@ -211,7 +252,8 @@ class _Guided:
         raise self._failure(finished)
 
     def _launch(self, seen: _Seen) -> Finished:
-        words: list[str] = [self.ncu, *profile_options(self.options), *self.guide.words]
+        chosen = profile_options(self.options, alone=self.alone)
+        words: list[str] = [self.ncu, *chosen, *self.guide.words]
         if self.timeout:
             kill = f"--kill-after={_WRITING_S:g}"
             words = [self.timeout, "--signal=INT", kill, f"{self.granted_s:.0f}", *words]
@@ -219,7 +261,7 @@ class _Guided:
             return self.context.launch(
                 "ncu",
                 [*words, _export(self.context, self.report)],
-                env={MARK_VARIABLE: seen.mark},
+                env={MARK_VARIABLE: seen.mark, **_environment(self.context)},
                 on_line=seen.hear,
                 timeout=self.granted_s + (2 * _WRITING_S if self.timeout else 0),
             )

@@ -62,6 +62,19 @@ STEP_SHARES = GpuTable(
     figure="steps",
 )
 
+STARTUP_CAUSES = GpuTable(
+    "startup_causes",
+    "Start-up",
+    (
+        *GPU,
+        Col("cause", "Host time in"),
+        Col("calls", "Calls", "int"),
+        Col("time_ns", "Time", "ns"),
+        Col("share_pct", "Share", "pct", "%"),
+    ),
+    order="cause = 'everything else', time_ns DESC, cause",
+)
+
 STEP_MFU = GpuTable(
     "step_mfu",
     "MFU by step",
@@ -100,6 +113,7 @@ SECTION = SectionSpec(
         GPU_TIME_BUDGET,
         STEP_SUMMARY,
         STEP_SHARES,
+        STARTUP_CAUSES,
         STEP_MFU,
         GPU_METRICS_SUM,
     ),

@@ -16,6 +16,7 @@
 -- grid: its blocks as x,y,z
 -- block: its threads as x,y,z
 -- nvtx_path: its enclosing NVTX ranges
+-- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows
 -- share_pct: share of the GPU's window, or of all profiled time, %
 -- time_ns: total duration of the launches, ns; for a kernel
 -- launches: number of launches of the kernel
@@ -67,9 +68,8 @@ found AS (
         c.bound,
         l.label,
         c.device,
-        c.share_pct,
-        w.waiting_pct,
-        w.start_pct,
+        v.kind AS part,
+        c.share_pct, w.waiting_pct, w.start_pct,
         r.cause AS last_cause,
         r.excess_ns AS last_excess_ns,
         c.for_rank,
@@ -86,6 +86,7 @@ found AS (
         [c.report_id] AS reports
     FROM contributors AS c
     JOIN _labels AS l USING (report_id)
+    JOIN analysis_windows AS v ON v.report_id = c.report_id AND v.device = c.device
     LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
     LEFT JOIN _rank_causes AS r ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
     LEFT JOIN small_readbacks AS b
@@ -114,19 +115,12 @@ SELECT
     device,
     kernel_name,
     coalesce(short_name, kernel_name) AS short_name,
-    grid,
-    block,
-    nvtx_path,
-    share_pct, time_ns, launches,
-    compute_sol_pct, memory_sol_pct,
-    waiting_pct,
-    start_pct,
+    grid, block, nvtx_path, part,
+    share_pct, time_ns, launches, compute_sol_pct, memory_sol_pct,
+    waiting_pct, start_pct,
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
-    idle_in,
-    largest_gap,
-    ncu_verdict,
-    explanation,
+    idle_in, largest_gap, ncu_verdict, explanation,
     bound_pct,
     confidence,
     technique,

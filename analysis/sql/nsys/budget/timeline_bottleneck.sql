@@ -22,7 +22,7 @@ WITH grouped AS (
         report_id,
         device,
         timeline_bound(category) AS bound,
-        100.0 * sum(time_ns) / nullif(any_value(window_end_ns - window_start_ns), 0) AS share_pct,
+        100.0 * sum(time_ns) / nullif(any_value(window_ns), 0) AS share_pct,
         any_value(note) AS note
     FROM gpu_time_budget
     WHERE category NOT IN ('edge', 'profiler_overhead', 'unattributed')

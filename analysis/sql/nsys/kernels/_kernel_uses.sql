@@ -1,4 +1,5 @@
--- Executions of kernels on each GPU by name, in the windows that verdicts are about; views on kernel time read operations only through it.
+-- Executions of kernels on each GPU by name, in the windows that verdicts are about; views on
+-- kernel time read operations only through it.
 -- Durations are summed as nsys does: overlapping kernels count twice.
 -- @materialize
 CREATE VIEW _kernel_uses AS

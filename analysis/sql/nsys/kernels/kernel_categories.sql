@@ -1,4 +1,5 @@
--- Kernel time of each GPU in the steady steps (analysis_windows) by what the kernels do, judged by their names.  Categories without kernels have no
+-- Kernel time of each GPU in the steady steps (analysis_windows) by what the kernels do, judged by
+-- their names.  Categories without kernels have no
 -- rows, but for `other`: its share says how much of the time no rule knows.
 -- @materialize
 --

@@ -49,7 +49,11 @@ calls AS (
         if(is_compiling(name), 'compilation', 'communicator initialization')
     FROM nsys_nvtx_ranges
     WHERE end_ns > start_ns
-        AND name IN (SELECT name FROM _names WHERE kind = 'range' AND (is_compiling(name) OR is_connecting(name)))
+        AND name IN (
+            SELECT name
+            FROM _names
+            WHERE kind = 'range' AND (is_compiling(name) OR is_connecting(name))
+        )
 )
 SELECT report_id, pid, start_ns, end_ns, 'first uses of kernels' AS what
 FROM used
