@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
+from accessibility import ROWS_THAT_DIFFER, violations
 from conftest import lacking
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
@@ -337,44 +338,12 @@ def test_nothing_serious_stands_in_the_way_of_access(
     contrast = {"color-contrast"}
     if scheme == "light":
         # But for their colors the elements of the dark page are the same.
-        found = _violations(driver, {"rules": {name: {"enabled": False} for name in contrast}})
+        found = violations(driver, {"rules": {name: {"enabled": False} for name in contrast}})
         assert found == []
     # To find what lies behind a text takes long: rows that look alike are asked for twice.
     whole, left = driver.execute_script(ROWS_THAT_DIFFER)
     assert 0 < left <= whole
-    assert _violations(driver, {"runOnly": sorted(contrast)}, contrast) == []
-
-
-#: Removes the rows of tables of which two like ones stand above: of the same classes, cell by cell.
-ROWS_THAT_DIFFER = """
-const rows = [...document.querySelectorAll('tbody tr')];
-const seen = new Map();
-let left = 0;
-for (const row of rows) {
-  const cells = [...row.cells].map((cell) => cell.className + !cell.children.length);
-  const look = [row.closest('.scroll').dataset.id, row.className, row.dataset.bound, ...cells].join();
-  seen.set(look, (seen.get(look) || 0) + 1);
-  if (seen.get(look) > 2) { row.remove(); } else { left += 1; }
-}
-return [rows.length, left];
-"""
-
-
-def _violations(
-    driver: webdriver.Chrome, options: dict[str, Any], passed: Collection[str] = ()
-) -> list[tuple[str, str]]:
-    """Return what axe finds serious; the rules in `passed` must have found something to judge."""
-    result: dict[str, Any] = driver.execute_async_script(
-        "const done = arguments[arguments.length - 1]; axe.run(arguments[0])"
-        ".then(done, (error) => done({violations: [{impact: 'critical', id: String(error)}]}));",
-        {"resultTypes": ["violations"], **options},
-    )
-    assert {*passed} <= {rule["id"] for rule in result.get("passes", [])}
-    return [
-        (v["id"], v.get("nodes", [{}])[0].get("html", "")[:200])
-        for v in result["violations"]
-        if v["impact"] in ("serious", "critical")
-    ]
+    assert violations(driver, {"runOnly": sorted(contrast)}, contrast) == []
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -26,14 +26,15 @@ SPECS = [part for section in SECTIONS for part in section.parts if isinstance(pa
 
 
 def test_every_declared_table_is_shown(
-    cli: Cli, pages: Callable[..., Path], stored: Callable[..., list[str]]
+    cli: Cli, pages: Callable[..., Path], stored: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     """One run with steps and profiled kernels, and captures with metrics, ranks and memory."""
     titles = _titles((pages("transformer_step") / "report.json").read_text())
     captures = ("ncu/visible.ncu-rep", "nsys/gpumetrics.sqlite", "nsys/ddp_straggler_rank0.sqlite")
     ids = stored(*captures, *(f"nsys/ddp_comm_rank{rank}.sqlite" for rank in (0, 1)))
-    assert cli("report", *ids, "--window", "whole", "--json") == 0
-    titles |= _titles(cli.out)
+    file = tmp_path / "report.json"
+    assert cli("report", *ids, "--window", "whole", "--json", file) == 0
+    titles |= _titles(file.read_text())
     assert {spec.title for spec in SPECS} <= titles
 
 

@@ -146,7 +146,8 @@ def _startup(scope: Scope) -> Iterator[Fact]:
         FROM startup_causes AS c
         JOIN analysis_windows AS w USING (report_id, device)
         WHERE report_id IN {in_list(scope.reports)} AND w.kind = 'steady'
-            AND c.startup_ns >= threshold('timeline.contributor_pct') / 100 * (c.startup_ns + w.time_ns)
+            AND 100 * c.startup_ns
+                >= threshold('timeline.contributor_pct') * (c.startup_ns + w.time_ns)
         QUALIFY dense_rank() OVER (ORDER BY c.startup_ns DESC, report_id, device) = 1
         ORDER BY c.time_ns DESC, c.cause
     """

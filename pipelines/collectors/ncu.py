@@ -25,12 +25,12 @@ _CONNECTED = re.compile(r"==PROF== Connected to process (?P<pid>\d+)")
 #: Environment variable that tells the processes of one launch of ncu from all others.
 MARK_VARIABLE = "PERFPIPE_NCU_LAUNCH"
 
-#: Kernel replay saves and restores all memory that the context holds.  JAX takes most of the GPU's at
-#: the start, which it need not.
+#: Kernel replay saves and restores all memory that the context holds, and JAX takes most of the
+#: GPU's at the start.
 _ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
-#: Programs that do the GPU work themselves.  Where ncu follows their children as well, workers of data
-#: loaders hang and compilers of JAX crash.
+#: Programs that do the GPU work themselves.  Where ncu follows their children as well, workers of
+#: data loaders hang and ncu crashes under JAX.
 _INTERPRETER = re.compile(r"python[0-9.]*")
 
 #: Modules of Python that start the processes which do the work.
