@@ -271,12 +271,12 @@ def test_what_another_view_reads_of_counters_is_computed_once(
     ids = [ingested("nsys/memcpy.sqlite"), ingested("ncu/visible.raw.csv")]
     with Session.open(captures, ids, use=["findings"]) as session:
         rows = session.con.execute("SELECT table_name FROM duckdb_tables()").fetchall()
-        found = session.con.execute("FROM findings").fetchall()
+        found = session.con.execute("FROM kernel_findings").fetchall()
     assert {"kernel_sol", "_bottleneck_class", "kernel_findings"} <= {name for (name,) in rows}
     assert "timeline_findings" not in {name for (name,) in rows}
     with Session.open(captures, ids) as session:
         session._materialize = False
-        assert session.execute("FROM findings").fetchall() == found
+        assert session.execute("FROM kernel_findings").fetchall() == found
         assert session.con.execute(
             "SELECT count(*) FROM duckdb_tables() WHERE table_name = '_bottleneck_class'"
         ).fetchone() == (0,)
