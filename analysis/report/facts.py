@@ -133,7 +133,11 @@ def _steps(scope: Scope) -> Iterator[Fact]:
         if agrees is not None:
             says = "agrees" if agrees else "differs"
             text += f"; the order of launches {says}: {repeats:,} repeats of {period:,} launches"
-        text += f"; {left_out} later ones that are not alike are left out" if left_out else ""
+        if left_out:
+            which = (
+                "1 that is not alike is" if left_out == 1 else f"{left_out} that are not alike are"
+            )
+            text += f"; {which} left out"
         yield Fact("Steps", text, Source("analysis_windows", scope.reports))
     elif why:
         yield Fact("Steps", why, Source("analysis_windows", scope.reports))

@@ -6,7 +6,7 @@
 -- process_id: process
 -- source: step range, NVTX, ProfilerStep or period
 -- used: whether `steps` uses it
--- steps: number of steps; of a period, repeats of the loop that takes the most time
+-- steps: number of steps; of a period, repeats of the loop that lasts longest
 -- step_ns: median distance from one step to the next on the GPU, ns
 -- period_launches: launches in a repeat; NULL for ranges
 -- match: median share of a repeat's launches that equal its neighbours', 0-1; NULL for ranges
@@ -16,12 +16,16 @@ CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT
         report_id, pid, device, period, any_value(boundary) AS boundary, median(match) AS match,
-        sum(repeats) AS steps, sum(end_ns - start_ns) AS time_ns,
-        median(distance_ns / repeats) AS step_ns
+        sum(repeats) AS steps, max(loop_ns) AS time_ns, median(distance_ns / repeats) AS step_ns
     FROM (
-        SELECT *, lead(start_ns) OVER w - start_ns AS distance_ns
+        SELECT
+            *,
+            lead(start_ns) OVER w - start_ns AS distance_ns,
+            max(end_ns) OVER l - min(start_ns) OVER l AS loop_ns
         FROM launch_steps
-        WINDOW w AS (PARTITION BY report_id, pid, device, loop ORDER BY start_ns, step)
+        WINDOW
+            w AS (PARTITION BY report_id, pid, device, loop ORDER BY start_ns, step),
+            l AS (PARTITION BY report_id, pid, device, loop)
     )
     GROUP BY report_id, pid, device, period
     QUALIFY row_number() OVER (PARTITION BY report_id, pid, device ORDER BY time_ns DESC, period) = 1
