@@ -145,10 +145,10 @@ def test_what_comes_before_the_window_is_skipped_and_not_counted() -> None:
         ]
     )
     session.con.execute(
-        "CREATE VIEW _profiled_window AS SELECT 'r' AS report_id, device, 'steady' AS kind, "
+        "CREATE VIEW analysis_windows AS SELECT 'r' AS report_id, device, 'steady' AS kind, "
         "200 AS start_ns, 300 AS end_ns, 1 AS steps FROM (VALUES (0), (1)) AS t (device)"
     )
-    session._made.add("_profiled_window")
+    session._made.add("analysis_windows")
     plan = read_plan(session, "r")
     assert plan is not None
     assert (plan.window_kind, plan.steps, plan.names) == ("steady", 1, ("b",))

@@ -34,6 +34,7 @@ SELECT
     100.0 * sum(s.dur_ns) / nullif(any_value(p.time_ns), 0) AS share_pct
 FROM sized AS s
 JOIN _gpus AS g USING (track)
-JOIN _analysed_time AS p USING (track)
+JOIN analysis_windows AS p
+    ON p.report_id = g.report_id AND p.device IS NOT DISTINCT FROM g.device
 GROUP BY g.report_id, g.device, s.size_index, s.cause
 ORDER BY g.report_id, g.device, s.size_index, time_ns DESC, s.cause;

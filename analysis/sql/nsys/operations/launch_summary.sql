@@ -21,14 +21,9 @@
 --   before operations outside graphs, without copies to the host, for which a graph would have to end, %
 CREATE VIEW launch_summary AS
 WITH ops AS (
-    SELECT t.track, l.* EXCLUDE (report_id, device), l.end_ns - l.start_ns AS dur_ns
-    FROM launches AS l
-    JOIN _analysed_spans AS t
-        ON t.report_id = l.report_id
-            AND t.pid = l.pid
-            AND t.cuda_device = l.device
-            AND l.start_ns >= t.start_ns
-            AND l.start_ns < t.end_ns
+    SELECT * EXCLUDE (report_id, device), end_ns - start_ns AS dur_ns
+    FROM _analysed_launches
+    WHERE pid IS NOT NULL AND device IS NOT NULL
 ),
 calls AS (
     SELECT track, pid, correlation_id, max(api_end_ns - api_start_ns) AS api_ns

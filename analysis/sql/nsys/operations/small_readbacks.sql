@@ -12,14 +12,11 @@
 -- share_pct: its share of the time of the steady steps (analysis_windows), %
 CREATE VIEW small_readbacks AS
 WITH copies AS (
-    SELECT t.track, l.report_id, l.pid, l.tid, l.call_id, l.api_start_ns, l.api_name, m.bytes, m.dst_kind
+    SELECT l.track, l.report_id, l.pid, l.tid, l.call_id, l.api_start_ns, l.api_name, m.bytes, m.dst_kind
     FROM nsys_memory_ops AS m
-    JOIN launches AS l
+    JOIN _analysed_launches AS l
         ON l.report_id = m.report_id AND l.pid = m.pid AND l.correlation_id = m.correlation_id
             AND l.start_ns = m.start_ns AND l.device = m.device
-    JOIN _analysed_spans AS t
-        ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
-            AND l.start_ns >= t.start_ns AND l.start_ns < t.end_ns
     WHERE m.bytes <= threshold('timeline.readback_bytes')
         AND m.src_kind = 'Device'
         AND m.dst_kind IN ('Pageable', 'Pinned')
@@ -58,6 +55,7 @@ SELECT
     100.0 * s.idle_ns / nullif(p.time_ns, 0) AS share_pct
 FROM sums AS s
 JOIN _gpus AS t USING (track)
-JOIN _analysed_time AS p USING (track)
-LEFT JOIN launch_summary AS l USING (report_id, device)
+JOIN analysis_windows AS p
+    ON p.report_id = t.report_id AND p.device IS NOT DISTINCT FROM t.device
+LEFT JOIN launch_summary AS l ON l.report_id = t.report_id AND l.device = t.device
 ORDER BY t.report_id, t.device;

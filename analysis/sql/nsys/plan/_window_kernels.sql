@@ -33,7 +33,7 @@ WITH sums AS (
         ON t.report_id = k.report_id
             AND t.pid IS NOT DISTINCT FROM k.pid
             AND t.cuda_device IS NOT DISTINCT FROM k.device
-    JOIN _profiled_window AS w ON w.report_id = t.report_id AND w.device IS NOT DISTINCT FROM t.device
+    JOIN analysis_windows AS w ON w.report_id = t.report_id AND w.device IS NOT DISTINCT FROM t.device
     GROUP BY ALL
 )
 SELECT
