@@ -215,14 +215,19 @@ def boundaries(symbols: Codes, loop: Loop, start: int) -> Ints:
     context = symbols[start - before : start + after]
     # Only around the loop: a sequence may have many.
     low = max(loop.first - period - before, 0)
-    part = symbols[low : loop.last + period + after]
-    alike = np.zeros(len(part) - len(context) + 1, np.int16)
-    for offset, symbol in enumerate(context):
-        alike += part[offset : offset + len(alike)] == symbol
-    places = np.flatnonzero(alike >= _SAME_PLACE * len(context))
-    marks, places = alike[places], places + low + before
+    places, marks = _occurrences(symbols[low : loop.last + period + after], context)
+    places += low + before
     kept = (places >= loop.first - period // 8) & (places <= loop.last + period // 8)
     return _completed(_spaced(places[kept], marks[kept], start, period), loop, len(symbols))
+
+
+def _occurrences(symbols: Codes, context: Codes) -> tuple[Ints, npt.NDArray[np.int16]]:
+    """Return where a sequence nearly equals a context, and in how many symbols."""
+    alike = np.zeros(len(symbols) - len(context) + 1, np.int16)
+    for offset, symbol in enumerate(context):
+        alike += symbols[offset : offset + len(alike)] == symbol
+    places = np.flatnonzero(alike >= _SAME_PLACE * len(context))
+    return places, alike[places]
 
 
 def _spaced(places: Ints, marks: npt.NDArray[np.int16], start: int, period: int) -> list[int]:
@@ -275,10 +280,7 @@ def irregular_first(symbols: Codes, loop: Loop, first: int) -> int | None:
     high = first - period // 2
     if high <= low:
         return None
-    alike = np.zeros(high - low, np.int16)
-    for offset, symbol in enumerate(context):
-        alike += symbols[low + offset : low + offset + len(alike)] == symbol
-    places = low + np.flatnonzero(alike >= _SAME_PLACE * len(context))
+    places = low + _occurrences(symbols[low : high + len(context) - 1], context)[0]
     usual = np.bincount(symbols[first : first + period])
     for place in places[np.argsort(np.abs(first - period - places), kind="stable")][:8]:
         held = np.bincount(symbols[place:first], minlength=len(usual))[: len(usual)]

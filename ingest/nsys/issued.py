@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,34 +42,44 @@ class Issued:
     result: npt.NDArray[np.bool_]
 
 
-def unit_of(operations: Launches) -> Ints:
-    """Return the unit of each operation: its call, or itself where none was recorded."""
-    call = operations.call
-    return np.where(call == NONE, len(operations.calls.pid) + np.arange(len(call)), call)
+@dataclass(frozen=True)
+class Placed:
+    """When and where each operation ran, and when the host issued it: its call's start, or its own.
+
+    Times in ns; NONE stands for an unknown process or device.
+    """
+
+    start: Ints
+    end: Ints
+    pid: Ints
+    device: Ints
+    host: Ints
+
+    @classmethod
+    def of(cls, operations: Launches) -> Self:
+        """Read the columns of some operations."""
+        start, end, pid, device = (
+            ints(operations.numbers[name], missing=NONE)
+            for name in ("start_ns", "end_ns", "pid", "device")
+        )
+        host = start.copy()
+        called = operations.call != NONE
+        host[called] = operations.calls.start[operations.call[called]]
+        return cls(start, end, pid, device, host)
 
 
-def host_times(operations: Launches) -> Ints:
-    """Return when the host issued each operation: the start of its call, or its own, ns."""
-    start = ints(operations.numbers["start_ns"]).copy()
-    called = operations.call != NONE
-    start[called] = operations.calls.start[operations.call[called]]
-    return start
-
-
-def issued(operations: Launches) -> Iterator[Issued]:
+def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
     """Yield what each process issued."""
-    start, end, pid, device = (
-        ints(operations.numbers[name], missing=NONE)
-        for name in ("start_ns", "end_ns", "pid", "device")
-    )
-    idle = _idle(start, np.maximum(start, end), device)
+    start, host = placed.start, placed.host
+    idle = _idle(start, np.maximum(start, placed.end), placed.device)
     codes, optimizes = _names(operations)
     random = np.random.default_rng(0).integers(1, 1 << 62, len(optimizes), np.int64)
-    units = unit_of(operations)
-    host = host_times(operations)
+    # The unit of an operation is its call, or itself where none was recorded.
+    call = operations.call
+    units = np.where(call == NONE, len(operations.calls.pid) + np.arange(len(call)), call)
     is_launch = np.isin(operations.kind, (KERNEL, GRAPH))
-    for process in np.unique(pid):
-        chosen = np.flatnonzero((pid == process) & is_launch)
+    for process in np.unique(placed.pid):
+        chosen = np.flatnonzero((placed.pid == process) & is_launch)
         if not len(chosen):
             continue
         # Of the operations of a unit the first in time comes first.
@@ -78,10 +89,10 @@ def issued(operations: Launches) -> Iterator[Issued]:
         rows = chosen[first]
         order = time_order(host[rows], start[rows])
         rows = rows[order]
-        call = operations.call[rows]
         ended = host[rows].copy()
-        ended[call != NONE] = operations.calls.end[call[call != NONE]]
-        copies = np.flatnonzero((pid == process) & ~is_launch)
+        known = call[rows] != NONE
+        ended[known] = operations.calls.end[call[rows][known]]
+        copies = np.flatnonzero((placed.pid == process) & ~is_launch)
         # Those in a graph are part of its launch.
         copies = copies[~np.isin(units[copies], unit)]
         copies = copies[time_order(host[copies], start[copies])]

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ingest.arrays import NONE, Ints, ints, nullable
+from ingest.arrays import NONE, Ints, nullable
 from ingest.builder import ReportBuilder
-from ingest.nsys.issued import Issued, host_times, issued
+from ingest.nsys.issued import Issued, Placed, issued
 from ingest.nsys.launches import Launches
 from ingest.periods import Loop, boundaries, irregular_first, loops
 
@@ -53,47 +53,52 @@ def write_steps(builder: ReportBuilder, operations: Launches) -> None:
     """
     if not len(operations):
         return
-    start, end, pid, device = (
-        ints(operations.numbers[name], missing=NONE)
-        for name in ("start_ns", "end_ns", "pid", "device")
-    )
-    host = host_times(operations)
+    placed = Placed.of(operations)
     parts = []
-    for process in issued(operations):
+    for process in issued(operations, placed):
         found = steps_of(process)
-        for number, steps in enumerate(found, 1):
-            rows = np.flatnonzero((pid == process.pid) & (host >= steps.host[0]))
-            place = np.searchsorted(steps.host, host[rows], side="right") - 1
-            rows, place = rows[place < len(steps.launches)], place[place < len(steps.launches)]
-            for gpu in np.unique(device[rows]):
-                own = device[rows] == gpu
-                first = np.full(len(steps.launches), np.iinfo(np.int64).max)
-                last = np.full(len(steps.launches), NONE)
-                np.minimum.at(first, place[own], start[rows[own]])
-                np.maximum.at(last, place[own], end[rows[own]])
-                there = np.flatnonzero(last != NONE)
-                parts.append(
-                    {
-                        "pid": pa.repeat(process.pid, len(there)),
-                        "device": nullable(np.full(len(there), gpu)),
-                        "loop": pa.repeat(number, len(there)),
-                        "step": pa.array(there + 1),
-                        "period": pa.repeat(steps.period * steps.repeats, len(there)),
-                        "repeats": pa.repeat(steps.repeats, len(there)),
-                        "host_start_ns": pa.array(steps.host[there]),
-                        "host_end_ns": pa.array(steps.host[there + 1]),
-                        "start_ns": pa.array(first[there]),
-                        "end_ns": pa.array(last[there]),
-                        "launches": pa.array(steps.launches[there]),
-                        "match": pa.array(steps.match[there]),
-                        "boundary": pa.repeat(steps.boundary, len(there)),
-                    }
-                )
+        if not found:
+            continue
+        # Loops follow one another on the host, so one lookup finds the step of an operation.
+        begins = np.concatenate([steps.host[:-1] for steps in found])
+        ends = np.concatenate([steps.host[1:] for steps in found])
+        lengths = [len(steps.launches) for steps in found]
+        columns = {
+            "loop": np.repeat(np.arange(1, len(found) + 1), lengths),
+            "step": np.concatenate([np.arange(1, length + 1) for length in lengths]),
+            "period": np.repeat([steps.period * steps.repeats for steps in found], lengths),
+            "repeats": np.repeat([steps.repeats for steps in found], lengths),
+            "host_start_ns": begins,
+            "host_end_ns": ends,
+            "launches": np.concatenate([steps.launches for steps in found]),
+            "match": np.concatenate([steps.match for steps in found]),
+            "boundary": np.repeat([steps.boundary for steps in found], lengths),
+        }
+        rows = np.flatnonzero((placed.pid == process.pid) & (placed.host >= begins[0]))
+        place = np.searchsorted(begins, placed.host[rows], side="right") - 1
+        inside = placed.host[rows] < ends[place]
+        rows, place = rows[inside], place[inside]
+        for gpu in np.unique(placed.device[rows]):
+            own = placed.device[rows] == gpu
+            first = np.full(len(begins), np.iinfo(np.int64).max)
+            last = np.full(len(begins), NONE)
+            np.minimum.at(first, place[own], placed.start[rows[own]])
+            np.maximum.at(last, place[own], placed.end[rows[own]])
+            there = np.flatnonzero(last != NONE)
+            parts.append(
+                {
+                    "pid": pa.repeat(process.pid, len(there)),
+                    "device": nullable(np.full(len(there), gpu)),
+                    "start_ns": pa.array(first[there]),
+                    "end_ns": pa.array(last[there]),
+                    **{name: pa.array(values[there]) for name, values in columns.items()},
+                }
+            )
     if parts:
         whole = pa.concat_tables([pa.table(part) for part in parts])
         whole = whole.sort_by([(name, "ascending") for name in ("start_ns", "pid", "device")])
-        columns = {name: whole[name].combine_chunks() for name in whole.column_names}
-        builder.write(TABLE, columns, whole.num_rows)
+        table = {name: whole[name].combine_chunks() for name in whole.column_names}
+        builder.write(TABLE, table, whole.num_rows)
 
 
 def steps_of(process: Issued) -> list[_Steps]:
