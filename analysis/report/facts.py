@@ -27,7 +27,16 @@ VIEWS = (
     "startup_causes",
     "analysis_windows",
     "step_sources",
+    "_labels",
 )
+
+#: Where steps come from, by the sources of `steps`.
+_ORIGINS = {
+    "step range": "by --step-range",
+    "NVTX": "by NVTX ranges",
+    "ProfilerStep": "by torch.profiler's steps",
+    "period": "by the period of the launch sequence",
+}
 
 #: Causes of start-up below this fraction of it are not told.
 _SMALLEST = 50
@@ -111,8 +120,13 @@ def summary_of(scope: Scope) -> list[Fact]:
 def _steps(scope: Scope) -> Iterator[Fact]:
     """Yield where the steps come from, if there is one timeline."""
     sql = f"""
-        SELECT w.kind, w.source, w.steps, w.left_out, w.why, s.period_launches, s.agrees, s.steps
+        SELECT
+            w.kind, w.source, w.steps, u.steps, w.left_out, w.why,
+            s.period_launches, s.agrees, s.steps
         FROM analysis_windows AS w
+        LEFT JOIN step_sources AS u
+            ON u.report_id = w.report_id AND u.device = w.device AND u.used
+            AND u.process_id = w.process_id
         LEFT JOIN step_sources AS s
             ON s.report_id = w.report_id AND s.device = w.device AND s.source = 'period'
             AND s.process_id = w.process_id
@@ -121,18 +135,13 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     rows = rows_of(scope.con, sql)
     if len(rows) != 1:
         return
-    kind, source, steps, left_out, why, period, agrees, repeats = rows[0]
+    kind, source, steps, found, left_out, why, period, agrees, repeats = rows[0]
     if kind == "steady":
-        origin = "found by what the program launches again and again"
-        if source != "period":
-            origin = (
-                "from ranges of torch.profiler" if source == "ProfilerStep" else "by NVTX ranges"
-            )
-        text = f"{steps:,} steady ones, {origin}"
+        text = f"{steps:,} steady of {found:,}, {_ORIGINS[source]}"
         text += f" ({period:,} launches each)" if source == "period" else ""
         if agrees is not None:
             says = "agrees" if agrees else "differs"
-            text += f"; the order of launches {says}: {repeats:,} repeats of {period:,} launches"
+            text += f"; the launch sequence {says}: {repeats:,} repeats of {period:,} launches"
         if left_out:
             which = (
                 "1 that is not alike is" if left_out == 1 else f"{left_out} that are not alike are"
@@ -146,9 +155,10 @@ def _steps(scope: Scope) -> Iterator[Fact]:
 def _startup(scope: Scope) -> Iterator[Fact]:
     """Yield what start-up consists of, if it is long; of several GPUs, the longest one."""
     sql = f"""
-        SELECT c.cause, c.time_ns, c.startup_ns
+        SELECT c.cause, c.time_ns, c.startup_ns, l.label, c.device
         FROM startup_causes AS c
         JOIN analysis_windows AS w USING (report_id, device)
+        JOIN _labels AS l USING (report_id)
         WHERE report_id IN {in_list(scope.reports)} AND w.kind = 'steady'
             AND 100 * c.startup_ns
                 >= threshold('timeline.contributor_pct') * (c.startup_ns + w.time_ns)
@@ -159,9 +169,11 @@ def _startup(scope: Scope) -> Iterator[Fact]:
     if not rows:
         return
     parts = [
-        f"{cause} {format_ns(time)}" for cause, time, whole in rows if time >= whole / _SMALLEST
+        f"{cause} {format_ns(time)}" for cause, time, whole, *_ in rows if time >= whole / _SMALLEST
     ]
-    text = f"{format_ns(rows[0][2])} from the first CUDA call to the first steady step: "
+    _, _, whole, label, device = rows[0]
+    of = f"{label}, GPU {device}: " if len(scope.reports) > 1 else ""
+    text = f"{of}{format_ns(whole)} from the first recorded CUDA call to the first steady step: "
     yield Fact("Start-up", text + ", ".join(parts), Source("startup_causes", scope.reports))
 
 

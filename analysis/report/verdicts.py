@@ -138,11 +138,18 @@ def _timelines(scope: Scope) -> str | None:
     if not rows:
         return None
     if len(rows) == 1:
-        bound, share, contributors, busy_bound, _, _, kind, *step = rows[0]
+        bound, share, contributors, busy_bound, _, _, kind, steps, step_ns, p95_ns, startup_ns = (
+            rows[0]
+        )
         more = f" ({contributors})" if contributors and ", " in contributors else ""
         if kind == "steady":
             busy = f"compute{_BUSY.get(busy_bound, '')}" if bound == "compute" else _PART[bound]
-            return f"{_of_step(*step)}, {share:.0f} % {busy}{more}{_left_out(*step)}"
+            spread = f" (p95 {format_ns(p95_ns)})" if steps > 1 else ""
+            begun = f"; start-up and warm-up of {format_ns(startup_ns)} left out"
+            return (
+                f"{format_ns(step_ns)} a step{spread}, {share:.0f} % {busy}{more}"
+                f"{begun if startup_ns else ''}"
+            )
         busy = f"goes to {words(bound)}{_IDLE.get(bound, '')}"
         if bound == "compute":
             busy = f"is compute{_BUSY.get(busy_bound, '')}"
@@ -167,16 +174,6 @@ def _timelines(scope: Scope) -> str | None:
             f"({_range(shares[bound])} % of the time)"
         )
     return f"Largest part of the time on {len(rows)} GPU timelines: {', '.join(parts)}"
-
-
-def _of_step(steps: int, step_ns: float, p95_ns: float, startup_ns: int) -> str:
-    """Return how long a step takes, with its spread where there are several."""
-    spread = f" (p95 {format_ns(p95_ns)})" if steps > 1 else ""
-    return f"{format_ns(step_ns)} a step{spread}"
-
-
-def _left_out(steps: int, step_ns: float, p95_ns: float, startup_ns: int) -> str:
-    return f"; start-up and warm-up of {format_ns(startup_ns)} left out" if startup_ns else ""
 
 
 def of_steps(scope: Scope) -> str | None:

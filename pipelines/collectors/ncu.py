@@ -221,35 +221,34 @@ class _Guided:
     def __init__(self, context: Context, options: CollectNcu, guide: Guide, ncu: str) -> None:
         self.context, self.options, self.guide, self.ncu = context, options, guide, ncu
         self.report = context.into / "ncu.ncu-rep"
-        self.alone = False
-        self.limit_s = self.granted_s = min(guide.limit_s, context.workload.timeout)
+        self.alone = works_alone(context.task.command)
+        self.limit_s = self.granted_s = self.left_s = min(guide.limit_s, context.workload.timeout)
         # It interrupts ncu at the limit, which then writes what it has; without it, ncu is killed.
         self.timeout = context.launcher.which(["timeout"])
 
     def collect(self) -> Profiled:
         """Launch, and once more if no process worked, or if ending it early cost the report."""
-        self.alone = works_alone(self.context.task.command)
-        seen = _Seen(self.context, self.guide.expected, led=self.timeout is not None)
-        finished = self._launch(seen)
-        there = self.context.launcher.fetch(self.report)
-        left_s = self.limit_s - finished.seconds
-        if self.alone and not seen.kernels and left_s > _WORTH_RETRYING_S:
+        seen, finished, there = self._attempt(self._expecting())
+        if self.alone and not seen.kernels and self.left_s > _WORTH_RETRYING_S:
             self.context.say("ncu: once more, with the processes that the program starts")
             self.alone = False
-            seen = _Seen(self.context, self.guide.expected, led=self.timeout is not None)
-            self.granted_s = left_s
-            finished = self._launch(seen)
-            there = self.context.launcher.fetch(self.report)
-            left_s -= finished.seconds
-        if seen.stopped and not there and left_s > _WORTH_RETRYING_S:
+            seen, finished, there = self._attempt(self._expecting())
+        if seen.stopped and not there and self.left_s > _WORTH_RETRYING_S:
             self.context.say("ncu: once more, without ending the program early")
-            seen = _Seen(self.context)
-            self.granted_s = left_s
-            finished = self._launch(seen)
-            there = self.context.launcher.fetch(self.report)
+            seen, finished, there = self._attempt(_Seen(self.context))
         if there and (seen.kernels or finished.ok):
             return Profiled(self.report, self.guide.notes + self._left_out(finished, seen))
         raise self._failure(finished)
+
+    def _expecting(self) -> _Seen:
+        return _Seen(self.context, self.guide.expected, led=self.timeout is not None)
+
+    def _attempt(self, seen: _Seen) -> tuple[_Seen, Finished, bool]:
+        """Launch within the time that is left; return also whether there is a report."""
+        self.granted_s = self.left_s
+        finished = self._launch(seen)
+        self.left_s -= finished.seconds
+        return seen, finished, self.context.launcher.fetch(self.report)
 
     def _launch(self, seen: _Seen) -> Finished:
         chosen = profile_options(self.options, alone=self.alone)
