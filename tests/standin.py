@@ -82,9 +82,10 @@ def guided(fault: str, target: Path) -> int:
     write = partial(shutil.copyfile, HERE / "capture.ncu-rep", target)
     print(f"==PROF== Connected to process {child.pid} (/usr/bin/sleep)", flush=True)
     attempt = (HERE / "ncu.log").read_text().count("--filter-mode")
-    for kernel in range(2 if fault in ("ncu-endless", "ncu-fragile") else 1):
-        print(f'==PROF== Profiling "kernel{kernel}": 0%....50%....100% - 9 passes', flush=True)
     try:
+        # The interrupt comes as soon as the last one is read.
+        for kernel in range(2 if fault in ("ncu-endless", "ncu-fragile") else 1):
+            print(f'==PROF== Profiling "kernel{kernel}": 0%....50%....100% - 9 passes', flush=True)
         match fault:
             case "ncu-late-crash":
                 write()
