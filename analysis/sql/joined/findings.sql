@@ -1,6 +1,6 @@
 -- The findings of a report: contributors to the time of each GPU first, then the classes of
--- kernels, each with its numbers and an upper bound on the saving.  For kernels see kernel_classes,
--- whose shares are of all reports in the query.
+-- kernels, each with its numbers and, where one can be derived, a bound on what its techniques could
+-- save.  For kernels see kernel_classes.
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
@@ -17,11 +17,15 @@
 -- block: its threads as x,y,z
 -- nvtx_path: its enclosing NVTX ranges
 -- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows
--- share_pct: share of the GPU's window, or of all profiled time, %
+-- share_of: what shares are of: step (the steady steps), timeline (another window of it) or profile
+--   (all profiled time)
+-- share_pct: share of that, %
 -- time_ns: total duration of the launches, ns; for a kernel
 -- launches: number of launches of the kernel
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
+-- headroom_pct: SOL headroom of a kernel: what its share would shrink by if the same work ran at 100 %
+--   SOL, %
 -- waiting_pct: share of the time in collectives that is waiting for other ranks, %; for ranks_wait and
 --   start_skew
 -- start_pct: share of that waiting that is in the first collective, %
@@ -37,68 +41,26 @@
 -- largest_gap: longest idle interval of the category in words
 -- ncu_verdict: NVIDIA's verdict on the kernel
 -- explanation: why its class is uncertain or differs from NVIDIA's
--- bound_pct: share of the GPU's window, or of all profiled time, that could be saved at most, %
+-- bound_pct: bound on the gain: the largest of its techniques' bounds, on the same whole as its share,
+--   %; NULL where none can be derived
+-- floor: what that bound assumes to stay: as in kernel_floors, or busy or others as in
+--   timeline_findings
+-- nvidia_pct: NVIDIA's estimate for that technique, % of the kernel's time; NULL if there is none
 -- confidence: high, medium or low
--- technique: key in the knowledge base of what to try first; NULL if there is none
+-- technique: key in the knowledge base of what has that bound, else of what to try first; NULL if there
+--   is none
 -- reports: its reports
 CREATE VIEW findings AS
-WITH contributors AS (
-    SELECT
-        report_id,
-        device,
-        bound,
-        any_value(share_pct ORDER BY rank) AS share_pct,
-        any_value(confidence ORDER BY rank) AS confidence,
-        any_value(idle_in ORDER BY rank) AS idle_in,
-        any_value(largest_gap ORDER BY rank) AS largest_gap,
-        arg_min(technique, rank) AS technique,
-        arg_min({for_rank: for_rank}, rank).for_rank AS for_rank
-    FROM timeline_findings
-    GROUP BY report_id, device, bound
-),
-found AS (
-    SELECT
-        'timeline' AS subject,
-        CASE
-            WHEN w.start_pct >= 50 THEN 'start_skew'
-            WHEN w.waiting_pct IS NOT NULL THEN 'ranks_wait'
-            ELSE c.bound
-        END AS claim,
-        row_number() OVER (ORDER BY c.share_pct DESC, c.report_id, c.device, c.bound) AS place,
-        c.bound,
-        l.label,
-        c.device,
-        v.kind AS part,
-        c.share_pct, w.waiting_pct, w.start_pct,
-        r.cause AS last_cause,
-        r.excess_ns AS last_excess_ns,
-        c.for_rank,
-        b.copies AS readbacks,
-        b.per_step AS readbacks_per_step,
-        b.max_bytes AS readback_bytes,
-        c.idle_in,
-        CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_rank END AS last_rank,
-        CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_pct END AS last_pct,
-        c.largest_gap,
-        c.share_pct AS bound_pct,
-        c.confidence,
-        c.technique,
-        [c.report_id] AS reports
-    FROM contributors AS c
-    JOIN _labels AS l USING (report_id)
-    JOIN analysis_windows AS v ON v.report_id = c.report_id AND v.device = c.device
-    LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
-    LEFT JOIN _rank_causes AS r ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
-    LEFT JOIN small_readbacks AS b
-        ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
+WITH found AS (
+    FROM _timeline_claims
     UNION ALL BY NAME
     SELECT
         'kernel' AS subject,
         CASE WHEN near_limit THEN 'near_limit' ELSE bound END AS claim,
         rank AS place,
-        headroom_pct AS bound_pct,
+        gain_pct AS bound_pct,
         n.short_name,
-        k.* EXCLUDE (rank, near_limit, headroom_pct, kernel_demangled, sol_pct)
+        k.* EXCLUDE (rank, near_limit, gain_pct, kernel_demangled, sol_pct)
     FROM kernel_classes AS k
     LEFT JOIN (SELECT demangled, min(short_name) AS short_name FROM _known_kernels GROUP BY ALL) AS n
         ON n.demangled = coalesce(k.kernel_demangled, k.kernel_name)
@@ -116,12 +78,14 @@ SELECT
     kernel_name,
     coalesce(short_name, kernel_name) AS short_name,
     grid, block, nvtx_path, part,
-    share_pct, time_ns, launches, compute_sol_pct, memory_sol_pct,
+    share_of, share_pct, time_ns, launches, compute_sol_pct, memory_sol_pct, headroom_pct,
     waiting_pct, start_pct,
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
     idle_in, largest_gap, ncu_verdict, explanation,
     bound_pct,
+    floor,
+    nvidia_pct,
     confidence,
     technique,
     reports

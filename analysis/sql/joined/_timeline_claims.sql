@@ -1,0 +1,54 @@
+-- Findings about each GPU's time, in the columns of findings.
+CREATE VIEW _timeline_claims AS
+WITH contributors AS (
+    SELECT
+        report_id,
+        device,
+        bound,
+        any_value(share_pct ORDER BY rank) AS share_pct,
+        any_value(confidence ORDER BY rank) AS confidence,
+        any_value(idle_in ORDER BY rank) AS idle_in,
+        any_value(largest_gap ORDER BY rank) AS largest_gap,
+        max(gain_pct) AS gain_pct,
+        arg_min(
+            {technique: technique, for_rank: for_rank, floor: floor}, (-coalesce(gain_pct, -1), rank)
+        ) AS first
+    FROM timeline_findings
+    GROUP BY report_id, device, bound
+)
+SELECT
+    'timeline' AS subject,
+    CASE
+        WHEN w.start_pct >= 50 THEN 'start_skew'
+        WHEN w.waiting_pct IS NOT NULL THEN 'ranks_wait'
+        ELSE c.bound
+    END AS claim,
+    row_number() OVER (ORDER BY c.share_pct DESC, c.report_id, c.device, c.bound) AS place,
+    c.bound,
+    l.label,
+    c.device,
+    v.kind AS part,
+    CASE v.kind WHEN 'steady' THEN 'step' ELSE 'timeline' END AS share_of,
+    c.share_pct, w.waiting_pct, w.start_pct,
+    r.cause AS last_cause,
+    r.excess_ns AS last_excess_ns,
+    c.first.for_rank AS for_rank,
+    b.copies AS readbacks,
+    b.per_step AS readbacks_per_step,
+    b.max_bytes AS readback_bytes,
+    c.idle_in,
+    CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_rank END AS last_rank,
+    CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_pct END AS last_pct,
+    c.largest_gap,
+    c.gain_pct AS bound_pct,
+    c.first.floor AS floor,
+    c.confidence,
+    c.first.technique AS technique,
+    [c.report_id] AS reports
+FROM contributors AS c
+JOIN _labels AS l USING (report_id)
+JOIN analysis_windows AS v ON v.report_id = c.report_id AND v.device = c.device
+LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
+LEFT JOIN _rank_causes AS r ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
+LEFT JOIN small_readbacks AS b
+    ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback';
