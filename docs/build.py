@@ -150,12 +150,12 @@ def _model(name: str, definition: dict[str, Any]) -> list[str]:
 
 
 def gpus() -> str:
-    """Return the table of GPUs, from gpus.toml."""
+    """Return the table of GPUs, from gpus.toml and gpus_rtx.toml."""
     lines = [
         "# GPU peaks",
         "",
-        "Generated from perfpipe/gpus.toml by `make docs`.  Peaks are dense TFLOP/s (int8: TOP/s).",
-        "Where the vendor's peaks hold at another clock than the maximum, that clock stands beside",
+        "Generated from perfpipe/gpus.toml and gpus_rtx.toml by `make docs`.  Peaks are dense,",
+        "TFLOP/s (int8: TOP/s).  Where the vendor's peaks hold at another clock than the maximum, that clock stands beside",
         "it.  A type without a peak is one that the hardware has and the document gives no figure",
         "for: what is measured in it has no percentage of the peak.  V100 SXM3 and H20 are absent,",
         "because NVIDIA publishes no peaks of theirs.",

@@ -1,7 +1,7 @@
 """Vendor specifications of GPUs and of their SMs.
 
-gpus.toml has the peaks of GPUs, architectures.toml the resources of an SM by compute capability,
-tensor_rates.toml what its tensor cores do by instruction.
+gpus.toml and gpus_rtx.toml have the peaks of GPUs, architectures.toml the resources of an SM by
+compute capability, tensor_rates.toml what its tensor cores do by instruction.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -90,17 +91,15 @@ class Architecture:
 @cache
 def architectures() -> dict[str, Architecture]:
     """Return the known architectures by compute capability."""
-    text = resources.files("perfpipe").joinpath("architectures.toml").read_text(encoding="utf-8")
-    return {cc: Architecture(cc=cc, **values) for cc, values in tomllib.loads(text).items()}
+    return {cc: Architecture(cc=cc, **values) for cc, values in _toml("architectures.toml").items()}
 
 
 @cache
 def tensor_rates() -> tuple[TensorRate, ...]:
     """Return the known rates of tensor instructions, in the order of tensor_rates.toml."""
-    text = resources.files("perfpipe").joinpath("tensor_rates.toml").read_text(encoding="utf-8")
     return tuple(
         TensorRate(cc, instruction, dtype, rate, own["source"])
-        for cc, own in tomllib.loads(text).items()
+        for cc, own in _toml("tensor_rates.toml").items()
         for instruction in own["instructions"]
         for dtype, rate in own[instruction].items()
     )
@@ -108,12 +107,17 @@ def tensor_rates() -> tuple[TensorRate, ...]:
 
 @cache
 def gpu_specs() -> tuple[GpuSpec, ...]:
-    """Return every known GPU, in the order of gpus.toml."""
-    text = resources.files("perfpipe").joinpath("gpus.toml").read_text(encoding="utf-8")
+    """Return every known GPU, in the order of the files."""
     return tuple(
         GpuSpec(key=key, **{**spec, "memory_gb": tuple(spec["memory_gb"])})
-        for key, spec in tomllib.loads(text).items()
+        for name in ("gpus.toml", "gpus_rtx.toml")
+        for key, spec in _toml(name).items()
     )
+
+
+def _toml(name: str) -> dict[str, Any]:
+    text = resources.files("perfpipe").joinpath(name).read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 def find_spec(device_name: str, sm_count: int | None = None) -> GpuSpec | None:
