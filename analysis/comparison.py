@@ -146,7 +146,7 @@ class _Judge(NamedTuple):
         if key.part not in (*ENDPOINTS, KERNEL):
             return None, None
         if not old.medians or not new.medians or change is None:
-            return "gone" if old.medians else "new", self._one_sided(key)
+            return self._one_sided(key, "gone" if old.medians else "new")
         if self.before.gpus != self.after.gpus:
             gpus = f"{_list(self.before.gpus)} before, {_list(self.after.gpus)} after"
             return "not comparable", gpus
@@ -165,12 +165,22 @@ class _Judge(NamedTuple):
             return verdict, f"the timer's step, {self.steps[key]:g} ns, is {share_pct:.2g} % of it"
         return verdict, None
 
-    def _one_sided(self, key: Key) -> str | None:
-        """Return why a step has no counterpart, if that is so."""
+    def _one_sided(self, key: Key, verdict: str) -> tuple[str, str | None]:
+        """Return the verdict on what one side lacks, and why it does if that is known."""
         other = {STEP: CAPTURE, CAPTURE: STEP}.get(key.part)
-        if other and any(side.has(*key[:2], other) for side in (self.before, self.after)):
-            return "steps were found on one side only"
-        return None
+        if other and any(side.has(key.profiler, key.label, other) for side in self._sides):
+            return "not comparable", "steps were found on one side only"
+        lacks = self.after if verdict == "gone" else self.before
+        if key.part == KERNEL and key.profiler != "ncu" and key.label in lacks.hidden:
+            return "not comparable", (
+                "the other side has CUDA graphs traced as a whole, which hide their kernels "
+                "(trace with --cuda-graph-trace=node)"
+            )
+        return verdict, None
+
+    @property
+    def _sides(self) -> tuple[Side, Side]:
+        return self.before, self.after
 
     def _other_work(self, key: Key) -> str | None:
         """Return a note if what is summed is not the same kernels on both sides."""
@@ -184,14 +194,13 @@ class _Judge(NamedTuple):
 
         What is on one side only counts in full if the other side has steps too.
         """
-        sides = ((old, self.before), (new, self.after))
         totals = [
             statistics.median(own.totals)
             if own.totals
             else 0
             if not own.medians and side.has(key.profiler, key.label, STEP)
             else None
-            for own, side in sides
+            for own, side in zip((old, new), self._sides, strict=True)
         ]
         if totals[0] is not None and totals[1] is not None:
             return totals[1] - totals[0]

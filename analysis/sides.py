@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.judging import LONGEST_WITH_STEPS_NS, timer_step
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
-VIEWS = ("kernel_times", "step_parts", "_timed_kernels", "reports")
+VIEWS = ("kernel_times", "step_parts", "_timed_kernels", "nsys_graph_launches", "reports")
 
 #: Parts of a key that are no categories of the budget: an iteration without a profiler, a step (or
 #: a whole capture without steps) of a timeline, all profiled kernels together, one kernel.
@@ -53,7 +53,8 @@ class Measured:
 class Side:
     """One side of a comparison: measurements, GPU models, ids of its runs, when each began.
 
-    `timers` are the steps of the timers that times come from, ns, by profiler.
+    `timers` are the steps of the timers that times come from, ns, by profiler.  `hidden` are the
+    configurations with CUDA graphs that were traced as a whole: their kernels are not seen.
     """
 
     measured: dict[Key, Measured]
@@ -61,6 +62,7 @@ class Side:
     names: tuple[str, ...] = ()
     began: tuple[str | None, ...] = ()
     timers: dict[str, int] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
     def __getitem__(self, key: Key) -> Measured:
         return self.measured.get(key, Measured())
@@ -85,7 +87,8 @@ class Side:
     def relabelled(self, label: str) -> Side:
         """Return the same with all keys of one configuration."""
         found = {key._replace(label=label): own for key, own in self.measured.items()}
-        return Side(found, self.gpus, self.names, self.began, self.timers)
+        hidden = frozenset({label} if self.hidden else ())
+        return replace(self, measured=found, hidden=hidden)
 
 
 class _Sample(NamedTuple):
@@ -130,7 +133,12 @@ def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequenc
     at = dict(rows_of(con, f"SELECT report_id, captured_at {about}"))
     began = tuple(run.started_at for run in runs) + tuple(at.get(report) for report in loose)
     names = tuple(run.run_id for run in runs) or tuple(reports)
-    return Side(measured, gpus, names, began, _timers(con, owners, runs))
+    sql = f"""
+        SELECT DISTINCT report_id FROM nsys_graph_launches
+        WHERE report_id IN {in_list(list(owners))}
+    """
+    hidden = frozenset(owners[report][1] for (report,) in rows_of(con, sql))
+    return Side(measured, gpus, names, began, _timers(con, owners, runs), hidden)
 
 
 def _clocks(state: GpuState | None) -> tuple[float | None, float | None]:

@@ -282,6 +282,36 @@ def test_eager_against_graph_begins_with_the_step(compared: Compare) -> None:
     assert "launch gap -5.37 ms" in said
 
 
+def test_kernels_in_graphs_traced_as_a_whole_are_not_gone(compared: Compare) -> None:
+    steps, kernels = compared("nsys/eager_small.sqlite", "nsys/graph_whole.sqlite").tables
+    first, *_ = _rows(steps)
+    assert first["before_ns"] / first["after_ns"] == pytest.approx(7.6, abs=0.1)
+    rows = _rows(kernels)
+    assert {row["verdict"] for row in rows} == {"not comparable"}
+    assert "hide their kernels" in rows[0]["note"]
+
+
+def test_steps_on_one_side_only() -> None:
+    before = _side("A", {Key("nsys", "", STEP): BEFORE})
+    after = _side("B", {Key("nsys", "", CAPTURE): AFTER})
+    pairs = pairs_of(before, after)
+    assert {pair.verdict for pair in pairs.steps} == {"not comparable"}
+    assert {pair.note for pair in pairs.steps} == {"steps were found on one side only"}
+
+
+def test_a_chosen_window_is_compared_as_a_whole(
+    captures: Store, ingested: Callable[[str], str]
+) -> None:
+    report = ingested("nsys/eager_small.sqlite")
+    sql = "SELECT part, time_ns, steps FROM step_parts"
+    with Session.open(captures, [report], window="whole") as session:
+        (part, whole_ns, steps), *parts = session.execute(sql).fetchall()
+        (per_step,) = session.execute("SELECT count(step_ns) FROM kernel_times").fetchall()
+    assert (part, steps) == ("capture", None)
+    assert sum(time for _, time, _ in parts) == whole_ns
+    assert per_step == (0,)
+
+
 def test_kernels_of_a_capture_are_those_of_its_steady_steps(
     captures: Store, ingested: Callable[[str], str]
 ) -> None:

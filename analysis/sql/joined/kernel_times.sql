@@ -9,13 +9,14 @@
 -- launches: number of launches, on timelines in the windows that verdicts are about
 -- median_ns: median duration, ns
 -- total_ns: sum of durations, ns
--- step_ns: the same per step of a GPU, ns; NULL without steps
+-- step_ns: the same per step of a GPU, ns; NULL without steps, and where --window chooses more
 -- sm_clock_hz: median SM clock, Hz; NULL if unknown
 -- dram_clock_hz: median DRAM clock, Hz; NULL if unknown
 CREATE VIEW kernel_times AS
 WITH gpu_steps AS (
     SELECT report_id, sum(steps)::BIGINT AS steps
     FROM analysis_windows
+    WHERE kind IN ('steady', 'step')
     GROUP BY report_id
 )
 SELECT

@@ -1,18 +1,23 @@
 -- What a step of each timeline takes: the median step, and the mean time in it of each category of
--- the budget; over the GPUs of the report.  Without steps the same of the whole capture.
+-- the budget; over the GPUs of the report.  Without steps, and where --window chooses more than
+-- steps, the same of the whole window.
 --
 -- report_id: report
 -- profiler: nsys or torch
--- part: step (or capture, without steps), then the categories of gpu_time_budget
+-- part: step, or capture for the whole window; then the categories of gpu_time_budget
 -- gpus: number of GPUs
--- steps: number of steps of all GPUs; NULL without steps
+-- steps: number of steps of all GPUs; NULL for a whole window
 -- time_ns: of step the median, ns; of categories the mean, ns: they add up to the mean step
 -- sm_clock_hz: median SM clock where GPU metrics were sampled, Hz; else NULL
 CREATE VIEW step_parts AS
-WITH chosen AS (
+WITH whole AS (
+    SELECT * REPLACE (CASE WHEN kind IN ('steady', 'step') THEN steps END AS steps)
+    FROM analysis_windows
+),
+chosen AS (
     -- Of several GPUs those with steps, if any has them.
     SELECT *
-    FROM analysis_windows
+    FROM whole
     QUALIFY steps IS NOT NULL OR NOT bool_or(steps IS NOT NULL) OVER (PARTITION BY report_id)
 ),
 windows AS (
@@ -20,7 +25,7 @@ windows AS (
         report_id,
         count(*) AS gpus,
         sum(steps)::BIGINT AS steps,
-        median(coalesce(step_ns, time_ns)) AS step_ns
+        median(CASE WHEN steps IS NULL THEN time_ns ELSE step_ns END) AS step_ns
     FROM chosen
     GROUP BY report_id
 ),
