@@ -213,10 +213,9 @@ def _sentences(pairs: Pairs) -> Iterator[str]:
 def _primary(pair: Compared, pairs: Pairs) -> str:
     """Return what happened to the one time that matters most, and where it went."""
     what = {ITERATION: "An iteration", STEP: "A step", CAPTURE: "The capture"}
-    took = f"{what.get(pair.key.part, 'All profiled kernels')} took "
-    took = took.replace("kernels took", "kernels together took")
     text = (
-        f"{took}{format_ns(pair.before_ns or 0)} in the baseline and takes "
+        f"{what.get(pair.key.part, 'The sum of all profiled kernels')} took "
+        f"{format_ns(pair.before_ns or 0)} in the baseline and takes "
         f"{format_ns(pair.after_ns or 0)} now: {_by_how_much(pair)}, {_judged(pair)}"
     )
     step = next((p for p in pairs.steps if p.key.part in (STEP, CAPTURE)), None)
