@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -95,6 +95,8 @@ def test_one_step_of_the_timer_is_no_change() -> None:
     assert judge([150400] * 5, [150400] * 5, 32)[1] == "same"
 
 
+@example(47, 32.0, [False] * 5, [True] * 5)
+@example(20, 1000.0, [True] * 7, [False] * 7)
 @given(
     st.integers(20, 2000),
     st.sampled_from([32.0, 1000.0]),
