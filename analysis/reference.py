@@ -20,13 +20,15 @@ from analysis.peaks import (
     ARCHITECTURE_DOC,
     PEAKS_COLUMNS,
     PEAKS_DOC,
+    TENSOR_RATES_DOC,
     make_architectures,
     make_gpu_links,
     make_gpu_peaks,
+    make_tensor_rates,
 )
 from analysis.short_names import make_known_kernels
 from analysis.windows import make_chosen_windows
-from perfpipe.specs import Architecture
+from perfpipe.specs import Architecture, TensorRate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -54,6 +56,9 @@ REFERENCE_TABLES = {
     ),
     "gpu_architectures": ReferenceTable(
         make_architectures, doc=ARCHITECTURE_DOC, columns=Architecture.documentation()
+    ),
+    "gpu_tensor_rates": ReferenceTable(
+        make_tensor_rates, doc=TENSOR_RATES_DOC, columns=TensorRate.documentation()
     ),
     "_gpu_links": ReferenceTable(make_gpu_links, frozenset({"reports", "nsys_gpus", "_gpus"})),
     "_stall_metrics": ReferenceTable(make_stall_metrics),
