@@ -2,7 +2,8 @@
 -- need for what the technique leaves as it is, with the unit that does it at its peak.  Whatever a
 -- technique does, the launch takes at least as long as the longest of what it keeps (keeps in
 -- knowledge.toml).  Floors of units are their SOL, at the launch's clocks; floors of FLOPs are at the
--- measured or the vendor's dense peak, whichever is higher; of declared work only that counts.
+-- measured or the vendor's dense peak, whichever is higher; of declared work only that counts.  Where
+-- tensor FLOPs were not counted, the tensor pipe's utilization stands for them, at the maximum clock.
 --
 -- report_id: report
 -- launch_id: launch
@@ -51,6 +52,17 @@ rates AS (
     WHERE r.level = 'dram' AND r.precision != 'none'
     GROUP BY r.report_id, r.launch_id
 ),
+tensor_pipe AS (
+    SELECT
+        i.report_id,
+        i.launch_id,
+        i.tensor_pct * coalesce(i.mma_sync_pct, 100) / 100
+            * least(w.gpc_clock_hz / (1000 * w.clock_rate_khz), 1) AS pct
+    FROM _bottleneck_inputs AS i
+    JOIN kernel_metrics AS w USING (report_id, launch_id)
+    JOIN kernel_features AS f USING (report_id, launch_id)
+    WHERE f.tensor_flop IS NULL AND i.tensor_pct >= threshold('rule.pipe_low_pct')
+),
 floors AS (
     SELECT
         i.report_id,
@@ -64,9 +76,9 @@ floors AS (
             {floor: 'l2', pct: i.l2_sol_pct},
             {floor: 'l1', pct: i.l1_elapsed_sol_pct},
             {floor: 'unconflicted', pct: i.l1_elapsed_sol_pct * (1 - least(i.conflict_pct, 100) / 100)},
-            {floor: 'flops', pct: r.flops},
+            {floor: 'flops', pct: greatest(r.flops, t.pct)},
             {floor: 'tensor', pct: r.tensor},
-            {floor: 'narrower', pct: r.narrower},
+            {floor: 'narrower', pct: greatest(r.narrower, t.pct / 2)},
             {floor: 'bytes', pct: b.pct},
             {floor: 'issue', pct: i.issue_elapsed_pct * i.threads_per_inst / 32},
             {floor: 'balanced', pct: 100 - i.imbalance_pct},
@@ -74,6 +86,7 @@ floors AS (
         ]) AS item
     FROM _bottleneck_inputs AS i
     LEFT JOIN rates AS r USING (report_id, launch_id)
+    LEFT JOIN tensor_pipe AS t USING (report_id, launch_id)
     LEFT JOIN _necessary_bytes AS b USING (report_id, launch_id)
 )
 SELECT

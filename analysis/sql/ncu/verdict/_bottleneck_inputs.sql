@@ -1,9 +1,14 @@
 -- Inputs of the classifier, one row per launch; any of them may be NULL.
 CREATE VIEW _bottleneck_inputs AS
 WITH pipes AS (
-    SELECT report_id, launch_id, pipe, pct
+    SELECT
+        report_id,
+        launch_id,
+        arg_min(pipe, rank) AS pipe,
+        arg_min(pct, rank) AS pct,
+        max(pct) FILTER (pipe = 'tensor') AS tensor_pct
     FROM kernel_pipes
-    WHERE rank = 1
+    GROUP BY report_id, launch_id
 ),
 constituents AS (
     SELECT report_id, launch_id, arg_min(part, rank) AS part, arg_min(metric, rank) AS metric, max(pct) AS pct
@@ -24,6 +29,14 @@ rates AS (
     JOIN kernel_metrics AS w USING (report_id, launch_id)
     WHERE f.flop > 0
     GROUP BY f.report_id, f.launch_id
+),
+-- What matrix instructions of a warp reach of what those of a warpgroup do, where there are both.
+warp_rates AS (
+    SELECT cc, 100 * min(mma.flop_per_cycle / wgmma.flop_per_cycle) AS pct
+    FROM gpu_tensor_rates AS mma
+    JOIN gpu_tensor_rates AS wgmma USING (cc, dtype)
+    WHERE mma.instruction = 'mma' AND wgmma.instruction = 'wgmma'
+    GROUP BY cc
 ),
 stalls AS (
     SELECT
@@ -74,7 +87,8 @@ SELECT
     p.pct AS pipe_pct,
     r.flops_pct,
     r.precision,
-    w.gmma_pipe_pct,
+    CASE WHEN w.gmma_pipe_pct = 0 AND p.tensor_pct >= threshold('rule.pipe_low_pct') THEN a.pct END AS mma_sync_pct,
+    p.tensor_pct,
     k.part AS memory_part,
     k.metric AS memory_metric,
     k.pct AS memory_part_pct,
@@ -92,6 +106,8 @@ SELECT
         y.local_requests + w.global_load_requests + w.global_store_requests, 0
     ) AS spill_pct
 FROM kernel_sol AS s
+JOIN ncu_launches AS l USING (report_id, launch_id)
+LEFT JOIN warp_rates AS a USING (cc)
 LEFT JOIN kernel_metrics AS w USING (report_id, launch_id)
 LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
 LEFT JOIN kernel_memory AS y USING (report_id, launch_id)

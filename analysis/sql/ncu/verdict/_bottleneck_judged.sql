@@ -86,9 +86,11 @@ SELECT
             )
         END,
         CASE
-            WHEN subclass = 'tensor' AND gmma_pipe_pct = 0
-                THEN 'it uses matrix instructions of a warp (mma.sync), which reach about two thirds of the '
-                    || 'tensor peak of this GPU; those of a warpgroup (wgmma) reach all of it'
+            WHEN subclass = 'tensor' AND mma_sync_pct IS NOT NULL THEN printf(
+                'it uses matrix instructions of a warp (mma.sync), which reach %.0f %% of the tensor peak of '
+                || 'this GPU; those of a warpgroup (wgmma) reach all of it',
+                mma_sync_pct
+            )
             WHEN subclass IN ('fma', 'fp64', 'fp16')
                 AND flops_pct < threshold('compute.flops_share') * pipe_pct
                 THEN printf(

@@ -36,7 +36,7 @@ shown AS (
         f.tensor_flop,
         -- Some GPUs run packed FP16 on the tensor pipe, so only matrix instructions or a busy pipe count.
         coalesce(f.tensor_flop > 0, p.tensor_pct >= threshold('rule.pipe_low_pct')) AS tensor,
-        f.tensor_flop > 0 AND w.gmma_pipe_pct = 0 AS mma_sync,
+        i.mma_sync_pct IS NOT NULL AS mma_sync,
         NOT coalesce(f.narrow, false) AS wide,
         w.smem_static + w.smem_dynamic > 0 AS shared,
         w.smem_static + w.smem_dynamic = 0
@@ -77,6 +77,7 @@ shown AS (
     LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
     LEFT JOIN work AS f USING (report_id, launch_id)
     LEFT JOIN pipes AS p USING (report_id, launch_id)
+    LEFT JOIN _bottleneck_inputs AS i USING (report_id, launch_id)
 ),
 ordered AS (
     -- The preceding kernel on the stream within the same NVTX ranges.
