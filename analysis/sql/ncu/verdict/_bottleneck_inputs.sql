@@ -87,7 +87,9 @@ SELECT
     p.pct AS pipe_pct,
     r.flops_pct,
     r.precision,
-    CASE WHEN w.gmma_pipe_pct = 0 AND p.tensor_pct >= threshold('rule.pipe_low_pct') THEN a.pct END AS mma_sync_pct,
+    CASE
+        WHEN w.gmma_pipe_pct = 0 AND p.tensor_pct >= threshold('rule.pipe_low_pct') THEN a.pct
+    END AS mma_sync_pct,
     p.tensor_pct,
     k.part AS memory_part,
     k.metric AS memory_metric,
