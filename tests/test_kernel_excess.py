@@ -253,9 +253,9 @@ def test_places_are_ranked_and_shared_as_by_hand(
                 sass[problem].append((-excess, 16 * number))
                 if line:
                     lines.setdefault(problem, Counter())[line] += excess
-    total = {problem: -sum(excess for excess, _ in places) for problem, places in sass.items()}
+    sums = {problem: -sum(excess for excess, _ in places) for problem, places in sass.items()}
     expected = [
-        (problem, "sass", rank, pc, None, -excess, pytest.approx(-100 * excess / total[problem]))
+        (problem, "sass", rank, pc, None, -excess, pytest.approx(-100 * excess / sums[problem]))
         for problem, places in sass.items()
         for rank, (excess, pc) in enumerate(sorted(places), 1)
     ]
@@ -279,7 +279,7 @@ def test_places_are_ranked_and_shared_as_by_hand(
         assert ranked == sorted(ranked, reverse=True)
     assert dict(
         rows.rows("SELECT problem, [excess, counted, places] FROM kernel_excess_totals")
-    ) == {problem: [total[problem], counted[problem], len(sass[problem])] for problem in sass}
+    ) == {problem: [sums[problem], counted[problem], len(sass[problem])] for problem in sass}
 
 
 def test_what_was_not_collected_has_no_rows() -> None:

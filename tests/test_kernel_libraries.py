@@ -28,7 +28,7 @@ NAMES = {
         "volta_h884gemm_64x128_ldg8_nn", "sm89_xmma_gemm_e4m3f32_e4m3f32_f32_tn_n_tilesize64x64x64_cublas",
         "cutlass_80_wmma_tensorop_f16_s161616gemm_f16_16x16_128x2_tn_align8",
         "cutlass3x_sm100_simt_sgemm_f32_f32_f32_f32_f32_128x64x16_1x1x1_3_tnn_align1_bias_f32_relu",
-        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x256_32x4_tn_align8>(T1::Params)",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x256_32x4_tn_align8>(T1)",
         "std::enable_if<(bool)1, void>::type internal::gemvx::kernel<int, int, __nv_bfloat16>(T13)",
         "void gemmSN_TN_kernel<float, (int)128, (int)16, (int)2>(T1)",
         "void gemmk1_kernel<int, float, (int)256, (int)5>(cublasGemmk1Params<float>)",
@@ -37,11 +37,13 @@ NAMES = {
     ],
     "cudnn": [
         "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_kernel_cudnn",
-        "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_kernel__5x_cudnn", "ampere_scudnn_128x64_relu_interior_nn_v1",
-        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_64x64_32x10>(T1::Params)",
+        "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_kernel__5x_cudnn",
+        "ampere_scudnn_128x64_relu_interior_nn_v1",
+        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_64x64_32x10>(T1)",
         "void cutlass::Kernel<cutlass_80_tensorop_s1688dgrad_tf32_64x64_nhwc_align4>(T1::Params)",
         "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(T1)",
-        "void implicit_convolve_sgemm<float, float, (int)1024, (int)5>(T1)", "void fft2d_r2c_32x32<float>(T1)",
+        "void implicit_convolve_sgemm<float, float, (int)1024, (int)5>(T1)",
+        "void fft2d_r2c_32x32<float>(T1)",
         "void cudnn::ops::nchwToNhwcKernel<float, float, float>(T1)",
     ],
     "nccl": [
@@ -69,7 +71,7 @@ NAMES = {
     "torch_native": [
         "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)",
         "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)",
-        "void cutlass::device_kernel<at::cuda::detail::enable_3x_kernel_for_sm9x<cutlass::gemm::X>>(T1::Params)",
+        "void cutlass::device_kernel<at::cuda::detail::enable_3x_kernel_for_sm9x<cutlass::X>>(T1::Params)",
         AT + "vectorized_elementwise_kernel<4, my::Functor<float>>(int)",
     ],
     "thrust_cub": [
@@ -95,8 +97,10 @@ NAMES = {
     "own": [
         "my_gemm(float *, int)", "sgemm_128x64(const float *, float *)", "void gemm::kernel<float>(T1 *)",
         "nccl_wait(int *)", "void app::scan<cub::BlockScan<int, (int)128>>(int *)", "cublas_like(float *)",
-        "void app::reduce<at::native::Functor>(T1)", "void my::flash<float>(T1 *)", "softmax_warp_forward(float *)",
-        "void conv2d<cudnn::Params>(T1)", "fusion(float *)", "loop_fusion_kernel", "wrapped_kernel", "triton_mm",
+        "void app::reduce<at::native::Functor>(T1)", "void my::flash<float>(T1 *)",
+        "softmax_warp_forward(float *)",
+        "void conv2d<cudnn::Params>(T1)", "fusion(float *)", "loop_fusion_kernel", "wrapped_kernel",
+        "triton_mm",
         "void splat::at::kernel<float>(T1)", "adv_0d", "my_fusion", "void cutlassish::Kernel<int>(T1)",
         "flash_fwd_kernel(float *)", "gemv(float *)", "kernel_01", "matmul_kernel", "", "fused",
     ],

@@ -24,11 +24,14 @@ KERNEL_HOTSPOTS = LaunchTable(
     longest=10,
 )
 
+_CODE = "CASE WHEN closed THEN replace(library, '_', ' ') ELSE 'yours' END"
+
 KERNEL_EXCESS = LaunchTable(
     "kernel_excess",
     "Excess by source line: the three worst places of each problem",
     (
         *LAUNCH,
+        Col("library", "Code", sql=_CODE, doc="the library that the kernel is from, or yours"),
         Col("problem", "Problem", sql="replace(problem, '_', ' ')"),
         Col("excess_pct", "Excess", "pct", "% of the kernel's"),
         Col("share_pct", "Here", "pct", "% of it"),
@@ -43,6 +46,7 @@ KERNEL_EXCESS = LaunchTable(
     ),
     order="excess_pct DESC, problem, rank",
     # Instructions stand in for lines where these are unknown.
+    joined=("kernel_libraries",),
     where="rank <= 3 AND (kind = 'line' OR line IS NULL) AND notable",
     longest=10,
 )

@@ -1,6 +1,6 @@
--- What each instruction does beyond the least that its accesses and branches need, by problem; 0 where there
--- is none.  `counted` is all that the unit counts there.  Opcodes tell loads, stores and atomics apart: the
--- counters of an instruction do not.
+-- What each instruction does beyond the least that its accesses and branches need, by problem; 0 where
+-- there is none.  `counted` is all that the unit counts there.  Opcodes tell loads, stores and atomics
+-- apart: the counters of an instruction do not.
 CREATE VIEW _excess_places AS
 WITH counters AS (
     SELECT

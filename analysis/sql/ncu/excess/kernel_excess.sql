@@ -1,12 +1,12 @@
--- Where a kernel does more than it needs to: the instructions and source lines with excess sectors, shared-memory
--- wavefronts, accesses to local memory, atomic operations and divergent branches, ranked by problem.
--- Needs SourceCounters; lines need -lineinfo.  kernel_excess_totals sums them up.
+-- Where a kernel does more than it needs to: the instructions and source lines with excess sectors,
+-- shared-memory wavefronts, accesses to local memory, atomic operations and divergent branches, ranked by
+-- problem. Needs SourceCounters; lines need -lineinfo.  kernel_excess_totals sums them up.
 --
 -- report_id: report
 -- launch_id: launch
 -- kernel_name: function name
--- problem: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory), bank_conflict, atomics,
---   local_spill or divergence
+-- problem: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory), bank_conflict,
+--   atomics, local_spill or divergence
 -- kind: sass (an instruction) or line (a source line)
 -- rank: 1 has the most excess of its launch, problem and kind
 -- pc: offset of the instruction in its function, of the line's worst one, bytes; comparable between runs
@@ -14,12 +14,12 @@
 -- file: source file; NULL without -lineinfo
 -- line: source line
 -- text: text of that line; NULL if sources were not imported
--- unit: what is counted: sectors (of 32 bytes, from L2), wavefronts (of shared memory), instructions (per warp, on
---   local memory: spills, and arrays that registers cannot hold), operations (atomics, per thread) or branches
---   (per warp)
--- excess: sectors and wavefronts beyond those of a coalesced or conflict-free access, all instructions on local
---   memory, atomic operations beyond one per warp instruction (what aggregating them in the warp could save),
---   divergent branches
+-- unit: what is counted: sectors (of 32 bytes, from L2), wavefronts (of shared memory), instructions (per
+--   warp, on local memory: spills, and arrays that registers cannot hold), operations (atomics, per thread)
+--   or branches (per warp)
+-- excess: sectors and wavefronts beyond those of a coalesced or conflict-free access, all instructions on
+--   local memory, atomic operations beyond one per warp instruction (what aggregating them in the warp
+--   could save), divergent branches
 -- counted: all that the unit counts there
 -- share_pct: share of the launch's excess of that problem, %
 -- excess_pct: the launch's excess, % of all that the unit counts in it; see kernel_excess_totals

@@ -1,11 +1,11 @@
--- What a kernel does beyond what it needs to, summed over its instructions: a row for each problem of each launch
--- whose counters were collected, with excess 0 where there is none.  A launch without rows was profiled without
--- SourceCounters (kernel_gaps), or has no such access.
+-- What a kernel does beyond what it needs to, summed over its instructions: a row for each problem of each
+-- launch whose counters were collected, with excess 0 where there is none.  A launch without rows was
+-- profiled without SourceCounters (kernel_gaps), or has no such access.
 --
 -- report_id: report
 -- launch_id: launch
--- problem: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory), bank_conflict, atomics,
---   local_spill or divergence
+-- problem: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory), bank_conflict,
+--   atomics, local_spill or divergence
 -- unit: sectors, wavefronts, instructions, operations or branches; see kernel_excess
 -- excess: sum of what is beyond need
 -- counted: all that the unit counts in these instructions

@@ -9,8 +9,8 @@
 --   other kernels; at most 60 characters
 -- category: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
--- library: where its code comes from, as in kernel_libraries; a timeline's kernel is known to be Triton's where an
---   open ncu report shows it
+-- library: where its code comes from, as in kernel_libraries; a timeline's kernel is known to be Triton's
+--   where an open ncu report shows it
 CREATE VIEW kernel_names AS
 WITH judged AS (
     -- Many reports have the same kernels.
