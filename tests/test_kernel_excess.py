@@ -292,6 +292,19 @@ def test_what_was_not_collected_has_no_rows() -> None:
     assert rows.rows("FROM kernel_excess_totals") == []
 
 
+def test_executions_alone_tell_local_memory() -> None:
+    """Every report of kernels has them, with or without SourceCounters."""
+    rows = Tiny([{"launch_id": 0}])
+    for pc, sass in enumerate(
+        ("LDL R7, [R1]", "STL.64 [R1+0x8], R2", "ATOMG R1, [R2]", "FADD R1, R2, R3")
+    ):
+        row = {"launch_id": 0, "pc": 16 * pc, "address": 16 * pc, "sass": sass, "executions": 5}
+        rows.add("ncu_source", row)
+    assert rows.rows("SELECT problem, excess, excess_pct, places FROM kernel_excess_totals") == [
+        ("local_spill", 10, 50.0, 2)
+    ]
+
+
 def test_a_clean_access_has_an_excess_of_zero() -> None:
     rows = Tiny([{"launch_id": 0}])
     rows.add(

@@ -47,7 +47,7 @@ instructions AS (
         SELECT *, regexp_extract(sass, '^(?:@!?U?P\w+\s+)?([A-Z0-9]+)', 1) AS opcode
         FROM ncu_source
     ) AS s
-    JOIN counters AS c USING (report_id, launch_id, address)
+    LEFT JOIN counters AS c USING (report_id, launch_id, address)
 ),
 problems AS (
     SELECT

@@ -1,6 +1,7 @@
 -- Where a kernel does more than it needs to: the instructions and source lines with excess sectors,
 -- shared-memory wavefronts, accesses to local memory, atomic operations and divergent branches, ranked by
--- problem. Needs SourceCounters; lines need -lineinfo.  kernel_excess_totals sums them up.
+-- problem. Needs SourceCounters, but for local_spill; lines need -lineinfo.  kernel_excess_totals sums them
+-- up.
 --
 -- report_id: report
 -- launch_id: launch
