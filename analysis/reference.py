@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from analysis.gemm import NEEDS as GEMM_NEEDS
+from analysis.gemm import make_gemm_launches
 from analysis.knowledge import make_techniques
 from analysis.metrics import (
     CATALOGUE_COLUMNS,
@@ -67,6 +69,7 @@ REFERENCE_TABLES = {
     "_flop_metrics": ReferenceTable(make_flop_metrics),
     "_techniques": ReferenceTable(make_techniques),
     "_chosen_windows": ReferenceTable(make_chosen_windows),
+    "_gemm_launches": ReferenceTable(make_gemm_launches, GEMM_NEEDS),
     "_known_kernels": ReferenceTable(
         make_known_kernels, frozenset({"nsys_kernels", "ncu_launches"})
     ),
