@@ -12,7 +12,7 @@ from typing import Any
 
 from perfpipe.database import quote
 
-_FILES = ("macros.sql", "timeline_macros.sql")
+_FILES = ("macros.sql", "occupancy_macros.sql", "timeline_macros.sql")
 _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
 _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
 

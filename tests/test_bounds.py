@@ -182,3 +182,25 @@ def test_shares_are_of_the_step_where_there_is_one(
     ((share_of, share, bound),) = rows
     assert share_of == "step"
     assert bound <= share <= busy + 1
+
+
+@pytest.mark.parametrize(
+    ("timeline", "profile", "paired"),
+    [
+        ("python3 train.py --lr 1", "/usr/bin/python3.12", True),
+        ("/opt/app/solver -n 4", "/opt/app/solver", True),
+        ("/opt/app/solver -n 4", "/opt/app/other", False),
+        ("./solver", "/usr/bin/python3.12", False),
+        (None, "/opt/app/other", True),
+    ],
+)
+def test_profiles_of_another_program_are_not_pooled(
+    timeline: str | None, profile: str, paired: bool
+) -> None:
+    """Reports ingested by hand, of the same GPU model."""
+    db = Tiny([{"launch_id": 0, "duration_ns": 1e6}], {})
+    same = {"gpu": "NVIDIA H200", "directory": "d"}
+    db.con.execute("DELETE FROM reports")
+    db.add("reports", same | {"report_id": "t", "kind": "nsys", "command": timeline})
+    db.add("reports", same | {"report_id": "p", "kind": "ncu", "command": profile})
+    assert bool(db.rows("FROM _report_pairs")) is paired

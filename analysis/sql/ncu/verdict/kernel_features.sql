@@ -3,7 +3,8 @@
 --
 -- report_id: report
 -- launch_id: launch
--- features: any of tensor, no_tensor, mma_sync (matrix instructions of a warp where those of a
+-- features: any of closed (library code that is not the user's to change), open, triton, cuda (open and
+--   not of Triton), tensor, no_tensor, mma_sync (matrix instructions of a warp where those of a
 --   warpgroup are faster), wide (tensor operands of more than 8 bits, or no tensor work), shared,
 --   elementwise, neighbor (it is not the only kernel on its stream within its NVTX ranges),
 --   after_tensor, uncoalesced, conflicts, spills, atomics, divergent, registers_limit,
@@ -83,17 +84,22 @@ ordered AS (
     -- The preceding kernel on the stream within the same NVTX ranges.
     SELECT
         s.*,
+        b.closed,
+        b.library,
         lag(s.tensor) OVER (
             PARTITION BY s.report_id, l.stream, l.nvtx_path ORDER BY s.launch_id
         ) AS after_tensor,
         count(*) OVER (PARTITION BY s.report_id, l.stream, l.nvtx_path) > 1 AS neighbor
     FROM shown AS s
     JOIN ncu_launches AS l USING (report_id, launch_id)
+    JOIN kernel_libraries AS b USING (report_id, launch_id)
 )
 SELECT
     report_id,
     launch_id,
     list_filter([
+        if(closed, 'closed', 'open'),
+        CASE WHEN library = 'triton' THEN 'triton' WHEN NOT closed THEN 'cuda' END,
         CASE WHEN tensor THEN 'tensor' END,
         CASE WHEN NOT tensor THEN 'no_tensor' END,
         CASE WHEN mma_sync THEN 'mma_sync' END,
