@@ -84,6 +84,13 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: 1 launch, 12 launches."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+
+
 def _three_digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from analysis.knowledge import techniques
 from analysis.questions import question
 from analysis.report.scope import Scope
-from perfpipe.units import format_bytes, format_ns, words
+from perfpipe.units import counted, format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 #: Views that are read here.
@@ -170,7 +170,7 @@ def _of_kernel(found: _Found) -> Finding:
         claim = f"{found.short_name} {_OF_KERNEL[found.claim]}{detail}"
     evidence = [
         f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %, "
-        f"{found.launches} launches, {format_ns(found.time_ns)}, "
+        f"{counted(found.launches, 'launch')}, {format_ns(found.time_ns)}, "
         f"{found.share_pct:.1f} % of {_WHOLES[found.share_of]}; "
         f"SOL headroom at unchanged work {found.headroom_pct:.1f} %"
     ]
@@ -194,7 +194,8 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     evidence += _waiting(found)
     evidence += [found.idle_in] if found.idle_in else []
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
-    claim = f"GPU {found.device} {claim}" + (f" ({found.label})" if several else "")
+    named = several and found.label not in (None, "-")
+    claim = f"GPU {found.device} {claim}" + (f" ({found.label})" if named else "")
     return _finding(found, claim, evidence, f"GPU {found.device} in {found.label}", "")
 
 
@@ -286,7 +287,7 @@ def _on_kernels(advice: _Advice) -> tuple[str, str]:
     )
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     reason = (
-        f"{', '.join(names[:3])}{more}: {advice.instances} launches, "
+        f"{', '.join(names[:3])}{more}: {counted(advice.instances, 'launch')}, "
         f"{advice.share_pct:.1f} % of {_WHOLES[advice.share_of]}"
     )
     gain = _gain(advice)
