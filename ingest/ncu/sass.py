@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ingest.arrays import give_back
 from ingest.ncu.lean import LeanCopies, Result
 
 #: Text of an instruction, and of its source: file, line, text of that line.
@@ -35,18 +35,19 @@ class Disassembly:
         known = self._known.setdefault(result.function, {})
         wanted = list(addresses)
         if unknown := [address for address in wanted if address not in known]:
-            with self._action(result) as action:
-                known |= {address: self._instruction(action, address) for address in unknown}
+            known |= self._disassembled(result, unknown)
+            give_back()
         return [known[address] for address in wanted]
 
-    @contextmanager
-    def _action(self, result: Result) -> Iterator[Action]:
-        """Yield the action of a result from a report of it alone, with its code."""
+    def _disassembled(self, result: Result, addresses: list[int]) -> dict[int, Instruction]:
+        """Ask for instructions of a result, in a report of it alone with its code."""
         path = self._directory / "code.ncu-rep"
         self._copies.write_code(path, result)
+        ((*_, action),) = actions(self._api.load_report(str(path)))
         # The reader opens the file again to disassemble.
-        yield next(actions(self._api.load_report(str(path))))[2]
+        found = {address: self._instruction(action, address) for address in addresses}
         path.unlink()
+        return found
 
     def _instruction(self, action: Action, address: int) -> Instruction:
         info = action.source_info(address)
