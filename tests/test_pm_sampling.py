@@ -128,6 +128,45 @@ def test_parts_and_phases(series: tuple[list[float], list[float], list[float]]) 
     assert [start for _, start, _ in phases] == [0, *(100 * end / PARTS for end in ends[:-1])]
 
 
+def test_series_of_another_pass_are_left_out() -> None:
+    """The kernel ran anew for them, at another time; so do those of another spelling."""
+    db = _sampled(**{SM: [90.0] * FEWEST})
+    for metric, shift in ((DRAM, 10**6), ("pmsampling:sm__cycles_active.avg", 2 * 10**6)):
+        db.con.execute(
+            "INSERT INTO ncu_instances (report_id, launch_id, metric, instance, key_int, value) "
+            "SELECT 'r', 0, ?, instance, key_int + ?, 50 FROM ncu_instances WHERE metric = ?",
+            [metric, shift, SM],
+        )
+    assert db.rows("SELECT samples, interval_ns, tail_pct FROM kernel_activity") == [
+        (FEWEST, STEP, 0)
+    ]
+    assert db.rows("SELECT DISTINCT unit FROM kernel_activity_parts") == [("sm",)]
+    assert db.rows(
+        "SELECT phase, unit, start_pct, end_pct, unit_pct, sm_pct FROM kernel_phases"
+    ) == [(0, None, 0, 100, None, 100)]
+
+
+@pytest.mark.parametrize(
+    ("name", "tails"), [("range", {"range": 5}), ("pm", {"fma_k": 5, "copy_k": 5})]
+)
+def test_series_of_a_range_and_of_single_metrics(
+    captures: Store, ingested: Ingested, name: str, tails: dict[str, float]
+) -> None:
+    """A range was sampled in three passes; `--metrics pmsampling:...` in one for each metric.
+
+    The SMs are idle between the two kernels of the range.
+    """
+    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
+        rows = con.execute(
+            "SELECT kernel_name, tail_pct, bubbles, interval_ns, reason FROM kernel_activity"
+        ).fetchall()
+    assert {kernel for kernel, *_ in rows} == set(tails)
+    for kernel, tail, bubbles, interval, reason in rows:
+        assert 0 <= tail < tails[kernel]
+        assert (bubbles, reason) == (int(kernel == "range"), None)
+        assert interval == pytest.approx(STEP, rel=0.01)
+
+
 def test_the_course_of_real_kernels(captures: Store, ingested: Ingested) -> None:
     with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
         rows = con.execute(
@@ -155,11 +194,16 @@ def test_the_course_of_real_kernels(captures: Store, ingested: Ingested) -> None
 def test_without_pm_sampling_it_is_said_what_to_collect(
     captures: Store, ingested: Ingested
 ) -> None:
-    with Session.open(captures, [ingested("ncu/block.ncu-rep")]) as con:
-        reasons = con.execute("SELECT DISTINCT reason, tail_pct FROM kernel_activity").fetchall()
-        parts = con.execute("SELECT count(*) FROM kernel_activity_parts").fetchone()
-    assert reasons == [("not collected: ncu --section PmSampling", None)]
-    assert parts == (0,)
+    reasons = {
+        "ncu/block.ncu-rep": "not collected: ncu --section PmSampling",
+        "ncu/visible.details.csv": "not printed on this CSV page; ingest the .ncu-rep",
+    }
+    for name, reason in reasons.items():
+        with Session.open(captures, [ingested(name)]) as con:
+            told = con.execute("SELECT DISTINCT reason, tail_pct FROM kernel_activity").fetchall()
+            parts = con.execute("SELECT count(*) FROM kernel_activity_parts").fetchone()
+        assert told == [(reason, None)]
+        assert parts == (0,)
 
 
 @pytest.mark.parametrize("metric", [SM, DRAM, ALU, "pmsampling:sm__cycles_active.avg"])

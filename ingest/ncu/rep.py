@@ -179,16 +179,10 @@ class _Reader:
     def _add_source(self, launch_id: int, metrics: Metrics, code: Disassembly) -> None:
         counts = SourceCounts(metrics.instances, metrics.function_start)
         if reached := counts.reached.tolist():
-            sass, files, lines, texts = zip(*code.listing(launch_id, reached), strict=True)
-            self._tables.source.extend(
-                len(reached),
-                launch_id=launch_id,
-                sass=list(sass),
-                file=list(files),
-                line=list(lines),
-                text=list(texts),
-                **counts.columns(),
-            )
+            texts = zip(*code.listing(launch_id, reached), strict=True)
+            listing = dict(zip(("sass", "file", "line", "text"), map(list, texts), strict=True))
+            launch = {"launch_id": [launch_id] * len(reached)}
+            self._tables.source.write(len(reached), {**launch, **listing, **counts.columns()})
 
 
 def _nvtx_path(action: Action) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,7 @@ class SourceCounts:
         least = min((int(found.keys.min()) for found in told if len(found.keys)), default=0)
         self._first = function_start or least
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Counts | None]:
         """Return the columns of counts; None is a count that was not collected."""
         stalls: dict[str, Counts] = {}
         not_issued: Counts | None = None
@@ -41,7 +40,7 @@ class SourceCounts:
                     stalls[stall_reason(match[1])] = counts
                 else:
                     not_issued = counts if not_issued is None else not_issued + counts
-        columns = {
+        return {
             "pc": self.reached - self._first,
             "address": self.reached,
             "samples": self._counts("smsp__pcsamp_sample_count"),
@@ -50,7 +49,6 @@ class SourceCounts:
             "thread_executions": self._counts("thread_inst_executed"),
             **{f"stall_{reason}": stalls.get(reason) for reason in SOURCE_STALLS},
         }
-        return {n: None if counts is None else counts.tolist() for n, counts in columns.items()}
 
     def _counts(self, metric: str) -> Counts | None:
         """Return the values of a metric at the addresses that were reached, else 0."""

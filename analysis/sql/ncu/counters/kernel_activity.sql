@@ -73,7 +73,7 @@ SELECT
     b.longest * s.interval_ns AS longest_bubble_ns,
     h.activity_pct,
     CASE
-        WHEN s.report_id IS NULL THEN 'not collected: ncu --section PmSampling'
+        WHEN s.report_id IS NULL THEN coalesce(g.reason, 'not collected: ncu --section PmSampling')
         WHEN h.report_id IS NULL
             THEN concat(
                 s.samples, ' samples are too few: ncu --section PmSampling --pm-sampling-interval 1000'
@@ -83,4 +83,6 @@ FROM ncu_launches AS l
 LEFT JOIN sampled AS s USING (report_id, launch_id)
 LEFT JOIN shares AS h USING (report_id, launch_id)
 LEFT JOIN bubbles AS b USING (report_id, launch_id)
+LEFT JOIN collection_gaps AS g
+    ON g.report_id = l.report_id AND g.table_name = 'ncu_instances' AND g.column_name = ''
 ORDER BY l.report_id, l.launch_id;

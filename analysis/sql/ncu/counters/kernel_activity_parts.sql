@@ -1,5 +1,5 @@
--- What each unit did in the course of a kernel, in 20 parts of equal length, from PM sampling.  Empty for
--- a launch that kernel_activity gives a reason for.
+-- What each unit did in the course of a kernel, in 20 parts of equal length, from PM sampling: the SMs, and
+-- units that were sampled in the same pass.  Empty for a launch that kernel_activity gives a reason for.
 --
 -- report_id: report
 -- launch_id: launch

@@ -4,7 +4,7 @@
 -- report_id: report
 -- launch_id: launch
 -- phase: phase of the kernel, from 0
--- unit: the busiest unit, or idle
+-- unit: the busiest unit, or idle; NULL where none was sampled in the same pass as the SMs
 -- start_pct: where it begins, % of the kernel's time
 -- end_pct: where it ends, % of the kernel's time
 -- unit_pct: mean activity of that unit, % of peak; NULL where idle
@@ -24,7 +24,7 @@ WITH led AS (
     WHERE s.unit = 'sm'
 ),
 changes AS (
-    SELECT *, coalesce(unit IS DISTINCT FROM lag(unit) OVER w, true) AS is_new
+    SELECT *, part = 0 OR unit IS DISTINCT FROM lag(unit) OVER w AS is_new
     FROM led
     WINDOW w AS (PARTITION BY report_id, launch_id ORDER BY part)
 ),
