@@ -136,6 +136,11 @@ def make_flop_metrics(con: DuckDBPyConnection) -> None:
     _make(con, "_flop_metrics", "metric, precision, part, prefix, flop", _flop_rows())
 
 
+def make_series_metrics(con: DuckDBPyConnection) -> None:
+    """Create the private table of series of PM sampling, without their prefixes."""
+    _make(con, "_series_metrics", "metric, unit, rank", _series_rows())
+
+
 def _make(
     con: DuckDBPyConnection, name: str, columns: str, rows: Iterator[tuple[Any, ...]]
 ) -> None:
@@ -222,6 +227,12 @@ def _flop_rows() -> Iterator[tuple[Any, ...]]:
                 stem = f"{prefix}__sass_thread_inst_executed_op_{op}_pred_on"
                 for part, submetric in _FLOP_PARTS.items():
                     yield f"{stem}.{submetric}", precision, part, prefix, flop
+
+
+def _series_rows() -> Iterator[tuple[Any, ...]]:
+    for unit, names in _toml("families.toml")["series"].items():
+        for rank, name in enumerate(names):
+            yield name, unit, rank
 
 
 def metrics_view_sql() -> str:

@@ -15,6 +15,7 @@ from analysis.metrics import (
     make_catalogue,
     make_flop_metrics,
     make_pipe_metrics,
+    make_series_metrics,
     make_stall_metrics,
     make_tensor_metrics,
 )
@@ -64,6 +65,7 @@ REFERENCE_TABLES = {
     ),
     "_gpu_links": ReferenceTable(make_gpu_links, frozenset({"reports", "nsys_gpus", "_gpus"})),
     "_stall_metrics": ReferenceTable(make_stall_metrics),
+    "_series_metrics": ReferenceTable(make_series_metrics),
     "_pipe_metrics": ReferenceTable(make_pipe_metrics),
     "_tensor_metrics": ReferenceTable(make_tensor_metrics),
     "_flop_metrics": ReferenceTable(make_flop_metrics),

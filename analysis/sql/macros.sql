@@ -73,6 +73,10 @@ CREATE MACRO confidence_order(confidence) AS list_position(['high', 'medium', 'l
 -- A rate as % of its peak; NULL if either is unknown.
 CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);
 
+-- What to collect where tensor operations were not.
+CREATE MACRO tensor_not_collected() AS
+    'tensor operations not collected: ncu --section SpeedOfLight_HierarchicalTensorRooflineChart';
+
 -- The bound by a rule of thumb at an intensity (FLOP/byte); the GPU's ridge point is exact.
 CREATE MACRO intensity_band(intensity) AS
     CASE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from ingest.builder import ReportBuilder
 
@@ -31,6 +32,11 @@ _DOUBTS = {
 }
 
 
+@cache
+def _is(family: re.Pattern[str], metric: str) -> bool:
+    return family.fullmatch(metric) is not None
+
+
 @dataclass
 class LaunchChecks:
     """Gathers inconsistencies of launches and warns once per kind."""
@@ -42,11 +48,11 @@ class LaunchChecks:
         """Check a launch: stalls against latency, samples against their sum, clocks of passes."""
         self._launches += 1
         latency = values.get(LATENCY)
-        stalls = [v for k, v in values.items() if isinstance(v, float) and _STALL.fullmatch(k)]
+        stalls = [v for k, v in values.items() if _is(_STALL, k) and isinstance(v, float)]
         if isinstance(latency, float) and latency > 0 and len(stalls) >= _ALL_STALLS:
             self._note("stalls", launch_id, sum(stalls) / latency - 1, STALL_SUM_TOLERANCE)
         samples = values.get(SAMPLES)
-        sampled = [v for k, v in values.items() if isinstance(v, float) and _SAMPLED.fullmatch(k)]
+        sampled = [v for k, v in values.items() if _is(_SAMPLED, k) and isinstance(v, float)]
         if isinstance(samples, float) and samples and sampled:
             self._note("samples", launch_id, sum(sampled) / samples - 1, 0)
         sm, gpc = values.get(SM_CLOCK), values.get(GPC_CLOCK)

@@ -1,103 +1,149 @@
 r"""Walks the container of an .ncu-rep, which NVIDIA documents in its Customization Guide.
 
-A report is `NVR\0`, a header, then blocks: a length-prefixed protobuf BlockHeader and a payload.
-The vendor's reader accepts a truncated file and silently gives fewer launches, and it
-does not tell the process; both are read here from the block headers alone.
+A report is `NVR\0`, a header, then blocks: a length-prefixed protobuf BlockHeader and a payload of
+length-prefixed messages, code before results.  The vendor's reader accepts a truncated file and
+silently gives fewer launches, and it does not tell the process; both are read here from the block
+headers alone.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from ingest.ncu.wire import VARINT, fields_at, varint
+from ingest.ncu.wire import Fields, content, fields, number, text
 from perfpipe.errors import InputError
 
-_LARGEST_HEADER = 1 << 30
+MAGIC = b"NVR\0"
+
+_LARGEST = 1 << 30
 
 # Field numbers of BlockHeader.
-_RESULTS, _SESSION, PAYLOAD_SIZE, _PROCESS = 2, 3, 5, 6
+SOURCES, _RESULTS, _SESSION, STRINGS, PAYLOAD_SIZE, PROCESS = 1, 2, 3, 4, 5, 6
+_RANGES, _CMDLISTS, _GRAPHS = 7, 8, 9
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of result: the field of a header that counts it, and field numbers of its message."""
+
+    count: int
+    metrics: int
+    sections: int
+    code: int
+
+
+KERNELS = Kind(_RESULTS, metrics=13, sections=17, code=15)
+
+#: In the order in which a payload has them.
+KINDS = (
+    KERNELS,
+    Kind(_RANGES, metrics=4, sections=7, code=15),
+    Kind(_CMDLISTS, metrics=4, sections=7, code=17),
+    Kind(_GRAPHS, metrics=4, sections=7, code=17),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block: its header, where its payload lies, and what the messages in it are, in order.
+
+    A kind of result, or None for code.
+    """
+
+    header: bytes
+    start: int
+    end: int
+    contents: tuple[Kind | None, ...]
 
 
 @dataclass
 class Container:
-    """The content of the block headers: the process of each result, in order, and the session."""
+    """The blocks, and what their headers tell: texts, the process of each result, the session."""
 
+    path: Path
+    header: bytes = b""
+    blocks: list[Block] = field(default_factory=list)
+    strings: list[str] = field(default_factory=list)
     process_ids: list[int | None] = field(default_factory=list)
     host: str | None = None
     executable: str | None = None
     created_at: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
+    def messages(self, file: IO[bytes], block: Block) -> Iterator[tuple[Kind | None, int, bytes]]:
+        """Yield the messages of a block: kind (None is code), place, content."""
+        at = block.start
+        for kind in block.contents:
+            message = self.message(file, at)
+            yield kind, at, message
+            at += 4 + len(message)
+            if at > block.end:
+                raise InputError(f"{self.path}: the report is damaged (a block is too short)")
+
+    def message(self, file: IO[bytes], place: int) -> bytes:
+        """Return the message at a place of the report."""
+        file.seek(place)
+        return _length_prefixed(file, self.path)
+
 
 def read_container(path: Path) -> Container:
     """Read the block headers; raises InputError if a block is truncated."""
-    container = Container()
+    container = Container(path)
     with path.open("rb") as file:
         size = path.stat().st_size
-        file.seek(4)
-        _length_prefixed(file, path)
+        file.seek(len(MAGIC))
+        container.header = _length_prefixed(file, path)
         while file.tell() < size:
-            header = _fields(_length_prefixed(file, path))
-            _add_block(container, header)
-            end = file.tell() + _number(header.get(PAYLOAD_SIZE))
+            message = _length_prefixed(file, path)
+            header = fields(message)
+            start = file.tell()
+            end = start + number(header.get(PAYLOAD_SIZE))
             if end > size:
                 raise InputError(
                     f"{path}: the report is truncated (a block ends {end - size:,} bytes "
                     "past the end of the file); copy it again"
                 )
+            container.blocks.append(Block(message, start, end, _contents(header)))
+            _add_block(container, header)
             file.seek(end)
     return container
 
 
-def _add_block(container: Container, header: dict[int, list[int | bytes]]) -> None:
-    process = _fields(_bytes(header.get(_PROCESS)))
-    pid = _number(process.get(1)) or None
-    container.process_ids += [pid] * _number(header.get(_RESULTS))
-    container.host = container.host or _text(process.get(2))
-    container.executable = container.executable or _text(process.get(3))
-    session = _fields(_bytes(header.get(_SESSION)))
-    if created := _number(session.get(2)):
+def _contents(header: Fields) -> tuple[Kind | None, ...]:
+    found: list[Kind | None] = [None] * number(header.get(SOURCES))
+    for kind in KINDS:
+        found += [kind] * number(header.get(kind.count))
+    return tuple(found)
+
+
+def _add_block(container: Container, header: Fields) -> None:
+    process = fields(content(header.get(PROCESS)))
+    pid = number(process.get(1)) or None
+    container.process_ids += [pid] * sum(number(header.get(kind.count)) for kind in KINDS)
+    container.host = container.host or text(process.get(2))
+    container.executable = container.executable or text(process.get(3))
+    for string in fields(content(header.get(STRINGS))).get(1, []):
+        container.strings.append(text([string]) or "")
+    session = fields(content(header.get(_SESSION)))
+    if created := number(session.get(2)):
         stamp = datetime.fromtimestamp(created, UTC)
         container.created_at = container.created_at or stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
     for entry in session.get(8, []):
-        pair = _fields(entry if isinstance(entry, bytes) else b"")
-        name, value = _text(pair.get(1)), _text(pair.get(2))
+        pair = fields(content([entry]))
+        name, value = text(pair.get(1)), text(pair.get(2))
         if name and value:
             container.versions[name] = value
 
 
 def _length_prefixed(file: IO[bytes], path: Path) -> bytes:
     head = file.read(4)
-    length = struct.unpack("<I", head)[0] if len(head) == 4 else _LARGEST_HEADER + 1
-    body = file.read(length) if length <= _LARGEST_HEADER else b""
-    if length > _LARGEST_HEADER or len(body) < length:
+    length = struct.unpack("<I", head)[0] if len(head) == 4 else _LARGEST + 1
+    body = file.read(length) if length <= _LARGEST else b""
+    if length > _LARGEST or len(body) < length:
         raise InputError(f"{path}: the report is truncated or damaged")
     return body
-
-
-def _fields(message: bytes) -> dict[int, list[int | bytes]]:
-    """Decode one level of a protobuf message: field number -> values."""
-    found: dict[int, list[int | bytes]] = {}
-    try:
-        for number, kind, start, end in fields_at(message, 0, len(message)):
-            value = varint(message, start)[0] if kind == VARINT else message[start:end]
-            found.setdefault(number, []).append(value)
-    except (IndexError, ValueError):
-        return {}
-    return found
-
-
-def _number(values: list[int | bytes] | None) -> int:
-    return next((v for v in values or [] if isinstance(v, int)), 0)
-
-
-def _bytes(values: list[int | bytes] | None) -> bytes:
-    return next((v for v in values or [] if isinstance(v, bytes)), b"")
-
-
-def _text(values: list[int | bytes] | None) -> str | None:
-    return _bytes(values).decode("utf-8", "replace") or None

@@ -39,6 +39,12 @@ class Rows:
         if len(self._first) >= _BATCH:
             self.flush()
 
+    def write(self, rows: int, columns: dict[str, Any]) -> None:
+        """Write rows that are columns already, behind what is gathered."""
+        if self._first:
+            self.flush()
+        self._writer.write(columns, rows)
+
     def flush(self) -> None:
         """Write what is gathered."""
         if self._first or not self._writer.rows:

@@ -70,6 +70,11 @@ _INSTANCE_FAMILIES = re.compile(
     r"|smsp__branch_targets_threads_divergent"
     r"|sass__inst_executed_per_opcode"
     r"|launch__occupancy_per_\w+"
+    # Series of PM sampling: what units did, instant by instant.
+    r"|(pmsampling:|\w+\.\w+\.)(sm__cycles_active\.avg|gr__ctas_launched\w*\.sum"
+    r"|(dramc?|lts|l1tex)__throughput\.avg\.pct_of_peak_sustained_elapsed"
+    r"|sm__(inst_executed(_pipe_(alu|fma|xu))?|pipe_(fp64|tensor)_cycles_active)(_realtime)?"
+    r"\.avg\.pct_of_peak_sustained_elapsed)"
 )
 
 

@@ -1,17 +1,23 @@
-"""Reads .ncu-rep through NVIDIA's `ncu-report` package."""
+"""Reads .ncu-rep: metrics from its bytes, all else through NVIDIA's `ncu-report` package."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ingest.builder import ReportBuilder
-from ingest.ncu.checks import LaunchChecks, check_launches
+from ingest.ncu.checks import LaunchChecks
 from ingest.ncu.container import Container, read_container
-from ingest.ncu.launches import DURATION, SOURCE_STALLS, Launch, NcuTables, ncu_tables
-from ingest.ncu.names import keeps_instances, nvtx_step, plain_message, stall_reason
+from ingest.ncu.instances import rows
+from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
+from ingest.ncu.lean import LeanCopies
+from ingest.ncu.names import keeps_instances, nvtx_step, plain_message
+from ingest.ncu.sass import Disassembly, actions
+from ingest.ncu.source_rows import SourceCounts
+from ingest.ncu.values import MetricReader, Metrics, Value
 from ingest.used_gpus import UsedGpus
 from perfpipe.errors import InputError
 
@@ -19,38 +25,26 @@ _WORKLOAD_TYPES = ("kernel", "range", "cmdlist", "graph", "subgrid")
 _RULE_TYPES = {0: "INF", 1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
 _SPEEDUP_KINDS = {1: "local", 2: "global"}
 
-Metric = Any
 Action = Any
-
-#: Text of an instruction, and of its source: file, line, text of that line.
-Instruction = tuple[str, str | None, int | None, str | None]
 
 
 def read_ncu_rep(builder: ReportBuilder) -> None:
     """Read a whole .ncu-rep into the ncu tables; raises InputError if it has no launches."""
-    import ncu_report
-
-    path = builder.source.content
-    container = read_container(path)
-    report = ncu_report.load_report(str(path))
+    container = read_container(builder.source.content)
     builder.facts.host = container.host
     builder.facts.command = container.executable
     builder.facts.captured_at = container.created_at
     builder.facts.tool_version = _tool_version(container)
-    with ncu_tables(builder) as tables:
-        reader = _Reader(builder, tables, container, ncu_report)
-        launch_id = 0
-        for range_index in range(report.num_ranges()):
-            actions = report.range_by_idx(range_index)
-            for action_index in range(actions.num_actions()):
-                action = actions.action_by_idx(action_index)
-                reader.read(launch_id, range_index, action_index, action)
-                launch_id += 1
-    if not launch_id:
+    with TemporaryDirectory() as directory, ncu_tables(builder) as tables:
+        reader = _Reader(builder, tables, container)
+        try:
+            reader.read(Path(directory))
+        except (IndexError, ValueError, struct.error) as error:
+            raise InputError(f"{builder.source.path}: the report is damaged ({error})") from error
+    if not reader.launches:
         raise InputError(f"{builder.source.path}: the report has no launches")
     reader.checks.report(builder)
     reader.gpus.state(builder)
-    check_launches(builder, found=launch_id, expected=len(container.process_ids))
 
 
 def _tool_version(container: Container) -> str | None:
@@ -61,63 +55,68 @@ def _tool_version(container: Container) -> str | None:
 
 
 class _Reader:
-    """Reads actions; keeps the disassembly of functions that were launched before."""
+    """Reads the results of a report, one at a time."""
 
-    def __init__(
-        self, builder: ReportBuilder, tables: NcuTables, container: Container, api: Any
-    ) -> None:
+    def __init__(self, builder: ReportBuilder, tables: NcuTables, container: Container) -> None:
         self._builder = builder
         self._tables = tables
         self._container = container
+        self._units: dict[str, str | None] = {}
+        self.launches = 0
         self.checks = LaunchChecks()
         self.gpus = UsedGpus()
-        self._api = api
-        self._functions: dict[tuple[str, int], dict[int, Instruction]] = {}
-        self._sources: dict[str, list[str]] = {}
 
-    def read(self, launch_id: int, range_index: int, action_index: int, action: Action) -> None:
-        values: dict[str, float | str | None] = {}
-        units: dict[str, str | None] = {}
-        by_pc: dict[str, dict[int, int]] = {}
-        for name in action.metric_names():
-            if name.startswith("group:"):
-                continue
-            metric = action.metric_by_name(name)
-            if not metric.has_value():
-                if metric.kind() == self._api.IMetric.ValueKind_UNKNOWN:
-                    units[name] = metric.unit() or None
-                continue
-            value = _value(metric, self._api)
-            if value == "":
-                continue
-            values[name], units[name] = value, metric.unit() or None
-            if metric.num_instances() and keeps_instances(name):
-                keys, items = _instances(metric, self._api)
-                texts = isinstance(keys[0], str)
-                self._tables.instances.extend(
-                    len(items),
-                    launch_id=launch_id,
-                    metric=name,
-                    instance=list(range(len(items))),
-                    key_int=None if texts else keys,
-                    key_text=keys if texts else None,
-                    value=items,
-                )
-                if not texts:
-                    by_pc[name] = dict(zip(keys, map(int, items), strict=True))
-        told = [values.get(name) for name in units]
+    def read(self, directory: Path) -> None:
+        """Read every result: what only NVIDIA's reader can tell, it tells from lean copies."""
+        import ncu_report
+
+        copies = LeanCopies(self._container)
+        path = directory / "results.ncu-rep"
+        copies.write_results(path)
+        lean = list(actions(ncu_report.load_report(str(path))))
+        if len(lean) != len(copies.results):
+            raise ValueError(f"{len(copies.results)} results, of which {len(lean)} can be read")
+        for index in sorted(set(copies.first.values())):
+            action = lean[index][2]
+            # In this order: the reader tells some units by what it was asked for before.
+            for name in action.metric_names():
+                if copies.first[name] == index:
+                    self._units[name] = action.metric_by_name(name).unit() or None
+        code = Disassembly(copies, directory, ncu_report)
+        for (range_index, action_index, action), metrics in zip(
+            lean, self._read_metrics(), strict=True
+        ):
+            launch_id = self.launches
+            self._add_metrics(launch_id, metrics)
+            self._add_launch(launch_id, range_index, action_index, action, metrics.values)
+            self._add_rules(launch_id, action)
+            self._add_source(launch_id, metrics, code)
+            self.checks.add(launch_id, metrics.values)
+            self.launches += 1
+
+    def _read_metrics(self) -> Iterator[Metrics]:
+        reader = MetricReader(self._container.strings)
+        with self._container.path.open("rb") as file:
+            for block in self._container.blocks:
+                for kind, _, message in self._container.messages(file, block):
+                    if kind:
+                        yield reader.read(message, kind.metrics)
+
+    def _add_metrics(self, launch_id: int, metrics: Metrics) -> None:
+        told = metrics.values.values()
         self._tables.metrics.extend(
-            len(units),
+            len(told),
             launch_id=launch_id,
-            metric=list(units),
+            metric=list(metrics.values),
             value=[None if isinstance(value, str) else value for value in told],
             text=[value if isinstance(value, str) else None for value in told],
-            unit=list(units.values()),
+            unit=list(map(self._units.get, metrics.values)),
         )
-        self._add_launch(launch_id, range_index, action_index, action, values)
-        self._add_rules(launch_id, action)
-        self._add_source(launch_id, action, by_pc)
-        self.checks.add(launch_id, values)
+        kept = {name: found for name, found in metrics.instances.items() if keeps_instances(name)}
+        if kept:
+            self._tables.instances.write(
+                sum(len(found.values) for found in kept.values()), rows(launch_id, kept)
+            )
 
     def _add_launch(
         self,
@@ -125,7 +124,7 @@ class _Reader:
         range_index: int,
         action_index: int,
         action: Action,
-        values: dict[str, float | str | None],
+        values: dict[str, Value],
     ) -> None:
         def whole(name: str) -> int | None:
             value = values.get(name)
@@ -177,103 +176,13 @@ class _Reader:
                 speedup.get("speedup") if speedup else None,
             )
 
-    def _add_source(self, launch_id: int, action: Action, by_pc: dict[str, dict[int, int]]) -> None:
-        samples = by_pc.get("smsp__pcsamp_sample_count", {})
-        executed = by_pc.get("inst_executed", {})
-        if not samples and not executed:
-            return
-        threads = by_pc.get("thread_inst_executed", {})
-        stalls: dict[str, dict[int, int]] = {}
-        not_issued: dict[int, int] = {}
-        for name, counts in by_pc.items():
-            if match := re.fullmatch(r"smsp__pcsamp_warps_issue_stalled_(\w+)", name):
-                reason = match[1].removesuffix("_not_issued")
-                if reason == match[1]:
-                    stalls[stall_reason(reason)] = counts
-                else:
-                    for pc, count in counts.items():
-                        not_issued[pc] = not_issued.get(pc, 0) + count
-        first = _function_start(action) or min([*samples, *executed])
-        reached = sorted({pc for counts in (samples, executed) for pc, n in counts.items() if n})
-        for pc, instruction in self._function(action, first, reached):
-            self._tables.source.add(
-                launch_id,
-                pc - first,
-                pc,
-                *instruction,
-                samples.get(pc, 0) if samples else None,
-                not_issued.get(pc, 0) if not_issued else None,
-                executed.get(pc, 0) if executed else None,
-                threads.get(pc, 0) if threads else None,
-                *(
-                    stalls[reason].get(pc, 0) if reason in stalls else None
-                    for reason in SOURCE_STALLS
-                ),
-            )
-
-    def _function(
-        self, action: Action, first: int, reached: Iterable[int]
-    ) -> Iterator[tuple[int, Instruction]]:
-        """Yield the listing of instructions; disassembling one costs more than all its counts."""
-        known = self._functions.setdefault((action.name(action.NameBase_MANGLED), first), {})
-        for pc in reached:
-            if pc not in known:
-                info = action.source_info(pc)
-                file, line = (info.file_name(), info.line()) if info else (None, None)
-                text = self._source_line(action, file, line)
-                known[pc] = (action.sass_by_pc(pc).strip(), file, line, text)
-            yield pc, known[pc]
-
-    def _source_line(self, action: Action, file: str | None, line: int | None) -> str | None:
-        """Return the text of a source line, None where ncu did not import the file."""
-        if file is None or line is None:
-            return None
-        if file not in self._sources:
-            # All files of an action come at once, and most actions have the same ones.
-            for name, content in action.source_files().items():
-                self._sources.setdefault(name, content.splitlines())
-            # Debug information may have a different path for a file than the importer.
-            alike = [name for name in self._sources if _base(name) == _base(file)]
-            same = self._sources[alike[0]] if len(alike) == 1 else []
-            self._sources.setdefault(file, same)
-        lines = self._sources[file]
-        return lines[line - 1].strip() if 0 < line <= len(lines) else None
-
-
-def _base(path: str) -> str:
-    return re.split(r"[/\\]", path)[-1]
-
-
-def _value(metric: Metric, api: Any) -> float | str:
-    kind = metric.kind()
-    if kind == api.IMetric.ValueKind_DOUBLE or kind == api.IMetric.ValueKind_FLOAT:
-        number = float(metric.as_double())
-        return number if math.isfinite(number) else str(number)
-    if kind == api.IMetric.ValueKind_STRING:
-        return str(metric.as_string())
-    return float(metric.as_uint64())
-
-
-def _instances(metric: Metric, api: Any) -> tuple[list[Any], list[float]]:
-    """Return the correlation ids of a metric's instances (else their numbers) and the values."""
-    indices = range(metric.num_instances())
-    items = list(map(_number_reader(metric, api), indices))
-    if not metric.has_correlation_ids():
-        return list(indices), items
-    keys = metric.correlation_ids()
-    texts = keys.kind() == api.IMetric.ValueKind_STRING
-    return list(map(keys.as_string if texts else keys.as_uint64, indices)), items
-
-
-def _number_reader(metric: Metric, api: Any) -> Callable[[int], float]:
-    whole = (api.IMetric.ValueKind_UINT64, api.IMetric.ValueKind_UINT32)
-    read: Callable[[int], float] = metric.as_uint64 if metric.kind() in whole else metric.as_double
-    return read
-
-
-def _function_start(action: Action) -> int | None:
-    metric = action.metric_by_name("launch__function_pcs")
-    return int(metric.as_uint64(0)) if metric is not None and metric.num_instances() else None
+    def _add_source(self, launch_id: int, metrics: Metrics, code: Disassembly) -> None:
+        counts = SourceCounts(metrics.instances, metrics.function_start)
+        if reached := counts.reached.tolist():
+            texts = zip(*code.listing(launch_id, reached), strict=True)
+            listing = dict(zip(("sass", "file", "line", "text"), map(list, texts), strict=True))
+            launch = {"launch_id": [launch_id] * len(reached)}
+            self._tables.source.write(len(reached), {**launch, **listing, **counts.columns()})
 
 
 def _nvtx_path(action: Action) -> str | None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-#: Wire types: a number of varying length, and bytes whose length stands before them.
-VARINT, DELIMITED = 0, 2
-_FIXED = {1: 8, 5: 4}
+#: Wire types: a number of varying length, bytes whose length stands before them, 8 and 4 bytes.
+VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+_FIXED = {FIXED64: 8, FIXED32: 4}
+
+Value = int | bytes
+
+#: Where something begins and ends.
+Extent = tuple[int, int]
+
+#: One level of a message: the values of each field, by its number.
+Fields = dict[int, list[Value]]
 
 
 def fields_at(message: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -35,10 +43,75 @@ def fields_at(message: bytes, start: int, end: int) -> Iterator[tuple[int, int, 
 
 def varint(message: bytes, at: int) -> tuple[int, int]:
     """Return a number of varying length, and where it ends; IndexError where it does not."""
-    value = shift = 0
+    value = message[at]
+    at += 1
+    if value < 0x80:
+        return value, at
+    value, shift = value & 0x7F, 7
     while True:
         byte = message[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+
+
+def fields(message: bytes) -> Fields:
+    """Decode one level of a message; nothing where the bytes are no message."""
+    found: Fields = {}
+    try:
+        for number, kind, start, end in fields_at(message, 0, len(message)):
+            value = varint(message, start)[0] if kind == VARINT else message[start:end]
+            found.setdefault(number, []).append(value)
+    except (IndexError, ValueError):
+        return {}
+    return found
+
+
+def number(values: list[Value] | None) -> int:
+    """Return the first number among the values of a field, else 0."""
+    return next((v for v in values or [] if isinstance(v, int)), 0)
+
+
+def content(values: list[Value] | None) -> bytes:
+    """Return the first bytes among the values of a field, else none."""
+    return next((v for v in values or [] if isinstance(v, bytes)), b"")
+
+
+def text(values: list[Value] | None) -> str | None:
+    """Return the first text among the values of a field."""
+    return content(values).decode("utf-8", "replace") or None
+
+
+def parted(message: bytes, numbers: frozenset[int]) -> tuple[bytes, dict[int, list[Extent]]]:
+    """Return a message without the fields of these numbers, and where those lie in it."""
+    kept: list[bytes] = []
+    left: dict[int, list[Extent]] = {number: [] for number in numbers}
+    at = since = 0
+    for number, _, start, end in fields_at(message, 0, len(message)):
+        if number in left:
+            left[number].append((start, end))
+            kept.append(message[since:at])
+            since = end
+        at = end
+    return b"".join(kept) + message[since:], left
+
+
+def encoded(value: int) -> bytes:
+    """Return a number of varying length."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def delimited(field: int, value: bytes) -> bytes:
+    """Return a field that states its length."""
+    return encoded(field << 3 | DELIMITED) + encoded(len(value)) + value
+
+
+def counted(field: int, value: int) -> bytes:
+    """Return a field that is a number."""
+    return encoded(field << 3 | VARINT) + encoded(value)

@@ -12,7 +12,8 @@
 -- model_flop_per_s: FLOPs of the workload file over the median time, FLOP/s
 -- mfu_pct: model_flop_per_s, % of the vendor's dense peak of the type
 -- hfu_pct: FLOPs that the hardware executed in the profiled kernels over their time, % of the same
---   peak
+--   peak; NULL where those of a kernel were not all counted
+-- hfu_reason: why hfu_pct is NULL, and what to collect
 -- intensity: arithmetic intensity of the algorithm: FLOPs over bytes of the workload file,
 --   FLOP/byte
 -- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above)
@@ -56,15 +57,15 @@ kernels AS (
         of_longest(b.subclass, l.duration_ns, l.report_id, l.launch_id) AS subclass,
         of_longest(o.registers, l.duration_ns, l.report_id, l.launch_id) AS registers,
         of_longest(o.smem_allocated, l.duration_ns, l.report_id, l.launch_id) AS smem_per_block,
-        ordered_sum(f.flop)
-            / nullif(ordered_sum(CASE WHEN f.flop IS NOT NULL THEN l.duration_ns END) / 1e9, 0)
-            AS hardware_flop_per_s,
+        CASE WHEN count(f.flop) = count(*) THEN ordered_sum(f.flop) END
+            / nullif(ordered_sum(l.duration_ns) / 1e9, 0) AS hardware_flop_per_s,
+        max(f.reason) AS hfu_reason,
         time_weighted(m.dram_bytes_per_s, l.duration_ns) AS actual_bytes_per_s
     FROM sources AS t
     JOIN ncu_launches AS l USING (report_id)
     JOIN kernel_bottleneck AS b USING (report_id, launch_id)
     JOIN kernel_occupancy AS o USING (report_id, launch_id)
-    JOIN kernel_features AS f USING (report_id, launch_id)
+    JOIN _launch_flops AS f USING (report_id, launch_id)
     JOIN kernel_memory AS m USING (report_id, launch_id)
     GROUP BY t.run_id, t.task_index
 ),
@@ -108,6 +109,7 @@ SELECT
     model_flop_per_s,
     pct_of_peak(model_flop_per_s, peak) AS mfu_pct,
     pct_of_peak(hardware_flop_per_s, peak) AS hfu_pct,
+    CASE WHEN kernel_name IS NULL THEN 'no kernel was profiled with ncu' ELSE hfu_reason END AS hfu_reason,
     intensity,
     intensity_band(intensity) AS intensity_band,
     peak / nullif(bandwidth, 0) AS ridge,

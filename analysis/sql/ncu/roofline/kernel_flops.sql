@@ -2,17 +2,26 @@
 -- instructions not predicated off, where a fused multiply-add counts 2 and a packed FP16
 -- instruction works on 2 values.  Tensor cores: sm__ops_path_tensor_*, whose aggregates count the
 -- work of their leaves again and have the 2:4 sparse peak; leaves are used if there are any, with
--- the dense peak.
+-- the dense peak.  Moves with packed FP16 instructions are no work: they are taken off where the
+-- instructions were counted.
 --
 -- report_id: report
 -- launch_id: launch
--- precision: fp64, fp32, fp16, or tensor_ and the operand type
--- flop: FLOPs of the launch
+-- precision: fp64, fp32, fp16, or tensor_ and the operand type; tensor where the tensor pipe was
+--   busy, but no tensor operations were collected
+-- flop: FLOPs of the launch; NULL if not collected
 -- flop_per_s: FLOP/s, at the clock of the pass that counted them
 -- peak_flop_per_cycle: dense peak of the GPU per cycle; NULL if the counters do not give it
+-- reason: why flop is NULL or in doubt, and what to collect
 CREATE VIEW kernel_flops AS
 WITH per_prefix AS (
-    SELECT m.report_id, m.launch_id, f.precision, f.part, ordered_sum(m.value * f.flop) AS value
+    SELECT
+        m.report_id,
+        m.launch_id,
+        f.precision,
+        f.part,
+        ordered_sum(m.value * f.flop) AS value,
+        bool_or(m.value > 0 AND contains(m.metric, '_op_hfma_')) AS packed_fma
     FROM ncu_metrics AS m
     JOIN _flop_metrics AS f USING (metric)
     GROUP BY m.report_id, m.launch_id, f.precision, f.part, f.prefix
@@ -25,7 +34,8 @@ counted AS (
         precision,
         max(value) FILTER (WHERE part = 'sum') AS flop,
         max(value) FILTER (WHERE part = 'per_cycle') AS flop_per_cycle,
-        max(value) FILTER (WHERE part = 'per_s') AS flop_per_s
+        max(value) FILTER (WHERE part = 'per_s') AS flop_per_s,
+        bool_or(packed_fma) AS packed_fma
     FROM per_prefix
     GROUP BY report_id, launch_id, precision
 ),
@@ -72,22 +82,47 @@ every AS (
         END AS peak
     FROM counted AS c
     JOIN kernel_metrics AS w USING (report_id, launch_id)
+),
+rated AS (
+    SELECT
+        e.report_id,
+        e.launch_id,
+        e.precision,
+        coalesce(
+            e.flop,
+            e.flop_per_cycle * coalesce(w.smsp_elapsed_cycles, w.sm_elapsed_cycles),
+            e.flop_per_s * w.duration_ns / 1e9
+        ) AS flop,
+        coalesce(
+            e.flop_per_s,
+            e.flop_per_cycle * coalesce(w.smsp_clock_hz, w.sm_clock_hz),
+            e.flop / nullif(coalesce(w.duration_ns / 1e9, w.sm_elapsed_cycles / w.sm_clock_hz), 0)
+        ) AS flop_per_s,
+        e.peak,
+        CASE WHEN e.packed_fma THEN v.threads END AS moves,
+        CASE
+            WHEN e.packed_fma AND v.threads IS NULL
+                THEN 'may be moves (HFMA2 R, -RZ, RZ, ...): ncu --section SourceCounters'
+        END AS reason
+    FROM every AS e
+    JOIN kernel_metrics AS w USING (report_id, launch_id)
+    LEFT JOIN _register_moves AS v USING (report_id, launch_id)
+),
+shares AS (
+    -- Passes differ a little in their cycles, so that a rest within that is nothing.
+    SELECT *, coalesce(1 - 4 * moves / nullif(flop, 0), 1) AS share
+    FROM rated
 )
 SELECT
-    e.report_id,
-    e.launch_id,
-    e.precision,
-    coalesce(
-        e.flop,
-        e.flop_per_cycle * coalesce(w.smsp_elapsed_cycles, w.sm_elapsed_cycles),
-        e.flop_per_s * w.duration_ns / 1e9
-    ) AS flop,
-    coalesce(
-        e.flop_per_s,
-        e.flop_per_cycle * coalesce(w.smsp_clock_hz, w.sm_clock_hz),
-        e.flop / nullif(coalesce(w.duration_ns / 1e9, w.sm_elapsed_cycles / w.sm_clock_hz), 0)
-    ) AS flop_per_s,
-    e.peak AS peak_flop_per_cycle
-FROM every AS e
-JOIN kernel_metrics AS w USING (report_id, launch_id)
-ORDER BY e.report_id, e.launch_id, e.precision;
+    report_id,
+    launch_id,
+    precision,
+    CASE WHEN share > threshold('flop.rest_share') THEN flop * share ELSE 0 END AS flop,
+    CASE WHEN share > threshold('flop.rest_share') THEN flop_per_s * share ELSE 0 END AS flop_per_s,
+    peak AS peak_flop_per_cycle,
+    reason
+FROM shares
+UNION ALL
+SELECT report_id, launch_id, 'tensor' AS precision, NULL, NULL, NULL, tensor_not_collected() AS reason
+FROM _tensor_uncounted
+ORDER BY report_id, launch_id, precision;

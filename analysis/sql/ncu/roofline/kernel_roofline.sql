@@ -1,8 +1,8 @@
 -- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): for each precision of a
 -- launch and each memory level, its arithmetic intensity, its FLOP/s, and what the roofs allow at
 -- that intensity.  There are three peaks: at the measured clock (ncu's roofline), at the maximum
--- clock, and the vendor's.  A launch without floating-point operations has rows of precision none,
--- which show its traffic.
+-- clock, and the vendor's.  A launch without floating-point operations, or whose tensor operations were
+-- not collected, has rows of precision none, which show its traffic.
 --
 -- report_id: report
 -- launch_id: launch
@@ -28,17 +28,20 @@
 -- pct_of_peak_nominal: achieved, % of the vendor's peak
 -- bandwidth_pct: achieved bandwidth, % of the level's peak
 -- note: what the level's bytes are, or what to collect
+-- reason: why FLOPs are unknown or in doubt, and what to collect
 CREATE VIEW kernel_roofline AS
 WITH working AS (
-    SELECT report_id, launch_id, precision, flop, flop_per_s, peak_flop_per_cycle
+    SELECT report_id, launch_id, precision, flop, flop_per_s, peak_flop_per_cycle, reason
     FROM kernel_flops
+    ANTI JOIN _tensor_uncounted USING (report_id, launch_id)
     WHERE flop > 0 OR flop_per_s > 0
 ),
 precisions AS (
     SELECT * FROM working
     UNION ALL BY NAME
-    SELECT report_id, launch_id, 'none' AS precision
-    FROM ncu_launches
+    SELECT l.report_id, l.launch_id, 'none' AS precision, f.reason
+    FROM ncu_launches AS l
+    LEFT JOIN _launch_flops AS f USING (report_id, launch_id)
     ANTI JOIN working USING (report_id, launch_id)
 ),
 peaks AS (
@@ -106,6 +109,7 @@ SELECT
     pct_of_peak(flop_per_s, peak_max_clock) AS pct_of_peak_max_clock,
     pct_of_peak(flop_per_s, peak_nominal) AS pct_of_peak_nominal,
     pct_of_peak(bytes_per_s, peak_bytes_per_s) AS bandwidth_pct,
-    note
+    note,
+    reason
 FROM placed
 ORDER BY report_id, launch_id, precision, level;

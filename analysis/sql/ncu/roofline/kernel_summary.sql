@@ -6,7 +6,7 @@
 -- report_id: report
 -- launch_id: launch
 -- kernel_name: function name
--- precision: dominant precision; NULL without floating-point operations
+-- precision: dominant precision; NULL without floating-point operations, or if not all were collected
 -- flop: FLOPs executed in it
 -- flop_per_s: achieved, FLOP/s
 -- pct_of_peak: achieved, % of the dense peak at the measured clock
@@ -28,6 +28,7 @@
 -- smem_per_block: shared memory per block, bytes
 -- registers_pct: registers of an SM used by its resident blocks, %
 -- smem_pct: shared memory of an SM used by its resident blocks, %
+-- reason: why FLOP/s and HFU are NULL or in doubt, and what to collect
 CREATE VIEW kernel_summary AS
 WITH dominant AS (
     SELECT *
@@ -36,6 +37,7 @@ WITH dominant AS (
     QUALIFY row_number() OVER (
         PARTITION BY report_id, launch_id
         ORDER BY
+            reason IS NOT NULL,
             coalesce(pct_of_peak, pct_of_peak_nominal) DESC NULLS LAST,
             flop_per_s DESC NULLS LAST,
             precision
@@ -75,7 +77,8 @@ SELECT
     o.smem_allocated AS smem_per_block,
     100.0 * ceil(w.registers / 8) * 8 * occupancy_warps(w.block_size) * 32 * o.blocks_per_sm
         / nullif(w.max_registers_per_sm, 0) AS registers_pct,
-    100.0 * o.smem_allocated * o.blocks_per_sm / nullif(w.max_smem_per_sm, 0) AS smem_pct
+    100.0 * o.smem_allocated * o.blocks_per_sm / nullif(w.max_smem_per_sm, 0) AS smem_pct,
+    d.reason
 FROM ncu_launches AS l
 LEFT JOIN dominant AS d USING (report_id, launch_id)
 LEFT JOIN stated AS t USING (report_id, launch_id)

@@ -1,0 +1,88 @@
+-- How steadily a kernel kept the SMs busy, from PM sampling: the sampled SM activity against its
+-- plateau, the level that it reaches in 10 % of the time that any SM is active.  Below half of that the
+-- kernel ramps up, has bubbles, or drains in a tail.
+--
+-- report_id: report
+-- launch_id: launch
+-- kernel_name: function name
+-- samples: samples from the first to the last in which an SM was active
+-- interval_ns: time from one sample to the next, ns
+-- sampled_ns: time that the samples cover, ns
+-- ramp_pct: time before the activity first reaches half of the plateau, %
+-- tail_pct: time after it last does so, %
+-- bubble_pct: time below half of the plateau in between, %
+-- bubbles: number of such intervals
+-- longest_bubble_ns: the longest of them, ns
+-- activity_pct: mean activity, % of the plateau
+-- reason: why nothing is said, and what to collect; NULL otherwise
+CREATE VIEW kernel_activity AS
+WITH sampled AS (
+    SELECT
+        report_id,
+        launch_id,
+        count(*) AS samples,
+        (max(at_ns) - min(at_ns)) / nullif(count(*) - 1, 0) AS interval_ns
+    FROM _series_samples
+    WHERE unit = 'sm'
+    GROUP BY report_id, launch_id
+),
+shares AS (
+    SELECT
+        report_id,
+        launch_id,
+        100.0 * count(*) FILTER (WHERE state = 'ramp') / count(*) AS ramp_pct,
+        100.0 * count(*) FILTER (WHERE state = 'tail') / count(*) AS tail_pct,
+        100.0 * count(*) FILTER (WHERE state = 'bubble') / count(*) AS bubble_pct,
+        100 * avg(share ORDER BY sample) AS activity_pct
+    FROM _activity_samples
+    GROUP BY report_id, launch_id
+),
+numbered AS (
+    -- Samples of one bubble have the same number of busy samples before them.
+    SELECT
+        report_id,
+        launch_id,
+        state,
+        count(*) FILTER (WHERE state = 'busy') OVER (
+            PARTITION BY report_id, launch_id ORDER BY sample
+        ) AS busy_before
+    FROM _activity_samples
+),
+lengths AS (
+    SELECT report_id, launch_id, busy_before, count(*) AS samples
+    FROM numbered
+    WHERE state = 'bubble'
+    GROUP BY report_id, launch_id, busy_before
+),
+bubbles AS (
+    SELECT report_id, launch_id, count(*) AS bubbles, max(samples) AS longest
+    FROM lengths
+    GROUP BY report_id, launch_id
+)
+SELECT
+    l.report_id,
+    l.launch_id,
+    l.kernel_name,
+    s.samples,
+    s.interval_ns,
+    s.samples * s.interval_ns AS sampled_ns,
+    h.ramp_pct,
+    h.tail_pct,
+    h.bubble_pct,
+    CASE WHEN h.report_id IS NOT NULL THEN coalesce(b.bubbles, 0) END AS bubbles,
+    b.longest * s.interval_ns AS longest_bubble_ns,
+    h.activity_pct,
+    CASE
+        WHEN s.report_id IS NULL THEN coalesce(g.reason, 'not collected: ncu --section PmSampling')
+        WHEN h.report_id IS NULL
+            THEN concat(
+                s.samples, ' samples are too few: ncu --section PmSampling --pm-sampling-interval 1000'
+            )
+    END AS reason
+FROM ncu_launches AS l
+LEFT JOIN sampled AS s USING (report_id, launch_id)
+LEFT JOIN shares AS h USING (report_id, launch_id)
+LEFT JOIN bubbles AS b USING (report_id, launch_id)
+LEFT JOIN collection_gaps AS g
+    ON g.report_id = l.report_id AND g.table_name = 'ncu_instances' AND g.column_name = ''
+ORDER BY l.report_id, l.launch_id;

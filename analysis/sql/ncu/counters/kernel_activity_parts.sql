@@ -1,0 +1,35 @@
+-- What each unit did in the course of a kernel, in 20 parts of equal length, from PM sampling: the SMs, and
+-- units that were sampled in the same pass.  Empty for a launch that kernel_activity gives a reason for.
+--
+-- report_id: report
+-- launch_id: launch
+-- part: part of the kernel, from 0
+-- unit: sm, issue, tensor, fma, alu, fp64, xu, l1, l2 or dram
+-- pct: mean activity: of the SMs, % of their plateau; of other units, % of peak
+-- rank: 1 is the busiest unit of the part, SMs left out; NULL for them
+-- @materialize
+CREATE VIEW kernel_activity_parts AS
+WITH parts AS (
+    SELECT report_id, launch_id, at_ns, sample * threshold('series.parts')::BIGINT // samples AS part, share
+    FROM _activity_samples
+),
+valued AS (
+    SELECT p.report_id, p.launch_id, p.part, s.unit, avg(s.value ORDER BY s.at_ns) AS pct
+    FROM parts AS p
+    JOIN _series_samples AS s USING (report_id, launch_id, at_ns)
+    WHERE s.unit != 'sm'
+    GROUP BY p.report_id, p.launch_id, p.part, s.unit
+)
+SELECT
+    report_id,
+    launch_id,
+    part,
+    unit,
+    pct,
+    row_number() OVER (PARTITION BY report_id, launch_id, part ORDER BY pct DESC, unit) AS rank
+FROM valued
+UNION ALL
+SELECT report_id, launch_id, part, 'sm' AS unit, 100 * avg(share ORDER BY at_ns) AS pct, NULL AS rank
+FROM parts
+GROUP BY report_id, launch_id, part
+ORDER BY report_id, launch_id, part, unit;

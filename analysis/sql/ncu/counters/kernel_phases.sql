@@ -1,0 +1,48 @@
+-- Phases of a kernel, from PM sampling: neighbouring parts of kernel_activity_parts with the same busiest
+-- unit.  Where the SMs are below half of their plateau, the phase is idle.
+--
+-- report_id: report
+-- launch_id: launch
+-- phase: phase of the kernel, from 0
+-- unit: the busiest unit, or idle; NULL where none was sampled in the same pass as the SMs
+-- start_pct: where it begins, % of the kernel's time
+-- end_pct: where it ends, % of the kernel's time
+-- unit_pct: mean activity of that unit, % of peak; NULL where idle
+-- sm_pct: mean activity of the SMs, % of their plateau
+CREATE VIEW kernel_phases AS
+WITH led AS (
+    SELECT
+        s.report_id,
+        s.launch_id,
+        s.part,
+        s.pct AS sm_pct,
+        CASE WHEN s.pct < 100 * threshold('series.half_share') THEN 'idle' ELSE u.unit END AS unit,
+        u.pct
+    FROM kernel_activity_parts AS s
+    LEFT JOIN kernel_activity_parts AS u
+        ON u.report_id = s.report_id AND u.launch_id = s.launch_id AND u.part = s.part AND u.rank = 1
+    WHERE s.unit = 'sm'
+),
+changes AS (
+    SELECT *, part = 0 OR unit IS DISTINCT FROM lag(unit) OVER w AS is_new
+    FROM led
+    WINDOW w AS (PARTITION BY report_id, launch_id ORDER BY part)
+),
+numbered AS (
+    SELECT
+        *,
+        count(*) FILTER (WHERE is_new) OVER (PARTITION BY report_id, launch_id ORDER BY part) - 1 AS phase
+    FROM changes
+)
+SELECT
+    report_id,
+    launch_id,
+    phase,
+    any_value(unit) AS unit,
+    100.0 * min(part) / threshold('series.parts') AS start_pct,
+    100.0 * (max(part) + 1) / threshold('series.parts') AS end_pct,
+    CASE WHEN any_value(unit) != 'idle' THEN avg(pct ORDER BY part) END AS unit_pct,
+    avg(sm_pct ORDER BY part) AS sm_pct
+FROM numbered
+GROUP BY report_id, launch_id, phase
+ORDER BY report_id, launch_id, phase;

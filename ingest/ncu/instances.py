@@ -1,0 +1,149 @@
+"""Decodes instances of metrics of an .ncu-rep.
+
+NVIDIA's reader gives one number a call.  A report has millions of them, nearly all alike: a key
+and a value, each a number behind its tag; those are decoded as columns.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.ncu.columns import (
+    DOUBLE,
+    Data,
+    Floats,
+    Mask,
+    Places,
+    data_of,
+    is_whole,
+    numbers,
+    whole_numbers,
+)
+from ingest.ncu.wire import DELIMITED, FIXED32, FIXED64, VARINT, Extent, fields_at, varint
+
+# Fields of ProfileMetricListElement.
+_KEY, _ITEM = 1, 2
+
+#: A field of ProfileMetricResult.
+_INSTANCE = 3
+
+#: The tags of fields: an instance, its key and its value.
+TAG_INSTANCE, _TAG_KEY, _TAG_ITEM = (n << 3 | DELIMITED for n in (_INSTANCE, _KEY, _ITEM))
+
+_FLOATING = {FIXED32: "<f", FIXED64: "<d"}
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The instances of a metric: texts or else numbers that tell them apart, and their values."""
+
+    values: Floats
+    keys: Places
+    texts: list[str] | None = None
+
+
+def read_instances(message: bytes, lists: dict[str, Extent]) -> dict[str, Instances]:
+    """Read the instances of metrics, each a list of fields between two places of a message.
+
+    Raises ValueError or IndexError where the bytes are damaged.
+    """
+    data = data_of(message)
+    places = {name: np.array(_places(message, *at), np.int64) for name, at in lists.items()}
+    plain = {name: at[_are_plain(data, at)] for name, at in places.items()}
+    plain = {name: at for name, at in plain.items() if len(at) == len(places[name])}
+    every = np.concatenate(list(plain.values())) if plain else np.zeros(0, np.int64)
+    keys = whole_numbers(data, every + 3)[0].view(np.int64)
+    values = numbers(data, _items(data, every) + 2)
+    found: dict[str, Instances] = {}
+    done = 0
+    for name, extent in lists.items():
+        if name in plain:
+            rows = slice(done, done + len(plain[name]))
+            done = rows.stop
+            found[name] = Instances(values[rows], keys[rows])
+        else:
+            found[name] = _one_by_one(message, *extent)
+    return found
+
+
+def rows(launch_id: int, metrics: dict[str, Instances]) -> dict[str, pa.Array]:
+    """Return the columns of ncu_instances for instances of a launch."""
+    every = metrics.values()
+    lengths = [len(found.values) for found in every]
+    return {
+        "launch_id": pa.array(np.full(sum(lengths), launch_id)),
+        "metric": pa.DictionaryArray.from_arrays(
+            np.repeat(np.arange(len(metrics), dtype=np.int32), lengths), list(metrics)
+        ),
+        "instance": pa.array(np.concatenate([np.arange(length) for length in lengths])),
+        "key_int": pa.concat_arrays(
+            pa.nulls(len(found.texts), pa.int64()) if found.texts else pa.array(found.keys)
+            for found in every
+        ),
+        "key_text": pa.concat_arrays(
+            pa.array(found.texts or pa.nulls(len(found.keys)), pa.string()) for found in every
+        ),
+        "value": pa.array(np.concatenate([found.values for found in every])),
+    }
+
+
+def _places(message: bytes, at: int, end: int) -> list[int]:
+    """Return where instances begin; their length, of one byte mostly, stands before each."""
+    places = []
+    while at < end and message[at] == TAG_INSTANCE:
+        length = message[at + 1]
+        at += 2
+        if length > 0x7F:
+            length, at = varint(message, at - 1)
+        places.append(at)
+        at += length
+    return places
+
+
+def _are_plain(data: Data, places: Places) -> Mask:
+    """Return which instances are a number as the key and a number as the value."""
+    items = _items(data, places)
+    tags = data[items + 2]
+    told = (data[places] == _TAG_KEY) & (data[items] == _TAG_ITEM)
+    plain: Mask = told & is_whole(data[places + 2]) & (is_whole(tags) | (tags == DOUBLE))
+    return plain
+
+
+def _items(data: Data, places: Places) -> Places:
+    return places + 2 + data[places + 1]
+
+
+def _one_by_one(message: bytes, start: int, end: int) -> Instances:
+    """Read instances of any kind: their keys may be texts, or only their order."""
+    keys: list[int | float | str] = []
+    values: list[float] = []
+    for field, _, first, last in fields_at(message, start, end):
+        if field == _INSTANCE:
+            parts = {
+                part: scalar(message, at, after)
+                for part, _, at, after in fields_at(message, first, last)
+            }
+            keys.append(parts.get(_KEY, len(keys)))
+            value = parts.get(_ITEM)
+            values.append(math.nan if value is None or isinstance(value, str) else value)
+    if any(isinstance(key, str) for key in keys):
+        texts = [str(key) for key in keys]
+        return Instances(np.array(values), np.zeros(0, np.int64), texts)
+    return Instances(np.array(values), np.array(keys, np.int64))
+
+
+def scalar(message: bytes, start: int, end: int) -> int | float | str:
+    """Read a ProfileMetricValue."""
+    for _, kind, first, last in fields_at(message, start, end):
+        if kind == VARINT:
+            return varint(message, first)[0]
+        if kind in _FLOATING:
+            value: float = struct.unpack_from(_FLOATING[kind], message, first)[0]
+            return value
+        return message[first:last].decode("utf-8", "replace")
+    return ""
