@@ -12,8 +12,9 @@ A file reads::
     SELECT ...
 
 `@materialize` marks a private view whose rows cost much, or are few: it is computed once where
-other views read it.  A view whose name begins with `_` is private and documents no columns.  What it
-needs is read off the SQL (analysis.session): stored tables, and views of its own or a lower layer.
+other views read it.  A view whose name begins with `_` is private and documents no columns.
+What it needs is read off the SQL (analysis.session): stored tables, and views of its own or a
+lower layer.
 """
 
 from __future__ import annotations

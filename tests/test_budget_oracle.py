@@ -208,7 +208,9 @@ def test_two_reports_of_two_ranks_and_one_report_of_both_agree(
                         row["call_id"] = row["call_id"] + 100 * rank if "call_id" in row else None
                 for report in (f"both {number}", f"rank{rank} {number}"):
                     db.add(table, *(row | {"report_id": report} for row in placed))
-    columns = "split_part(report_id, ' ', 2), device, category, time_ns, window_start_ns, window_end_ns"
+    columns = (
+        "split_part(report_id, ' ', 2), device, category, time_ns, window_start_ns, window_end_ns"
+    )
     sql = f"SELECT {columns} FROM gpu_time_budget"
     combined = db.rows(f"{sql} WHERE report_id LIKE 'both%' ORDER BY ALL")
     assert len(combined) > len(pairs)

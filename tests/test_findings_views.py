@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,9 +93,7 @@ def _rows(cli: Cli, sql: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_report_prints_what_the_views_hold(
-    cli: Cli, stored: Callable[..., list[str]]
-) -> None:
+def test_a_report_prints_what_the_views_hold(cli: Cli, stored: Callable[..., list[str]]) -> None:
     """One step of a model, profiled and as a timeline."""
     stored("ncu/block.ncu-rep", "nsys/gpumetrics.sqlite")
     assert cli("report", "--json") == 0

@@ -54,9 +54,7 @@ def _page(path: Path) -> _Page:
     return page
 
 
-def test_a_report_of_ingested_files(
-    cli: Cli, stored: Stored, pages: Pages, tmp_path: Path
-) -> None:
+def test_a_report_of_ingested_files(cli: Cli, stored: Stored, pages: Pages, tmp_path: Path) -> None:
     assert cli("report", *stored(*STEP), "--html", "--md", "--json", "report.json") == 0
     assert cli.out.split() == ["report.html", "report.md", "report.json"]
     for name in ("report.html", "report.md"):
