@@ -65,6 +65,7 @@ class Session:
         self._locked = False
         self._needs: dict[str, frozenset[str]] = {}
         self._made: set[str] = set()
+        self._read: set[str] = set()  # what queries have named
         self._tables: set[str] = set()  # views that were computed once
         stored = StoreTables.names() if store_tables else frozenset[str]()
         self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
@@ -141,6 +142,7 @@ class Session:
             self.use(*self._known)
             self._document()
         self.use(*named)
+        self._read |= named
 
     def use(self, *names: str) -> None:
         """Make tables, views and macros, and what they need; other names are passed over.
@@ -165,14 +167,20 @@ class Session:
                 self._tables.add(name)
 
     def _drop_read_again(self, names: Collection[str]) -> set[str]:
-        """Drop plain views that an earlier call made and this one reads again, to be kept now."""
-        reached: set[str] = set()
+        """Drop plain views that this call reads and an earlier one made, to be kept now.
+
+        One that is named itself has to have been named by an earlier query: `use` reads nothing.
+        """
+        reached = self._read.intersection(names)
         todo = [name for name in names if name in self._known]
+        seen: set[str] = set()
         while todo:
             name = todo.pop()
-            if name not in reached:
-                reached.add(name)
-                todo += self.needs(name) if name not in self._tables else ()
+            if name not in seen:
+                seen.add(name)
+                below = self.needs(name) if name not in self._tables else frozenset[str]()
+                reached |= below
+                todo += below
         plain = reached & self._made & views().keys() - self._tables
         again = {name for name in plain if self._materialize and views()[name].kept}
         for name in again:
