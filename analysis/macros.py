@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -14,6 +14,7 @@ from perfpipe.database import quote
 
 _FILES = ("macros.sql", "occupancy_macros.sql", "timeline_macros.sql")
 _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
+_THRESHOLD = re.compile(r"\bthreshold\('([a-z_.0-9]+)'\)")
 _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
 
 #: Patterns of timeline.toml, and how upper and lower case are looked at.
@@ -62,7 +63,16 @@ def macros(
         library_macro(),
         closed_macro(),
     )
-    return _of_files() | {macro.name: macro for macro in made}
+    of_files = {
+        name: replace(macro, body=with_thresholds(macro.body, thresholds))
+        for name, macro in _of_files().items()
+    }
+    return of_files | {macro.name: macro for macro in made}
+
+
+def with_thresholds(sql: str, thresholds: Mapping[str, float]) -> str:
+    """Return SQL with values in place of threshold('name'): each call would bind all of them."""
+    return _THRESHOLD.sub(lambda found: _constant(thresholds[found[1]]), sql)
 
 
 @cache
@@ -80,12 +90,16 @@ def _of_files() -> dict[str, Macro]:
 
 
 def _threshold_macro(thresholds: Mapping[str, float]) -> Macro:
-    """Return the macro threshold(name); constants are folded away, a table would be joined."""
-    # Without the type they are DECIMAL, and what is compared with them is cast, value by value.
+    """Return the macro threshold(name), for queries that are not views."""
     cases = " ".join(
-        f"WHEN {quote(name)} THEN {value!r}::DOUBLE" for name, value in thresholds.items()
+        f"WHEN {quote(name)} THEN {_constant(value)}" for name, value in thresholds.items()
     )
     return Macro("threshold", "name", f"CASE name {cases} END")
+
+
+def _constant(value: float) -> str:
+    # Without the type it is DECIMAL, and what is compared with it is cast, value by value.
+    return f"{value!r}::DOUBLE"
 
 
 def name_patterns() -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from analysis.macros import macros
+from analysis.macros import macros, with_thresholds
 from analysis.names import names_in
 from analysis.reference import REFERENCE_TABLES
 from analysis.thresholds import thresholds
@@ -33,10 +33,8 @@ class Session:
     """SQL over some tables: those of a store, or those that `con` holds already.
 
     Views, macros and reference tables are made as queries name them, and what these need.  A view
-    over counters becomes a table if another view reads it: launches are few there, and planning it
-    again inside each reader would cost more than its rows.  Of others one that is marked for it
-    does when it is read a second time, by other views of the same call or by a later call: `use`
-    with all that is wanted makes the most of it.
+    that another one reads becomes a table (see View.few): planning it again inside each reader
+    would cost more than its rows.  So does one that a later call reads again.
     """
 
     def __init__(
@@ -60,11 +58,14 @@ class Session:
         self._window = window
         self._store_tables = store_tables
         self._check(step_range)
-        self._macros = macros(limits or thresholds(), step_range, window)
+        self._limits = limits or thresholds()
+        self._macros = macros(self._limits, step_range, window)
         self._materialize = materialize
         self._directories: list[Path] = []
         self._locked = False
+        self._needs: dict[str, frozenset[str]] = {}
         self._made: set[str] = set()
+        self._read: set[str] = set()  # what queries have named
         self._tables: set[str] = set()  # views that were computed once
         stored = StoreTables.names() if store_tables else frozenset[str]()
         self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
@@ -141,6 +142,7 @@ class Session:
             self.use(*self._known)
             self._document()
         self.use(*named)
+        self._read |= named
 
     def use(self, *names: str) -> None:
         """Make tables, views and macros, and what they need; other names are passed over.
@@ -151,7 +153,7 @@ class Session:
 
         again = self._drop_read_again(names)
         wanted = self.closure({*names, *again})
-        tables = self._worth_keeping(wanted, names) | again
+        tables = self._worth_keeping(wanted) | again
         for name in wanted:
             try:
                 self._make(name, "TABLE" if name in tables else "VIEW")
@@ -165,14 +167,20 @@ class Session:
                 self._tables.add(name)
 
     def _drop_read_again(self, names: Collection[str]) -> set[str]:
-        """Drop plain views that an earlier call made and this one reads again, to be kept now."""
-        reached: set[str] = set()
+        """Drop plain views that this call reads and an earlier one made, to be kept now.
+
+        One that is named itself has to have been named by an earlier query: `use` reads nothing.
+        """
+        reached = self._read.intersection(names)
         todo = [name for name in names if name in self._known]
+        seen: set[str] = set()
         while todo:
             name = todo.pop()
-            if name not in reached:
-                reached.add(name)
-                todo += self.needs(name) if name not in self._tables else ()
+            if name not in seen:
+                seen.add(name)
+                below = self.needs(name) if name not in self._tables else frozenset[str]()
+                reached |= below
+                todo += below
         plain = reached & self._made & views().keys() - self._tables
         again = {name for name in plain if self._materialize and views()[name].kept}
         for name in again:
@@ -199,6 +207,11 @@ class Session:
 
     def needs(self, name: str) -> frozenset[str]:
         """Return the tables, views and macros that one names itself."""
+        if name not in self._needs:
+            self._needs[name] = self._needs_of(name)
+        return self._needs[name]
+
+    def _needs_of(self, name: str) -> frozenset[str]:
         if name in views():
             return names_in(self.con, views()[name].query) & self._known
         if name in self._macros:
@@ -207,29 +220,19 @@ class Session:
             return REFERENCE_TABLES[name].needs
         return frozenset()
 
-    def _worth_keeping(self, wanted: Collection[str], names: Collection[str]) -> set[str]:
-        """Return the views to compute once, because others of those that are wanted read them.
+    def _query(self, view: str) -> str:
+        return with_thresholds(views()[view].query, self._limits)
 
-        One reader is enough for a view over counters, others need two; who reads a plain view reads
-        what that needs as well.
-        """
-        kept: set[str] = set()
+    def _worth_keeping(self, wanted: Collection[str]) -> set[str]:
+        """Return the views to compute once, because others of those that are wanted read them."""
         if not self._materialize:
-            return kept
-        chosen = [name for name in wanted if name in views()]
-        readings: dict[str, int] = {}
-        for name in reversed(chosen):
-            readers = [other for other in readings if name in self.needs(other)]
-            times = sum(1 if reader in kept else readings[reader] for reader in readers)
-            readings[name] = times + (name in names)
-            view = views()[name]
-            if (readers and view.layer == "ncu") or (view.kept and readings[name] > 1):
-                kept.add(name)
-        return kept
+            return set()
+        read = {needed for name in wanted if name in views() for needed in self.needs(name)}
+        return {name for name in wanted if name in views() and name in read and views()[name].few}
 
     def _make(self, name: str, kind: str) -> None:
         if name in views():
-            self.con.execute(f"CREATE {kind} {name} AS {views()[name].query}")
+            self.con.execute(f"CREATE {kind} {name} AS {self._query(name)}")
         elif name in self._macros:
             self.con.execute(self._macros[name].sql)
         elif name in REFERENCE_TABLES:

@@ -11,9 +11,10 @@ A file reads::
     CREATE VIEW name AS
     SELECT ...
 
-`@materialize` marks a view whose rows cost much: it is computed once where several views read
-it.  A view whose name begins with `_` is private and documents no columns.  What it
-needs is read off the SQL (analysis.session): stored tables, and views of its own or a lower layer.
+`@materialize` marks a private view whose rows cost much, or are few: it is computed once where
+other views read it.  A view whose name begins with `_` is private and documents no columns.
+What it needs is read off the SQL (analysis.session): stored tables, and views of its own or a
+lower layer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -59,10 +60,15 @@ class View:
 
     @property
     def kept(self) -> bool:
-        """Whether it is computed once where several views read it: its rows are few or costly."""
+        """Whether it is computed once where it is read again: its rows are few or costly."""
         return self.layer == "ncu" or self.materialize
 
     @property
+    def few(self) -> bool:
+        """Whether it is computed once where another view reads it; public views are summaries."""
+        return self.kept or self.public
+
+    @cached_property
     def query(self) -> str:
         """The query that follows CREATE VIEW name AS, without the semicolon."""
         return self.sql.partition(" AS\n")[2].rstrip().removesuffix(";")

@@ -105,6 +105,7 @@ def _measure(export: Path, directory: Path) -> dict[str, float]:
         "export_mb": round(export.stat().st_size / 1e6),
         **{key: views[key] for key in ("kernels", "calls", "ranges")},
         "fetch_s": round(fetch["seconds"], 2),
+        "fetch_cpu_s": round(fetch["cpu_s"], 2),
         "ingest_s": round(ingest["seconds"], 2),
         "ingest_cpu_s": round(ingest["cpu_s"], 2),
         "ingest_peak_mb": round(ingest["peak_mb"]),
@@ -112,6 +113,7 @@ def _measure(export: Path, directory: Path) -> dict[str, float]:
         "views_cpu_s": round(views["cpu_s"], 2),
         "views_warm_s": round(views["warm"], 2),
         "views_peak_mb": round(views["peak_mb"]),
+        "ratio_ingest_to_fetch": round(ingest["seconds"] / fetch["seconds"], 2),
         "ratio_all_to_fetch": round((ingest["seconds"] + views["seconds"]) / fetch["seconds"], 2),
     }
 
@@ -126,7 +128,8 @@ def _in_a_process(side: str, path: Path, store: str | None = None) -> dict[str, 
 
 def _side(side: str, path: Path, store: Path) -> dict[str, float]:
     if side == "fetch":
-        return _fetch(path)
+        spent = time.process_time()
+        return _fetch(path) | {"cpu_s": time.process_time() - spent}
     return _ingest(path, store) if side == "ingest" else _views(path)
 
 

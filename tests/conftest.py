@@ -241,16 +241,26 @@ class Tiny:
 
     def add(self, table: str, *rows: Row) -> None:
         """Insert rows of the report r; operations are numbered as they come."""
+        alike: dict[tuple[str, ...], list[Row]] = {}
         for row in rows:
             row = {"report_id": "r", **row} if table != "run_tasks" else row
             if table == "launches":
                 row = {"op_id": self._operations, **row}
                 self._operations += 1
-            names = ", ".join(row)
+            alike.setdefault(tuple(row), []).append(row)
+        for names, group in alike.items():
+            # Rows with the same columns at a time: a statement costs more than a row.
+            values = ", ".join([f"({', '.join('?' * len(names))})"] * len(group))
             self.con.execute(
-                f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})",
-                list(row.values()),
+                f"INSERT INTO {table} ({', '.join(names)}) VALUES {values}",
+                [row[name] for row in group for name in names],
             )
+
+    def add_report(self, report: str, rows: dict[str, list[Row]]) -> None:
+        """Insert another report with rows of some tables."""
+        self.add("reports", {"report_id": report, "kind": "nsys"})
+        for table, of_table in rows.items():
+            self.add(table, *({**row, "report_id": report} for row in of_table))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Make the views that the query names and run it."""

@@ -169,44 +169,52 @@ def launch_gap_limit(timeline: Timeline) -> float:
     return min(most, max(least, LIMITS["timeline.launch_gap_medians"] * usual))
 
 
-@settings(max_examples=30, deadline=None)
-@given(timelines(), st.randoms(use_true_random=False))
+@settings(max_examples=10, deadline=None)
+@given(st.lists(timelines(), min_size=4, max_size=4), st.randoms(use_true_random=False))
 def test_budget_against_counting_each_nanosecond(
-    timeline: dict[str, list[dict[str, Any]]], shuffle: random.Random
+    together: list[Timeline], shuffle: random.Random
 ) -> None:
+    """Several timelines at a time, each a report of its own, and once more in another order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analysis.session.thresholds", short_gaps)
-        answers = []
-        for _ in range(2):
-            db = Tiny()
-            for table, rows in timeline.items():
-                db.add(table, *shuffle.sample(rows, len(rows)))
-            answers.append(
-                db.rows("SELECT category, time_ns FROM gpu_time_budget ORDER BY category")
-            )
-    assert answers[0] == answers[1], "the order of rows changes nothing"
-    expected = _by_the_nanosecond(timeline)
-    assert {category: ns for category, ns in answers[0] if ns} == dict(expected)
+        db = Tiny()
+        for copy in ("a", "b"):
+            for number, timeline in enumerate(together):
+                rows = {name: shuffle.sample(rows, len(rows)) for name, rows in timeline.items()}
+                db.add_report(f"{copy}{number}", rows)
+        found = db.rows("SELECT report_id, category, time_ns FROM gpu_time_budget")
+    expected = {
+        (f"{copy}{number}", category): time_ns
+        for number, timeline in enumerate(together)
+        for category, time_ns in _by_the_nanosecond(timeline).items()
+        for copy in ("a", "b")
+    }
+    assert {(report, category): ns for report, category, ns in found if ns} == expected
 
 
-@settings(max_examples=12)
-@given(timelines(), timelines())
+@settings(max_examples=5)
+@given(st.lists(st.tuples(timelines(), timelines()), min_size=3, max_size=3))
 def test_two_reports_of_two_ranks_and_one_report_of_both_agree(
-    first: dict[str, list[dict[str, Any]]], second: dict[str, list[dict[str, Any]]]
+    pairs: list[tuple[Timeline, Timeline]],
 ) -> None:
     db = Tiny()
-    for report, timeline, rank in (("a", first, 0), ("b", second, 1)):
-        for table, rows in timeline.items():
-            placed = [row | {"pid": rank + 1} for row in rows]
-            if table == "launches":
-                placed = [row | {"device": rank} for row in placed]
-                for row in placed:
-                    row["call_id"] = row["call_id"] + 100 * rank if "call_id" in row else None
-            db.add(table, *placed)
-            db.add(table, *(row | {"report_id": report} for row in placed))
-    sql = "SELECT device, category, time_ns, window_start_ns, window_end_ns FROM gpu_time_budget"
-    combined = db.rows(f"{sql} WHERE report_id = 'r' ORDER BY ALL")
-    assert combined == db.con.execute(f"{sql} WHERE report_id <> 'r' ORDER BY ALL").fetchall()
+    for number, pair in enumerate(pairs):
+        for rank, timeline in enumerate(pair):
+            for table, rows in timeline.items():
+                placed = [row | {"pid": rank + 1} for row in rows]
+                if table == "launches":
+                    placed = [row | {"device": rank} for row in placed]
+                    for row in placed:
+                        row["call_id"] = row["call_id"] + 100 * rank if "call_id" in row else None
+                for report in (f"both {number}", f"rank{rank} {number}"):
+                    db.add(table, *(row | {"report_id": report} for row in placed))
+    columns = (
+        "split_part(report_id, ' ', 2), device, category, time_ns, window_start_ns, window_end_ns"
+    )
+    sql = f"SELECT {columns} FROM gpu_time_budget"
+    combined = db.rows(f"{sql} WHERE report_id LIKE 'both%' ORDER BY ALL")
+    assert len(combined) > len(pairs)
+    assert combined == db.rows(f"{sql} WHERE report_id NOT LIKE 'both%' ORDER BY ALL")
 
 
 def short_gaps() -> dict[str, float]:

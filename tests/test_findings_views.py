@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from analysis.occupancy import calculator
 from analysis.session import Session
 from perfpipe.store import Store
 
-Expand = Callable[[str], Path]
 Ingested = Callable[[str], str]
 
 SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -97,9 +95,9 @@ def _rows(cli: Cli, sql: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_report_prints_what_the_views_hold(cli: Cli, expand: Expand) -> None:
+def test_a_report_prints_what_the_views_hold(cli: Cli, stored: Callable[..., list[str]]) -> None:
     """One step of a model, profiled and as a timeline."""
-    assert cli("ingest", expand("ncu/block.ncu-rep"), expand("nsys/gpumetrics.sqlite")) == 0
+    stored("ncu/block.ncu-rep", "nsys/gpumetrics.sqlite")
     assert cli("report", "--json") == 0
     report = json.loads(cli.out)
     found = _rows(cli, "FROM findings ORDER BY rank")

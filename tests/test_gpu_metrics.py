@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from conftest import Tiny
@@ -36,39 +35,51 @@ def _sample(db: Tiny, at: int, **values: float) -> None:
         db.add("nsys_gpu_metrics", row)
 
 
-@settings(max_examples=40, deadline=None)
-@given(
+sampled = st.tuples(
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=5),
-    st.lists(st.integers(-10, 90), min_size=2, max_size=8, unique=True),
-    st.randoms(use_true_random=False),
-)
+    st.lists(st.tuples(st.integers(-10, 90), st.integers(0, 100)), min_size=2, max_size=8,
+             unique_by=lambda sample: sample[0]),
+)  # fmt: skip
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(sampled, min_size=5, max_size=5))
 def test_means_against_each_nanosecond(
-    ops: list[tuple[int, int]], stamps: list[int], random: Any
+    together: list[tuple[list[tuple[int, int]], list[tuple[int, int]]]],
 ) -> None:
-    spans = [(start, start + length) for start, length in ops]
-    stamps = sorted(stamps)
-    values = [random.randint(0, 100) for _ in stamps]
-    db = _busy(*spans)
-    for at, value in zip(stamps, values, strict=True):
-        _sample(db, at, sm=value)
-    found = {
-        scope: rest
-        for scope, *rest in db.rows(
-            "SELECT scope, time_ns, sampled_ns, sm_active_pct, tensor_active_pct FROM gpu_metrics_sum"
+    """Several timelines at a time, each a report of its own."""
+    db = Tiny()
+    for number, (ops, samples) in enumerate(together):
+        kernel = {"kind": "kernel", "name": "k", "pid": 1, "device": 0}
+        of_gpu = {"gpu": 0, "device": 0, "metric": SM}
+        db.add_report(
+            f"r{number}",
+            {
+                "launches": [{**kernel, "start_ns": s, "end_ns": s + length} for s, length in ops],
+                "nsys_gpu_metrics": [
+                    {**of_gpu, "timestamp_ns": at, "value": value} for at, value in samples
+                ],
+            },
         )
-    }
-    busy = {t for start, end in spans for t in range(start, end)}
-    whole = set(range(min(busy), max(busy) + 1))
-    for scope, window in (("whole", whole), ("compute", busy)):
-        # A value holds from the sample before up to its own.
-        known = [
-            value
-            for t in window
-            for (start, end), value in zip(pairwise(stamps), values[1:], strict=True)
-            if start <= t < end
-        ]
-        mean = sum(known) / len(known) if known else None
-        assert found[scope] == [len(window), len(known), pytest.approx(mean), None]
+    rows = db.rows(
+        "SELECT report_id, scope, time_ns, sampled_ns, sm_active_pct, tensor_active_pct "
+        "FROM gpu_metrics_sum"
+    )
+    found = {(report, scope): rest for report, scope, *rest in rows}
+    for number, (ops, samples) in enumerate(together):
+        busy = {t for start, length in ops for t in range(start, start + length)}
+        whole = set(range(min(busy), max(busy) + 1))
+        for scope, window in (("whole", whole), ("compute", busy)):
+            # A value holds from the sample before up to its own.
+            known = [
+                value
+                for t in window
+                for (start, _), (end, value) in pairwise(sorted(samples))
+                if start <= t < end
+            ]
+            mean = sum(known) / len(known) if known else None
+            expected = [len(window), len(known), pytest.approx(mean), None]
+            assert found[f"r{number}", scope] == expected
 
 
 def test_windows_without_a_sample_are_unknown() -> None:

@@ -125,16 +125,20 @@ def test_two_reports_and_one_of_two_processes_are_a_job(
 
 
 def _job(
-    ranks: list[list[tuple[int, int]]], starts: list[int], names: list[str] | None = None
+    ranks: list[list[tuple[int, int]]],
+    starts: list[int],
+    names: list[str] | None = None,
+    name: str = "",
+    db: Tiny | None = None,
 ) -> Tiny:
     """One report a rank, with a collective for each (start, end) on the report's own clock."""
-    db = Tiny()
+    db = db or Tiny()
     for rank, spans in enumerate(ranks):
-        report = f"r{rank}"
-        name = names[rank] if names else f"rank{rank}.sqlite"
+        report = f"{name}r{rank}"
+        source = names[rank] if names else f"rank{rank}.sqlite"
         db.add(
             "reports",
-            {"report_id": report, "kind": "nsys", "source_name": name, "directory": "/d",
+            {"report_id": report, "kind": "nsys", "source_name": source, "directory": f"/{name}",
              "started_ns": starts[rank]},
         )  # fmt: skip
         for start, end in spans:
@@ -146,8 +150,7 @@ def _job(
     return db
 
 
-@settings(max_examples=30, deadline=None)
-@given(
+_jobs = st.tuples(
     st.lists(
         st.tuples(st.integers(1, 50), st.lists(st.integers(0, 40), min_size=3, max_size=3)),
         min_size=1,
@@ -155,30 +158,44 @@ def _job(
     ),
     st.lists(st.integers(-10_000, 10_000), min_size=3, max_size=3),
 )
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(_jobs, min_size=4, max_size=4))
 def test_pairs_against_a_simulation(
-    collectives: list[tuple[int, list[int]]], wrong: list[int]
+    jobs: list[tuple[list[tuple[int, list[int]]], list[int]]],
 ) -> None:
-    """Ranks arrive at their times, the transfer begins with the last, all end together."""
-    clock = 1_000_000
-    truth: list[tuple[int, int, list[int]]] = []
-    ranks: list[list[tuple[int, int]]] = [[], [], []]
-    for transfer, late in collectives:
-        arrived = [clock + delay for delay in late]
-        end = max(arrived) + transfer
-        truth.append((transfer, sum(max(arrived) - at for at in arrived), arrived))
-        for rank, at in enumerate(arrived):
-            ranks[rank].append((at - 500 * rank, end - 500 * rank))
-        clock = end + 10
-    # Captures began 500 ns apart, and each start time is off by `wrong`.
-    starts = [10**18 + 500 * rank + wrong[rank] for rank in range(3)]
-    found = _job(ranks, starts).rows(
-        "SELECT transfer_ns, waiting_ns, last_rank, last_start_ns - first_start_ns, together "
+    """Ranks arrive at their times, the transfer begins with the last, all end together.
+
+    Several jobs at a time, each in a directory of its own.
+    """
+    db = Tiny()
+    truth: dict[str, list[tuple[int, int, list[int]]]] = {}
+    for number, (collectives, wrong) in enumerate(jobs):
+        clock = 1_000_000
+        ranks: list[list[tuple[int, int]]] = [[], [], []]
+        for transfer, late in collectives:
+            arrived = [clock + delay for delay in late]
+            end = max(arrived) + transfer
+            waiting = sum(max(arrived) - at for at in arrived)
+            truth.setdefault(f"{number}r0", []).append((transfer, waiting, arrived))
+            for rank, at in enumerate(arrived):
+                ranks[rank].append((at - 500 * rank, end - 500 * rank))
+            clock = end + 10
+        # Captures began 500 ns apart, and each start time is off by `wrong`.
+        starts = [10**18 + 500 * rank + wrong[rank] for rank in range(3)]
+        _job(ranks, starts, name=str(number), db=db)
+    rows = db.rows(
+        "SELECT job, transfer_ns, waiting_ns, last_rank, last_start_ns - first_start_ns, together "
         "FROM paired_collectives ORDER BY nth"
     )
-    for (transfer, waiting, arrived), row in zip(truth, found, strict=True):
-        order = sorted(arrived)
-        last = arrived.index(order[-1]) if order[-1] > order[-2] else None
-        assert row == (transfer, waiting, last, order[-1] - order[0], True)
+    assert {job for job, *_ in rows} == truth.keys()
+    for job, of_job in truth.items():
+        found = [row for of, *row in rows if of == job]
+        for (transfer, waiting, arrived), row in zip(of_job, found, strict=True):
+            order = sorted(arrived)
+            last = arrived.index(order[-1]) if order[-1] > order[-2] else None
+            assert row == [transfer, waiting, last, order[-1] - order[0], True]
 
 
 def test_clocks_are_set_by_the_ends_of_collectives() -> None:

@@ -27,7 +27,7 @@ from perfpipe.verify import verify
 Expand = Callable[[str], Path]
 
 #: Processes that ingest the same files at once.
-WRITERS = 16
+WRITERS = 8
 
 SMALL = ("memcpy", "ops", "graph_whole", "h2d", "compute")
 

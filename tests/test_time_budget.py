@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,11 @@ CAPTURES = sorted(path.name.removesuffix(".sqlite.xz") for path in DATA.glob("ns
 CATEGORIES = (
     "compute", "communication", "transfer", "sync", "launch_gap", "launch_api", "queued", "kernel_gap",
     "loading", "host", "profiler_overhead", "edge", "unattributed",
+)  # fmt: skip
+
+#: What is read of all captures at a time.
+VIEWS = (
+    "gpu_time_budget", "step_budget", "analysis_windows", "gpu_idle_gaps", "timeline_bottleneck",
 )  # fmt: skip
 
 #: Capture -> (device, bound, share in %, contributors) of the whole capture.
@@ -41,40 +46,58 @@ STEADY_VERDICTS = VERDICTS | {
 }
 
 
+@pytest.fixture(scope="module")
+def sessions(captures: Store, ingested: Ingested) -> Iterator[Callable[[str], Session]]:
+    """Sessions over all captures by window: what is said of one does not depend on the others."""
+    opened: dict[str, Session] = {}
+
+    def session(window: str) -> Session:
+        if window not in opened:
+            ids = [ingested(f"nsys/{capture}.sqlite") for capture in CAPTURES]
+            opened[window] = Session.open(captures, ids, use=VIEWS, window=window)
+        return opened[window]
+
+    yield session
+    for session_of_window in opened.values():
+        session_of_window.close()
+
+
 @pytest.mark.parametrize("window", ["whole", "steady"])
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_the_parts_of_every_capture_add_up(
-    captures: Store, ingested: Ingested, capture: str, window: str
+    sessions: Callable[[str], Session], ingested: Ingested, capture: str, window: str
 ) -> None:
-    report = ingested(f"nsys/{capture}.sqlite")
-    with Session.open(captures, [report], window=window) as con:
-        whole = con.execute(
-            "SELECT device, sum(time_ns) - any_value(window_ns), "
-            "min(time_ns) >= 0, list(category ORDER BY category), round(sum(share_pct), 6) "
-            "FROM gpu_time_budget GROUP BY device"
-        ).fetchall()
-        parts = con.execute(
-            "SELECT device, category, sum(time_ns) FROM step_budget "
-            "SEMI JOIN analysis_windows AS w USING (report_id, device) "
-            "WHERE phase = 'steady' OR 'whole' = (SELECT any_value(kind) FROM analysis_windows) "
-            "GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
-        budget = con.execute(
-            "SELECT device, category, time_ns FROM gpu_time_budget "
-            "SEMI JOIN step_budget USING (device) ORDER BY ALL"
-        ).fetchall()
-        steps = con.execute(
-            "SELECT count(*), count(*) FILTER (rest = 0 AND least >= 0) FROM ("
-            "SELECT sum(time_ns) - any_value(step_ns) AS rest, min(time_ns) AS least "
-            "FROM step_budget GROUP BY device, window_start_ns, step_index)"
-        ).fetchone()
-        idle = con.execute(
-            "SELECT device, sum(dur_ns) FROM gpu_idle_gaps GROUP BY device ORDER BY device"
-        ).fetchall()
-        rest = con.execute(
-            "SELECT device, sum(time_ns) FILTER (category NOT IN ('compute', 'communication', "
-            "'transfer')) FROM gpu_time_budget GROUP BY device ORDER BY device"
-        ).fetchall()
+    con, report = sessions(window).con, f"'{ingested(f'nsys/{capture}.sqlite')}'"
+    whole = con.execute(
+        "SELECT device, sum(time_ns) - any_value(window_ns), "
+        "min(time_ns) >= 0, list(category ORDER BY category), round(sum(share_pct), 6) "
+        f"FROM gpu_time_budget WHERE report_id = {report} GROUP BY device"
+    ).fetchall()
+    parts = con.execute(
+        "SELECT device, category, sum(step_budget.time_ns) FROM step_budget "
+        "JOIN analysis_windows AS w USING (report_id, device) "
+        f"WHERE report_id = {report} AND (phase = 'steady' OR w.kind = 'whole') "
+        "GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    budget = con.execute(
+        "SELECT device, category, time_ns FROM gpu_time_budget "
+        f"SEMI JOIN step_budget USING (report_id, device) WHERE report_id = {report} ORDER BY ALL"
+    ).fetchall()
+    steps = con.execute(
+        "SELECT count(*), count(*) FILTER (rest = 0 AND least >= 0) FROM ("
+        "SELECT sum(time_ns) - any_value(step_ns) AS rest, min(time_ns) AS least "
+        f"FROM step_budget WHERE report_id = {report} "
+        "GROUP BY device, window_start_ns, step_index)"
+    ).fetchone()
+    idle = con.execute(
+        f"SELECT device, sum(dur_ns) FROM gpu_idle_gaps WHERE report_id = {report} "
+        "GROUP BY device ORDER BY device"
+    ).fetchall()
+    rest = con.execute(
+        "SELECT device, sum(time_ns) FILTER (category NOT IN ('compute', 'communication', "
+        f"'transfer')) FROM gpu_time_budget WHERE report_id = {report} "
+        "GROUP BY device ORDER BY device"
+    ).fetchall()
     assert whole
     for _, difference, positive, categories, shares in whole:
         assert difference == 0
@@ -89,7 +112,7 @@ def test_the_parts_of_every_capture_add_up(
 @pytest.mark.parametrize(("window", "verdicts"), [("whole", VERDICTS), ("steady", STEADY_VERDICTS)])
 @pytest.mark.parametrize("capture", VERDICTS)
 def test_verdicts(
-    captures: Store,
+    sessions: Callable[[str], Session],
     ingested: Ingested,
     capture: str,
     window: str,
@@ -97,10 +120,9 @@ def test_verdicts(
 ) -> None:
     sql = (
         "SELECT device, bound, round(share_pct), contributors, confidence, explanation "
-        "FROM timeline_bottleneck"
+        f"FROM timeline_bottleneck WHERE report_id = '{ingested(f'nsys/{capture}.sqlite')}'"
     )
-    with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")], window=window) as con:
-        rows = con.execute(sql).fetchall()
+    rows = sessions(window).con.execute(sql).fetchall()
     assert [row[:4] for row in rows] == verdicts[capture]
     for *_, confidence, explanation in rows:
         assert confidence == ("low" if capture == "graph_whole" else "medium")

@@ -58,7 +58,7 @@ def analysed(tmp_path: Path) -> Any:
         names = [v.name for v in views().values() if v.layer != "ncu" and v.public]
         with Session.open(store, [report], use=names) as db:
             for name in names:
-                db.execute(f"FROM {name}").fetchall()
+                db.con.execute(f"FROM {name}").fetchall()
             answer = db.execute(sql).fetchall()
         page = tmp_path / "report.html"
         assert run_cli(["report", "--html", str(page), "--store", str(store.root)]) == 0

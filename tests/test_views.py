@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,8 @@ def test_a_view_says_that_it_is_materialized() -> None:
     )
     assert (plain.materialize, marked.materialize) == (False, True)
     assert (plain.kept, marked.kept) == (False, True)
+    assert plain.few
+    assert not replace(plain, name="_a").few
     assert plain.doc == marked.doc == "About a."
     assert plain.columns == marked.columns == {"x": "first"}
 
@@ -264,16 +267,16 @@ def test_what_a_second_query_reads_is_kept(captures: Store, ingested: Ingested) 
         assert session.execute("FROM kernel_roofline").fetchall() == below
 
 
-def test_what_another_view_reads_of_counters_is_computed_once(
-    captures: Store, ingested: Ingested
-) -> None:
+def test_what_another_view_reads_is_computed_once(captures: Store, ingested: Ingested) -> None:
     """The answer is that of a session which keeps nothing."""
     ids = [ingested("nsys/memcpy.sqlite"), ingested("ncu/visible.raw.csv")]
     with Session.open(captures, ids, use=["findings"]) as session:
         rows = session.con.execute("SELECT table_name FROM duckdb_tables()").fetchall()
         found = session.con.execute("FROM kernel_findings").fetchall()
-    assert {"kernel_sol", "_bottleneck_class", "kernel_features"} <= {name for (name,) in rows}
-    assert "timeline_findings" not in {name for (name,) in rows}
+    computed = {name for (name,) in rows}
+    assert {"kernel_sol", "_bottleneck_class", "kernel_findings"} <= computed
+    assert {"timeline_findings", "gpu_time_budget", "_ops"} <= computed
+    assert not {"findings", "_classed_ops", "_sync_calls"} & computed
     with Session.open(captures, ids) as session:
         session._materialize = False
         assert session.execute("FROM kernel_findings").fetchall() == found

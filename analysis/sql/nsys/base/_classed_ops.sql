@@ -12,6 +12,7 @@ SELECT
     l.start_ns,
     l.end_ns,
     l.op_id,
+    l.call_id,
     l.pid,
     l.tid,
     l.api_start_ns,

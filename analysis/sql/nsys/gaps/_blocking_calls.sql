@@ -2,13 +2,15 @@
 -- with the time of both kinds in earlier ones.
 -- @materialize
 CREATE VIEW _blocking_calls AS
-WITH calls AS (
-    SELECT report_id, pid, tid, start_ns, end_ns, name, false AS loads
-    FROM _sync_calls
-    UNION ALL
-    SELECT report_id, pid, tid, start_ns, end_ns, name, true
-    FROM nsys_api_calls
-    WHERE name IN (SELECT name FROM _names WHERE kind = 'api' AND is_loading(name))
+WITH names AS (
+    SELECT name, is_loading(name) AS loads
+    FROM _names
+    WHERE kind = 'api' AND (is_synchronising(name) OR is_loading(name))
+),
+calls AS (
+    SELECT c.report_id, c.pid, c.tid, c.start_ns, c.end_ns, c.name, n.loads
+    FROM nsys_api_calls AS c
+    JOIN names AS n ON n.name = c.name
 ),
 apart AS (
     SELECT * REPLACE (greatest(start_ns, max(end_ns) OVER earlier) AS start_ns)

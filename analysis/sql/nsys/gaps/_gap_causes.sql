@@ -1,6 +1,7 @@
 -- Idle intervals longer than between launches, with what their largest part lies in: a call, a range,
 -- what another thread did; if nothing is known, what came next.  Numbers in names of ranges are
 -- replaced by *.
+-- @materialize
 CREATE VIEW _gap_causes AS
 WITH open AS (
     SELECT

@@ -2,18 +2,12 @@
 -- each, unless it was launched before the device fell idle.
 -- @materialize
 CREATE VIEW _idle AS
-WITH calls AS (
-    SELECT report_id, call_id, min(start_ns) AS start_ns
-    FROM launches
-    WHERE call_id IS NOT NULL
-    GROUP BY report_id, call_id
-    HAVING count(*) > 1
-),
-later AS (
-    SELECT l.report_id, l.op_id
-    FROM launches AS l
-    JOIN calls AS c ON c.report_id = l.report_id AND c.call_id = l.call_id
-    WHERE l.start_ns > c.start_ns
+WITH later AS (
+    SELECT DISTINCT o.track, o.op_id
+    FROM (FROM _ops WHERE start_ns > busy_until AND coalesce(api_end_ns > busy_until, true)) AS o
+    JOIN _gpus AS t USING (track)
+    JOIN launches AS l
+        ON l.report_id = t.report_id AND l.call_id = o.call_id AND l.start_ns < o.start_ns
 )
 SELECT
     t.report_id,
@@ -36,5 +30,5 @@ SELECT
 FROM _ops AS o
 JOIN _gpus AS t USING (track)
 JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
-LEFT JOIN later AS l ON l.report_id = t.report_id AND l.op_id = o.op_id
+LEFT JOIN later AS l ON l.track = o.track AND l.op_id = o.op_id
 WHERE o.start_ns > o.busy_until;

@@ -1,5 +1,6 @@
 -- Operations after an idle interval whose launching call took long because it was the first use of
 -- a kernel or graph in its process: the driver loads the code.
+-- @materialize
 CREATE VIEW _loading_launches AS
 WITH long AS (
     SELECT g.track, g.op_id, l.report_id, l.pid, coalesce(l.demangled, l.name) AS name, l.api_start_ns

@@ -26,37 +26,40 @@ titles AS (
     FROM launching
     GROUP BY domain, name
 ),
-named AS (
-    SELECT l.*, t.title
+named AS MATERIALIZED (
+    SELECT l.report_id, l.range_id, l.enclosing, l.level, l.gpu_time_ns, l.dur_ns, t.title
     FROM launching AS l
     JOIN titles AS t ON t.domain IS NOT DISTINCT FROM l.domain AND t.name IS NOT DISTINCT FROM l.name
 ),
-sums AS (
-    SELECT
-        a.report_id,
-        0 AS depth,
-        a.title,
-        NULL AS above,
-        NULL AS top,
-        sum(a.gpu_time_ns) AS ns,
-        sum(a.dur_ns) AS host_ns,
-        count(*) AS instances
-    FROM named AS a
-    WHERE a.level = 0
-    GROUP BY a.report_id, a.title
-    UNION ALL
-    SELECT b.report_id, 1, b.title, a.title, NULL, sum(b.gpu_time_ns), sum(b.dur_ns), count(*)
+middle AS MATERIALIZED (
+    SELECT b.report_id, b.range_id, b.gpu_time_ns, b.dur_ns, b.title, a.title AS above
     FROM named AS b
     JOIN named AS a ON a.report_id = b.report_id AND a.range_id = b.enclosing
-    WHERE b.level = 1
-    GROUP BY b.report_id, b.title, a.title
+    WHERE a.level = 0 AND b.level = 1
+),
+sums AS (
+    SELECT
+        report_id,
+        0 AS depth,
+        title,
+        NULL AS above,
+        NULL AS top,
+        sum(gpu_time_ns) AS ns,
+        sum(dur_ns) AS host_ns,
+        count(*) AS instances
+    FROM named
+    WHERE level = 0
+    GROUP BY report_id, title
     UNION ALL
-    SELECT c.report_id, 2, c.title, b.title, a.title, sum(c.gpu_time_ns), sum(c.dur_ns), count(*)
+    SELECT report_id, 1, title, above, NULL, sum(gpu_time_ns), sum(dur_ns), count(*)
+    FROM middle
+    GROUP BY report_id, title, above
+    UNION ALL
+    SELECT c.report_id, 2, c.title, b.title, b.above, sum(c.gpu_time_ns), sum(c.dur_ns), count(*)
     FROM named AS c
-    JOIN named AS b ON b.report_id = c.report_id AND b.range_id = c.enclosing
-    JOIN named AS a ON a.report_id = b.report_id AND a.range_id = b.enclosing
+    JOIN middle AS b ON b.report_id = c.report_id AND b.range_id = c.enclosing
     WHERE c.level = 2
-    GROUP BY c.report_id, c.title, b.title, a.title
+    GROUP BY c.report_id, c.title, b.title, b.above
 ),
 pathed AS (
     SELECT *, concat_ws(' > ', top, above) AS parent, concat_ws(' > ', top, above, title) AS path

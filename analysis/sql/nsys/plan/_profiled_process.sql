@@ -1,6 +1,7 @@
 -- The process and GPU of each report whose kernels are profiled.  Of several ranks it is one, the first
 -- that computes at least half as much as any: ranks mostly run the same kernels, and each one that is
 -- profiled holds up the others.  `refused` says why none may be.
+-- @materialize
 CREATE VIEW _profiled_process AS
 WITH processes AS (
     SELECT

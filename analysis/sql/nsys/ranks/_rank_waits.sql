@@ -1,4 +1,5 @@
 -- GPUs whose rank waits for others in collectives, and the rank that arrives last most often.
+-- @materialize
 CREATE VIEW _rank_waits AS
 WITH stragglers AS (
     SELECT job, arg_max(rank, (last, -rank)) AS last_rank, max(last_pct) AS last_pct

@@ -32,19 +32,25 @@
 -- api_name: launching function
 -- kernel_name: kernel name with template arguments
 CREATE VIEW cuda_kern_exec_sum AS
-WITH timed AS (
+WITH titles AS (
+    -- A regular expression per name, not per launch.
+    SELECT recorded_name, nsys_api_name(recorded_name) AS title
+    FROM (SELECT unnest(list(DISTINCT api_recorded_name)) AS recorded_name FROM launches)
+),
+timed AS (
     SELECT
         report_id,
         pid,
         tid,
         device,
         demangled,
-        api_recorded_name,
+        title,
         greatest(end_ns, api_end_ns) - api_start_ns AS total_ns,
         api_end_ns - api_start_ns AS api_ns,
         CASE WHEN start_ns >= api_end_ns THEN start_ns - api_end_ns END AS queue_ns,
         end_ns - start_ns AS kernel_ns
     FROM launches
+    LEFT JOIN titles ON recorded_name = api_recorded_name
     WHERE kind = 'kernel' AND api_start_ns IS NOT NULL
 )
 SELECT
@@ -74,8 +80,8 @@ SELECT
     min(kernel_ns) AS kmin_ns,
     max(kernel_ns) AS kmax_ns,
     nsys_stddev(kernel_ns) AS kstddev_ns,
-    nsys_api_name(api_recorded_name) AS api_name,
+    title AS api_name,
     demangled AS kernel_name
 FROM timed
-GROUP BY report_id, pid, tid, device, nsys_api_name(api_recorded_name), demangled
+GROUP BY report_id, pid, tid, device, title, demangled
 ORDER BY report_id, tavg_ns DESC, pid, tid, devid, api_name, kernel_name;
