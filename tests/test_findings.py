@@ -39,7 +39,7 @@ TIMELINE: dict[str, set[str | None]] = {
         "host",
         "readback",
     )
-}
+} | {"startup": {"compilation", "communicator", "allocation"}}
 RULES = {
     "CPIStall", "LaunchConfiguration", "MemoryCacheAccessPattern", "SharedMemoryConflicts",
     "TheoreticalOccupancy", "ThreadDivergence", "UncoalescedGlobalAccess", "WorkloadImbalance",

@@ -25,7 +25,6 @@ VIEWS = (
     "_totals",
     "_used_gpus",
     "timeline_bottleneck",
-    "startup_causes",
     "analysis_windows",
     "step_sources",
     "_labels",
@@ -39,9 +38,6 @@ _ORIGINS = {
     "ProfilerStep": "by torch.profiler's steps",
     "period": "by the period of the launch sequence",
 }
-
-#: Causes of start-up below this fraction of it are not told.
-_SMALLEST = 50
 
 #: Maximum number of notes on verdicts.
 _NOTES = 4
@@ -116,7 +112,6 @@ def summary_of(scope: Scope) -> list[Fact]:
         add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
     facts += _steps(scope)
     facts += tracing.tracing_of(scope)
-    facts += _startup(scope)
     return facts
 
 
@@ -153,31 +148,6 @@ def _steps(scope: Scope) -> Iterator[Fact]:
         yield Fact("Steps", text, Source("analysis_windows", scope.reports))
     elif why:
         yield Fact("Steps", why, Source("analysis_windows", scope.reports))
-
-
-def _startup(scope: Scope) -> Iterator[Fact]:
-    """Yield what start-up consists of, if it is long; of several GPUs, the longest one."""
-    sql = f"""
-        SELECT c.cause, c.time_ns, c.startup_ns, l.label, c.device
-        FROM startup_causes AS c
-        JOIN analysis_windows AS w USING (report_id, device)
-        JOIN _labels AS l USING (report_id)
-        WHERE report_id IN {in_list(scope.reports)} AND w.kind = 'steady'
-            AND 100 * c.startup_ns
-                >= threshold('timeline.contributor_pct') * (c.startup_ns + w.time_ns)
-        QUALIFY dense_rank() OVER (ORDER BY c.startup_ns DESC, report_id, device) = 1
-        ORDER BY c.time_ns DESC, c.cause
-    """
-    rows = rows_of(scope.con, sql)
-    if not rows:
-        return
-    parts = [
-        f"{cause} {format_ns(time)}" for cause, time, whole, *_ in rows if time >= whole / _SMALLEST
-    ]
-    _, _, whole, label, device = rows[0]
-    of = f"{label}, GPU {device}: " if len(scope.reports) > 1 else ""
-    text = f"{of}{format_ns(whole)} from the first recorded CUDA call to the first steady step: "
-    yield Fact("Start-up", text + ", ".join(parts), Source("startup_causes", scope.reports))
 
 
 def _wall_times(run: RunRecord) -> Iterator[Fact]:

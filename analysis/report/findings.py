@@ -35,6 +35,7 @@ _OF_GPU = {
     "ranks_wait": "waits for other ranks in collectives",
     "start_skew": "waits once, in the first collective: the ranks started apart",
     "readback": "runs dry for small copies to the host",
+    "startup": "starts up for long before the first steady step",
 }
 
 #: Maximum number of recommendations on kernels in a report.
@@ -47,6 +48,7 @@ _PARTS = {
     "whole": "the time between first and last operation",
     "startup": "start-up and warm-up",
     "step": "the step",
+    "capture": "the capture, not of the steps",
 }
 
 
@@ -82,10 +84,11 @@ class _Found(NamedTuple):
     readbacks_per_step: float | None
     readback_bytes: int | None
     idle_in: str | None
+    causes: str | None
     largest_gap: str | None
     ncu_verdict: str | None
     explanation: str | None
-    bound_pct: float
+    bound_pct: float | None
     confidence: str
     technique: str | None
     reports: list[str]
@@ -148,6 +151,9 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     evidence = [f"{words(found.bound)} is {share}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]
+    if found.causes is not None:
+        begun = f"{format_ns(found.time_ns)} from the first CUDA call to the first steady step"
+        evidence = [f"{begun}, {share}", found.causes]
     evidence += _waiting(found)
     evidence += [found.idle_in] if found.idle_in else []
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []

@@ -1,13 +1,13 @@
--- The findings of a report: contributors to the time of each GPU first, then the classes of
--- kernels, each with its numbers and an upper bound on the saving.  For kernels see kernel_classes,
--- whose shares are of all reports in the query.
+-- The findings of a report: contributors to the time of each GPU first, then start-up where it is long
+-- (of several GPUs the longest), then the classes of kernels, each with its numbers and an upper bound
+-- on the saving.  For kernels see kernel_classes, whose shares are of all reports in the query.
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
 -- claim: near_limit, ranks_wait, start_skew (the wait is in the first collective), or the bound that
 --   it is about
--- bound: category of timeline_bottleneck, readback, or bound of kernel_bottleneck
--- subclass: limiter, for a kernel
+-- bound: category of timeline_bottleneck, readback, startup, or bound of kernel_bottleneck
+-- subclass: limiter, for a kernel; the main cause, for startup
 -- cause: cause, for a kernel
 -- label: configuration or file of a timeline
 -- device: physical GPU number, for a timeline
@@ -16,9 +16,10 @@
 -- grid: its blocks as x,y,z
 -- block: its threads as x,y,z
 -- nvtx_path: its enclosing NVTX ranges
--- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows
--- share_pct: share of the GPU's window, or of all profiled time, %
--- time_ns: total duration of the launches, ns; for a kernel
+-- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows;
+--   capture for startup
+-- share_pct: share of the GPU's window, of the capture for startup, or of all profiled time, %
+-- time_ns: total duration of the launches, ns; for a kernel; for startup how long that is
 -- launches: number of launches of the kernel
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
@@ -34,63 +35,18 @@
 -- readbacks_per_step: their number in a step; NULL without steps
 -- readback_bytes: bytes of the largest
 -- idle_in: what most of the idle time of the category lies in, in words
+-- causes: what start-up consists of, in words
 -- largest_gap: longest idle interval of the category in words
 -- ncu_verdict: NVIDIA's verdict on the kernel
 -- explanation: why its class is uncertain or differs from NVIDIA's
--- bound_pct: share of the GPU's window, or of all profiled time, that could be saved at most, %
+-- bound_pct: share of the same whole as share_pct that could be saved at most, %; NULL for startup,
+--   which a longer run does not repeat
 -- confidence: high, medium or low
 -- technique: key in the knowledge base of what to try first; NULL if there is none
 -- reports: its reports
 CREATE VIEW findings AS
-WITH contributors AS (
-    SELECT
-        report_id,
-        device,
-        bound,
-        any_value(share_pct ORDER BY rank) AS share_pct,
-        any_value(confidence ORDER BY rank) AS confidence,
-        any_value(idle_in ORDER BY rank) AS idle_in,
-        any_value(largest_gap ORDER BY rank) AS largest_gap,
-        arg_min(technique, rank) AS technique,
-        arg_min({for_rank: for_rank}, rank).for_rank AS for_rank
-    FROM timeline_findings
-    GROUP BY report_id, device, bound
-),
-found AS (
-    SELECT
-        'timeline' AS subject,
-        CASE
-            WHEN w.start_pct >= 50 THEN 'start_skew'
-            WHEN w.waiting_pct IS NOT NULL THEN 'ranks_wait'
-            ELSE c.bound
-        END AS claim,
-        row_number() OVER (ORDER BY c.share_pct DESC, c.report_id, c.device, c.bound) AS place,
-        c.bound,
-        l.label,
-        c.device,
-        v.kind AS part,
-        c.share_pct, w.waiting_pct, w.start_pct,
-        r.cause AS last_cause,
-        r.excess_ns AS last_excess_ns,
-        c.for_rank,
-        b.copies AS readbacks,
-        b.per_step AS readbacks_per_step,
-        b.max_bytes AS readback_bytes,
-        c.idle_in,
-        CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_rank END AS last_rank,
-        CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_pct END AS last_pct,
-        c.largest_gap,
-        c.share_pct AS bound_pct,
-        c.confidence,
-        c.technique,
-        [c.report_id] AS reports
-    FROM contributors AS c
-    JOIN _labels AS l USING (report_id)
-    JOIN analysis_windows AS v ON v.report_id = c.report_id AND v.device = c.device
-    LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
-    LEFT JOIN _rank_causes AS r ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
-    LEFT JOIN small_readbacks AS b
-        ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
+WITH found AS (
+    FROM _gpu_findings
     UNION ALL BY NAME
     SELECT
         'kernel' AS subject,
@@ -120,7 +76,7 @@ SELECT
     waiting_pct, start_pct,
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
-    idle_in, largest_gap, ncu_verdict, explanation,
+    idle_in, causes, largest_gap, ncu_verdict, explanation,
     bound_pct,
     confidence,
     technique,

@@ -1,0 +1,71 @@
+-- The findings about GPUs: contributors to the time of each, then start-up where it is long, of several
+-- GPUs the longest; columns as in findings.
+CREATE VIEW _gpu_findings AS
+WITH contributors AS (
+    SELECT
+        report_id,
+        device,
+        bound,
+        any_value(share_pct ORDER BY rank) AS share_pct,
+        any_value(confidence ORDER BY rank) AS confidence,
+        any_value(idle_in ORDER BY rank) AS idle_in,
+        any_value(largest_gap ORDER BY rank) AS largest_gap,
+        arg_min(technique, rank) AS technique,
+        arg_min({for_rank: for_rank}, rank).for_rank AS for_rank
+    FROM timeline_findings
+    GROUP BY report_id, device, bound
+)
+SELECT
+    'timeline' AS subject,
+    CASE
+        WHEN w.start_pct >= 50 THEN 'start_skew'
+        WHEN w.waiting_pct IS NOT NULL THEN 'ranks_wait'
+        ELSE c.bound
+    END AS claim,
+    row_number() OVER (ORDER BY c.share_pct DESC, c.report_id, c.device, c.bound) AS place,
+    c.bound,
+    l.label,
+    c.device,
+    v.kind AS part,
+    c.share_pct, w.waiting_pct, w.start_pct,
+    r.cause AS last_cause,
+    r.excess_ns AS last_excess_ns,
+    c.for_rank,
+    b.copies AS readbacks,
+    b.per_step AS readbacks_per_step,
+    b.max_bytes AS readback_bytes,
+    c.idle_in,
+    CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_rank END AS last_rank,
+    CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_pct END AS last_pct,
+    c.largest_gap,
+    c.share_pct AS bound_pct,
+    c.confidence,
+    c.technique,
+    [c.report_id] AS reports
+FROM contributors AS c
+JOIN _labels AS l USING (report_id)
+JOIN analysis_windows AS v ON v.report_id = c.report_id AND v.device = c.device
+LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
+LEFT JOIN _rank_causes AS r ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
+LEFT JOIN small_readbacks AS b
+    ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
+UNION ALL BY NAME
+-- Behind the contributors of all GPUs: it does not recur.
+SELECT
+    'timeline' AS subject,
+    'startup' AS claim,
+    9223372036854775807 AS place,
+    'startup' AS bound,
+    s.cause AS subclass,
+    l.label,
+    s.device,
+    'capture' AS part,
+    s.share_pct,
+    s.startup_ns AS time_ns,
+    s.causes,
+    'high' AS confidence,
+    s.technique,
+    [s.report_id] AS reports
+FROM startup_findings AS s
+JOIN _labels AS l USING (report_id)
+QUALIFY row_number() OVER (ORDER BY s.startup_ns DESC, s.report_id, s.device) = 1;
