@@ -45,7 +45,7 @@ def _add(db: Tiny, name: str, start: int, end: int, pid: int = 1) -> None:
     db.add(table, {"pid": pid, "tid": 1, "name": name, "start_ns": start, "end_ns": end} | more)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(CAUSES)), st.integers(1, 100), st.integers(1, 40)),

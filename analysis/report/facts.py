@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.report import tracing
+from analysis.report import sharing, tracing
 from analysis.report.scope import Scope
 from analysis.rows import rows_of
 from analysis.thresholds import thresholds
@@ -28,6 +28,7 @@ VIEWS = (
     "analysis_windows",
     "step_sources",
     "_labels",
+    *sharing.VIEWS,
     *tracing.VIEWS,
 )
 
@@ -111,6 +112,7 @@ def summary_of(scope: Scope) -> list[Fact]:
         lasting = f", {format_ns(traced)} in total" if traced else ""
         add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
     facts += _steps(scope)
+    facts += sharing.sharing_of(scope)
     facts += tracing.tracing_of(scope)
     return facts
 
