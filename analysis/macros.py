@@ -10,6 +10,8 @@ from functools import cache
 from importlib import resources
 
 from perfpipe.database import quote
+from perfpipe.optimizers import FOREACH, OPTIMIZER
+from perfpipe.windows import STEADY
 
 _FILES = ("macros.sql", "timeline_macros.sql")
 _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
@@ -46,7 +48,7 @@ class Macro:
 
 
 def macros(
-    thresholds: Mapping[str, float], step_range: str | None = None, window: str = "steady"
+    thresholds: Mapping[str, float], step_range: str | None = None, window: str = STEADY
 ) -> dict[str, Macro]:
     """Return every macro by name; `step_range` is a regular expression of ranges that are steps.
 
@@ -123,4 +125,5 @@ def category_macro() -> Macro:
 
 
 def _either(patterns: str | list[str]) -> str:
-    return patterns if isinstance(patterns, str) else "|".join(patterns)
+    text = patterns if isinstance(patterns, str) else "|".join(patterns)
+    return text.replace("{foreach}", FOREACH).replace("{optimizer}", OPTIMIZER)

@@ -19,6 +19,7 @@ CAUSES = {
     "cudaMalloc": "allocation of device memory",
     "ncclCommInitRank": "communicator initialization",
     "autotune": "compilation",
+    "cudaSetDevice": "context creation",
 }
 STEPS = 12
 
@@ -72,6 +73,19 @@ def test_causes_against_each_nanosecond(calls: list[tuple[str, int, int]]) -> No
 
 
 MS = 1_000_000
+
+
+@pytest.mark.parametrize("name", ["cudaFree", "cudaSetDevice", "cuInit"])
+def test_a_context_is_created_before_the_first_kernel(name: str) -> None:
+    """Later on such a call is no start-up, and no sign that a step warms up."""
+    db = Tiny()
+    _loop(db, 10 * MS, MS)
+    _add(db, name, 1 * MS, 3 * MS)
+    for n in range(5):
+        _add(db, name, (10 + n) * MS + 1000, (10 + n) * MS + 500_000)
+    sql = "SELECT cause, calls, time_ns FROM startup_causes WHERE cause != 'everything else'"
+    assert db.rows(sql) == [("context creation", 1, 2 * MS)]
+    assert db.rows("SELECT DISTINCT phase FROM steps WHERE step IS NOT NULL") == [("steady",)]
 
 
 @pytest.mark.parametrize(

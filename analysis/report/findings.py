@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 from analysis.knowledge import techniques
 from analysis.questions import question
 from analysis.report.scope import Scope
+from analysis.rows import rows_of
+from perfpipe.database import in_list
 from perfpipe.units import format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 #: Views that are read here.
-VIEWS = ("findings", "recommendations")
+VIEWS = ("findings", "recommendations", "analysis_windows")
 
 #: Claims about a kernel.
 _OF_KERNEL = {
@@ -209,12 +211,20 @@ def recommendations_of(scope: Scope) -> list[Recommendation]:
     advice = [_Advice(*row) for row in scope.con.execute(sql).fetchall()]
     kept = [item for item in advice if item.subject != "kernel"]
     kept += [item for item in advice if item.subject == "kernel"][:_MOST]
-    return [_recommendation(scope, number + 1, item) for number, item in enumerate(kept)]
+    whole = _whole(scope)
+    return [_recommendation(scope, number + 1, item, whole) for number, item in enumerate(kept)]
 
 
-def _recommendation(scope: Scope, number: int, advice: _Advice) -> Recommendation:
+def _whole(scope: Scope) -> str:
+    """Return what the shares of advice on timelines are of: the largest of any GPU counts."""
+    sql = f"SELECT DISTINCT kind FROM analysis_windows WHERE report_id IN {in_list(scope.reports)}"
+    kinds = [str(kind) for (kind,) in rows_of(scope.con, sql)]
+    return _PARTS[kinds[0]] if len(kinds) == 1 else "the analyzed time"
+
+
+def _recommendation(scope: Scope, number: int, advice: _Advice, whole: str) -> Recommendation:
     item = techniques()[advice.technique]
-    reason, gain = _on_kernels(advice) if advice.subject == "kernel" else _on_gpus(advice)
+    reason, gain = _on_kernels(advice) if advice.subject == "kernel" else _on_gpus(advice, whole)
     return Recommendation(
         number,
         item.technique,
@@ -228,10 +238,10 @@ def _recommendation(scope: Scope, number: int, advice: _Advice) -> Recommendatio
     )
 
 
-def _on_gpus(advice: _Advice) -> tuple[str, str]:
+def _on_gpus(advice: _Advice, whole: str) -> tuple[str, str]:
     """Return the reason for a recommendation, and its possible gain."""
     gpus = f" on {advice.instances} GPU timelines" if advice.instances > 1 else ""
-    share = f"{advice.share_pct:.1f} % of the GPU's time"
+    share = f"{advice.share_pct:.1f} % of {whole}"
     return f"{words(advice.bound)}{gpus}, {share}", f"at most {share}"
 
 

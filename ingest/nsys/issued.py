@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -12,14 +11,10 @@ import numpy.typing as npt
 
 from ingest.arrays import NONE, Codes, Ints, ints, time_order
 from ingest.nsys.launches import GRAPH, KERNEL, Launches
+from perfpipe.optimizers import is_optimizer
 
 #: Copies that end a step rather than begin one: results that the host asks for.
 _RESULT = "[CUDA memcpy Device-to-Host]"
-
-#: Kernels of optimizers.
-_OPTIMIZER = re.compile(
-    r"multi_tensor_apply|adam|adagrad|adafactor|sgd|lamb(?!da)|lion_|optimi[sz]er", re.I
-)
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
     start, host = placed.start, placed.host
     idle = _idle(start, np.maximum(start, placed.end), placed.device)
     codes, optimizes = _names(operations)
-    random = np.random.default_rng(0).integers(1, 1 << 62, len(optimizes), np.int64)
+    random = np.random.default_rng(0).integers(1, 1 << 62, int(codes.max(initial=0)) + 1, np.int64)
     # The unit of an operation is its call, or itself where none was recorded.
     call = operations.call
     units = np.where(call == NONE, len(operations.calls.pid) + np.arange(len(call)), call)
@@ -102,7 +97,7 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
             host=host[rows],
             ended=ended,
             idle=idle[rows],
-            optimizer=optimizes[codes[rows]],
+            optimizer=optimizes[rows],
             copy_host=host[copies],
             copy_idle=idle[copies],
             result=_is_result(operations, copies),
@@ -122,11 +117,13 @@ def _idle(start: Ints, end: Ints, device: Ints) -> Ints:
 def _names(operations: Launches) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Return a code of each operation's name, with template arguments, and which are optimizers."""
     name, full = operations.name, operations.demangled
-    titles = [*full.dictionary.to_pylist(), *name.dictionary.to_pylist()]
     codes = ints(full.indices, missing=NONE)
     plain = ints(name.indices, missing=NONE)
     codes = np.where(codes == NONE, len(full.dictionary) + plain, codes)
-    return codes, np.array([bool(_OPTIMIZER.search(title or "")) for title in [*titles, ""]])
+    # An unknown name comes last.
+    titles = [*name.dictionary.to_pylist(), None]
+    named = np.array([is_optimizer(title or "") for title in titles])
+    return codes, named[np.where(plain == NONE, len(titles) - 1, plain)]
 
 
 def _is_result(operations: Launches, rows: Ints) -> npt.NDArray[np.bool_]:
