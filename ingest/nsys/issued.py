@@ -21,32 +21,55 @@ _RESULT = "[CUDA memcpy Device-to-Host]"
 class Issued:
     """Launches of kernels and graphs by a process, and its copies, each in order of the host.
 
+    With `thread` those of one thread only; `tid` and `copy_tid` are the threads that issued each.
     Times in ns.  `symbol` tells what a launch runs, a graph as a whole; `idle` is how long the GPU
     had been idle when it began; `optimizer` whether it belongs to an optimizer.  `ended` is when
     the launching call returned.  `result` tells copies to the host from others.
     """
 
     pid: int
+    tid: Ints
     symbol: Codes
     host: Ints
     ended: Ints
     idle: Ints
     optimizer: npt.NDArray[np.bool_]
+    copy_tid: Ints
     copy_host: Ints
     copy_idle: Ints
     result: npt.NDArray[np.bool_]
+    thread: int | None = None
+
+    def of_thread(self, thread: int) -> Issued:
+        """Return what one thread issued."""
+        own, copies = self.tid == thread, self.copy_tid == thread
+        return Issued(
+            pid=self.pid,
+            tid=self.tid[own],
+            symbol=self.symbol[own],
+            host=self.host[own],
+            ended=self.ended[own],
+            idle=self.idle[own],
+            optimizer=self.optimizer[own],
+            copy_tid=self.copy_tid[copies],
+            copy_host=self.copy_host[copies],
+            copy_idle=self.copy_idle[copies],
+            result=self.result[copies],
+            thread=thread,
+        )
 
 
 @dataclass(frozen=True)
 class Placed:
     """When and where each operation ran, and when the host issued it: its call's start, or its own.
 
-    Times in ns; NONE stands for an unknown process or device.
+    Times in ns; NONE stands for an unknown process, thread or device.
     """
 
     start: Ints
     end: Ints
     pid: Ints
+    tid: Ints
     device: Ints
     host: Ints
 
@@ -57,10 +80,11 @@ class Placed:
             ints(operations.numbers[name], missing=NONE)
             for name in ("start_ns", "end_ns", "pid", "device")
         )
-        host = start.copy()
+        host, tid = start.copy(), np.full(len(start), NONE, np.int64)
         called = operations.call != NONE
         host[called] = operations.calls.start[operations.call[called]]
-        return cls(start, end, pid, device, host)
+        tid[called] = operations.calls.tid[operations.call[called]]
+        return cls(start, end, pid, tid, device, host)
 
 
 def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
@@ -93,11 +117,13 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
         copies = copies[time_order(host[copies], start[copies])]
         yield Issued(
             pid=int(process),
+            tid=placed.tid[rows],
             symbol=np.unique(symbol[order], return_inverse=True)[1].astype(np.int32),
             host=host[rows],
             ended=ended,
             idle=idle[rows],
             optimizer=optimizes[rows],
+            copy_tid=placed.tid[copies],
             copy_host=host[copies],
             copy_idle=idle[copies],
             result=_is_result(operations, copies),
