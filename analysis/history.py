@@ -1,8 +1,9 @@
 """Histories of autotuning runs: of perfpipe, or made by any other tool.
 
 A history comes from a run, or from a JSON lines file made by anything: an object a line with
-`params` (or the parameters themselves), `generation`, `time_ms` or `times_ms`, `status` and
-`failure`, `registers`, `spills`, `shared_bytes`.  What a line lacks is None.
+`params` (or the parameters themselves), `generation`, `time_ms` or `times_ms`, `launches_ms` (the
+samples of each launch of the program), `status` and `failure`, `registers`, `spills`,
+`shared_bytes`.  What a line lacks is None.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from perfpipe.runrecord import Kernel, RunRecord, Scalar
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration: `time_ms` is the median, None if it failed; `failure` is the kind."""
+    """One configuration: `time_ms` is the median, None if it failed; `failure` is the kind.
+
+    `launches` are the medians of each launch of the program, ms; empty where they are not known.
+    """
 
     index: int
     generation: int
@@ -32,6 +36,7 @@ class Trial:
     spills: int | None = None
     shared_bytes: int | None = None
     spread_pct: float | None = None
+    launches: tuple[float, ...] = ()
 
     @property
     def label(self) -> str:
@@ -69,7 +74,7 @@ def history_of_run(run: RunRecord) -> History:
 
     Parameters that are the same everywhere are no part of the search and are left out.
     """
-    names = ("params", "generation", "times_ms", "status", "failure", "error")
+    names = ("params", "generation", "times_ms", "launches_ms", "status", "failure", "error")
     lines = [
         {**{name: getattr(task, name) for name in names}, **vars(task.kernel or Kernel())}
         for task in sorted(run.tasks, key=lambda task: task.index)
@@ -96,6 +101,7 @@ _KNOWN = {
     "generation",
     "time_ms",
     "times_ms",
+    "launches_ms",
     "status",
     "failure",
     "error",
@@ -134,7 +140,8 @@ def _trial(line: dict[str, Any], index: int) -> Trial:
     generation = line.get("generation", 0)
     if isinstance(generation, bool) or not isinstance(generation, int):
         raise ValueError("generation is not an integer")
-    samples = line.get("times_ms") or []
+    launches = [[float(sample) for sample in own] for own in line.get("launches_ms") or [] if own]
+    samples = line.get("times_ms") or [sample for own in launches for sample in own]
     if not samples and line.get("time_ms") is not None:
         samples = [line["time_ms"]]
     samples = [float(sample) for sample in samples]
@@ -152,6 +159,7 @@ def _trial(line: dict[str, Any], index: int) -> Trial:
         failure,
         None if error is None else str(error),
         spread_pct=spread,
+        launches=tuple(statistics.median(own) for own in launches),
         **numbers,
     )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Technique:
-    """One entry of knowledge*.toml; `gain` is headroom, tail, rule:NAME or share:PERCENT.
+    """One entry of knowledge*.toml; `keeps` are floors of kernel_floors, `rule` one of NVIDIA's.
 
     `saves` is the column of kernel_features that says how many bytes it saves; empty for most.
     """
@@ -28,9 +28,10 @@ class Technique:
     check_first: str
     classes: tuple[tuple[str, str, str], ...]
     features: tuple[str, ...]
-    gain: str
     difficulty: str
     link: str
+    keeps: tuple[str, ...] = ()
+    rule: str = ""
     saves: str = ""
 
 
@@ -49,7 +50,8 @@ def _technique(key: str, entry: dict[str, Any]) -> Technique:
     for text in entry.pop("classes"):
         bound, subclass, cause = text.split(".")
         classes.append((bound, subclass, cause))
-    return Technique(key, classes=tuple(classes), features=tuple(entry.pop("features")), **entry)
+    features, keeps = tuple(entry.pop("features")), tuple(entry.pop("keeps", ()))
+    return Technique(key, classes=tuple(classes), features=features, keeps=keeps, **entry)
 
 
 _COLUMNS: tuple[ColumnSpec, ...] = (
@@ -59,7 +61,8 @@ _COLUMNS: tuple[ColumnSpec, ...] = (
     ("subclass", "VARCHAR", ""),
     ("cause", "VARCHAR", ""),
     ("features", "VARCHAR[]", ""),
-    ("gain", "VARCHAR", ""),
+    ("keeps", "VARCHAR[]", ""),
+    ("rule", "VARCHAR", ""),
     ("difficulty", "VARCHAR", ""),
     ("saves", "VARCHAR", ""),
 )
@@ -74,4 +77,4 @@ def _rows() -> Iterator[tuple[Any, ...]]:
     for rank, item in enumerate(techniques().values()):
         for bound, subclass, cause in item.classes:
             match = (item.key, rank, bound, subclass, cause, list(item.features))
-            yield (*match, item.gain, item.difficulty, item.saves)
+            yield (*match, list(item.keeps), item.rule, item.difficulty, item.saves)

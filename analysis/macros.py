@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from perfpipe.database import quote
 from perfpipe.optimizers import FOREACH, OPTIMIZER
@@ -60,6 +61,8 @@ def macros(
         Macro("step_range_given", "", "true" if step_range else "false"),
         Macro("window_choice", "", quote(window)),
         category_macro(),
+        library_macro(),
+        closed_macro(),
     )
     return _of_files() | {macro.name: macro for macro in made}
 
@@ -108,20 +111,52 @@ def category_macro() -> Macro:
 
     Raises ValueError if kernels.toml names a category that it does not list.
     """
-    text = resources.files("analysis").joinpath("kernels.toml").read_text(encoding="utf-8")
-    document = tomllib.loads(text)
-    cases = ["WHEN is_communication(function_name) THEN 'communication'"]
+    first = "WHEN is_communication(function_name) THEN 'communication'"
+    return _kernel_macro("kernels.toml", "category", "categories", "other", first)
+
+
+def library_macro() -> Macro:
+    """Return the macro of the library that a kernel is from, like `category_macro`."""
+    return _kernel_macro("libraries.toml", "library", "libraries", "own")
+
+
+def closed_macro() -> Macro:
+    """Return the macro that tells whether the kernels of a library are not the user's to change."""
+    closed = _rules("libraries.toml")["closed"]
+    return Macro("is_closed", "library", f"library IN ({', '.join(map(quote, closed))})")
+
+
+def _kernel_macro(file: str, kind: str, kinds: str, otherwise: str, *first: str) -> Macro:
+    """Return the macro kernel_<kind>(function_name, full_name) of the rules in a file."""
+    document = _rules(file)
+    cases = [*first]
     for rule in document["rule"]:
-        if rule["category"] not in document["categories"]:
-            raise ValueError(f"kernels.toml: no category {rule['category']}")
+        if rule[kind] not in document[kinds]:
+            raise ValueError(f"{file}: no {kind} {rule[kind]}")
         tests = " OR ".join(
-            f"regexp_matches({column}, {quote(_either(rule[key]))}, 'i')"
-            for key, column in (("function", "function_name"), ("full", "full_name"))
+            f"regexp_matches({column}, {quote(form.format(_either(rule[key])))}, 'i')"
+            for key, (column, form) in _MATCHED.items()
             if key in rule
         )
-        cases.append(f"WHEN {tests} THEN {quote(rule['category'])}")
-    body = f"CASE {' '.join(cases)} ELSE 'other' END"
-    return Macro("kernel_category", "function_name, full_name", body)
+        cases.append(f"WHEN {tests} THEN {quote(rule[kind])}")
+    body = f"CASE {' '.join(cases)} ELSE {quote(otherwise)} END"
+    return Macro(f"kernel_{kind}", "function_name, full_name", body)
+
+
+#: What the patterns of a rule are matched with: a name, and the expression around the pattern.
+_MATCHED = {
+    "function": ("function_name", "{}"),
+    "full": ("full_name", "{}"),
+    "namespace": (
+        "full_name",
+        r"^(void |\w[\w:]*<[^<>]*>::type )?((\w+|<unnamed>|\(anonymous namespace\))::)*({})::",
+    ),
+}
+
+
+@cache
+def _rules(file: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("analysis").joinpath(file).read_text(encoding="utf-8"))
 
 
 def _either(patterns: str | list[str]) -> str:

@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.database import ColumnSpec, comment, create_table
-from perfpipe.specs import Architecture, GpuSpec, architectures, find_spec
+from perfpipe.specs import (
+    Architecture,
+    GpuSpec,
+    TensorRate,
+    architectures,
+    find_spec,
+    tensor_rates,
+)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -28,6 +35,10 @@ _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
     ("nvlink_bytes_per_s", "DOUBLE", ""),
 )
 ARCHITECTURE_DOC = "Resources of an SM, by compute capability."
+TENSOR_RATES_DOC = (
+    "What the tensor cores of an SM do per cycle, by instruction, where instructions of the same "
+    "type differ: on 9.0 mma reaches two thirds of wgmma, which the vendor's peak is of."
+)
 
 
 def make_gpu_peaks(con: DuckDBPyConnection) -> None:
@@ -63,6 +74,15 @@ def make_architectures(con: DuckDBPyConnection) -> None:
     columns = [(n, "VARCHAR" if n == "cc" else "BIGINT", doc) for n, doc in docs.items()]
     rows = [tuple(getattr(a, name) for name in docs) for a in architectures().values()]
     create_table(con, "gpu_architectures", columns, rows, ARCHITECTURE_DOC)
+
+
+def make_tensor_rates(con: DuckDBPyConnection) -> None:
+    """Create gpu_tensor_rates."""
+    docs = TensorRate.documentation()
+    numbers = ("flop_per_cycle",)
+    columns = [(n, "DOUBLE" if n in numbers else "VARCHAR", doc) for n, doc in docs.items()]
+    rows = [tuple(getattr(rate, name) for name in docs) for rate in tensor_rates()]
+    create_table(con, "gpu_tensor_rates", columns, rows, TENSOR_RATES_DOC)
 
 
 def _specs(con: DuckDBPyConnection, of: str) -> Iterator[tuple[tuple[str, int | None], GpuSpec]]:

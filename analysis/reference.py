@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from analysis.gemm import NEEDS as GEMM_NEEDS
+from analysis.gemm import make_gemm_launches
 from analysis.knowledge import make_techniques
 from analysis.metrics import (
     CATALOGUE_COLUMNS,
@@ -20,13 +22,15 @@ from analysis.peaks import (
     ARCHITECTURE_DOC,
     PEAKS_COLUMNS,
     PEAKS_DOC,
+    TENSOR_RATES_DOC,
     make_architectures,
     make_gpu_links,
     make_gpu_peaks,
+    make_tensor_rates,
 )
 from analysis.short_names import make_known_kernels
 from analysis.windows import make_chosen_windows
-from perfpipe.specs import Architecture
+from perfpipe.specs import Architecture, TensorRate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -55,6 +59,9 @@ REFERENCE_TABLES = {
     "gpu_architectures": ReferenceTable(
         make_architectures, doc=ARCHITECTURE_DOC, columns=Architecture.documentation()
     ),
+    "gpu_tensor_rates": ReferenceTable(
+        make_tensor_rates, doc=TENSOR_RATES_DOC, columns=TensorRate.documentation()
+    ),
     "_gpu_links": ReferenceTable(make_gpu_links, frozenset({"reports", "nsys_gpus", "_gpus"})),
     "_stall_metrics": ReferenceTable(make_stall_metrics),
     "_pipe_metrics": ReferenceTable(make_pipe_metrics),
@@ -62,6 +69,7 @@ REFERENCE_TABLES = {
     "_flop_metrics": ReferenceTable(make_flop_metrics),
     "_techniques": ReferenceTable(make_techniques),
     "_chosen_windows": ReferenceTable(make_chosen_windows),
+    "_gemm_launches": ReferenceTable(make_gemm_launches, GEMM_NEEDS),
     "_known_kernels": ReferenceTable(
         make_known_kernels, frozenset({"nsys_kernels", "ncu_launches"})
     ),

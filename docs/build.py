@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from perfpipe.specs import gpu_specs
+from perfpipe.specs import gpu_specs, tensor_rates
 from pipelines.cli import cli
 from pipelines.commands.schema import relations
 from pipelines.workload import Workload
@@ -150,21 +150,45 @@ def _model(name: str, definition: dict[str, Any]) -> list[str]:
 
 
 def gpus() -> str:
-    """Return the table of GPUs, from gpus.toml."""
+    """Return the table of GPUs, from gpus.toml and gpus_rtx.toml."""
     lines = [
         "# GPU peaks",
         "",
-        "Generated from perfpipe/gpus.toml by `make docs`.  Peaks are dense TFLOP/s (int8: TOP/s).",
+        "Generated from perfpipe/gpus.toml and gpus_rtx.toml by `make docs`.  Peaks are dense,",
+        "TFLOP/s (int8: TOP/s).  Where the vendor's peaks hold at another clock than the maximum,",
+        "that clock stands beside it.  A type without a peak is one that the hardware has and the",
+        "document gives no figure for: what is measured in it has no percentage of the peak.",
+        "V100 SXM3 and H20 are absent, because NVIDIA publishes no peaks of theirs.",
         "",
-        "| GPU | CC | SMs | MHz | GB/s | dense peaks | source |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| GPU | CC | SMs | MHz | GB/s | dense peaks | without a peak | source |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for spec in gpu_specs():
         peaks = ", ".join(f"{dtype} {peak:g}" for dtype, peak in spec.dense.items())
+        clocks = "".join(f", {unit} {mhz}" for unit, mhz in spec.quoted_mhz.items())
+        missing = ", ".join(f"{dtype} ({why})" for dtype, why in spec.missing.items())
         lines.append(
-            f"| {spec.name} | {spec.cc} | {spec.sms} | {spec.clock_mhz} | "
-            f"{spec.bandwidth_gbs} | {peaks} | {spec.source} |"
+            f"| {spec.name} | {spec.cc} | {spec.sms} | {spec.clock_mhz}{clocks} | "
+            f"{spec.bandwidth_gbs} | {peaks} | {missing} | {spec.source} |"
         )
+    lines += [
+        "",
+        "## Tensor instructions",
+        "",
+        "Dense FLOP (int8: operations) per cycle and SM, from perfpipe/tensor_rates.toml (table",
+        "`gpu_tensor_rates`), where instructions of the same type differ.  The peaks above are of",
+        "the fastest: on 9.0 a kernel of mma.sync (HMMA) at 98 % of SOL does two thirds of what",
+        "wgmma (HGMMA) reaches.",
+        "",
+        "| CC | instruction | dtype | FLOP per cycle and SM |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| {rate.cc} | {rate.instruction} | {rate.dtype} | {rate.flop_per_cycle:,.1f} |"
+            for rate in tensor_rates()
+        ),
+        "",
+        *(f"{cc}: {source}." for cc, source in {r.cc: r.source for r in tensor_rates()}.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 

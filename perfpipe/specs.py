@@ -1,4 +1,8 @@
-"""Vendor specifications of GPUs (gpus.toml) and resources of their SMs (architectures.toml)."""
+"""Vendor specifications of GPUs and of their SMs.
+
+gpus.toml and gpus_rtx.toml have the peaks of GPUs, architectures.toml the resources of an SM by
+compute capability, tensor_rates.toml what its tensor cores do by instruction.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
+from typing import Any
 
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """One GPU model: clock in MHz, bandwidths in GB/s, peaks in TFLOP/s (int8: TOP/s).
+    """One GPU model: clocks in MHz, bandwidths in GB/s, peaks in TFLOP/s (int8: TOP/s).
 
-    Link bandwidths are per direction.
+    Link bandwidths are per direction.  `missing` are types without a peak, with the reason.
     """
 
     key: str
@@ -30,6 +35,36 @@ class GpuSpec:
     sparse: Mapping[str, float] = field(default_factory=dict)
     pcie_gbs: float | None = None
     nvlink_gbs: float | None = None
+    quoted_mhz: Mapping[str, float] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cuda_mhz(self) -> float:
+        """The clock at which the peaks of CUDA cores hold, and those of FP64 tensor cores."""
+        return self.quoted_mhz.get("cuda", self.clock_mhz)
+
+    @property
+    def tensor_mhz(self) -> float:
+        """The clock at which the other peaks of tensor cores hold."""
+        return self.quoted_mhz.get("tensor", self.clock_mhz)
+
+
+@dataclass(frozen=True)
+class TensorRate:
+    """What the tensor cores of an SM do per cycle with one instruction, dense."""
+
+    cc: str = field(metadata={"doc": "compute capability"})
+    instruction: str = field(metadata={"doc": "mma (mma.sync, wmma) or wgmma"})
+    dtype: str = field(metadata={"doc": "type, as in gpu_peaks"})
+    flop_per_cycle: float = field(
+        metadata={"doc": "dense FLOP (int8: operations) per cycle and SM"}
+    )
+    source: str = field(metadata={"doc": "where the figure comes from"})
+
+    @classmethod
+    def documentation(cls) -> dict[str, str]:
+        """Return what each field means."""
+        return {item.name: item.metadata["doc"] for item in fields(cls)}
 
 
 @dataclass(frozen=True)
@@ -56,18 +91,33 @@ class Architecture:
 @cache
 def architectures() -> dict[str, Architecture]:
     """Return the known architectures by compute capability."""
-    text = resources.files("perfpipe").joinpath("architectures.toml").read_text(encoding="utf-8")
-    return {cc: Architecture(cc=cc, **values) for cc, values in tomllib.loads(text).items()}
+    return {cc: Architecture(cc=cc, **values) for cc, values in _toml("architectures.toml").items()}
+
+
+@cache
+def tensor_rates() -> tuple[TensorRate, ...]:
+    """Return the known rates of tensor instructions, in the order of tensor_rates.toml."""
+    return tuple(
+        TensorRate(cc, instruction, dtype, rate, own["source"])
+        for cc, own in _toml("tensor_rates.toml").items()
+        for instruction in own["instructions"]
+        for dtype, rate in own[instruction].items()
+    )
 
 
 @cache
 def gpu_specs() -> tuple[GpuSpec, ...]:
-    """Return every known GPU, in the order of gpus.toml."""
-    text = resources.files("perfpipe").joinpath("gpus.toml").read_text(encoding="utf-8")
+    """Return every known GPU, in the order of the files."""
     return tuple(
         GpuSpec(key=key, **{**spec, "memory_gb": tuple(spec["memory_gb"])})
-        for key, spec in tomllib.loads(text).items()
+        for name in ("gpus.toml", "gpus_rtx.toml")
+        for key, spec in _toml(name).items()
     )
+
+
+def _toml(name: str) -> dict[str, Any]:
+    text = resources.files("perfpipe").joinpath(name).read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 def find_spec(device_name: str, sm_count: int | None = None) -> GpuSpec | None:

@@ -82,13 +82,15 @@ class Section:
 class Finding:
     """One finding: a claim, the numbers behind it, a bound on the gain, the confidence.
 
-    `kernel` is the function name of the kernel that it is about, empty where it is about a GPU;
-    `command` shows more about it.
+    `bound_pct` is None where no bound can be derived; `bound` says it in words, with what it is a
+    share of and what it assumes.  `kernel` is the function name of the kernel that it is about,
+    empty where it is about a GPU; `command` shows more about it.
     """
 
     claim: str
     evidence: str
     bound_pct: float | None
+    bound: str
     confidence: str
     subject: str
     advice: str
@@ -101,7 +103,7 @@ class Finding:
 class Recommendation:
     """What to try and how (`detail`), what to check first, and NVIDIA's documentation.
 
-    `gain` is an upper bound on the saving, not a promise.
+    `gain` is an upper bound on the saving with what it assumes, not a promise.
     """
 
     priority: int

@@ -13,7 +13,8 @@ from typing import Literal
 
 import click
 
-from analysis.comparison import Comparison, compare, side_of
+from analysis import sides
+from analysis.comparison_story import Comparison, compare
 from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
 from perfpipe.errors import InputError, StoreError, os_error_sentence
@@ -50,7 +51,11 @@ def make_report(
 
     chosen = select(store, names)
     try:
-        compared = _compared(store, chosen, select(store, baseline)) if baseline else None
+        compared = (
+            _compared(store, chosen, select(store, baseline), step_range, window)
+            if baseline
+            else None
+        )
         # A report of a run uses that run only, even if other runs share its reports.
         runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with Session.open(
@@ -65,7 +70,9 @@ def make_report(
         ) from error
 
 
-def _compared(store: Store, chosen: Selection, baseline: Selection) -> Comparison:
+def _compared(
+    store: Store, chosen: Selection, baseline: Selection, step_range: str | None, window: str
+) -> Comparison:
     """Compare with a baseline; raises InputError if a run or report is on both sides."""
     for selection in (chosen, baseline):
         loose = {*selection.reports} - {r for run in selection.runs for r in run.reports}
@@ -76,9 +83,13 @@ def _compared(store: Store, chosen: Selection, baseline: Selection) -> Compariso
     if both:
         raise InputError(f"{both[0]} is on both sides of the comparison")
     every = {*chosen.reports, *baseline.reports}
-    with Session.open(store, every, use=("kernel_times", "reports")) as session:
-        sides = [side_of(session.con, side.runs, side.reports) for side in (baseline, chosen)]
-    return compare(*sides)
+    with Session.open(
+        store, every, use=sides.VIEWS, step_range=step_range, window=window
+    ) as session:
+        before, after = (
+            sides.side_of(session.con, side.runs, side.reports) for side in (baseline, chosen)
+        )
+    return compare(before, after)
 
 
 def output(

@@ -61,7 +61,7 @@ def _lines(
 def _of_finding(
     number: int, finding: Finding, store: str, width: int, evidence: int
 ) -> Iterator[str]:
-    bound = f", at most {finding.bound_pct:.1f} %" if finding.bound_pct is not None else ""
+    bound = f": {finding.bound}" if finding.bound else ""
     yield from _wrapped(f"{finding.claim}{bound}", width, _CLAIM_LINES, f"{number}. ")
     yield from _wrapped(finding.evidence, width, evidence, "   ") if evidence else ()
     if finding.command:

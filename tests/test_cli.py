@@ -154,7 +154,11 @@ def test_specs(cli: Cli) -> None:
     assert "source:" in cli.out
     assert cli("specs", "abacus") == 2
     assert cli("specs", "--json") == 0
-    assert len(json.loads(cli.out)["gpus"]) == 15
+    gpus = {gpu["key"]: gpu for gpu in json.loads(cli.out)["gpus"]}
+    assert {"v100_sxm", "h200", "b300", "rtx_5090"} <= gpus.keys()
+    assert cli("specs", "b300") == 0
+    assert "peaks of tensor cores hold at 1,856 MHz" in cli.out
+    assert gpus["b300"]["missing"]["int8"] in cli.out
 
 
 def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,9 @@ def _report(text: str, findings: int) -> Report:
     facts = tuple(
         Fact(name, text, SOURCE) for name in ("GPU", "Configurations", "Wall time", "Next")
     )
-    found = Finding(text, text, 50.0, "high", text, text, SOURCE, command="perfpipe query 'x'")
+    found = Finding(
+        text, text, 50.0, text, "high", text, text, SOURCE, command="perfpipe query 'x'"
+    )
     return Report(
         "title", text, (Fact("", text, SOURCE),), facts, (), (found,) * findings, findings, "none",
         (), (Fact("", text, SOURCE),) * 9, (), (),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import Cli
 from hypothesis import given
@@ -15,6 +16,7 @@ from analysis.history import History, Trial, read_history
 from analysis.search_story import (
     best_of,
     convergence,
+    gains,
     generations,
     pareto,
     shared_by_best,
@@ -274,12 +276,52 @@ def test_a_history_made_elsewhere(cli: Cli, tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, lines)))
     assert cli("tuning", path) == 0
     assert "The fastest of 4 configurations in 2 generations takes 0.9 ms" in cli.out
-    assert "122.2 % faster than the default (2 ms)" in cli.out
+    assert "122.2 % faster than the default (2 ms), unreplicated: 1 and 1 launches" in cli.out
     assert "Rejected: 1 timeout." in cli.out
     assert cli("tuning", path, "--json") == 0
     document = json.loads(cli.out)
     assert [t["registers"] for t in document["pareto"]] == [168, 128, 90]
     assert document["generations"][1]["gain_pct"] == pytest.approx(100 / 9)
+    assert document["gain_verdict"] == "unreplicated"
+
+
+def _searched(path: Path, *launches: list[list[float]]) -> History:
+    """Return the history of some trials, the default first, from the samples of their launches."""
+    lines = [{"tile": at, "launches_ms": own} for at, own in enumerate(launches)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return read_history(path)
+
+
+def test_a_gain_of_one_launch_is_unreplicated(tmp_path: Path) -> None:
+    found = _searched(tmp_path / "t.jsonl", [[0.2062, 0.2041, 0.2083]], [[0.2, 0.1977, 0.2035]])
+    assert gains(found)[1].verdict == "unreplicated"
+    said = story(found)[1]
+    assert said.startswith("It is 3.1 % faster than the default (0.2062 ms), unreplicated: 1 and 1")
+    assert "samples spread by 2.0 and 2.9 %" in said
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(0.8, "improved"), (0.97, "inconclusive"), (1.0, "same")]
+)
+def test_a_gain_is_judged_by_launches(factor: float, verdict: str, tmp_path: Path) -> None:
+    default = [[2.0, 2.01], [2.002, 2.004], [1.998, 2.001]]
+    best = [[factor * sample - 1e-4 for sample in own] for own in default]
+    found = _searched(tmp_path / "t.jsonl", default, best)
+    assert found.trials[0].launches == pytest.approx([2.005, 2.003, 1.9995])
+    assert gains(found)[1].verdict == verdict
+    assert f"), {verdict}: 95 % interval " in story(found)[1]
+
+
+def test_the_fastest_of_many_that_are_alike_gains_nothing(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    for _ in range(20):
+        trials = np.exp(0.04 * random.normal(size=(24, 3, 1))).tolist()
+        found = _searched(tmp_path / "t.jsonl", *trials)
+        assert found.best is not None
+        pct = found.gain_over_default_pct() or 0
+        assert found.best is found.default or pct > 0
+        judged = gains(found).get(found.best.index)
+        assert judged is None or judged.verdict == "inconclusive", "chosen for its luck"
 
 
 @pytest.mark.parametrize(
@@ -316,6 +358,7 @@ def test_the_shipped_search_tells_its_story(
     text = (pages("fused_matmul_tuning") / "report.md").read_text()
     assert "The fastest of 24 configurations in 3 generations" in text
     assert "best all have" in text
+    assert "unreplicated: 1 and 1 launches" in text
     assert cli("tuning", "--store", store) == 0
 
 

@@ -272,7 +272,7 @@ def test_what_another_view_reads_of_counters_is_computed_once(
     with Session.open(captures, ids, use=["findings"]) as session:
         rows = session.con.execute("SELECT table_name FROM duckdb_tables()").fetchall()
         found = session.con.execute("FROM kernel_findings").fetchall()
-    assert {"kernel_sol", "_bottleneck_class", "kernel_findings"} <= {name for (name,) in rows}
+    assert {"kernel_sol", "_bottleneck_class", "kernel_features"} <= {name for (name,) in rows}
     assert "timeline_findings" not in {name for (name,) in rows}
     with Session.open(captures, ids) as session:
         session._materialize = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from analysis.comparison import Comparison
+from analysis.comparison_story import Comparison
 from analysis.report import facts, findings, verdicts
 from analysis.report.scope import Scope
 from analysis.report.sections import SECTIONS

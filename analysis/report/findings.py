@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from analysis.knowledge import techniques
 from analysis.questions import question
 from analysis.report.scope import Scope
-from analysis.rows import rows_of
-from perfpipe.database import in_list
 from perfpipe.units import format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 #: Views that are read here.
-VIEWS = ("findings", "recommendations", "analysis_windows")
+VIEWS = ("findings", "recommendations")
 
 #: Claims about a kernel.
 _OF_KERNEL = {
@@ -53,6 +52,35 @@ _PARTS = {
     "capture": "the capture, not of the steps",
 }
 
+#: What a share is of, by share_of.
+_WHOLES = {
+    "step": "the step",
+    "timeline": "the GPU's time",
+    "capture": "the capture",
+    "profile": "profiled time",
+}
+
+#: What a bound assumes, by the floor that decides it.
+_ASSUMED = {
+    "work": "the same work at 100 % SOL",
+    "instructions": "the same instructions",
+    "memory": "the same memory traffic",
+    "dram": "the same DRAM traffic",
+    "half_dram": "half of the DRAM traffic",
+    "l2": "the same L2 traffic",
+    "l1": "the same L1 traffic",
+    "unconflicted": "the same shared-memory accesses without bank conflicts",
+    "flops": "the same FLOPs at the peak of their type",
+    "tensor": "the same FLOPs on tensor cores in FP16 or BF16",
+    "narrower": "the same FLOPs in the next narrower type",
+    "bytes": "that each byte moves once, at the peak bandwidth",
+    "issue": "the same work of each thread, without divergence",
+    "balanced": "SMs that all work equally long",
+    "nothing": "that the kernel goes away and its neighbor takes no longer",
+    "busy": "that the GPU's work takes as long as now",
+    "others": "that everything else takes as long as now",
+}
+
 
 class _Found(NamedTuple):
     """A row of the view findings."""
@@ -70,11 +98,13 @@ class _Found(NamedTuple):
     block: str
     nvtx_path: str | None
     part: str | None
+    share_of: str
     share_pct: float
     time_ns: float
     launches: int
     compute_sol_pct: float
     memory_sol_pct: float
+    headroom_pct: float | None
     waiting_pct: float | None
     start_pct: float | None
     last_rank: int | None
@@ -91,6 +121,8 @@ class _Found(NamedTuple):
     ncu_verdict: str | None
     explanation: str | None
     bound_pct: float | None
+    floor: str | None
+    nvidia_pct: float | None
     confidence: str
     technique: str | None
     reports: list[str]
@@ -120,12 +152,21 @@ def _finding(found: _Found, claim: str, evidence: list[str], subject: str, kerne
         claim=claim,
         evidence="; ".join(evidence),
         bound_pct=found.bound_pct,
+        bound=_bound(found.bound_pct, found.share_of, [found.floor] if found.floor else []),
         confidence=found.confidence,
         subject=subject,
         advice=techniques()[found.technique].technique if found.technique else "",
         source=Source("findings", tuple(found.reports)),
         kernel=kernel,
     )
+
+
+def _bound(gain_pct: float | None, share_of: str, floors: Sequence[str]) -> str:
+    """Return a bound on a gain with its assumptions, empty if there is none."""
+    if gain_pct is None:
+        return ""
+    assumed = " or ".join(_ASSUMED[floor] for floor in floors)
+    return f"at most {gain_pct:.1f} % of {_WHOLES[share_of]}, assuming {assumed}"
 
 
 def _of_kernel(found: _Found) -> Finding:
@@ -138,8 +179,13 @@ def _of_kernel(found: _Found) -> Finding:
     evidence = [
         f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %, "
         f"{found.launches} launches, {format_ns(found.time_ns)}, "
-        f"{found.share_pct:.1f} % of profiled time"
+        f"{found.share_pct:.1f} % of {_WHOLES[found.share_of]}; "
+        f"SOL headroom at unchanged work {found.headroom_pct:.1f} %"
     ]
+    if found.nvidia_pct is not None:
+        evidence.append(
+            f"NVIDIA's estimate for the first advice: {found.nvidia_pct:.0f} % of its time"
+        )
     evidence += [f"NVIDIA: {found.ncu_verdict}"] if found.ncu_verdict else []
     evidence += [found.explanation] if found.explanation else []
     subject = f"{found.short_name} <<<{found.grid}; {found.block}>>>"
@@ -196,9 +242,11 @@ class _Advice(NamedTuple):
     technique: str
     difficulty: str
     bound: str
+    share_of: str
     share_pct: float
-    gain_pct: float
-    gain_sources: list[str]
+    gain_pct: float | None
+    floors: list[str] | None
+    nvidia_pct: float | None
     saved_bytes: float | None
     secondary: bool | None
     instances: int
@@ -211,20 +259,12 @@ def recommendations_of(scope: Scope) -> list[Recommendation]:
     advice = [_Advice(*row) for row in scope.con.execute(sql).fetchall()]
     kept = [item for item in advice if item.subject != "kernel"]
     kept += [item for item in advice if item.subject == "kernel"][:_MOST]
-    whole = _whole(scope)
-    return [_recommendation(scope, number + 1, item, whole) for number, item in enumerate(kept)]
+    return [_recommendation(scope, number + 1, item) for number, item in enumerate(kept)]
 
 
-def _whole(scope: Scope) -> str:
-    """Return what the shares of advice on timelines are of: the largest of any GPU counts."""
-    sql = f"SELECT DISTINCT kind FROM analysis_windows WHERE report_id IN {in_list(scope.reports)}"
-    kinds = [str(kind) for (kind,) in rows_of(scope.con, sql)]
-    return _PARTS[kinds[0]] if len(kinds) == 1 else "the analyzed time"
-
-
-def _recommendation(scope: Scope, number: int, advice: _Advice, whole: str) -> Recommendation:
+def _recommendation(scope: Scope, number: int, advice: _Advice) -> Recommendation:
     item = techniques()[advice.technique]
-    reason, gain = _on_kernels(advice) if advice.subject == "kernel" else _on_gpus(advice, whole)
+    reason, gain = _on_kernels(advice) if advice.subject == "kernel" else _on_gpus(advice)
     return Recommendation(
         number,
         item.technique,
@@ -238,11 +278,15 @@ def _recommendation(scope: Scope, number: int, advice: _Advice, whole: str) -> R
     )
 
 
-def _on_gpus(advice: _Advice, whole: str) -> tuple[str, str]:
+def _on_gpus(advice: _Advice) -> tuple[str, str]:
     """Return the reason for a recommendation, and its possible gain."""
     gpus = f" on {advice.instances} GPU timelines" if advice.instances > 1 else ""
-    share = f"{advice.share_pct:.1f} % of {whole}"
-    return f"{words(advice.bound)}{gpus}, {share}", f"at most {share}"
+    share = f"{advice.share_pct:.1f} % of {_WHOLES[advice.share_of]}"
+    return f"{words(advice.bound)}{gpus}, {share}", _gain(advice)
+
+
+def _gain(advice: _Advice) -> str:
+    return _bound(advice.gain_pct, advice.share_of, advice.floors or []) or "no bound known"
 
 
 def _on_kernels(advice: _Advice) -> tuple[str, str]:
@@ -254,13 +298,15 @@ def _on_kernels(advice: _Advice) -> tuple[str, str]:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     reason = (
         f"{', '.join(names[:3])}{more}: {advice.instances} launches, "
-        f"{advice.share_pct:.1f} % of profiled time"
+        f"{advice.share_pct:.1f} % of {_WHOLES[advice.share_of]}"
     )
-    gain = f"at most {advice.gain_pct:.1f} % of profiled time ({', '.join(advice.gain_sources)})"
+    gain = _gain(advice)
+    if advice.nvidia_pct is not None:
+        gain += f"; NVIDIA estimates {advice.nvidia_pct:.0f} % of the longest of them"
     if advice.saved_bytes:
         gain += f", {format_bytes(advice.saved_bytes)} less traffic"
     if advice.secondary:
-        gain += "; secondary, since the kernel is near its limit"
+        gain += "; secondary: it leaves little to gain"
     return reason, gain
 
 

@@ -13,7 +13,7 @@ from perfpipe.runrecord import RunRecord
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from analysis.comparison import Comparison
+    from analysis.comparison_story import Comparison
 
 
 @dataclass(frozen=True)

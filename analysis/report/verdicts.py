@@ -111,13 +111,9 @@ def _kernels(scope: Scope) -> str | None:
     rows = rows_of(scope.con, "FROM _kernel_verdict WHERE rank = 1")
     if not rows:
         return None
-    _, bound, subclass, share, sol, near_limit = rows[0]
-    room = ", near the limit" if near_limit else ""
+    _, bound, subclass, share, sol = rows[0]
     where = f"{bound} ({words(subclass)})" if subclass else bound
-    return (
-        f"{share:.0f} % of the profiled kernel time is bound by {where}, "
-        f"at {sol:.0f} % of SOL{room}"
-    )
+    return f"{share:.0f} % of the profiled kernel time is bound by {where}, at {sol:.0f} % of SOL"
 
 
 def _timelines(scope: Scope) -> str | None:

@@ -41,6 +41,29 @@ CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
 -- SOL headroom, %: a SOL above 100 % (passes disagree) leaves none; an unknown one is NULL, not 0.
 CREATE MACRO headroom(sol_pct) AS CASE WHEN sol_pct > 100 THEN 0 ELSE 100 - sol_pct END;
 
+-- How much longer the busiest SM is active than the mean, % of the busiest.
+CREATE MACRO sm_imbalance_pct(active_cycles, active_cycles_max) AS
+    100 * (active_cycles_max - active_cycles) / nullif(active_cycles_max, 0);
+
+-- Bytes used of each sector by global loads or stores, whichever uses fewer; a direction with a small
+-- share of the sectors does not count.
+CREATE MACRO used_bytes_per_sector(load_bytes, load_sectors, store_bytes, store_sectors) AS
+    least(
+        CASE WHEN is_small_share(load_sectors, store_sectors) THEN NULL ELSE load_bytes END,
+        CASE WHEN is_small_share(store_sectors, load_sectors) THEN NULL ELSE store_bytes END
+    );
+CREATE MACRO is_small_share(sectors, others) AS
+    coalesce(sectors < threshold('memory.direction_share') * (sectors + others), false);
+
+-- Whether global accesses use less than half of the sectors that they move: of one direction, or, by
+-- the counts of source lines, of all.  NULL if neither was collected.
+CREATE MACRO is_uncoalesced(bytes_per_sector, excess_pct) AS
+    coalesce(bytes_per_sector < 32 * threshold('memory.bytes_per_sector_share'), false)
+    OR excess_pct >= 100 * threshold('memory.bytes_per_sector_share');
+
+-- Place of a confidence: high first.
+CREATE MACRO confidence_order(confidence) AS list_position(['high', 'medium', 'low'], confidence);
+
 -- A rate as % of its peak; NULL if either is unknown.
 CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);
 

@@ -36,6 +36,9 @@ CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
 CREATE MACRO timeline_bound(category) AS
     CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;
 
+-- Whether the GPU works in a category of timeline_bottleneck; else it is idle.
+CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');
+
 -- Operation that a kernel of NCCL (or a similar library) performs; empty if its name does not tell.
 CREATE MACRO collective_operation(name) AS
     regexp_extract(

@@ -28,11 +28,11 @@ def specs_command(gpu: str | None, as_json: bool) -> None:
         _print_one(chosen[0])
     else:
         types = " ".join(f"{dtype:>7}" for dtype in ("fp32", "fp16", "bf16"))
-        click.echo(f"{'GPU':22} {'CC':>5} {'SMs':>4} {'MHz':>5} {'GB/s':>6} {types}")
+        click.echo(f"{'GPU':24} {'CC':>5} {'SMs':>4} {'MHz':>5} {'GB/s':>6} {types}")
         for spec in chosen:
             peaks = " ".join(f"{spec.dense.get(t, '-'):>7}" for t in ("fp32", "fp16", "bf16"))
             click.echo(
-                f"{spec.name:22} {spec.cc:>5} {spec.sms:>4} {spec.clock_mhz:>5} "
+                f"{spec.name:24} {spec.cc:>5} {spec.sms:>4} {spec.clock_mhz:>5} "
                 f"{spec.bandwidth_gbs:>6} {peaks}"
             )
 
@@ -48,4 +48,8 @@ def _print_one(spec: GpuSpec) -> None:
         sparse = spec.sparse.get(dtype)
         extra = f"  (2:4 sparse: {sparse:,})" if sparse else ""
         click.echo(f"{dtype:12} {peak:>9,} {unit}{extra}")
+    for dtype, why in spec.missing.items():
+        click.echo(f"{dtype:12} {'-':>9} {why}")
+    for unit, mhz in spec.quoted_mhz.items():
+        click.echo(f"peaks of {unit} cores hold at {mhz:,} MHz")
     click.echo(f"source: {spec.source}")

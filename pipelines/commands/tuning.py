@@ -29,7 +29,14 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     """
     from analysis.history import history_of_run, read_history
     from analysis.report.sections.tuning_history import tuning_tables
-    from analysis.search_story import convergence, generations, pareto, shared_by_best, story
+    from analysis.search_story import (
+        convergence,
+        gains,
+        generations,
+        pareto,
+        shared_by_best,
+        story,
+    )
     from perfpipe.viewmodel import Source
     from pipelines.selection import select
 
@@ -44,6 +51,7 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
         if not found.trials:
             raise InputError(f"{name} is not an autotuning run: its workload has no tune")
     rounds = generations(found)
+    judged = gains(found)
     if as_json:
         click.echo(
             json_document(
@@ -52,6 +60,9 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
                 converged_in=convergence(rounds),
                 best=found.best and asdict(found.best),
                 gain_over_default_pct=found.gain_over_default_pct(),
+                gain_verdict=judged[found.best.index].verdict
+                if found.best and found.best.index in judged
+                else None,
                 shared_by_best=[asdict(trait) for trait in shared_by_best(found)],
                 pareto=[asdict(trial) for trial in pareto(found.trials)],
                 trials=[asdict(trial) for trial in found.trials],

@@ -1,10 +1,12 @@
-"""Kernel time by what the kernels do."""
+"""Kernel time by what the kernels do, and by the libraries that they are from."""
 
 from __future__ import annotations
 
 from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
 from analysis.report.scope import Scope
 from perfpipe.viewmodel import Table
+
+_CODE = "CASE WHEN closed THEN 'the library''s' ELSE 'yours' END"
 
 
 def _unknown(scope: Scope, table: Table) -> str:
@@ -37,9 +39,29 @@ KERNEL_CATEGORIES = GpuTable(
     told=_unknown,
 )
 
+KERNEL_LIBRARY_TIMES = GpuTable(
+    "kernel_library_times",
+    "Kernel time by library",
+    (
+        *GPU,
+        Col("library", "Library", sql="replace(library, '_', ' ')"),
+        Col("code", "Code", sql=_CODE, doc="whether the kernels are the user's to change"),
+        Col("time_ns", "Time", "ns"),
+        Col("share_pct", "Share", "pct", "% of kernel time"),
+        Col("launches", "Launches", "int"),
+        Col("kernels", "Kernels", "int"),
+        Col("longest", "Longest kernel"),
+        Col("longest_pct", "Its share", "pct", "% of library"),
+    ),
+    order="time_ns DESC, library",
+)
+
 SECTION = SectionSpec(
     "categories",
     "Kernel categories",
     "no kernels on a timeline; collect one with nsys profile --trace=cuda,nvtx",
-    (KERNEL_CATEGORIES,),
+    (
+        KERNEL_CATEGORIES,
+        KERNEL_LIBRARY_TIMES,
+    ),
 )

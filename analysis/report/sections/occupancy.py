@@ -1,8 +1,17 @@
-"""Occupancy, its limiters, and what would raise it."""
+"""Occupancy, its limiters, what would raise it, and what products lose to waves and tiles."""
 
 from __future__ import annotations
 
 from analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+
+_PROBLEM = "CASE WHEN batch > 1 THEN batch || ' of ' ELSE '' END || m || ' x ' || n || ' x ' || k"
+
+_FULL = "M x N of the nearest problem with full waves and full tiles"
+
+
+def _shape(rows: str, columns: str) -> str:
+    return f"{rows} || ' x ' || {columns}"
+
 
 KERNEL_OCCUPANCY = LaunchTable(
     "kernel_occupancy",
@@ -44,6 +53,29 @@ KERNEL_OCCUPANCY_WHAT_IF = LaunchTable(
     figure="occupancy_what_if",
 )
 
+GEMM_QUANTISATION = LaunchTable(
+    "gemm_quantisation",
+    "Matrix products: what whole waves and whole tiles lose",
+    (
+        *LAUNCH,
+        Col("problem", "M x N x K", sql=_PROBLEM, doc="the problem, behind the number in a batch"),
+        Col("problem_source", "Known by", detail=True),
+        Col("tile", "Tile", sql=_shape("tile_m", "tile_n"), doc="rows x columns of a tile"),
+        Col("tile_source", "Tile known by", detail=True),
+        Col("blocks", "Blocks", "int"),
+        Col("resident_blocks", "At once", "int", "blocks", detail=True),
+        Col("tiles", "Tiles", "int", detail=True),
+        Col("waves", "Waves", "number"),
+        Col("wave_lost_pct", "Lost to the last wave", "pct", "%"),
+        Col("sm_idle_pct", "SMs idle", "pct", "%, measured"),
+        Col("padding_pct", "Lost to padding", "pct", "%"),
+        Col("larger", "Next full size", sql=_shape("larger_m", "larger_n"), doc=_FULL),
+        Col("smaller", "Last full size", sql=_shape("smaller_m", "smaller_n"), doc=_FULL),
+        Col("wave_reason", "Why waves are unknown", detail=True, hover_of="waves"),
+        Col("padding_reason", "Why padding is unknown", detail=True, hover_of="padding_pct"),
+    ),
+)
+
 SECTION = SectionSpec(
     "occupancy",
     "Occupancy",
@@ -51,5 +83,6 @@ SECTION = SectionSpec(
     (
         KERNEL_OCCUPANCY,
         KERNEL_OCCUPANCY_WHAT_IF,
+        GEMM_QUANTISATION,
     ),
 )

@@ -1,4 +1,4 @@
-"""The instructions and source lines with the most stalls, and NVIDIA's rules."""
+"""The instructions and source lines with the most stalls and excess, and NVIDIA's rules."""
 
 from __future__ import annotations
 
@@ -21,6 +21,33 @@ KERNEL_HOTSPOTS = LaunchTable(
     ),
     order="kind, rank",
     where="rank <= 10",
+    longest=10,
+)
+
+_CODE = "CASE WHEN closed THEN replace(library, '_', ' ') ELSE 'yours' END"
+
+KERNEL_EXCESS = LaunchTable(
+    "kernel_excess",
+    "Excess by source line: the three worst places of each problem",
+    (
+        *LAUNCH,
+        Col("library", "Code", sql=_CODE, doc="the library that the kernel is from, or yours"),
+        Col("problem", "Problem", sql="replace(problem, '_', ' ')"),
+        Col("excess_pct", "Excess", "pct", "% of the kernel's"),
+        Col("share_pct", "Here", "pct", "% of it"),
+        Col("excess", "Count", "int"),
+        Col("unit", "Of"),
+        Col("file", "File", sql="parse_filename(file)"),
+        Col("line", "Line", "int"),
+        Col("text", "Source line", detail=True, hover_of="line"),
+        Col("sass", "Instruction"),
+        Col("pc", "Offset", "int", "bytes", detail=True),
+        Col("counted", "Of all", "int", detail=True),
+    ),
+    order="excess_pct DESC, problem, rank",
+    # Instructions stand in for lines where these are unknown.
+    joined=("kernel_libraries",),
+    where="rank <= 3 AND (kind = 'line' OR line IS NULL) AND notable",
     longest=10,
 )
 
@@ -47,6 +74,7 @@ SECTION = SectionSpec(
     "no source counters; collect them with ncu --section SourceCounters --import-source yes",
     (
         KERNEL_HOTSPOTS,
+        KERNEL_EXCESS,
         KERNEL_RULES,
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from analysis.history import History, Trial
 from analysis.report.declare import Given, SectionSpec
 from analysis.report.scope import Scope
-from analysis.search_story import best_of, generations, pareto, traits
+from analysis.search_story import Gain, best_of, gains, generations, pareto, traits
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Source, Table, Value
 
@@ -22,6 +22,13 @@ _TRIAL = (
     Column("registers", "Registers", "int", "per thread", "as compiled"),
     Column("spills", "Spills", "int", "", "registers spilled to memory, as compiled"),
     Column("shared_bytes", "Shared memory", "bytes", "per block", "as compiled"),
+    Column(
+        "gain",
+        "Against the default",
+        "text",
+        "",
+        "verdict by launches of the program, as in comparisons; unreplicated with one launch",
+    ),
     Column("spread_pct", "Spread", "pct", "%", "(slowest - fastest sample) / median", core=False),
 )
 
@@ -78,8 +85,9 @@ def _generations(history: History, source: Source) -> Table:
     return _table("Tuning: generations", doc, columns, rows, source)
 
 
-def _row(history: History, trial: Trial) -> tuple[Value, ...]:
+def _row(history: History, trial: Trial, judged: dict[int, Gain]) -> tuple[Value, ...]:
     best = history.best
+    gain = judged.get(trial.index)
     ratio = trial.time_ms / best.time_ms if trial.time_ms and best and best.time_ms else None
     return (
         trial.label,
@@ -89,17 +97,21 @@ def _row(history: History, trial: Trial) -> tuple[Value, ...]:
         trial.registers,
         trial.spills,
         trial.shared_bytes,
+        gain.verdict if gain else None,
         trial.spread_pct,
     )
 
 
 def _trials(title: str, history: History, trials: list[Trial], source: Source, doc: str) -> Table:
-    return _table(title, doc, _TRIAL, [_row(history, trial) for trial in trials[:_SHOWN]], source)
+    judged = gains(history)
+    rows = [_row(history, trial, judged) for trial in trials[:_SHOWN]]
+    return _table(title, doc, _TRIAL, rows, source)
 
 
 def _all(history: History, source: Source) -> Table:
     columns = (Column("index", "Trial", "int", "", "number of the trial, from 0"), *_TRIAL)
-    rows = [(trial.index, *_row(history, trial)) for trial in history.worked]
+    judged = gains(history)
+    rows = [(trial.index, *_row(history, trial, judged)) for trial in history.worked]
     doc = "All valid configurations, fastest first."
     return _table("Tuning: all valid configurations", doc, columns, rows, source, "search")
 

@@ -1,6 +1,6 @@
 -- The findings of a report: contributors to the time of each GPU first, then start-up where it is long
--- (of several GPUs the longest), then the classes of kernels, each with its numbers and an upper bound
--- on the saving.  For kernels see kernel_classes, whose shares are of all reports in the query.
+-- (of several GPUs the longest), then the classes of kernels, each with its numbers and, where one can
+-- be derived, a bound on what its techniques could save.  For kernels see kernel_classes.
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
@@ -18,11 +18,15 @@
 -- nvtx_path: its enclosing NVTX ranges
 -- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows;
 --   capture for startup
--- share_pct: share of the GPU's window, of the capture for startup, or of all profiled time, %
--- time_ns: total duration of the launches, ns; for a kernel; for startup how long that is
+-- share_of: what shares are of: step (the steady steps), timeline (another window of it), capture (all
+--   from the first CUDA call) or profile (all profiled time)
+-- share_pct: share of that, %
+-- time_ns: total duration of the launches of a kernel, ns; how long start-up takes
 -- launches: number of launches of the kernel
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
+-- headroom_pct: SOL headroom of a kernel: what its share would shrink by if the same work ran at 100 %
+--   SOL, %
 -- waiting_pct: share of the time in collectives that is waiting for other ranks, %; for ranks_wait and
 --   start_skew
 -- start_pct: share of that waiting that is in the first collective, %
@@ -39,22 +43,26 @@
 -- largest_gap: longest idle interval of the category in words
 -- ncu_verdict: NVIDIA's verdict on the kernel
 -- explanation: why its class is uncertain or differs from NVIDIA's
--- bound_pct: share of the same whole as share_pct that could be saved at most, %; NULL for startup,
---   which a longer run does not repeat
+-- bound_pct: bound on the gain: the largest of its techniques' bounds, on the same whole as its share,
+--   %; NULL where none can be derived, and for startup, which a longer run does not repeat
+-- floor: what that bound assumes to stay: as in kernel_floors, or busy or others as in
+--   timeline_findings
+-- nvidia_pct: NVIDIA's estimate for that technique, % of the kernel's time; NULL if there is none
 -- confidence: high, medium or low
--- technique: key in the knowledge base of what to try first; NULL if there is none
+-- technique: key in the knowledge base of what has that bound, else of what to try first; NULL if there
+--   is none
 -- reports: its reports
 CREATE VIEW findings AS
 WITH found AS (
-    FROM _gpu_findings
+    FROM _timeline_claims
     UNION ALL BY NAME
     SELECT
         'kernel' AS subject,
         CASE WHEN near_limit THEN 'near_limit' ELSE bound END AS claim,
         rank AS place,
-        headroom_pct AS bound_pct,
+        gain_pct AS bound_pct,
         n.short_name,
-        k.* EXCLUDE (rank, near_limit, headroom_pct, kernel_demangled, sol_pct)
+        k.* EXCLUDE (rank, near_limit, gain_pct, kernel_demangled, sol_pct)
     FROM kernel_classes AS k
     LEFT JOIN (SELECT demangled, min(short_name) AS short_name FROM _known_kernels GROUP BY ALL) AS n
         ON n.demangled = coalesce(k.kernel_demangled, k.kernel_name)
@@ -72,12 +80,14 @@ SELECT
     kernel_name,
     coalesce(short_name, kernel_name) AS short_name,
     grid, block, nvtx_path, part,
-    share_pct, time_ns, launches, compute_sol_pct, memory_sol_pct,
+    share_of, share_pct, time_ns, launches, compute_sol_pct, memory_sol_pct, headroom_pct,
     waiting_pct, start_pct,
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
     idle_in, causes, largest_gap, ncu_verdict, explanation,
     bound_pct,
+    floor,
+    nvidia_pct,
     confidence,
     technique,
     reports

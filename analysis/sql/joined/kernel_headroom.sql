@@ -1,7 +1,7 @@
--- Where optimization pays off: kernels of a timeline joined to ncu launches by (name, grid, block),
--- regardless of how the ncu export spells the name.  Headroom is GPU time x (1 - max SOL): an upper
--- bound on the saving, not a promise, since no kernel runs at 100 %.  Kernels that ncu did not
--- profile are kept, with NULLs.
+-- SOL headroom by kernel: kernels of a timeline joined to ncu launches by (name, grid, block),
+-- regardless of how the ncu export spells the name.  Headroom is GPU time x (1 - max SOL): what the
+-- same work would save at 100 % SOL.  Another algorithm, type or tile may save more (kernel_findings).
+-- Kernels that ncu did not profile are kept, with NULLs.
 --
 -- report_id: nsys report
 -- ncu_reports: ncu reports that profiled this kernel: those of the same configuration of a run, or
@@ -18,8 +18,8 @@
 -- memory_sol_pct: memory SOL, weighted likewise, %
 -- bound: bound of the longest of them, as in kernel_bottleneck
 -- max_sol_pct: larger of the two per launch, weighted likewise, %
--- headroom_pct: share of all kernel time of the report that could be saved at most, %
--- headroom_ns: headroom in time: the most that could be saved, ns
+-- headroom_pct: SOL headroom, share of all kernel time of the report, %
+-- headroom_ns: SOL headroom in time, ns
 CREATE VIEW kernel_headroom AS
 WITH timeline AS (
     SELECT

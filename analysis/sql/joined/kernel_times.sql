@@ -1,51 +1,37 @@
--- Time of each kernel configuration in each report, by profiler; comparisons match on it.  ncu
--- serializes kernels and controls clocks, nsys does neither, so times of the two are never
--- compared.
+-- Time of each kernel configuration in each report, by profiler; comparisons match on it.  Times of
+-- different profilers are never compared.
 --
 -- report_id: report
 -- profiler: nsys (or torch) for the timeline, ncu for profiled launches
 -- kernel_name: kernel name with template arguments
 -- grid: blocks, as x, y, z
 -- block: threads, as x, y, z
--- launches: number of launches
+-- launches: number of launches, on timelines in the windows that verdicts are about
 -- median_ns: median duration, ns
 -- total_ns: sum of durations, ns
+-- step_ns: the same per step of a GPU, ns; NULL without steps, and where --window chooses more
+-- sm_clock_hz: median SM clock, Hz; NULL if unknown
+-- dram_clock_hz: median DRAM clock, Hz; NULL if unknown
 CREATE VIEW kernel_times AS
-WITH timed AS (
-    SELECT
-        report_id,
-        'nsys' AS profiler,
-        demangled AS kernel_name,
-        concat_ws(', ', grid_x, grid_y, grid_z) AS grid,
-        concat_ws(', ', block_x, block_y, block_z) AS block,
-        count(*) AS launches,
-        median(dur_ns) AS median_ns,
-        sum(dur_ns)::DOUBLE AS total_ns
-    FROM nsys_kernels
-    GROUP BY report_id, demangled, grid, block
-    UNION ALL
-    SELECT
-        report_id,
-        'ncu',
-        kernel_demangled,
-        concat_ws(', ', grid_x, grid_y, grid_z) AS grid,
-        concat_ws(', ', block_x, block_y, block_z) AS block,
-        count(*),
-        median(duration_ns),
-        ordered_sum(duration_ns)
-    FROM ncu_launches
-    WHERE duration_ns IS NOT NULL
-    GROUP BY report_id, kernel_demangled, grid, block
+WITH gpu_steps AS (
+    SELECT report_id, sum(steps)::BIGINT AS steps
+    FROM analysis_windows
+    WHERE kind IN ('steady', 'step')
+    GROUP BY report_id
 )
 SELECT
     t.report_id,
-    CASE WHEN r.kind = 'torch' THEN 'torch' ELSE t.profiler END AS profiler,
+    t.profiler,
     t.kernel_name,
     t.grid,
     t.block,
-    t.launches,
-    t.median_ns,
-    t.total_ns
-FROM timed AS t
-JOIN reports AS r USING (report_id)
-ORDER BY t.report_id, t.total_ns DESC, t.kernel_name, t.grid, t.block;
+    count(*) AS launches,
+    median(t.duration_ns) AS median_ns,
+    ordered_sum(t.duration_ns) AS total_ns,
+    ordered_sum(t.duration_ns) / CASE WHEN t.profiler != 'ncu' THEN any_value(s.steps) END AS step_ns,
+    median(t.sm_clock_hz) AS sm_clock_hz,
+    median(t.dram_clock_hz) AS dram_clock_hz
+FROM _timed_kernels AS t
+LEFT JOIN gpu_steps AS s ON s.report_id = t.report_id
+GROUP BY t.report_id, t.profiler, t.kernel_name, t.grid, t.block
+ORDER BY t.report_id, total_ns DESC, t.kernel_name, t.grid, t.block;

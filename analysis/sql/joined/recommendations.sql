@@ -1,53 +1,61 @@
--- What to try: the techniques of timeline_findings first, then those of kernel_findings, each once,
--- largest possible gain first and kernels near their limit last.  Gains overlap: never add them.
--- Shares are of all reports in the query.
+-- What to try: the techniques of timeline_findings first, then those of kernel_findings, each once;
+-- largest bound on the gain first, where there is none by the share that it addresses, and what leaves
+-- little to gain last.  Gains overlap: never add them.
 --
 -- rank: priority, from 1
 -- subject: timeline or kernel
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
 -- bound: category of timeline_bottleneck that it addresses; NULL for kernels
--- share_pct: share of the GPU's window, or of all profiled time, that it addresses, %
--- gain_pct: share of that window or of all profiled time that it could save at most, %
--- gain_sources: basis of the bound, as in kernel_findings; NULL for timelines
+-- share_of: what shares are of, as in findings
+-- share_pct: share of that which it addresses, %
+-- gain_pct: share of that which it could save at most, %: kernels without a bound count whole; NULL if
+--   none has one
+-- floors: what the bound assumes to stay, as in findings
+-- nvidia_pct: NVIDIA's estimate for the longest of its kernels, % of that kernel's time; NULL if there
+--   is none
 -- saved_bytes: bytes that fusion would save; NULL for other techniques
--- secondary: whether all its launches run near their limit; NULL for timelines
+-- secondary: whether its bound is small for all its launches; NULL for timelines
 -- instances: number of GPU timelines, or launches, that it addresses
 -- kernels: kernels that it addresses: name, bound, subclass and cause of each; NULL for timelines
 CREATE VIEW recommendations AS
-WITH profiled AS (
-    SELECT nullif(sum(duration_ns ORDER BY report_id, launch_id), 0) AS time_ns
-    FROM ncu_launches
-),
-of_launches AS (
-    SELECT f.*, l.duration_ns / p.time_ns AS share
+WITH of_launches AS (
+    SELECT f.*, l.duration_ns, h.share, h.share_of
     FROM kernel_findings AS f
     JOIN ncu_launches AS l USING (report_id, launch_id)
-    CROSS JOIN profiled AS p
-    WHERE f.gain_pct > 0
+    JOIN _launch_shares AS h USING (report_id, launch_id)
+    WHERE coalesce(f.gain_pct > 0, true)
 ),
 found AS (
     SELECT
         'timeline' AS subject,
-        technique,
-        bound,
-        any_value(difficulty) AS difficulty,
-        max(share_pct) AS share_pct,
-        max(share_pct) AS gain_pct,
-        min(rank) AS place,
+        f.technique,
+        f.bound,
+        any_value(f.difficulty) AS difficulty,
+        CASE WHEN bool_and(w.kind = 'steady') THEN 'step' ELSE 'timeline' END AS share_of,
+        max(f.share_pct) AS share_pct,
+        max(f.gain_pct) AS gain_pct,
+        list(DISTINCT f.floor ORDER BY f.floor) FILTER (f.floor IS NOT NULL) AS floors,
+        min(f.rank) AS place,
         count(*) AS instances
-    FROM timeline_findings
-    GROUP BY technique, bound
+    FROM timeline_findings AS f
+    JOIN analysis_windows AS w USING (report_id, device)
+    GROUP BY f.technique, f.bound
     UNION ALL BY NAME
     SELECT
         'kernel' AS subject,
         technique,
         any_value(difficulty) AS difficulty,
+        any_value(share_of) AS share_of,
         100 * sum(share ORDER BY report_id, launch_id) AS share_pct,
-        sum(share * gain_pct ORDER BY report_id, launch_id) AS gain_pct,
-        list(DISTINCT gain_source ORDER BY gain_source) AS gain_sources,
+        CASE
+            WHEN count(gain_pct) > 0
+                THEN sum(share * coalesce(gain_pct, 100) ORDER BY report_id, launch_id)
+        END AS gain_pct,
+        list(DISTINCT floor ORDER BY floor) FILTER (floor IS NOT NULL) AS floors,
+        of_longest(nvidia_pct, duration_ns, report_id, launch_id) AS nvidia_pct,
         sum(saved_bytes ORDER BY report_id, launch_id) AS saved_bytes,
-        bool_and(secondary) AS secondary,
+        coalesce(bool_and(secondary), false) AS secondary,
         count(*) AS instances,
         list(
             DISTINCT {name: kernel_name, bound: bound, subclass: subclass, cause: cause}
@@ -55,17 +63,22 @@ found AS (
         ) AS kernels
     FROM of_launches
     GROUP BY technique
-    HAVING sum(share * gain_pct ORDER BY report_id, launch_id) >= threshold('finding.min_gain_pct')
+    HAVING 100 * sum(share * coalesce(gain_pct, 100) / 100 ORDER BY report_id, launch_id)
+        >= threshold('finding.min_gain_pct')
 )
 SELECT
-    row_number() OVER (ORDER BY subject DESC, secondary, gain_pct DESC, place, technique, bound) AS rank,
+    row_number() OVER (
+        ORDER BY subject DESC, secondary, coalesce(gain_pct, share_pct) DESC, place, technique, bound
+    ) AS rank,
     subject,
     technique,
     difficulty,
     bound,
+    share_of,
     share_pct,
     gain_pct,
-    gain_sources,
+    floors,
+    nvidia_pct,
     saved_bytes,
     secondary,
     instances,

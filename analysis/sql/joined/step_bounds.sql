@@ -12,8 +12,8 @@
 -- time_ns: sum of their durations in the window, ns
 -- share_pct: share of the window's kernel time, %
 -- sol_pct: the larger SOL of each kernel, mean weighted by time on the timeline, %
--- headroom_pct: share of the window's kernel time that could be saved at most at unchanged work:
---   time x (1 - max SOL), %; NULL if unknown
+-- headroom_pct: SOL headroom, share of the window's kernel time: time x (1 - max SOL), what the same work
+--   would save at 100 % SOL, %; NULL if unknown
 CREATE VIEW step_bounds AS
 WITH classed AS (
     SELECT

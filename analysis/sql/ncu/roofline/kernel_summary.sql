@@ -49,16 +49,8 @@ stated AS (
         w.bytes,
         pct_of_peak(w.flop / nullif(l.duration_ns / 1e9, 0), p.flop_per_s) AS mfu_pct
     FROM ncu_launches AS l
-    JOIN launch_work AS w
-        ON w.report_id = l.report_id
-        AND coalesce(regexp_matches(l.kernel_demangled, w.kernel), w.kernel IS NULL)
-        AND coalesce(regexp_matches(l.nvtx_path, w.nvtx), w.nvtx IS NULL)
+    JOIN _launch_work AS w USING (report_id, launch_id)
     LEFT JOIN gpu_peaks AS p ON p.report_id = l.report_id AND p.dtype = w.dtype
-    -- The most specific declaration wins.
-    QUALIFY row_number() OVER (
-        PARTITION BY l.report_id, l.launch_id
-        ORDER BY (w.kernel IS NOT NULL)::INTEGER + (w.nvtx IS NOT NULL)::INTEGER DESC, w.kernel, w.nvtx
-    ) = 1
 )
 SELECT
     l.report_id,

@@ -13,8 +13,8 @@
 -- compute_sol_pct: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- memory_sol_pct: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- max_sol_pct: the larger of the two, %; NULL unless both are known
--- headroom_ns: headroom: duration x (1 - max SOL), the most that could be saved, ns; NULL if either
---   SOL is unknown
+-- headroom_ns: SOL headroom: duration x (1 - max SOL), what the same work would save at 100 % SOL, ns;
+--   NULL if either SOL is unknown
 -- dram_sol_pct: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l2_sol_pct: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l1_sol_pct: l1tex__throughput.avg.pct_of_peak_sustained_active, %; of active cycles, as in ncu's

@@ -18,7 +18,9 @@ WITH ruled AS (
                 AND abs(compute_sol_pct - memory_sol_pct) >= threshold('sol.balanced_points')
                 THEN 'larger_sol'
             WHEN max_sol_pct >= threshold('sol.latency_pct') THEN 'balanced'
-            WHEN waves < threshold('sol.full_wave') THEN 'small_grid'
+            -- If all but a few SMs have work, the roof that is near decides.
+            WHEN waves < threshold('sol.nearly_full_wave') THEN 'small_grid'
+            WHEN waves < threshold('sol.full_wave') AND near_roof THEN 'near_roof'
             -- A level that the memory SOL does not show.
             WHEN busiest_level_pct >= threshold('rescue.level_pct') THEN 'busy_level'
             WHEN imbalance_pct >= threshold('latency.imbalance_pct') THEN 'imbalance'
@@ -43,12 +45,11 @@ bounds AS (
     SELECT
         *,
         CASE rule
+            WHEN 'near_roof' THEN if(compute_sol_pct >= memory_sol_pct, 'compute', 'memory')
             WHEN 'larger_sol' THEN if(compute_sol_pct >= memory_sol_pct OR feeds_tensor, 'compute', 'memory')
             WHEN 'busy_level' THEN 'memory'
             WHEN 'issue' THEN 'compute'
-            WHEN 'small_grid' THEN 'latency'
-            WHEN 'imbalance' THEN 'latency'
-            ELSE rule
+            ELSE if(rule IN ('small_grid', 'imbalance'), 'latency', rule)
         END AS bound,
         -- Without ncu's constituents: the level whose throughput is closest to the memory SOL.
         CASE
@@ -117,8 +118,7 @@ SELECT
         WHEN bound = 'latency' AND subclass != 'memory'
             THEN if(threads_per_inst < threshold('compute.divergent_threads'), 'divergence', NULL)
         WHEN spill_pct >= 100 * threshold('memory.spill_share') THEN 'local_spill'
-        WHEN load_bytes_per_sector < 32 * threshold('memory.bytes_per_sector_share')
-            OR global_excess_pct >= 100 * threshold('memory.bytes_per_sector_share')
+        WHEN is_uncoalesced(bytes_per_sector, global_excess_pct)
             THEN 'uncoalesced'
         WHEN coalesce(subclass IN ('l1', 'shared') OR stall_family = 'shared', false)
             AND conflict_pct >= 100 * threshold('memory.conflict_share')

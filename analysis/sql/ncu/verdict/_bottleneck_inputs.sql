@@ -1,15 +1,42 @@
 -- Inputs of the classifier, one row per launch; any of them may be NULL.
 CREATE VIEW _bottleneck_inputs AS
 WITH pipes AS (
-    SELECT report_id, launch_id, pipe, pct
+    SELECT
+        report_id,
+        launch_id,
+        arg_min(pipe, rank) AS pipe,
+        arg_min(pct, rank) AS pct,
+        max(pct) FILTER (pipe = 'tensor') AS tensor_pct
     FROM kernel_pipes
-    WHERE rank = 1
+    GROUP BY report_id, launch_id
 ),
 constituents AS (
     SELECT report_id, launch_id, arg_min(part, rank) AS part, arg_min(metric, rank) AS metric, max(pct) AS pct
     FROM kernel_sol_breakdown
     WHERE side = 'memory' AND part != 'interconnect'
     GROUP BY report_id, launch_id
+),
+rates AS (
+    SELECT
+        f.report_id,
+        f.launch_id,
+        max(pct_of_peak(f.flop_per_s, f.peak_flop_per_cycle * coalesce(w.sm_clock_hz, w.gpc_clock_hz)))
+            AS flops_pct,
+        arg_max(f.precision, f.flop) AS precision,
+        max(f.flop) FILTER (f.precision = 'fp16') AS fp16_flop,
+        max(f.flop) FILTER (f.precision = 'fp32') AS fp32_flop
+    FROM kernel_flops AS f
+    JOIN kernel_metrics AS w USING (report_id, launch_id)
+    WHERE f.flop > 0
+    GROUP BY f.report_id, f.launch_id
+),
+-- What matrix instructions of a warp reach of what those of a warpgroup do, where there are both.
+warp_rates AS (
+    SELECT cc, 100 * min(mma.flop_per_cycle / wgmma.flop_per_cycle) AS pct
+    FROM gpu_tensor_rates AS mma
+    JOIN gpu_tensor_rates AS wgmma USING (cc, dtype)
+    WHERE mma.instruction = 'mma' AND wgmma.instruction = 'wgmma'
+    GROUP BY cc
 ),
 stalls AS (
     SELECT
@@ -30,9 +57,11 @@ SELECT
     s.compute_sol_pct,
     s.memory_sol_pct,
     s.max_sol_pct,
+    s.max_sol_pct >= threshold('sol.latency_pct') - threshold('sol.near_roof_points') AS near_roof,
     s.dram_sol_pct,
     s.l2_sol_pct,
     coalesce(s.l1_elapsed_sol_pct, s.l1_sol_pct) AS l1_sol_pct,
+    s.l1_elapsed_sol_pct,
     -- Over active cycles L1 looks busy in a mostly idle kernel: only elapsed cycles count here.
     greatest(s.dram_sol_pct, s.l2_sol_pct, s.l1_elapsed_sol_pct) AS busiest_level_pct,
     s.shared_sol_pct,
@@ -42,7 +71,7 @@ SELECT
     w.grid_size,
     w.sm_count,
     w.sm_active_cycles / nullif(coalesce(w.sm_elapsed_cycles, w.gpc_cycles), 0) AS sm_active_share,
-    100 * (w.sm_active_cycles_max - w.sm_active_cycles) / nullif(w.sm_active_cycles_max, 0) AS imbalance_pct,
+    sm_imbalance_pct(w.sm_active_cycles, w.sm_active_cycles_max) AS imbalance_pct,
     w.threads_per_inst,
     w.issue_active_pct,
     w.issue_elapsed_pct,
@@ -50,8 +79,18 @@ SELECT
     o.theoretical_occupancy_pct AS occupancy_pct,
     o.limiters,
     o.tail_pct,
-    p.pipe,
+    -- Packed FP16 instructions run on the FMA pipe of GPUs without a pipe of their own for them.
+    CASE
+        WHEN p.pipe = 'fma' AND r.fp16_flop > coalesce(r.fp32_flop, 0) AND r.precision = 'fp16' THEN 'fp16'
+        ELSE p.pipe
+    END AS pipe,
     p.pct AS pipe_pct,
+    r.flops_pct,
+    r.precision,
+    CASE
+        WHEN w.gmma_pipe_pct = 0 AND p.tensor_pct >= threshold('rule.pipe_low_pct') THEN a.pct
+    END AS mma_sync_pct,
+    p.tensor_pct,
     k.part AS memory_part,
     k.metric AS memory_metric,
     k.pct AS memory_part_pct,
@@ -59,7 +98,9 @@ SELECT
     t.family AS stall_family,
     t.pct AS stall_pct,
     t.lg_throttle_pct,
-    y.load_bytes_per_sector,
+    used_bytes_per_sector(
+        y.load_bytes_per_sector, w.global_load_sectors, y.store_bytes_per_sector, w.global_store_sectors
+    ) AS bytes_per_sector,
     y.global_excess_pct,
     greatest(y.shared_conflict_pct, y.shared_excess_pct) AS conflict_pct,
     y.atomic_pct,
@@ -67,9 +108,12 @@ SELECT
         y.local_requests + w.global_load_requests + w.global_store_requests, 0
     ) AS spill_pct
 FROM kernel_sol AS s
+JOIN ncu_launches AS l USING (report_id, launch_id)
+LEFT JOIN warp_rates AS a USING (cc)
 LEFT JOIN kernel_metrics AS w USING (report_id, launch_id)
 LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
 LEFT JOIN kernel_memory AS y USING (report_id, launch_id)
 LEFT JOIN pipes AS p USING (report_id, launch_id)
+LEFT JOIN rates AS r USING (report_id, launch_id)
 LEFT JOIN constituents AS k USING (report_id, launch_id)
 LEFT JOIN stalls AS t USING (report_id, launch_id);

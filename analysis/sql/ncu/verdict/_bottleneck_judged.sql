@@ -34,7 +34,8 @@ SELECT
     CASE
         WHEN bound = 'unknown' THEN NULL
         WHEN rule = 'busy_level' OR passes_disagree THEN 'low'
-        WHEN borderline OR rule = 'issue' OR (subclass IS NULL AND bound != 'balanced') THEN 'medium'
+        WHEN borderline OR rule IN ('issue', 'near_roof') THEN 'medium'
+        WHEN subclass IS NULL AND bound != 'balanced' THEN 'medium'
         ELSE 'high'
     END AS confidence,
     CASE
@@ -71,6 +72,32 @@ SELECT
                 || '%.1f %% of cycles',
                 issue_active_pct
             )
+        END,
+        CASE
+            WHEN rule = 'near_roof' THEN printf(
+                'the grid of %.2f waves leaves few SMs without work, and %s SOL, %.1f %%, is within '
+                || '%.0f points of %.0f %%: it is both a little small and close to being %s-bound',
+                waves,
+                bound,
+                max_sol_pct,
+                threshold('sol.near_roof_points'),
+                threshold('sol.latency_pct'),
+                bound
+            )
+        END,
+        CASE
+            WHEN subclass = 'tensor' AND mma_sync_pct IS NOT NULL THEN printf(
+                'it uses matrix instructions of a warp (mma.sync), which reach %.0f %% of the tensor peak of '
+                || 'this GPU; those of a warpgroup (wgmma) reach all of it',
+                mma_sync_pct
+            )
+            WHEN subclass IN ('fma', 'fp64', 'fp16')
+                AND flops_pct < threshold('compute.flops_share') * pipe_pct
+                THEN printf(
+                    'the %s pipe is %.1f %% busy at %.1f %% of the FLOP peak: that counts fused '
+                    || 'multiply-adds, and adds, multiplies and other instructions do half as much or less',
+                    subclass, pipe_pct, flops_pct
+                )
         END,
         CASE
             WHEN rule = 'launch' AND NOT agrees

@@ -95,8 +95,8 @@ SELECT
             '%'
         ),
         evidence(
-            'smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio',
-            CASE cause WHEN 'uncoalesced' THEN load_bytes_per_sector END,
+            'bytes used of each sector (kernel_memory)',
+            CASE cause WHEN 'uncoalesced' THEN bytes_per_sector END,
             32 * threshold('memory.bytes_per_sector_share'),
             'byte/sector'
         ),

@@ -3,8 +3,11 @@
 --
 -- report_id: report
 -- launch_id: launch
--- features: any of tensor, no_tensor, shared, elementwise, after_tensor, uncoalesced, conflicts,
---   spills, atomics, divergent, registers_limit, shared_limit, tail
+-- features: any of tensor, no_tensor, mma_sync (matrix instructions of a warp where those of a
+--   warpgroup are faster), wide (tensor operands of more than 8 bits, or no tensor work), shared,
+--   elementwise, neighbor (it is not the only kernel on its stream within its NVTX ranges),
+--   after_tensor, uncoalesced, conflicts, spills, atomics, divergent, registers_limit,
+--   shared_limit, tail
 -- flop: FLOPs on CUDA and tensor cores
 -- tensor_flop: FLOPs on tensor cores; NULL if not collected
 -- fusion_bytes: for an elementwise kernel after a tensor-core one, the bytes that fusing them
@@ -15,7 +18,8 @@ WITH work AS (
         report_id,
         launch_id,
         ordered_sum(flop) AS flop,
-        ordered_sum(CASE WHEN starts_with(precision, 'tensor_') THEN flop END) AS tensor_flop
+        ordered_sum(CASE WHEN starts_with(precision, 'tensor_') THEN flop END) AS tensor_flop,
+        arg_max(precision, flop) IN ('tensor_fp8', 'tensor_fp4', 'tensor_int8', 'tensor_int1') AS narrow
     FROM kernel_flops
     GROUP BY report_id, launch_id
 ),
@@ -32,13 +36,20 @@ shown AS (
         f.tensor_flop,
         -- Some GPUs run packed FP16 on the tensor pipe, so only matrix instructions or a busy pipe count.
         coalesce(f.tensor_flop > 0, p.tensor_pct >= threshold('rule.pipe_low_pct')) AS tensor,
+        i.mma_sync_pct IS NOT NULL AS mma_sync,
+        NOT coalesce(f.narrow, false) AS wide,
         w.smem_static + w.smem_dynamic > 0 AS shared,
         w.smem_static + w.smem_dynamic = 0
             AND coalesce(f.tensor_flop, 0) = 0
             AND coalesce(y.atomic_requests, 0) = 0 AS elementwise,
-        coalesce(
-            y.load_bytes_per_sector < 32 * threshold('memory.bytes_per_sector_share'),
-            y.global_excess_pct >= 100 * threshold('memory.bytes_per_sector_share')
+        is_uncoalesced(
+            used_bytes_per_sector(
+                y.load_bytes_per_sector,
+                w.global_load_sectors,
+                y.store_bytes_per_sector,
+                w.global_store_sectors
+            ),
+            y.global_excess_pct
         ) AS uncoalesced,
         greatest(
             y.shared_conflict_pct,
@@ -53,13 +64,20 @@ shown AS (
             AND o.theoretical_occupancy_pct < threshold('rule.occupancy_pct') AS registers_limit,
         list_contains(o.limiters, 'shared_mem')
             AND o.theoretical_occupancy_pct < threshold('rule.occupancy_pct') AS shared_limit,
-        o.tail_pct >= threshold('latency.tail_pct') AS tail,
+        -- Where the counters say that all SMs work equally long, there is no tail, whatever the grid.
+        o.tail_pct >= threshold('latency.tail_pct')
+            AND coalesce(
+                sm_imbalance_pct(w.sm_active_cycles, w.sm_active_cycles_max)
+                >= threshold('latency.imbalance_pct'),
+                true
+            ) AS tail,
         y.l2_read_bytes + y.l2_write_bytes AS moved
     FROM kernel_metrics AS w
     LEFT JOIN kernel_memory AS y USING (report_id, launch_id)
     LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
     LEFT JOIN work AS f USING (report_id, launch_id)
     LEFT JOIN pipes AS p USING (report_id, launch_id)
+    LEFT JOIN _bottleneck_inputs AS i USING (report_id, launch_id)
 ),
 ordered AS (
     -- The preceding kernel on the stream within the same NVTX ranges.
@@ -67,7 +85,8 @@ ordered AS (
         s.*,
         lag(s.tensor) OVER (
             PARTITION BY s.report_id, l.stream, l.nvtx_path ORDER BY s.launch_id
-        ) AS after_tensor
+        ) AS after_tensor,
+        count(*) OVER (PARTITION BY s.report_id, l.stream, l.nvtx_path) > 1 AS neighbor
     FROM shown AS s
     JOIN ncu_launches AS l USING (report_id, launch_id)
 )
@@ -77,8 +96,11 @@ SELECT
     list_filter([
         CASE WHEN tensor THEN 'tensor' END,
         CASE WHEN NOT tensor THEN 'no_tensor' END,
+        CASE WHEN mma_sync THEN 'mma_sync' END,
+        CASE WHEN wide THEN 'wide' END,
         CASE WHEN shared THEN 'shared' END,
         CASE WHEN elementwise THEN 'elementwise' END,
+        CASE WHEN neighbor THEN 'neighbor' END,
         CASE WHEN after_tensor THEN 'after_tensor' END,
         CASE WHEN uncoalesced THEN 'uncoalesced' END,
         CASE WHEN conflicts THEN 'conflicts' END,

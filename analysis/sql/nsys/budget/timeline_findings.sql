@@ -1,14 +1,17 @@
 -- What can be done about each GPU's time, largest share first: the techniques of the knowledge base
--- for every contributor of 10 % or more, and for small copies to the host if they are many.  The
--- share is an upper bound on the saving; for kernels see kernel_findings.
+-- for every contributor of 10 % or more, and for small copies to the host if they are many; each with a
+-- bound on its gain.  For kernels see kernel_findings.
 -- @materialize
 --
 -- report_id: report
 -- device: physical GPU number
--- rank: 1 has the largest bound
+-- rank: 1 has the largest share
 -- bound: category of timeline_bottleneck that it addresses, or readback: small copies to the host
--- share_pct: share of the window, %: the most that can be saved
+-- share_pct: share of the window, %
 -- technique: key in the knowledge base
+-- gain_pct: share of the window that it could save at most, %; NULL if no bound can be derived
+-- floor: what it keeps: busy (what the GPU does takes as long as now) or others (so does all that is
+--   not of this category); NULL without a bound
 -- difficulty: low, medium or high
 -- confidence: confidence of the verdict
 -- for_rank: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
@@ -20,6 +23,15 @@
 CREATE VIEW timeline_findings AS
 WITH parts AS (
     SELECT report_id, device, confidence, unnest(shares) AS item
+    FROM timeline_bottleneck
+),
+idle AS (
+    SELECT
+        report_id,
+        device,
+        100 - list_sum(list_transform(
+            list_filter(shares, lambda part: is_busy(part.category)), lambda part: part.share_pct
+        )) AS share_pct
     FROM timeline_bottleneck
 ),
 contributors AS (
@@ -34,14 +46,14 @@ contributors AS (
         OR r.calls_pct >= threshold('timeline.readback_calls_pct')
 ),
 matched AS (
-    SELECT c.*, NULL AS for_rank, t.rank AS place, t.technique, t.difficulty
+    SELECT c.*, NULL AS for_rank, t.rank AS place, t.technique, t.difficulty, t.keeps[1] AS floor
     FROM contributors AS c
     JOIN _timeline_features AS f USING (report_id, device)
     JOIN _techniques AS t ON t.bound = c.bound AND list_has_all(f.features, t.features)
     WHERE c.bound != 'compute'
     UNION ALL
     -- Waiting for another rank is cured there, first of all.
-    SELECT c.*, r.last_rank, t.rank - 1000, t.technique, t.difficulty
+    SELECT c.*, r.last_rank, t.rank - 1000, t.technique, t.difficulty, 'others'
     FROM contributors AS c
     JOIN _rank_causes AS r USING (report_id, device)
     JOIN _timeline_features AS f ON f.report_id = r.last_report AND f.device = r.last_device
@@ -57,11 +69,17 @@ SELECT
     m.bound,
     m.share_pct,
     m.technique,
+    CASE m.floor
+        WHEN 'busy' THEN i.share_pct
+        WHEN 'others' THEN m.share_pct
+    END AS gain_pct,
+    m.floor,
     m.difficulty,
     m.confidence,
     m.for_rank,
     w.idle_in,
     w.largest_gap
 FROM matched AS m
+JOIN idle AS i ON i.report_id = m.report_id AND i.device = m.device
 LEFT JOIN _gap_words AS w ON w.report_id = m.report_id AND w.device = m.device AND w.bound = m.bound
 ORDER BY m.report_id, m.device, rank;

@@ -9,18 +9,32 @@
 --   other kernels; at most 60 characters
 -- category: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
+-- library: where its code comes from, as in kernel_libraries; a timeline's kernel is known to be Triton's
+--   where an open ncu report shows it
 CREATE VIEW kernel_names AS
 WITH judged AS (
     -- Many reports have the same kernels.
-    SELECT name, demangled, kernel_category(name, demangled) AS category
+    SELECT
+        name,
+        demangled,
+        kernel_category(name, demangled) AS category,
+        kernel_library(name, demangled) AS library
     FROM (SELECT DISTINCT name, demangled FROM _known_kernels)
+),
+triton AS (
+    SELECT DISTINCT l.kernel_demangled AS demangled
+    FROM kernel_libraries AS k
+    JOIN ncu_launches AS l USING (report_id, launch_id)
+    WHERE k.library = 'triton'
 )
 SELECT
     n.report_id,
     n.name,
     n.demangled,
     n.short_name,
-    j.category
+    j.category,
+    CASE WHEN t.demangled IS NULL THEN j.library ELSE 'triton' END AS library
 FROM _known_kernels AS n
 JOIN judged AS j ON j.name = n.name AND j.demangled = n.demangled
+LEFT JOIN triton AS t ON t.demangled = n.demangled
 ORDER BY n.report_id, n.demangled;

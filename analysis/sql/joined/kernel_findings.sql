@@ -1,5 +1,7 @@
 -- What can be done about each launch: the techniques of the knowledge base that match its class and
--- features, each with an upper bound on the gain.  Gains of one launch overlap: never add them.
+-- features, each with a bound on its gain: what it saves lies between nothing and 100 % less the
+-- largest floor of what it keeps (kernel_floors).  Gains of one launch overlap: never add them.
+-- @materialize
 --
 -- report_id: report
 -- launch_id: launch
@@ -8,12 +10,18 @@
 -- subclass: limiter
 -- cause: cause
 -- technique: key in the knowledge base
--- rank: 1 is the technique with the highest bound for this launch
--- gain_pct: share of the launch's time that it could save at most, %
--- gain_source: basis of the bound: NVIDIA's rule, SOL headroom, a share, or the partial wave
+-- rank: 1 is the technique with the highest bound for this launch; those without one come last
+-- gain_pct: bound on the gain: the share of the launch's time that it could save at most, %; NULL if
+--   none can be derived
+-- floor: what decides the bound: the part of the work that it keeps and that takes longest, as in
+--   kernel_floors; NULL without a bound
+-- floor_pct: share of the launch's time that this takes at its roof, %
+-- nvidia_pct: NVIDIA's own estimate, from its rule on this technique, %; NULL if there is none
+-- nvidia_rule: that rule
 -- time_share_pct: share of the launch in the report's profiled time, %
--- priority: time share x bound: share of all profiled time that it could save at most, %
--- secondary: whether the launch already runs at 80 % SOL or more
+-- priority: time share x bound: share of all profiled time that it could save at most, %; NULL
+--   without a bound
+-- secondary: whether what it keeps already takes 80 % of the time or more; NULL without a bound
 -- saved_bytes: bytes that fusion would save, if that is the technique
 -- difficulty: low, medium or high
 -- confidence: confidence of the class
@@ -29,15 +37,11 @@ launches AS (
     SELECT
         b.*,
         s.kernel_name,
-        s.max_sol_pct,
-        headroom(s.max_sol_pct) AS headroom_pct,
         100 * s.duration_ns / nullif(sum(s.duration_ns) OVER report, 0) AS time_share_pct,
-        o.tail_pct,
         f.features,
         f.fusion_bytes
     FROM kernel_bottleneck AS b
     JOIN kernel_sol AS s USING (report_id, launch_id)
-    JOIN kernel_occupancy AS o USING (report_id, launch_id)
     JOIN kernel_features AS f USING (report_id, launch_id)
     WINDOW report AS (
         PARTITION BY b.report_id
@@ -51,9 +55,10 @@ matched AS (
         t.technique,
         t.rank AS place,
         t.difficulty,
-        t.gain,
+        t.keeps,
         t.saves,
-        e.speedup_pct
+        e.speedup_pct AS nvidia_pct,
+        e.rule AS nvidia_rule
     FROM launches AS l
     JOIN _techniques AS t
         ON t.bound = l.bound
@@ -61,24 +66,23 @@ matched AS (
         AND (t.cause = '*' OR t.cause = coalesce(l.cause, '-'))
         AND list_has_all(l.features, t.features)
     LEFT JOIN estimates AS e
-        ON e.report_id = l.report_id AND e.launch_id = l.launch_id AND t.gain = concat('rule:', e.rule)
+        ON e.report_id = l.report_id AND e.launch_id = l.launch_id AND e.rule = t.rule
+),
+kept AS (
+    SELECT m.report_id, m.launch_id, m.technique, f.floor, f.pct
+    FROM matched AS m
+    JOIN kernel_floors AS f
+        ON f.report_id = m.report_id AND f.launch_id = m.launch_id AND list_contains(m.keeps, f.floor)
+    -- What takes next to no time leaves everything possible, unless the launch itself goes.
+    WHERE f.floor = 'nothing' OR f.pct >= threshold('finding.least_floor_pct')
+    QUALIFY row_number() OVER (
+        PARTITION BY m.report_id, m.launch_id, m.technique ORDER BY f.pct DESC, f.floor
+    ) = 1
 ),
 bounded AS (
-    SELECT
-        *,
-        CASE
-            WHEN starts_with(gain, 'share:') THEN replace(gain, 'share:', '')::DOUBLE
-            WHEN gain = 'tail' THEN tail_pct
-            WHEN speedup_pct IS NOT NULL THEN least(speedup_pct, 100)
-            ELSE headroom_pct
-        END AS gain_pct,
-        CASE
-            WHEN starts_with(gain, 'share:') THEN 'share of the time'
-            WHEN gain = 'tail' THEN 'partial wave'
-            WHEN speedup_pct IS NOT NULL THEN replace(gain, 'rule:', 'rule ')
-            ELSE 'headroom'
-        END AS gain_source
-    FROM matched
+    SELECT m.*, k.floor, k.pct AS floor_pct, 100 - k.pct AS gain_pct
+    FROM matched AS m
+    LEFT JOIN kept AS k USING (report_id, launch_id, technique)
 )
 SELECT
     report_id,
@@ -92,10 +96,13 @@ SELECT
         PARTITION BY report_id, launch_id ORDER BY gain_pct DESC NULLS LAST, place, technique
     ) AS rank,
     gain_pct,
-    gain_source,
+    floor,
+    floor_pct,
+    nvidia_pct,
+    nvidia_rule,
     time_share_pct,
     time_share_pct * gain_pct / 100 AS priority,
-    max_sol_pct >= threshold('finding.secondary_sol_pct') AS secondary,
+    floor_pct >= threshold('finding.secondary_sol_pct') AS secondary,
     CASE saves WHEN 'fusion_bytes' THEN fusion_bytes END AS saved_bytes,
     difficulty,
     confidence,

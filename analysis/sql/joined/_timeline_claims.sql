@@ -1,6 +1,6 @@
--- The findings about GPUs: contributors to the time of each, then start-up where it is long, of several
--- GPUs the longest; columns as in findings.
-CREATE VIEW _gpu_findings AS
+-- Findings about each GPU's time, and start-up where it is long, of several GPUs the longest; in the
+-- columns of findings.
+CREATE VIEW _timeline_claims AS
 WITH contributors AS (
     SELECT
         report_id,
@@ -10,8 +10,10 @@ WITH contributors AS (
         any_value(confidence ORDER BY rank) AS confidence,
         any_value(idle_in ORDER BY rank) AS idle_in,
         any_value(largest_gap ORDER BY rank) AS largest_gap,
-        arg_min(technique, rank) AS technique,
-        arg_min({for_rank: for_rank}, rank).for_rank AS for_rank
+        max(gain_pct) AS gain_pct,
+        arg_min(
+            {technique: technique, for_rank: for_rank, floor: floor}, (-coalesce(gain_pct, -1), rank)
+        ) AS first
     FROM timeline_findings
     GROUP BY report_id, device, bound
 )
@@ -27,10 +29,11 @@ SELECT
     l.label,
     c.device,
     v.kind AS part,
+    CASE v.kind WHEN 'steady' THEN 'step' ELSE 'timeline' END AS share_of,
     c.share_pct, w.waiting_pct, w.start_pct,
     r.cause AS last_cause,
     r.excess_ns AS last_excess_ns,
-    c.for_rank,
+    c.first.for_rank AS for_rank,
     b.copies AS readbacks,
     b.per_step AS readbacks_per_step,
     b.max_bytes AS readback_bytes,
@@ -38,9 +41,10 @@ SELECT
     CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_rank END AS last_rank,
     CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_pct END AS last_pct,
     c.largest_gap,
-    c.share_pct AS bound_pct,
+    c.gain_pct AS bound_pct,
+    c.first.floor AS floor,
     c.confidence,
-    c.technique,
+    c.first.technique AS technique,
     [c.report_id] AS reports
 FROM contributors AS c
 JOIN _labels AS l USING (report_id)
@@ -60,6 +64,7 @@ SELECT
     l.label,
     s.device,
     'capture' AS part,
+    'capture' AS share_of,
     s.share_pct,
     s.startup_ns AS time_ns,
     s.causes,

@@ -1,0 +1,157 @@
+"""Whether times changed: the statistics of comparisons.
+
+The sample is the run, not the launch: launches of one process are not independent, so a test on
+pooled launches reports most unchanged kernels as changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from analysis.thresholds import thresholds
+
+#: Steps of timers that are looked for in durations, ns: powers of two, and whole microseconds.
+TIMER_STEPS = (1024, 1000, 512, 256, 128, 64, 32, 16, 8)
+
+#: Durations above this show no step: clocks of the GPU and the host drift apart meanwhile.
+LONGEST_WITH_STEPS_NS = 100_000
+
+#: Different durations that a step must be seen in, and the share of them that lie on it.
+_FEWEST_DURATIONS, _SHARE_ON_STEPS = 8, 0.9
+
+
+class Change(NamedTuple):
+    """A change in time as ratio - 1, its 95 % interval and p-value; None with one run on a side."""
+
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+
+_ALPHA = 0.05
+
+
+def change_of(before: Sequence[float], after: Sequence[float], resolution: float = 0) -> Change:
+    """Return Welch's interval and test on the difference of mean logarithms of positive times.
+
+    Times are multiples of `resolution`: the same time can be read as either of two neighbours in
+    every run, so the interval reaches at least one step to either side, and the runs of a side
+    scatter at least as rounding does.
+    """
+    logs = [math.log(time) for time in before], [math.log(time) for time in after]
+    means = [statistics.fmean(side) for side in logs]
+    change = means[1] - means[0]
+    if min(len(before), len(after)) < 2:
+        return Change(math.expm1(change))
+    steps = [resolution / math.exp(mean) for mean in means]
+    variances = [
+        max(statistics.variance(side), step**2 / 12) for side, step in zip(logs, steps, strict=True)
+    ]
+    margin, p = _welch(change, variances, (len(before), len(after)))
+    # The last digits of logarithms must not decide.
+    floor = math.log1p(max(steps)) * (1 + 1e-9)
+    if abs(change) <= floor:
+        p = 1.0
+    margin = max(margin, floor)
+    return Change(math.expm1(change), math.expm1(change - margin), math.expm1(change + margin), p)
+
+
+def _welch(change: float, variances: Sequence[float], counts: Sequence[int]) -> tuple[float, float]:
+    """Return half of the 95 % interval on a difference of means, and its two-sided p-value."""
+    from scipy.special import stdtr, stdtrit
+
+    errors = [variance / count for variance, count in zip(variances, counts, strict=True)]
+    if not sum(errors):
+        return 0, float(change == 0)
+    # Welch-Satterthwaite: the two sides may have different variances.
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (count - 1) for error, count in zip(errors, counts, strict=True)
+    )
+    error = math.sqrt(sum(errors))
+    return float(stdtrit(freedom, 1 - _ALPHA / 2)) * error, 2 * float(
+        stdtr(freedom, -abs(change) / error)
+    )
+
+
+def false_discovery(p_values: Sequence[float]) -> list[float]:
+    """Return Benjamini and Hochberg's q for each p: the share of false ones among all up to it.
+
+    Of the changes with q below 5 %, at most 5 % are expected to be none.  It holds for independent
+    tests and for those that a slow run moves together.
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    found = [1.0] * len(p_values)
+    least = 1.0
+    for rank in range(len(order), 0, -1):
+        at = order[rank - 1]
+        least = min(least, p_values[at] * len(order) / rank)
+        found[at] = least
+    return found
+
+
+def verdict_of(change: Change, q: float | None, *, interleaved: bool = True) -> str:
+    """Return the verdict on a change; `q` is its p-value, adjusted for others tested beside it.
+
+    `regressed` or `improved` if q is below 5 % and the change exceeds the threshold: that of drift
+    where all runs of one side came before the other's.  `same` if the interval lies within the
+    threshold, `unreplicated` with a single run on a side, else `inconclusive`.
+    """
+    if q is None or change.low is None or change.high is None:
+        return "unreplicated"
+    limit = thresholds()["compare.change_pct"]
+    least = limit if interleaved else max(limit, thresholds()["compare.drift_pct"])
+    size = abs(math.log1p(change.ratio))
+    if q < _ALPHA and size > math.log1p(least / 100):
+        return "regressed" if change.ratio > 0 else "improved"
+    within = math.log1p(limit / 100)
+    if -within <= math.log1p(change.low) and math.log1p(change.high) <= within:
+        return "same"
+    return "inconclusive"
+
+
+def judge(
+    before: Sequence[float],
+    after: Sequence[float],
+    resolution: float = 0,
+    *,
+    interleaved: bool = True,
+) -> tuple[Change, str]:
+    """Return the change between two sides and the verdict on it, if nothing else is tested."""
+    change = change_of(before, after, resolution)
+    return change, verdict_of(change, change.p, interleaved=interleaved)
+
+
+def timer_step(durations: Iterable[float]) -> int | None:
+    """Return the step of the timer that durations were read from, ns; None if too few tell.
+
+    That is the largest of TIMER_STEPS that they are multiples of, within a nanosecond: host time is
+    made of GPU time, at a rate that is not quite one.  1 if they have no step.
+    """
+    seen = {round(duration) for duration in durations if 0 < duration < LONGEST_WITH_STEPS_NS}
+    if len(seen) < _FEWEST_DURATIONS:
+        return None
+    for step in TIMER_STEPS:
+        beside = sum(min(duration % step, -duration % step) <= 1 for duration in seen)
+        if beside >= _SHARE_ON_STEPS * len(seen):
+            return step
+    return 1
+
+
+def interleaved(before: Collection[str | None], after: Collection[str | None]) -> bool | None:
+    """Tell whether runs of two sides took turns, from the times when they began.
+
+    They did if the sides change at least as often as the smaller one has runs: A B B A, A B A B.
+    None if the order is not known.
+    """
+    known = [(time, 0) for time in before if time] + [(time, 1) for time in after if time]
+    times = {time for time, _ in known}
+    if len(times) < len(before) + len(after):
+        return None
+    sides = [side for _, side in sorted(known)]
+    turns = sum(a != b for a, b in itertools.pairwise(sides))
+    return turns >= min(len(before), len(after))

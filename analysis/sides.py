@@ -1,0 +1,215 @@
+"""What the runs and reports of one side of a comparison measured."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from analysis.judging import LONGEST_WITH_STEPS_NS, timer_step
+from analysis.rows import rows_of
+from perfpipe.database import in_list
+from perfpipe.runrecord import GpuState, RunRecord
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+#: Views that are read here.
+VIEWS = ("kernel_times", "step_parts", "_timed_kernels", "nsys_graph_launches", "reports")
+
+#: Parts of a key that are no categories of the budget: an iteration without a profiler, a step (or
+#: a whole capture without steps) of a timeline, all profiled kernels together, one kernel.
+ITERATION, STEP, CAPTURE, PROFILED, KERNEL = "iteration", "step", "capture", "profiled", "kernel"
+
+
+class Key(NamedTuple):
+    """What is matched; `profiler` is empty for the time of an iteration without a profiler."""
+
+    profiler: str
+    label: str
+    part: str
+    kernel: str = ""
+    grid: str = ""
+    block: str = ""
+
+
+@dataclass
+class Measured:
+    """What one side measured for a key, a value per run; clocks in MHz, None where unknown.
+
+    `totals` are the times of all its launches in a step; empty without steps.
+    """
+
+    medians: list[float] = field(default_factory=list)
+    totals: list[float] = field(default_factory=list)
+    launches: list[int] = field(default_factory=list)
+    sm_mhz: list[float | None] = field(default_factory=list)
+    memory_mhz: list[float | None] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: measurements, GPU models, ids of its runs, when each began.
+
+    `timers` are the steps of the timers that times come from, ns, by profiler.  `hidden` are the
+    configurations with CUDA graphs that were traced as a whole: their kernels are not seen.
+    """
+
+    measured: dict[Key, Measured]
+    gpus: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
+    began: tuple[str | None, ...] = ()
+    timers: dict[str, int] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+
+    def __getitem__(self, key: Key) -> Measured:
+        return self.measured.get(key, Measured())
+
+    @property
+    def labels(self) -> set[str]:
+        """The configurations that were measured."""
+        return {key.label for key in self.measured}
+
+    def has(self, profiler: str, label: str, part: str) -> bool:
+        """Whether it measured that part of a configuration."""
+        return Key(profiler, label, part) in self.measured
+
+    def kernels(self, profiler: str, label: str) -> dict[Key, int]:
+        """Return the kernels of a configuration, and how often each was launched in a run."""
+        return {
+            key: round(statistics.median(own.launches))
+            for key, own in self.measured.items()
+            if key[:3] == (profiler, label, KERNEL)
+        }
+
+    def relabelled(self, label: str) -> Side:
+        """Return the same with all keys of one configuration."""
+        found = {key._replace(label=label): own for key, own in self.measured.items()}
+        hidden = frozenset({label} if self.hidden else ())
+        return replace(self, measured=found, hidden=hidden)
+
+
+class _Sample(NamedTuple):
+    """What one report (or the timing of a task) says about a key."""
+
+    key: Key
+    median: float
+    total: float | None
+    launches: int
+    sm_mhz: float | None
+    memory_mhz: float | None
+
+
+def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequence[str]) -> Side:
+    """Gather one side: runs with their reports; a report without a run counts as a run."""
+    samples: dict[int, list[_Sample]] = {}
+    owners: dict[str, tuple[int, str, GpuState | None]] = {}
+    for number, run in enumerate(runs):
+        for task in run.tasks:
+            state = task.gpu_state
+            owners |= dict.fromkeys(task.reports, (number, task.label, state))
+            if task.median_ms is not None:
+                time = task.median_ms * 1e6
+                key = Key("", task.label, ITERATION)
+                samples.setdefault(number, []).append(_Sample(key, time, time, 1, *_clocks(state)))
+    loose = [report for report in reports if report not in owners]
+    owners |= {report: (len(runs) + at, "", None) for at, report in enumerate(loose)}
+    for report, sample in _samples(con, owners):
+        number, label, state = owners[report]
+        sm_mhz, memory_mhz = _clocks(state) if sample.key.profiler != "ncu" else (None, None)
+        own = sample._replace(
+            key=sample.key._replace(label=label),
+            sm_mhz=sample.sm_mhz or sm_mhz,
+            memory_mhz=sample.memory_mhz or memory_mhz,
+        )
+        samples.setdefault(number, []).append(own)
+    measured: dict[Key, Measured] = {}
+    for _, own_run in sorted(samples.items()):
+        _add_run(measured, own_run)
+    about = f"FROM reports WHERE report_id IN {in_list(reports)}"
+    gpus = frozenset(gpu for (gpu,) in rows_of(con, f"SELECT DISTINCT gpu {about}") if gpu)
+    at = dict(rows_of(con, f"SELECT report_id, captured_at {about}"))
+    began = tuple(run.started_at for run in runs) + tuple(at.get(report) for report in loose)
+    names = tuple(run.run_id for run in runs) or tuple(reports)
+    sql = f"""
+        SELECT DISTINCT report_id FROM nsys_graph_launches
+        WHERE report_id IN {in_list(list(owners))}
+    """
+    hidden = frozenset(owners[report][1] for (report,) in rows_of(con, sql))
+    return Side(measured, gpus, names, began, _timers(con, owners, runs), hidden)
+
+
+def _clocks(state: GpuState | None) -> tuple[float | None, float | None]:
+    """Return the clocks of the SMs and the memory while a task was timed, MHz."""
+    if state is None or not state.gpus:
+        return None, None
+    memory = state.gpus[0].memory_mhz
+    return state.sm_mhz, memory.median if memory else None
+
+
+def _samples(con: DuckDBPyConnection, reports: Iterable[str]) -> Iterator[tuple[str, _Sample]]:
+    """Yield what each report says; clocks from the profiler alone."""
+    chosen = f"report_id IN {in_list(list(reports))}"
+    sql = f"SELECT report_id, profiler, part, time_ns, sm_clock_hz FROM step_parts WHERE {chosen}"
+    for report, profiler, part, time, clock in rows_of(con, sql):
+        yield report, _Sample(Key(profiler, "", part), time, time, 1, _mhz(clock), None)
+    of_ncu = f"profiler = 'ncu' AND {chosen}"
+    sql = f"SELECT report_id, total_ns, launches FROM kernel_times WHERE {of_ncu}"
+    profiled: dict[str, list[tuple[float, int]]] = {}
+    for report, total, launches in rows_of(con, sql):
+        profiled.setdefault(report, []).append((total, launches))
+    for report, own in profiled.items():
+        time = math.fsum(total for total, _ in own)
+        count = sum(launches for _, launches in own)
+        yield report, _Sample(Key("ncu", "", PROFILED), time, time, count, None, None)
+    sql = f"""
+        SELECT report_id, profiler, kernel_name, grid, block,
+            median_ns, step_ns, launches, sm_clock_hz, dram_clock_hz
+        FROM kernel_times WHERE median_ns > 0 AND {chosen}
+    """
+    for report, profiler, *of_kernel, median, total, launches, sm, dram in rows_of(con, sql):
+        key = Key(profiler, "", KERNEL, *of_kernel)
+        yield report, _Sample(key, median, total, launches, _mhz(sm), _mhz(dram))
+
+
+def _mhz(clock: float | None) -> float | None:
+    return None if clock is None else clock / 1e6
+
+
+def _add_run(measured: dict[Key, Measured], samples: Iterable[_Sample]) -> None:
+    """Add a run: several processes or GPUs of it are one sample, since they are not independent."""
+    by_key: dict[Key, list[_Sample]] = {}
+    for sample in samples:
+        by_key.setdefault(sample.key, []).append(sample)
+    for key, own in sorted(by_key.items()):
+        to = measured.setdefault(key, Measured())
+        to.medians.append(statistics.median(sample.median for sample in own))
+        totals = [sample.total for sample in own if sample.total is not None]
+        to.totals += [statistics.fmean(totals)] if totals else []
+        to.launches.append(sum(sample.launches for sample in own))
+        to.sm_mhz.append(_median(sample.sm_mhz for sample in own))
+        to.memory_mhz.append(_median(sample.memory_mhz for sample in own))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _timers(
+    con: DuckDBPyConnection, reports: Iterable[str], runs: Iterable[RunRecord]
+) -> dict[str, int]:
+    """Return the step of each profiler's timer, ns, where the durations tell it."""
+    seen: dict[str, set[float]] = {"": set()}
+    for run in runs:
+        seen[""].update(time * 1e6 for task in run.tasks for time in task.times_ms)
+    sql = (
+        "SELECT DISTINCT profiler, duration_ns FROM _timed_kernels "
+        f"WHERE duration_ns < {LONGEST_WITH_STEPS_NS} AND report_id IN {in_list(list(reports))}"
+    )
+    for profiler, duration in rows_of(con, sql):
+        seen.setdefault(profiler, set()).add(duration)
+    found = {profiler: timer_step(durations) for profiler, durations in seen.items()}
+    return {profiler: step for profiler, step in found.items() if step is not None}

@@ -1,0 +1,35 @@
+-- The work that a launch has to do, as declared: with 'perfpipe work', or by the workload file where an
+-- iteration is that one launch.  It is if ncu saw no other kernel and the launch executes the FLOPs of
+-- an iteration.
+CREATE VIEW _declared_work AS
+WITH executed AS (
+    SELECT report_id, launch_id, ordered_sum(flop) AS flop
+    FROM kernel_flops
+    GROUP BY report_id, launch_id
+),
+alone AS (
+    SELECT report_id
+    FROM ncu_launches
+    GROUP BY report_id
+    HAVING count(DISTINCT (kernel_demangled, grid_x, grid_y, grid_z, block_x, block_y, block_z)) = 1
+),
+tasks AS (
+    SELECT unnest(reports) AS report_id, flops AS flop, bytes
+    FROM run_tasks
+),
+by_task AS (
+    SELECT e.report_id, e.launch_id, any_value(t.flop) AS flop, any_value(t.bytes) AS bytes
+    FROM executed AS e
+    JOIN alone USING (report_id)
+    JOIN tasks AS t USING (report_id)
+    WHERE e.flop >= threshold('bytes.same_flop_share') * t.flop
+    GROUP BY e.report_id, e.launch_id
+    HAVING count(DISTINCT t.flop) = 1
+)
+SELECT
+    report_id,
+    launch_id,
+    coalesce(w.flop, t.flop) AS flop,
+    coalesce(w.bytes, t.bytes) AS bytes
+FROM _launch_work AS w
+FULL JOIN by_task AS t USING (report_id, launch_id);

@@ -1,0 +1,70 @@
+-- How much of the time each profiled launch stands for: of the step (the analyzed window of the
+-- timelines) where all profiled reports have a timeline, else of the profiled time.  The time of a
+-- kernel on the timeline is shared out over the launches of the same configuration by their duration.
+-- @materialize
+CREATE VIEW _launch_shares AS
+WITH launches AS (
+    SELECT report_id, launch_id, kernel_key(kernel_demangled) AS key, grid, block, duration_ns
+    FROM kernel_sol
+    WHERE duration_ns IS NOT NULL
+),
+windows AS (
+    SELECT
+        sum(end_ns - start_ns) AS time_ns,
+        bool_and(kind = 'steady') AS steady
+    FROM analysis_windows
+    WHERE (report_id, device) IN (SELECT (report_id, device) FROM _step_kernels)
+),
+paired AS (
+    SELECT ncu_report_id AS report_id, bool_or(report_id IN (SELECT report_id FROM _step_kernels)) AS timed
+    FROM _report_pairs
+    GROUP BY ncu_report_id
+),
+basis AS (
+    SELECT
+        coalesce(bool_and(p.timed IS NOT NULL AND p.timed), false) AS on_timeline,
+        nullif(sum(l.duration_ns ORDER BY report_id, launch_id), 0) AS profiled_ns
+    FROM launches AS l
+    LEFT JOIN paired AS p USING (report_id)
+),
+stood_for AS (
+    SELECT
+        l.report_id,
+        l.launch_id,
+        k.time_ns * l.duration_ns / nullif(
+            sum(l.duration_ns) OVER (
+                PARTITION BY k.report_id, k.device, l.key, l.grid, l.block
+                ORDER BY l.report_id, l.launch_id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+            ),
+            0
+        ) AS time_ns
+    FROM launches AS l
+    JOIN _report_pairs AS p ON p.ncu_report_id = l.report_id
+    JOIN _step_kernels AS k
+        ON k.report_id = p.report_id
+        AND kernel_key(k.demangled) = l.key
+        AND k.grid = l.grid
+        AND k.block = l.block
+),
+on_timelines AS (
+    SELECT report_id, launch_id, ordered_sum(time_ns) AS time_ns
+    FROM stood_for
+    GROUP BY report_id, launch_id
+)
+SELECT
+    l.report_id,
+    l.launch_id,
+    CASE
+        WHEN NOT b.on_timeline THEN 'profile'
+        WHEN w.steady THEN 'step'
+        ELSE 'timeline'
+    END AS share_of,
+    CASE
+        WHEN b.on_timeline THEN coalesce(t.time_ns, 0) / nullif(w.time_ns, 0)
+        ELSE l.duration_ns / b.profiled_ns
+    END AS share
+FROM launches AS l
+LEFT JOIN on_timelines AS t USING (report_id, launch_id)
+CROSS JOIN basis AS b
+CROSS JOIN windows AS w;

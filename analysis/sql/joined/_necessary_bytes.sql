@@ -1,0 +1,63 @@
+-- Bytes that a launch needs, as far as its counters tell, and the share of its duration that they take
+-- at the roof.  Declared bytes come first.  Else, what it needs of global memory is what it requests, if
+-- each byte is requested once:
+--   * if all that it moves fits in L2, nothing is evicted and DRAM delivers each sector once, so it
+--     needs no more than that;
+--   * if it requests no more than DRAM delivers, hardly anything is requested twice;
+--   * copies, elementwise operations and reductions read each input once.
+-- Otherwise, as for tiled products, the counters do not tell (no row).  The roof is DRAM; for what
+-- fits in L2, which a step may find there, L2.
+CREATE VIEW _necessary_bytes AS
+WITH traffic AS (
+    SELECT
+        w.report_id,
+        w.launch_id,
+        l.duration_ns / 1e9 AS seconds,
+        w.dram_read_bytes,
+        w.dram_write_bytes,
+        w.l2_cache_bytes,
+        d.bytes AS declared,
+        w.dram_peak_bytes_per_cycle * w.dram_clock_hz AS dram_peak,
+        32 * w.l2_to_xbar_peak_per_cycle * w.l2_clock_hz AS l2_peak,
+        coalesce(
+            w.global_load_sectors * w.global_load_bytes_per_sector,
+            CASE WHEN w.global_load_sectors = 0 THEN 0 END
+        ) AS requested,
+        -- Stores reach L2 in whole sectors.
+        least(
+            w.l1_to_l2_bytes, w.global_store_sectors * nullif(w.global_store_bytes_per_sector, 0)
+        ) AS stored,
+        NOT list_contains(f.features, 'uncoalesced')
+            AND NOT list_contains(f.features, 'atomics')
+            AND kernel_category(l.kernel_name, coalesce(l.kernel_demangled, l.kernel_name))
+            IN ('elementwise', 'copy', 'reduction') AS streams
+    FROM kernel_metrics AS w
+    JOIN ncu_launches AS l USING (report_id, launch_id)
+    JOIN kernel_features AS f USING (report_id, launch_id)
+    LEFT JOIN _declared_work AS d USING (report_id, launch_id)
+),
+needed AS (
+    SELECT
+        *,
+        coalesce(
+            coalesce(declared, dram_read_bytes + greatest(dram_write_bytes, stored)) < l2_cache_bytes, false
+        ) AS fits,
+        CASE
+            WHEN fits OR requested <= (1 + threshold('bytes.once_share')) * dram_read_bytes OR streams
+                THEN least(requested, dram_read_bytes)
+        END AS loaded
+    FROM traffic
+)
+SELECT
+    report_id,
+    launch_id,
+    coalesce(declared, loaded + stored) AS bytes,
+    fits,
+    100 * CASE
+        -- L2 moves both directions at once.
+        WHEN fits AND declared IS NOT NULL THEN declared / 2 / nullif(l2_peak, 0)
+        WHEN fits THEN greatest(loaded, stored) / nullif(l2_peak, 0)
+        ELSE bytes / nullif(dram_peak, 0)
+    END / nullif(seconds, 0) AS pct
+FROM needed
+WHERE bytes IS NOT NULL;

@@ -1,0 +1,37 @@
+-- Durations of kernels by profiler, one row per execution: those in the windows of timelines that
+-- verdicts are about (the steady steps; analysis_windows tells), and all profiled launches.  ncu
+-- serializes kernels and controls clocks, nsys does neither.  The SM clock is that of the launch from
+-- ncu, and the median over the window where a timeline has sampled GPU metrics.
+-- @materialize
+CREATE VIEW _timed_kernels AS
+SELECT
+    k.report_id,
+    CASE WHEN r.kind = 'torch' THEN 'torch' ELSE 'nsys' END AS profiler,
+    k.demangled AS kernel_name,
+    concat_ws(', ', k.grid_x, k.grid_y, k.grid_z) AS grid,
+    concat_ws(', ', k.block_x, k.block_y, k.block_z) AS block,
+    k.dur_ns::DOUBLE AS duration_ns,
+    c.sm_clock_hz,
+    NULL::DOUBLE AS dram_clock_hz
+FROM nsys_kernels AS k
+JOIN _analysed_spans AS w
+    ON w.report_id = k.report_id
+        AND w.pid IS NOT DISTINCT FROM k.pid
+        AND w.cuda_device IS NOT DISTINCT FROM k.device
+        AND k.start_ns >= w.start_ns
+        AND k.start_ns < w.end_ns
+JOIN reports AS r ON r.report_id = k.report_id
+LEFT JOIN _sampled_clocks AS c ON c.report_id = k.report_id
+UNION ALL
+SELECT
+    l.report_id,
+    'ncu',
+    l.kernel_demangled,
+    concat_ws(', ', l.grid_x, l.grid_y, l.grid_z),
+    concat_ws(', ', l.block_x, l.block_y, l.block_z),
+    l.duration_ns,
+    m.gpc_clock_hz,
+    m.dram_clock_hz
+FROM ncu_launches AS l
+JOIN kernel_metrics AS m USING (report_id, launch_id)
+WHERE l.duration_ns IS NOT NULL;

@@ -1,0 +1,122 @@
+-- Launches of one kernel configuration and class together, largest bound on the gain first: what a
+-- report says about kernels.  Shares are of the step where all profiled reports have a timeline, else of
+-- the profiled time of all reports in the query; of launches whose duration and SOL are known.
+--
+-- rank: 1 has the largest bound; one without a bound stands where its whole share would
+-- kernel_name: function name
+-- kernel_demangled: full demangled name
+-- grid: blocks as x,y,z
+-- block: threads as x,y,z
+-- nvtx_path: enclosing NVTX ranges
+-- bound: bound, as in kernel_bottleneck
+-- subclass: limiter
+-- cause: cause
+-- confidence: confidence of the class
+-- launches: number of launches
+-- time_ns: total duration, ns
+-- share_of: what shares are of: step, timeline (a window without steps) or profile (profiled time)
+-- share_pct: share of that, %
+-- compute_sol_pct: compute SOL, mean weighted by duration, %
+-- memory_sol_pct: memory SOL, mean weighted by duration, %
+-- sol_pct: the larger of the two, %
+-- near_limit: whether SOL is 80 % or more, and nothing is known that makes its work needlessly long
+-- headroom_pct: SOL headroom: what its share would shrink by if the same work ran at 100 % SOL, %
+-- gain_pct: bound on the gain: the largest of its techniques' bounds, on the same whole as its share, %;
+--   NULL if there is none
+-- floor: what decides that bound, as in kernel_floors; of the launch that takes longest
+-- nvidia_pct: NVIDIA's estimate for that technique, of the same launch, % of its time
+-- ncu_verdict: NVIDIA's verdict on the first of them; NULL if ncu gave none
+-- explanation: why the class is uncertain or differs from NVIDIA's, of the first that has one
+-- technique: key of the technique with that bound, else of the first; NULL if there is none
+-- reports: their reports
+CREATE VIEW kernel_classes AS
+WITH launches AS (
+    SELECT
+        s.*,
+        b.bound,
+        b.subclass,
+        b.cause,
+        b.confidence,
+        b.ncu_verdict,
+        b.explanation,
+        f.technique,
+        f.gain_pct,
+        f.floor,
+        f.nvidia_pct,
+        h.share_of,
+        h.share
+    FROM kernel_sol AS s
+    JOIN kernel_bottleneck AS b USING (report_id, launch_id)
+    JOIN _launch_shares AS h USING (report_id, launch_id)
+    LEFT JOIN kernel_findings AS f
+        ON f.report_id = s.report_id AND f.launch_id = s.launch_id AND f.rank = 1
+    WHERE s.duration_ns IS NOT NULL AND s.max_sol_pct IS NOT NULL
+),
+classes AS (
+    SELECT
+        kernel_name,
+        kernel_demangled,
+        grid,
+        block,
+        nvtx_path,
+        bound,
+        subclass,
+        cause,
+        confidence,
+        count(*) AS launches,
+        sum(duration_ns ORDER BY report_id, launch_id) AS time_ns,
+        any_value(share_of) AS share_of,
+        100 * sum(share ORDER BY report_id, launch_id) AS share_pct,
+        time_weighted(compute_sol_pct, duration_ns) AS compute_sol_pct,
+        time_weighted(memory_sol_pct, duration_ns) AS memory_sol_pct,
+        sum(headroom(max_sol_pct) * share ORDER BY report_id, launch_id) AS headroom_pct,
+        CASE
+            WHEN count(gain_pct) > 0
+                THEN sum(coalesce(gain_pct, 100) * share ORDER BY report_id, launch_id)
+        END AS gain_pct,
+        any_value(ncu_verdict ORDER BY report_id, launch_id) AS ncu_verdict,
+        any_value(explanation ORDER BY report_id, launch_id) AS explanation,
+        of_longest(floor, duration_ns, report_id, launch_id) AS floor,
+        of_longest(nvidia_pct, duration_ns, report_id, launch_id) AS nvidia_pct,
+        of_longest(technique, duration_ns, report_id, launch_id) AS technique,
+        list(DISTINCT report_id ORDER BY report_id) AS reports
+    FROM launches
+    GROUP BY
+        kernel_name, kernel_demangled, grid, block, nvtx_path, bound, subclass, cause, confidence
+)
+SELECT
+    row_number() OVER (
+        ORDER BY
+            coalesce(gain_pct, share_pct) DESC,
+            confidence_order(confidence), time_ns DESC, kernel_name, grid, block, nvtx_path,
+            kernel_demangled, bound, subclass, cause
+    ) AS rank,
+    kernel_name,
+    kernel_demangled,
+    grid,
+    block,
+    nvtx_path,
+    bound,
+    subclass,
+    cause,
+    confidence,
+    launches,
+    time_ns,
+    share_of,
+    share_pct,
+    compute_sol_pct,
+    memory_sol_pct,
+    greatest(compute_sol_pct, memory_sol_pct) AS sol_pct,
+    sol_pct >= threshold('finding.secondary_sol_pct')
+        AND cause IS NULL
+        AND subclass IS DISTINCT FROM 'divergence' AS near_limit,
+    headroom_pct,
+    gain_pct,
+    floor,
+    nvidia_pct,
+    ncu_verdict,
+    explanation,
+    technique,
+    reports
+FROM classes
+ORDER BY rank;

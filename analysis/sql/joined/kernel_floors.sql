@@ -1,0 +1,99 @@
+-- What limits the gain of a technique: the share of its present duration that a launch would still
+-- need for what the technique leaves as it is, with the unit that does it at its peak.  Whatever a
+-- technique does, the launch takes at least as long as the longest of what it keeps (keeps in
+-- knowledge.toml).  Floors of units are their SOL, at the launch's clocks; floors of FLOPs are at the
+-- measured or the vendor's dense peak, whichever is higher; of declared work only that counts.  Where
+-- tensor FLOPs were not counted, the tensor pipe's utilization stands for them, at the maximum clock.
+--
+-- report_id: report
+-- launch_id: launch
+-- floor: what is kept: work (all of it), instructions, memory (all traffic), dram, half_dram (half of
+--   the DRAM traffic), l2, l1, unconflicted (L1 without bank conflicts), flops (by type), tensor (all
+--   FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the next narrower type), bytes (each
+--   byte moves once), issue (instructions without divergence), balanced (equal work for all SMs),
+--   nothing (the launch disappears)
+-- pct: share of the launch's duration, %
+CREATE VIEW kernel_floors AS
+WITH narrower (precision, dtypes) AS (
+    VALUES
+        ('fp64', ['fp32', 'tf32']),
+        ('tensor_fp64', ['fp32', 'tf32']),
+        ('fp32', ['fp16', 'bf16', 'fp16_acc16']),
+        ('fp16', ['fp8', 'fp8_acc16']),
+        ('tensor_tf32', ['fp16', 'bf16', 'fp16_acc16']),
+        ('tensor_fp16', ['fp8', 'fp8_acc16']),
+        ('tensor_bf16', ['fp8', 'fp8_acc16']),
+        ('tensor_fp8', ['fp4'])
+),
+peaks AS (
+    SELECT
+        report_id,
+        map_from_entries(list({key: dtype, value: flop_per_s} ORDER BY dtype)) AS of_type,
+        max(flop_per_s) FILTER (dtype IN ('fp16', 'bf16', 'fp16_acc16')) AS tensor
+    FROM gpu_peaks
+    GROUP BY report_id
+),
+rates AS (
+    SELECT
+        r.report_id,
+        r.launch_id,
+        -- Pipes work side by side: the longest of them counts, not the sum.
+        max(least(r.pct_of_peak, r.pct_of_peak_nominal) * least(coalesce(d.flop / r.flop, 1), 1)) AS flops,
+        max(pct_of_peak(r.flop / nullif(l.duration_ns / 1e9, 0), p.tensor)) AS tensor,
+        max(pct_of_peak(
+            r.flop / nullif(l.duration_ns / 1e9, 0),
+            list_max(list_transform(n.dtypes, lambda dtype: p.of_type[dtype]))
+        )) AS narrower
+    FROM kernel_roofline AS r
+    JOIN ncu_launches AS l USING (report_id, launch_id)
+    LEFT JOIN peaks AS p USING (report_id)
+    LEFT JOIN narrower AS n USING (precision)
+    LEFT JOIN _declared_work AS d USING (report_id, launch_id)
+    WHERE r.level = 'dram' AND r.precision != 'none'
+    GROUP BY r.report_id, r.launch_id
+),
+tensor_pipe AS (
+    SELECT
+        i.report_id,
+        i.launch_id,
+        i.tensor_pct * coalesce(i.mma_sync_pct, 100) / 100
+            * least(w.gpc_clock_hz / (1000 * w.clock_rate_khz), 1) AS pct
+    FROM _bottleneck_inputs AS i
+    JOIN kernel_metrics AS w USING (report_id, launch_id)
+    JOIN kernel_features AS f USING (report_id, launch_id)
+    WHERE f.tensor_flop IS NULL AND i.tensor_pct >= threshold('rule.pipe_low_pct')
+),
+floors AS (
+    SELECT
+        i.report_id,
+        i.launch_id,
+        unnest([
+            {floor: 'work', pct: i.max_sol_pct},
+            {floor: 'instructions', pct: i.compute_sol_pct},
+            {floor: 'memory', pct: i.memory_sol_pct},
+            {floor: 'dram', pct: i.dram_sol_pct},
+            {floor: 'half_dram', pct: i.dram_sol_pct / 2},
+            {floor: 'l2', pct: i.l2_sol_pct},
+            {floor: 'l1', pct: i.l1_elapsed_sol_pct},
+            {floor: 'unconflicted', pct: i.l1_elapsed_sol_pct * (1 - least(i.conflict_pct, 100) / 100)},
+            {floor: 'flops', pct: greatest(r.flops, t.pct)},
+            {floor: 'tensor', pct: r.tensor},
+            {floor: 'narrower', pct: greatest(r.narrower, t.pct / 2)},
+            {floor: 'bytes', pct: b.pct},
+            {floor: 'issue', pct: i.issue_elapsed_pct * i.threads_per_inst / 32},
+            {floor: 'balanced', pct: 100 - i.imbalance_pct},
+            {floor: 'nothing', pct: 0.0}
+        ]) AS item
+    FROM _bottleneck_inputs AS i
+    LEFT JOIN rates AS r USING (report_id, launch_id)
+    LEFT JOIN tensor_pipe AS t USING (report_id, launch_id)
+    LEFT JOIN _necessary_bytes AS b USING (report_id, launch_id)
+)
+SELECT
+    report_id,
+    launch_id,
+    item.floor AS floor,
+    least(item.pct, 100) AS pct
+FROM floors
+WHERE item.pct IS NOT NULL
+ORDER BY report_id, launch_id, floor;

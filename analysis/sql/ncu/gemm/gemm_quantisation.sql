@@ -1,0 +1,110 @@
+-- What matrix products lose to whole tiles and whole waves: SMs without a block in the last wave, and the
+-- part of the tiles that lies outside of the product (NVIDIA, Matrix Multiplication Background User's
+-- Guide: wave and tile quantization).  All blocks are taken to last equally long; sm_idle_pct is what was
+-- measured.  Matrix-vector products and reductions of split-K are left out.  Name M, N and K in the NVTX
+-- range (gemm_m512_n1024_k2048) or as parameters of the run.
+--
+-- report_id: report
+-- launch_id: launch
+-- kernel_name: function name
+-- tile_m: rows of a tile, in the kernel's own order
+-- tile_n: columns of a tile
+-- tile_k: extent along K of a step
+-- tile_source: where the tile is from: name (of the kernel), NVTX or parameters; NULL if unknown
+-- batch: products in the launch; NULL if unknown, as m, n and k
+-- m: M of the problem
+-- n: N of the problem
+-- k: K of the problem
+-- problem_source: where these are from: NVTX (range) or parameters (of the run)
+-- sm_count: SMs
+-- blocks_per_sm: blocks that fit on an SM
+-- blocks: blocks in the grid
+-- resident_blocks: blocks that fit on the GPU at once, in whole clusters
+-- tiles: tiles of the product, over the batch; NULL if M or N is unknown, or the grid is not that of these
+--   tiles
+-- persistent: whether blocks take several tiles, one after another; NULL if unknown
+-- waves: blocks, or tiles where they are known, over the blocks that all SMs hold at once; NULL as
+--   wave_lost_pct
+-- rounds: waves that run, the last one as long as the others
+-- wave_lost_pct: SM time without a block, or with one that has no tile: 1 - waves / rounds, %; NULL with
+--   wave_reason
+-- wave_reason: why that is unknown
+-- sm_idle_pct: measured: time of the busiest SM in which the mean SM is idle, %; NULL if not collected
+-- padding_pct: share of the tiles outside of the product: 1 - MN / (tiles x tile area), %; NULL with
+--   padding_reason
+-- padding_reason: why that is unknown
+-- lost_pct: both together, %
+-- larger_m: M of the nearest larger problem that would lose nothing: full tiles, as many as fit a whole
+--   number of times (in whole clusters); NULL if tiles are unknown
+-- larger_n: its N
+-- smaller_m: M of the nearest smaller one; NULL if there is none
+-- smaller_n: its N
+CREATE VIEW gemm_quantisation AS
+WITH reasoned AS (
+    SELECT
+        *,
+        'not collected: run ncu with --section LaunchStats --section Occupancy' AS not_collected,
+        CASE
+            WHEN slots IS NULL OR blocks IS NULL THEN not_collected
+            WHEN stream_k THEN 'stream-K: all blocks share the work evenly, whatever the tiles'
+            WHEN tiles IS NULL AND fills_the_gpu THEN
+                'the grid fills the GPU once: blocks may take several tiles (persistent), how many is unknown'
+        END AS wave_reason,
+        CASE
+            WHEN tile_m IS NULL THEN 'no tile in the name of the kernel or its range, or in parameters'
+            WHEN m IS NULL THEN 'M and N are unknown: no range or parameters name them'
+            WHEN slots IS NULL OR blocks IS NULL THEN not_collected
+            WHEN tiles IS NULL THEN 'the grid is not that of M x N in such tiles, or fits more than one way'
+        END AS padding_reason,
+        coalesce(tiles * slices, blocks) AS work,
+        ceil(coalesce(places * slices, blocks) / CASE WHEN persistent THEN blocks ELSE resident END)::BIGINT
+            AS all_rounds,
+        -- A persistent kernel may leave room on every SM: then its own blocks are all that work at once.
+        CASE WHEN persistent AND blocks % sm_count = 0 THEN blocks ELSE slots END AS at_once
+    FROM _gemm_blocks
+),
+lost AS (
+    SELECT
+        *,
+        CASE WHEN wave_reason IS NULL THEN all_rounds END AS rounds,
+        CASE WHEN wave_reason IS NULL THEN work / at_once END AS waves,
+        CASE WHEN wave_reason IS NULL THEN 1 - work / (all_rounds * at_once) END AS wave_lost,
+        CASE
+            WHEN padding_reason IS NULL THEN 1 - m * n / (tiles_m * along_m * tiles_n * along_n)
+        END AS padding
+    FROM reasoned
+)
+SELECT
+    g.report_id,
+    g.launch_id,
+    g.kernel_name,
+    g.tile_m,
+    g.tile_n,
+    g.tile_k,
+    g.tile_source,
+    g.batch,
+    g.m,
+    g.n,
+    g.k,
+    g.problem_source,
+    g.sm_count,
+    g.blocks_per_sm,
+    g.blocks,
+    g.resident AS resident_blocks,
+    g.tiles,
+    g.persistent,
+    g.waves,
+    g.rounds,
+    100 * g.wave_lost AS wave_lost_pct,
+    g.wave_reason,
+    100 * (1 - g.sm_active_cycles / nullif(g.sm_active_cycles_max, 0)) AS sm_idle_pct,
+    100 * g.padding AS padding_pct,
+    g.padding_reason,
+    100 * (1 - (1 - g.wave_lost) * (1 - g.padding)) AS lost_pct,
+    s.larger_m,
+    s.larger_n,
+    s.smaller_m,
+    s.smaller_n
+FROM lost AS g
+LEFT JOIN _gemm_shapes AS s ON s.report_id = g.report_id AND s.launch_id = g.launch_id AND NOT g.stream_k
+ORDER BY g.report_id, g.launch_id;

@@ -1,0 +1,54 @@
+-- Where the code of each profiled kernel comes from, and whether it is the user's to change.
+--
+-- report_id: report
+-- launch_id: launch
+-- kernel_name: function name
+-- library: cublas, cudnn, cusparse, cufft, nccl, nvshmem, flash_attention, flashinfer, transformer_engine,
+--   tensorrt_llm, vllm, torch_native, thrust_cub, xla, inductor, triton, cutlass (built by the user) or
+--   own, which is what no rule knows (analysis/libraries.toml)
+-- closed: whether the user cannot change its code, only what is asked of it: shapes, types, layouts, the
+--   algorithm
+-- told_by: name, or source where a Triton kernel is told by the Python file that its instructions come
+--   from; NULL for own
+CREATE VIEW kernel_libraries AS
+WITH judged AS (
+    SELECT kernel_name, kernel_demangled, kernel_library(kernel_name, kernel_demangled) AS library
+    FROM (SELECT DISTINCT kernel_name, kernel_demangled FROM ncu_launches)
+),
+-- Triton's kernels are bare names without parameters, as those of other compilers are, but of Python source.
+-- One launch with its source tells for all of the same name in the report.
+python AS (
+    SELECT DISTINCT l.report_id, l.kernel_demangled
+    FROM ncu_source AS s
+    JOIN ncu_launches AS l USING (report_id, launch_id)
+    WHERE ends_with(s.file, '.py') AND regexp_matches(l.kernel_demangled, '^\w+$')
+),
+told AS (
+    SELECT
+        l.report_id,
+        l.launch_id,
+        l.kernel_name,
+        CASE
+            WHEN j.library = 'own' AND p.kernel_demangled IS NOT NULL THEN 'triton'
+            ELSE j.library
+        END AS library,
+        CASE
+            WHEN j.library != 'own' THEN 'name'
+            WHEN p.kernel_demangled IS NOT NULL THEN 'source'
+        END AS told_by
+    FROM ncu_launches AS l
+    JOIN judged AS j
+        ON j.kernel_name IS NOT DISTINCT FROM l.kernel_name
+        AND j.kernel_demangled IS NOT DISTINCT FROM l.kernel_demangled
+    LEFT JOIN python AS p
+        ON p.report_id = l.report_id AND p.kernel_demangled = l.kernel_demangled
+)
+SELECT
+    report_id,
+    launch_id,
+    kernel_name,
+    library,
+    is_closed(library) AS closed,
+    told_by
+FROM told
+ORDER BY report_id, launch_id;

@@ -1,0 +1,42 @@
+-- Kernel time of each GPU in the steady steps (analysis_windows) by the library that the kernels are from.
+-- @materialize
+--
+-- report_id: report
+-- device: physical GPU number
+-- library: as in kernel_libraries; own is what no rule knows
+-- closed: whether the user cannot change its code, only what is asked of it
+-- kernels: number of different kernels, by full name
+-- launches: number of executions
+-- time_ns: sum of durations, ns; overlapping ones count twice
+-- share_pct: share of the sum over all kernels of the GPU, %; NULL if that is 0
+-- longest: short name of the kernel with the most time
+-- longest_pct: its share of the library's time, %; NULL if that is 0
+CREATE VIEW kernel_library_times AS
+WITH sums AS (
+    SELECT
+        g.report_id,
+        g.device,
+        n.library,
+        count(*) AS kernels,
+        sum(u.launches)::BIGINT AS launches,
+        sum(u.time_ns)::BIGINT AS time_ns,
+        arg_max(n.short_name, (u.time_ns, n.short_name)) AS longest,
+        max(u.time_ns) AS longest_ns
+    FROM _kernel_uses AS u
+    JOIN _gpus AS g USING (track)
+    JOIN kernel_names AS n ON n.report_id = g.report_id AND n.demangled = u.demangled
+    GROUP BY g.report_id, g.device, n.library
+)
+SELECT
+    report_id,
+    device,
+    library,
+    is_closed(library) AS closed,
+    kernels,
+    launches,
+    time_ns,
+    100.0 * time_ns / nullif(sum(time_ns) OVER (PARTITION BY report_id, device), 0) AS share_pct,
+    longest,
+    100.0 * longest_ns / nullif(time_ns, 0) AS longest_pct
+FROM sums
+ORDER BY report_id, device, time_ns DESC, library;

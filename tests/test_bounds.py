@@ -1,0 +1,184 @@
+"""Bounds on gains: what they must never be refuted by, and what they assume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Tiny
+
+from analysis.session import Session
+from perfpipe.store import Store
+
+Ingested = Callable[[str], str]
+
+#: Launches of ncu/ops that do the same work, by their NVTX ranges: the time of each is that of its
+#: launches together.
+SAME_WORK = {
+    "matmul + leaky_relu, 4096 FP16": r"fused_matmul_leaky_relu.*|unfused_matmul_leaky_relu",
+    "matmul 4096, TF32 or FP16": r"gemm_(tf32|fp16)_4096",
+}
+
+
+@pytest.mark.parametrize("pattern", SAME_WORK.values(), ids=SAME_WORK)
+def test_no_bound_is_refuted_by_a_faster_way(
+    captures: Store, ingested: Ingested, pattern: str
+) -> None:
+    """A range's launches could together save what the fastest range of the same work saves."""
+    sql = f"""
+        SELECT
+            coalesce(regexp_extract(nvtx_path, '[^/]+$'), nvtx_path) AS way,
+            sum(duration_ns),
+            sum(duration_ns * (SELECT max(coalesce(gain_pct, 100)) FROM kernel_findings AS f
+                WHERE f.report_id = l.report_id AND f.launch_id = l.launch_id) / 100)
+        FROM ncu_launches AS l
+        WHERE regexp_full_match(regexp_extract(nvtx_path, '[^/]+$'), '{pattern}')
+        GROUP BY 1
+    """
+    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+        ways = con.execute(sql).fetchall()
+    assert len(ways) >= 2
+    for slow, fast in combinations(sorted(ways, key=lambda way: -way[1]), 2):
+        assert slow[2] >= slow[1] - fast[1], (slow, fast)
+
+
+def test_a_graph_is_not_faster_than_the_bound_of_eager(captures: Store, ingested: Ingested) -> None:
+    """The same step launched kernel by kernel and as a CUDA graph."""
+    with Session.open(captures, [ingested("nsys/eager_small.sqlite")]) as con:
+        ((eager,),) = con.execute("SELECT p50_ns FROM step_summary").fetchall()
+        ((bound, technique, floor),) = con.execute(
+            "SELECT bound_pct, technique, floor FROM findings WHERE claim = 'launch_overhead'"
+        ).fetchall()
+    with Session.open(captures, [ingested("nsys/graph_whole.sqlite")]) as con:
+        ((graph,),) = con.execute("SELECT p50_ns FROM step_summary").fetchall()
+    assert (technique, floor) == ("cuda_graphs", "busy")
+    assert 100 * (1 - graph / eager) <= bound <= 100
+
+
+def test_bounds_nest(captures: Store, ingested: Ingested) -> None:
+    """None exceeds the kernel's share; what keeps the work does not exceed the SOL headroom."""
+    ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
+    with Session.open(captures, ids) as con:
+        classes = con.execute(
+            "SELECT share_pct, headroom_pct, gain_pct, floor FROM kernel_classes"
+        ).fetchall()
+        wrong = con.execute(
+            """
+            SELECT technique, gain_pct, 100 - max_sol_pct
+            FROM kernel_findings JOIN kernel_sol USING (report_id, launch_id)
+            JOIN _techniques AS t USING (technique)
+            WHERE list_contains(t.keeps, 'work') AND gain_pct > 100 - max_sol_pct + 1e-9
+            """
+        ).fetchall()
+        findings = con.execute(
+            """
+            SELECT f.bound_pct, max(k.gain_pct)
+            FROM findings AS f
+            JOIN kernel_sol AS s ON s.kernel_name = f.kernel_name AND s.report_id = f.reports[1]
+                AND s.grid = f.grid AND s.block = f.block AND f.nvtx_path = s.nvtx_path
+            JOIN kernel_findings AS k ON k.report_id = s.report_id AND k.launch_id = s.launch_id
+            WHERE f.subject = 'kernel' AND f.launches = 1
+            GROUP BY ALL
+            """
+        ).fetchall()
+    assert len(classes) > 60
+    assert not wrong
+    for share, headroom, gain, floor in classes:
+        assert 0 <= headroom <= share + 1e-9
+        assert (gain is None) == (floor is None)
+        assert gain is None or 0 <= gain <= share + 1e-9
+    assert all((bound is None) == (best is None) for bound, best in findings)
+
+
+def test_a_transpose_needs_its_bytes() -> None:
+    """Reads in order, writes with a stride: what it must move takes a tenth of its time."""
+    n = 8192
+    size = 4.0 * n * n
+    db = Tiny(
+        [{"launch_id": 0, "duration_ns": 1e6, "kernel_name": "transpose"}],
+        {
+            0: {
+                "sm__throughput.avg.pct_of_peak_sustained_elapsed": 5.0,
+                "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": 75.0,
+                "lts__throughput.avg.pct_of_peak_sustained_elapsed": 75.0,
+                "dram__bytes_read.sum": size,
+                "dram__bytes_write.sum": 3 * size,
+                "dram__bytes.sum.peak_sustained": 1500.0,
+                "dram__cycles_elapsed.avg.per_second": 3.2e9,
+                "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": size / 32,
+                "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": size / 4,
+                "l1tex__m_l1tex2xbar_write_bytes.sum": 8 * size,
+                "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio": 32.0,
+                "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio": 4.0,
+                "launch__waves_per_multiprocessor": 9.0,
+            }
+        },
+    )
+    ((cause,),) = db.rows("SELECT cause FROM kernel_bottleneck")
+    assert cause == "uncoalesced", "its loads are whole, its stores are not"
+    rows = db.rows("SELECT gain_pct, floor FROM kernel_findings WHERE technique = 'coalesce'")
+    assert rows == [(pytest.approx(100 - 100 * 2 * size / 4.8e12 / 1e-3), "bytes")]
+
+
+def _launch(db_metrics: dict[str, float], **launch: Any) -> Tiny:
+    return Tiny([{"launch_id": 0, "duration_ns": 1e6, **launch}], {0: db_metrics})
+
+
+def test_a_tail_that_the_counters_deny_is_none() -> None:
+    """1.5 waves, but all SMs are active equally long."""
+    base = {
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed": 98.0,
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": 60.0,
+        "launch__waves_per_multiprocessor": 1.5,
+        "launch__grid_size": 198.0,
+        "launch__sm_count": 132.0,
+        "launch__block_size": 1024.0,
+        "launch__registers_per_thread": 40.0,
+        "launch__occupancy_limit_blocks": 1.0,
+        "launch__occupancy_limit_warps": 1.0,
+        "launch__occupancy_limit_registers": 1.0,
+        "launch__occupancy_limit_shared_mem": 1.0,
+        "sm__cycles_active.avg": 1000.0,
+    }
+    features = "SELECT list_contains(features, 'tail') FROM kernel_features"
+    assert _launch(base | {"sm__cycles_active.max": 1000.1}).rows(features) == [(False,)]
+    assert _launch(base | {"sm__cycles_active.max": 1400.0}).rows(features) == [(True,)]
+    bounds = "SELECT max(gain_pct) FROM kernel_findings WHERE technique = 'tail_removal'"
+    assert _launch(base | {"sm__cycles_active.max": 1400.0}).rows(bounds) == [(2.0,)]
+
+
+def test_no_bound_without_anything_known() -> None:
+    """A launch of which only SOL is known: advice, and no number."""
+    db = _launch(
+        {
+            "sm__throughput.avg.pct_of_peak_sustained_elapsed": 98.0,
+            "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": 0.1,
+            "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed": 98.0,
+            "launch__waves_per_multiprocessor": 9.0,
+        }
+    )
+    assert db.rows("SELECT technique, gain_pct, floor FROM kernel_findings") == [
+        ("fast_math", None, None)
+    ]
+    assert db.rows("SELECT bound_pct, technique FROM findings") == [(None, "fast_math")]
+
+
+def test_shares_are_of_the_step_where_there_is_one(
+    pages: Callable[..., Path], replayed: Callable[[str], Path]
+) -> None:
+    store = Store(replayed("transformer_step"))
+    with Session.open(store) as con:
+        rows = con.execute(
+            "SELECT share_of, sum(share_pct), max(bound_pct) FROM findings "
+            "WHERE subject = 'kernel' GROUP BY 1"
+        ).fetchall()
+        ((busy,),) = con.execute(
+            "SELECT sum(time_ns) FILTER (category = 'compute') * 100.0 / sum(time_ns) "
+            "FROM gpu_time_budget"
+        ).fetchall()
+    ((share_of, share, bound),) = rows
+    assert share_of == "step"
+    assert bound <= share <= busy + 1
