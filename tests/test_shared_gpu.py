@@ -102,9 +102,9 @@ def _range(name: str, pid: int, call: int, start: int, end: int) -> Op:
             "start_ns": start, "end_ns": end, "first_call": call, "calls": 1}  # fmt: skip
 
 
-def _two(db: Tiny) -> None:
+def _two(db: Tiny, *, backwards: bool = False) -> None:
     """Two loops that alternate: 300 us of one, 600 us of the other, and the GPU idles for 100 us."""
-    for n in range(8):
+    for n in range(8)[:: -1 if backwards else 1]:
         at = 1_000_000 * n
         for pid, start, end in ((1, 0, 300_000), (2, 300_000, 900_000)):
             call = 2 * n + pid
@@ -132,6 +132,17 @@ def test_each_process_has_steady_steps_and_its_own_share() -> None:
     ]
     # The process with the most work, not the one whose steps span most.
     assert db.rows("SELECT process_id, kind, steps FROM analysis_windows") == [(2, "steady", 8)]
+
+
+def test_the_order_of_rows_means_nothing() -> None:
+    answers = []
+    for backwards in (False, True):
+        db = Tiny()
+        _two(db, backwards=backwards)
+        views = ("gpu_processes", "step_budget", "steps", "step_summary", "analysis_windows")
+        answers.append({view: db.rows(f"FROM {view}") for view in views})
+        assert all(answers[-1].values())
+    assert answers[0] == answers[1]
 
 
 def test_a_gpu_of_one_process_is_shared_with_nobody() -> None:

@@ -194,7 +194,7 @@ def nothing_of(scope: Scope) -> str:
     """Return why there are no findings."""
     if scope.timeline:
         least = thresholds()["timeline.contributor_pct"]
-        return f"no category but compute takes {least:g} % of the GPU's time or more"
+        return f"no category but compute takes {least:g} % of the analyzed time or more"
     if not scope.kinds:
         return "no report was collected"
     return (
