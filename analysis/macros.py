@@ -11,6 +11,8 @@ from importlib import resources
 from typing import Any
 
 from perfpipe.database import quote
+from perfpipe.optimizers import FOREACH, OPTIMIZER
+from perfpipe.windows import STEADY
 
 _FILES = ("macros.sql", "occupancy_macros.sql", "timeline_macros.sql")
 _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
@@ -48,7 +50,7 @@ class Macro:
 
 
 def macros(
-    thresholds: Mapping[str, float], step_range: str | None = None, window: str = "steady"
+    thresholds: Mapping[str, float], step_range: str | None = None, window: str = STEADY
 ) -> dict[str, Macro]:
     """Return every macro by name; `step_range` is a regular expression of ranges that are steps.
 
@@ -172,4 +174,5 @@ def _rules(file: str) -> dict[str, Any]:
 
 
 def _either(patterns: str | list[str]) -> str:
-    return patterns if isinstance(patterns, str) else "|".join(patterns)
+    text = patterns if isinstance(patterns, str) else "|".join(patterns)
+    return text.replace("{foreach}", FOREACH).replace("{optimizer}", OPTIMIZER)

@@ -16,17 +16,12 @@ from perfpipe.database import check_user_sql, comment, first_lines, lock, open_d
 from perfpipe.errors import InputError, StoreError
 from perfpipe.snapshot import Snapshot
 from perfpipe.storetables import StoreTables, document
+from perfpipe.windows import STEADY, WINDOWS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
     from perfpipe.store import Store
-
-#: The window of timelines that verdicts are about unless another is chosen.
-STEADY = "steady"
-
-#: Windows that are not the name or number of a step.
-_WINDOWS = frozenset({STEADY, "whole", "startup"})
 
 
 class Session:
@@ -255,7 +250,7 @@ class Session:
 
     def check_window(self) -> None:
         """Raise InputError if the chosen window is a step that no timeline has."""
-        if self._window in _WINDOWS:
+        if self._window in WINDOWS:
             return
         rows = self.execute("SELECT kind FROM analysis_windows").fetchall()
         if rows and not any(kind == "step" for (kind,) in rows):

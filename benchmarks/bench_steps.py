@@ -51,11 +51,13 @@ def issued(codes: Codes) -> Issued:
     none: npt.NDArray[np.int64] = np.array([], np.int64)
     return Issued(
         pid=1,
+        tid=np.ones(len(codes), np.int64),
         symbol=codes,
         host=host,
         ended=host + 5_000,
         idle=np.zeros(len(codes), np.int64),
         optimizer=(codes >= 80) & (codes < 99),
+        copy_tid=none,
         copy_host=none,
         copy_idle=none,
         result=np.array([], bool),

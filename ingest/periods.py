@@ -275,7 +275,7 @@ def irregular_first(symbols: Codes, loop: Loop, first: int) -> int | None:
     things up, so they are longer.
     """
     period = loop.period
-    context = symbols[first : first + min(_CONTEXT, period)]
+    context = symbols[first : first + min(_CONTEXT, -(-period // 3))]
     low = max(0, first - 2 * period)
     high = first - period // 2
     if high <= low:
@@ -287,3 +287,12 @@ def irregular_first(symbols: Codes, loop: Loop, first: int) -> int | None:
         if np.minimum(held, usual).sum() >= _ALIKE * period:
             return int(place)
     return None
+
+
+def irregular_last(symbols: Codes, loop: Loop, last: int) -> int | None:
+    """Return where an irregular repeat behind the last ends; None if there is none.
+
+    It is a first one read backwards: it ends as the last does, and holds most of what that holds.
+    """
+    found = irregular_first(symbols[::-1], loop, len(symbols) - last)
+    return None if found is None else len(symbols) - found

@@ -12,6 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfpipe.windows import STEADY
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -25,7 +27,7 @@ def open_store(
     reports: Collection[str] | None = None,
     *,
     step_range: str | None = None,
-    window: str = "steady",
+    window: str = STEADY,
 ) -> Session:
     """Open a store for SQL: every table and view of `perfpipe schema`, made as queries name them.
 

@@ -113,7 +113,8 @@ class Validation(Stated):
 class TaskResult:
     """The result of a configuration; times in ms, `seconds` of each launch without a profiler.
 
-    `key` is a hash of everything the result depends on; `files` are below the store's runs/.
+    `profiler_s` has those of the launches under each profiler.  `key` is a hash of everything the
+    result depends on; `files` are below the store's runs/.
     """
 
     index: int = field(
@@ -161,6 +162,13 @@ class TaskResult:
         default=(), metadata=column("VARCHAR[]", "what its profilers left out, and why")
     )
     profilers: tuple[str, ...] = ()
+    profiler_s: dict[str, float] = field(
+        default_factory=dict,
+        metadata=column(
+            "VARCHAR",
+            "wall time under each profiler, with what that takes to write its report, s, as JSON",
+        ),
+    )
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     key: str = ""

@@ -10,8 +10,8 @@ from pathlib import Path
 from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.collectors.base import Context, ProgramFailed
-from pipelines.collectors.ncu import Profiled, collect_ncu, guide_of
+from pipelines.collectors.base import Collected, Context, ProgramFailed
+from pipelines.collectors.ncu import collect_ncu, guide_of
 from pipelines.collectors.nsys import collect_nsys
 from pipelines.collectors.timing import time_task
 from pipelines.collectors.torch_profiler import collect_torch
@@ -41,15 +41,17 @@ def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> T
     errors: list[PerfpipeError] = []
     files: list[Path] = []
     notes: list[str] = []
+    seconds: dict[str, float] = {}
     for name in plan.profilers:
         context.say(f"{context.task.label}: {name}")
         try:
             if name == "ncu":
-                profiled = _profile_kernels(context, store, files, result)
-                files.append(profiled.path)
-                notes += profiled.notes
+                collected = _profile_kernels(context, store, files, result)
             else:
-                files.append(_collect(name, context))
+                collected = _collect(name, context)
+            files.append(collected.path)
+            notes += collected.notes
+            seconds[name] = collected.seconds
         except NothingToProfile as reason:
             notes.append(f"ncu profiled nothing: {reason}")
         except PerfpipeError as error:
@@ -60,11 +62,12 @@ def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> T
         profilers=plan.profilers,
         files=tuple(str(path.relative_to(root)) for path in files),
         notes=tuple(notes),
+        profiler_s=seconds,
     )
     return with_reports(result, files, store, errors)
 
 
-def _collect(name: str, context: Context) -> Path:
+def _collect(name: str, context: Context) -> Collected:
     wanted = context.workload.collect
     if name == "nsys" and wanted.nsys:
         return collect_nsys(context, wanted.nsys)
@@ -75,7 +78,7 @@ def _collect(name: str, context: Context) -> Path:
 
 def _profile_kernels(
     context: Context, store: Store, timelines: Iterable[Path], result: TaskResult
-) -> Profiled:
+) -> Collected:
     """Profile kernels with ncu: those that the first of the timelines says, if nothing else does.
 
     Raises NothingToProfile where the timeline has no kernel that may be profiled.

@@ -10,6 +10,7 @@ import click
 
 from perfpipe.errors import InputError
 from perfpipe.store import STORE_VARIABLE, Store
+from perfpipe.windows import STEADY, WINDOWS
 
 #: Regular expression of NVTX ranges that are steps, in upper or lower case, instead of ours.
 STEP_RANGE_VARIABLE = "PERFPIPE_STEP_RANGE"
@@ -60,8 +61,8 @@ filter_option: Callable[[Any], Any] = click.option(
 
 window_option: Callable[[Any], Any] = click.option(
     "--window",
-    metavar="steady|whole|startup|STEP",
-    default="steady",
+    metavar="|".join((*WINDOWS, "STEP")),
+    default=STEADY,
     show_default=True,
     help="The part of a timeline that verdicts, budgets and gaps are about: the steady steps (the "
     "whole capture where nothing repeats), all of it, start-up and warm-up, or one step by its "

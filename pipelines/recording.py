@@ -43,6 +43,8 @@ class RecordedTask(BaseModel):
     times_ms: tuple[float, ...] = ()
     launches_ms: tuple[tuple[float, ...], ...] = ()
     timing_method: str | None = None
+    seconds: tuple[float, ...] = ()
+    profiler_s: dict[str, float] = {}
     validation: Annotated[Validation | None, _read_as(Validation | None)] = None
     kernel: Annotated[Kernel | None, _read_as(Kernel | None)] = None
     gpu_state: Annotated[GpuState | None, _read_as(GpuState | None)] = None

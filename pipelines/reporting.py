@@ -16,12 +16,13 @@ import click
 from analysis import sides
 from analysis.comparison_story import Comparison, compare
 from analysis.report.build import VIEWS_USED, build_report
-from analysis.session import STEADY, Session
+from analysis.session import Session
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
+from perfpipe.windows import STEADY
 from pipelines.console import say
 from pipelines.selection import Selection, select
 from templates.closing import closing_lines

@@ -20,6 +20,7 @@ CATEGORIES = {
     "compute": "#2f6fde",
     "communication": "#c2417a",
     "transfer": "#d9730d",
+    "other_process": "#b48a78",
     "sync": "#8e5bd0",
     "launch_gap": "#5b9a32",
     "launch_api": "#8fbf5f",

@@ -15,7 +15,7 @@ _FINDINGS = 5
 _VERDICT_LINES, _FACT_LINES, _WARNING_LINES, _CLAIM_LINES, _EVIDENCE_LINES = 5, 2, 2, 2, 2
 
 #: Facts of the summary that say how long something takes, or what to do.
-_FACTS = ("GPU", "Configurations", "Wall time", "Next", "Autotuning")
+_FACTS = ("GPU", "Configurations", "Wall time", "Shared GPU", "Tracing", "Next", "Autotuning")
 
 
 def closing_lines(

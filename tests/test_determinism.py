@@ -31,6 +31,7 @@ PUBLIC = [name for name, view in views().items() if view.public]
 
 #: What these captures have nothing for.
 EMPTY = {
+    "gpu_processes",
     "window_budget",
     "small_readbacks",
     "osrt_sum",

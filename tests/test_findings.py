@@ -41,7 +41,7 @@ TIMELINE: dict[str, set[str | None]] = {
         "host",
         "readback",
     )
-}
+} | {"startup": {"compilation", "communicator", "allocation"}}
 #: What a technique on kernels may keep.
 FLOORS = {
     "work", "instructions", "memory", "dram", "half_dram", "l2", "l1", "unconflicted", "flops",

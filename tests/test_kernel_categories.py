@@ -12,6 +12,7 @@ from analysis.macros import category_macro, macros
 from analysis.session import Session
 from analysis.thresholds import thresholds
 from ingest.ncu.names import function_name
+from perfpipe.optimizers import is_optimizer
 from perfpipe.store import Store
 
 AT = "void at::native::"
@@ -223,3 +224,15 @@ def test_no_kernel_time_of_pytorch_is_left_over(
         assert shares["other"] == 0
         assert shares["gemm"] > 5
         assert ("communication" in shares) == (name == "ddp_single")
+
+
+def test_steps_and_categories_know_the_same_optimizers() -> None:
+    """Ingest looks for them, to see where steps end, by the same patterns."""
+    for category, names in NAMES.items():
+        for name in names:
+            if category not in ("reduction", "copy"):  # some share the launcher of optimizers
+                assert is_optimizer(function_name(name)) == (category == "optimizer"), name
+    others = ("lambda_kernel", "million_k", "triton_poi_fused_add_0")
+    assert not any(map(is_optimizer, others))
+    named = ("fused_adafactor", "lion_update", "apex_lamb_stage_1", "optimiser_step", "ADAM_cuda")
+    assert all(map(is_optimizer, named))

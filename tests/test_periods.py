@@ -10,7 +10,9 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.periods import boundaries, irregular_first, loops
+from ingest.nsys.issued import Issued, Placed
+from ingest.nsys.launch_steps import _looping, _parts
+from ingest.periods import boundaries, irregular_first, irregular_last, loops
 
 Codes = npt.NDArray[np.int32]
 
@@ -144,3 +146,92 @@ def test_any_sequence_gives_loops_that_repeat_and_do_not_overlap(symbols: list[i
 def test_no_loop_in_what_does_not_repeat() -> None:
     assert loops(np.arange(500, dtype=np.int32)) == []
     assert loops(np.array([], np.int32)) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps(least=10), st.integers(5, 12), st.integers(0, 2), st.integers(0, 30))
+def test_no_step_is_lost_at_the_end(step: list[int], times: int, behind: int, after: int) -> None:
+    """The last steps may differ, such as where one logs, and too few follow it to repeat."""
+    if not _is_primitive(step, alike=0.5) or len(step) < 16:
+        return
+    longer = [*step[: len(step) // 2], 300, 301, 302, *step[len(step) // 2 :]]
+    parts = [*[step] * times, longer, *[step] * behind]
+    codes = _codes([*parts, list(range(400, 400 + after))])
+    main = max(loops(codes), key=lambda loop: loop.last - loop.first)
+    edges = boundaries(codes, main, 0).tolist()
+    while (last := irregular_last(codes, main, edges[-1])) is not None:
+        assert last > edges[-1]
+        edges.append(last)
+    known = np.cumsum([0, *(len(part) for part in parts)]).tolist()
+    # A step whose own end occurs earlier in it may end there.
+    assert edges == known or (longer.count(step[-1]) > 1 and len(edges) == len(known))
+
+
+def test_other_work_at_the_end_is_no_step() -> None:
+    step = list(range(40))
+    codes = _codes([*[step] * 8, step[:20], list(range(200, 230))])
+    (loop,) = loops(codes)
+    assert irregular_last(codes, loop, 320) is None
+
+
+def _issued(sequences: dict[int, list[int]], random: Random) -> tuple[Issued, list[int]]:
+    """Return what the threads of a process issue, interleaved at random, and who issued what."""
+    left = {tid: iter(symbols) for tid, symbols in sequences.items()}
+    turns = [tid for tid, symbols in sequences.items() for _ in symbols]
+    random.shuffle(turns)
+    codes = np.array([next(left[tid]) for tid in turns], np.int32)
+    host = np.arange(len(codes), dtype=np.int64) * 1000
+    none = np.array([], np.int64)
+    return Issued(
+        pid=1, tid=np.array(turns, np.int64), symbol=codes, host=host, ended=host + 500,
+        idle=np.zeros(len(codes), np.int64), optimizer=np.zeros(len(codes), bool), copy_tid=none,
+        copy_host=none, copy_idle=none, result=none.astype(bool),
+    ), turns  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(8, 40), min_size=2, max_size=3, unique=True),
+    st.integers(6, 12),
+    st.integers(0, 1 << 32),
+)
+def test_threads_with_loops_of_their_own(periods: list[int], times: int, seed: int) -> None:
+    """In the sequence of the process nothing repeats; in that of each thread everything does."""
+    sequences = {
+        tid: [100 * tid + place for place in range(period)] * times
+        for tid, period in enumerate(periods, 1)
+    }
+    process, turns = _issued(sequences, Random(seed))
+    found = {part.thread: steps for part, steps in _looping(process)}
+    assert set(found) == set(sequences)
+    for tid, period in enumerate(periods, 1):
+        ((loop),) = found[tid]
+        # Where the boundary lies within a period, part of one is left over at either end.
+        assert loop.period == period
+        assert times - 1 <= len(loop.launches) <= times
+    # A thread for each GPU: every GPU has the steps of its own.
+    device = np.array(turns, np.int64)
+    placed = Placed(
+        process.host, process.host + 10, np.ones_like(device), device, device, process.host
+    )
+    rows = list(_parts(process, placed))
+    assert [set(part["device"].to_pylist()) for part in rows] == [{tid} for tid in sequences]
+    assert [len(part["step"]) for part in rows] == [
+        len(found[tid][0].launches) for tid in sequences
+    ]
+    assert len({tuple(set(part["loop"].to_pylist())) for part in rows}) == len(periods)
+    # On one GPU, those of the thread that launches most.
+    one = Placed(
+        process.host, process.host + 10, np.ones_like(device), device, 0 * device, process.host
+    )
+    (part,) = _parts(process, one)
+    assert set(part["period"].to_pylist()) == {max(periods)}
+
+
+def test_threads_that_take_turns_are_one_loop() -> None:
+    """Autograd launches the second half of each step from a thread of its own."""
+    process, _ = _issued({1: list(range(40)) * 10}, Random(0))
+    tid = np.where(process.symbol < 25, 1, 2).astype(np.int64)
+    process = Issued(**(vars(process) | {"tid": tid}))
+    ((part, (loop,)),) = _looping(process)
+    assert (part.thread, loop.period, len(loop.launches)) == (None, 40, 10)

@@ -67,6 +67,8 @@ RESULTS = st.builds(
     validation=st.none() | _stated(Validation),
     gpu_state=st.none() | STATES,
     software=st.none() | PAIRS,
+    seconds=TIMES,
+    profiler_s=st.dictionaries(TEXTS, NUMBERS, max_size=3),
     command=st.lists(TEXTS, max_size=2).map(tuple),
 )
 RECORDS = st.builds(
@@ -124,6 +126,7 @@ def test_an_older_record_is_read(tmp_path: Path) -> None:
     (run,) = Store(tmp_path).runs()
     (result,) = run.tasks
     assert (run.replayed, result.done, result.median_ms, result.gpu_state) == (True, True, 1, None)
+    assert (result.wall_s, result.profiler_s) == (None, {})
     assert result.validation == Validation(ok=True, max_abs_error=0.5, more={"cosine": 1.0})
 
 

@@ -166,7 +166,8 @@ def test_a_timeline_that_computes_says_what_to_profile(pages: Callable[..., Path
     )
     assert document["findings"] == []
     assert (
-        document["nothing_found"] == "no category but compute takes 10 % of the GPU's time or more"
+        document["nothing_found"]
+        == "no category but compute takes 10 % of the analyzed time or more"
     )
     nothing = document["nothing_found"].replace("'", "&#39;")
     assert f"None: {nothing}." in (folder / "report.html").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from analysis.report import sharing, tracing
 from analysis.report.scope import Scope
 from analysis.rows import rows_of
 from analysis.thresholds import thresholds
@@ -24,10 +25,11 @@ VIEWS = (
     "_totals",
     "_used_gpus",
     "timeline_bottleneck",
-    "startup_causes",
     "analysis_windows",
     "step_sources",
     "_labels",
+    *sharing.VIEWS,
+    *tracing.VIEWS,
 )
 
 #: Where steps come from, by the sources of `steps`.
@@ -37,9 +39,6 @@ _ORIGINS = {
     "ProfilerStep": "by torch.profiler's steps",
     "period": "by the period of the launch sequence",
 }
-
-#: Causes of start-up below this fraction of it are not told.
-_SMALLEST = 50
 
 #: Maximum number of notes on verdicts.
 _NOTES = 4
@@ -113,7 +112,8 @@ def summary_of(scope: Scope) -> list[Fact]:
         lasting = f", {format_ns(traced)} in total" if traced else ""
         add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
     facts += _steps(scope)
-    facts += _startup(scope)
+    facts += sharing.sharing_of(scope)
+    facts += tracing.tracing_of(scope)
     return facts
 
 
@@ -150,31 +150,6 @@ def _steps(scope: Scope) -> Iterator[Fact]:
         yield Fact("Steps", text, Source("analysis_windows", scope.reports))
     elif why:
         yield Fact("Steps", why, Source("analysis_windows", scope.reports))
-
-
-def _startup(scope: Scope) -> Iterator[Fact]:
-    """Yield what start-up consists of, if it is long; of several GPUs, the longest one."""
-    sql = f"""
-        SELECT c.cause, c.time_ns, c.startup_ns, l.label, c.device
-        FROM startup_causes AS c
-        JOIN analysis_windows AS w USING (report_id, device)
-        JOIN _labels AS l USING (report_id)
-        WHERE report_id IN {in_list(scope.reports)} AND w.kind = 'steady'
-            AND 100 * c.startup_ns
-                >= threshold('timeline.contributor_pct') * (c.startup_ns + w.time_ns)
-        QUALIFY dense_rank() OVER (ORDER BY c.startup_ns DESC, report_id, device) = 1
-        ORDER BY c.time_ns DESC, c.cause
-    """
-    rows = rows_of(scope.con, sql)
-    if not rows:
-        return
-    parts = [
-        f"{cause} {format_ns(time)}" for cause, time, whole, *_ in rows if time >= whole / _SMALLEST
-    ]
-    _, _, whole, label, device = rows[0]
-    of = f"{label}, GPU {device}: " if len(scope.reports) > 1 else ""
-    text = f"{of}{format_ns(whole)} from the first recorded CUDA call to the first steady step: "
-    yield Fact("Start-up", text + ", ".join(parts), Source("startup_causes", scope.reports))
 
 
 def _wall_times(run: RunRecord) -> Iterator[Fact]:
@@ -219,7 +194,7 @@ def nothing_of(scope: Scope) -> str:
     """Return why there are no findings."""
     if scope.timeline:
         least = thresholds()["timeline.contributor_pct"]
-        return f"no category but compute takes {least:g} % of the GPU's time or more"
+        return f"no category but compute takes {least:g} % of the analyzed time or more"
     if not scope.kinds:
         return "no report was collected"
     return (

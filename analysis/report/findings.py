@@ -36,6 +36,7 @@ _OF_GPU = {
     "ranks_wait": "waits for other ranks in collectives",
     "start_skew": "waits once, in the first collective: the ranks started apart",
     "readback": "runs dry for small copies to the host",
+    "startup": "starts up for long before the first steady step",
 }
 
 #: Maximum number of recommendations on kernels in a report.
@@ -48,10 +49,16 @@ _PARTS = {
     "whole": "the time between first and last operation",
     "startup": "start-up and warm-up",
     "step": "the step",
+    "capture": "the capture, not of the steps",
 }
 
 #: What a share is of, by share_of.
-_WHOLES = {"step": "the step", "timeline": "the GPU's time", "profile": "profiled time"}
+_WHOLES = {
+    "step": "the step",
+    "timeline": "the GPU's time",
+    "capture": "the capture",
+    "profile": "profiled time",
+}
 
 #: What a bound assumes, by the floor that decides it.
 _ASSUMED = {
@@ -109,6 +116,7 @@ class _Found(NamedTuple):
     readbacks_per_step: float | None
     readback_bytes: int | None
     idle_in: str | None
+    causes: str | None
     largest_gap: str | None
     ncu_verdict: str | None
     explanation: str | None
@@ -191,6 +199,9 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     evidence = [f"{words(found.bound)} is {share}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]
+    if found.causes is not None:
+        begun = f"{format_ns(found.time_ns)} from the first CUDA call to the first steady step"
+        evidence = [f"{begun}, {share}", found.causes]
     evidence += _waiting(found)
     evidence += [found.idle_in] if found.idle_in else []
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []

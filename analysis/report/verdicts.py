@@ -53,7 +53,7 @@ _WHOSE = {
 #: What idle time of a bound means.
 _IDLE = {
     "launch_overhead": ": launch-bound (CPU-limited)",
-    "loading": ": first uses of kernels and modules, which do not recur",
+    "loading": ": the driver loads kernels and modules",
     "kernel_gap": ": idle between operations that were already launched",
     "host": ": host-bound, nothing is launched",
     "sync": ": idle after waits for the GPU",

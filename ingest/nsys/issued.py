@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -12,46 +11,65 @@ import numpy.typing as npt
 
 from ingest.arrays import NONE, Codes, Ints, ints, time_order
 from ingest.nsys.launches import GRAPH, KERNEL, Launches
+from perfpipe.optimizers import is_optimizer
 
 #: Copies that end a step rather than begin one: results that the host asks for.
 _RESULT = "[CUDA memcpy Device-to-Host]"
-
-#: Kernels of optimizers.
-_OPTIMIZER = re.compile(
-    r"multi_tensor_apply|adam|adagrad|adafactor|sgd|lamb(?!da)|lion_|optimi[sz]er", re.I
-)
 
 
 @dataclass(frozen=True)
 class Issued:
     """Launches of kernels and graphs by a process, and its copies, each in order of the host.
 
+    With `thread` those of one thread only; `tid` and `copy_tid` are the threads that issued each.
     Times in ns.  `symbol` tells what a launch runs, a graph as a whole; `idle` is how long the GPU
     had been idle when it began; `optimizer` whether it belongs to an optimizer.  `ended` is when
     the launching call returned.  `result` tells copies to the host from others.
     """
 
     pid: int
+    tid: Ints
     symbol: Codes
     host: Ints
     ended: Ints
     idle: Ints
     optimizer: npt.NDArray[np.bool_]
+    copy_tid: Ints
     copy_host: Ints
     copy_idle: Ints
     result: npt.NDArray[np.bool_]
+    thread: int | None = None
+
+    def of_thread(self, thread: int) -> Issued:
+        """Return what one thread issued."""
+        own, copies = self.tid == thread, self.copy_tid == thread
+        return Issued(
+            pid=self.pid,
+            tid=self.tid[own],
+            symbol=self.symbol[own],
+            host=self.host[own],
+            ended=self.ended[own],
+            idle=self.idle[own],
+            optimizer=self.optimizer[own],
+            copy_tid=self.copy_tid[copies],
+            copy_host=self.copy_host[copies],
+            copy_idle=self.copy_idle[copies],
+            result=self.result[copies],
+            thread=thread,
+        )
 
 
 @dataclass(frozen=True)
 class Placed:
     """When and where each operation ran, and when the host issued it: its call's start, or its own.
 
-    Times in ns; NONE stands for an unknown process or device.
+    Times in ns; NONE stands for an unknown process, thread or device.
     """
 
     start: Ints
     end: Ints
     pid: Ints
+    tid: Ints
     device: Ints
     host: Ints
 
@@ -62,10 +80,11 @@ class Placed:
             ints(operations.numbers[name], missing=NONE)
             for name in ("start_ns", "end_ns", "pid", "device")
         )
-        host = start.copy()
+        host, tid = start.copy(), np.full(len(start), NONE, np.int64)
         called = operations.call != NONE
         host[called] = operations.calls.start[operations.call[called]]
-        return cls(start, end, pid, device, host)
+        tid[called] = operations.calls.tid[operations.call[called]]
+        return cls(start, end, pid, tid, device, host)
 
 
 def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
@@ -73,7 +92,7 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
     start, host = placed.start, placed.host
     idle = _idle(start, np.maximum(start, placed.end), placed.device)
     codes, optimizes = _names(operations)
-    random = np.random.default_rng(0).integers(1, 1 << 62, len(optimizes), np.int64)
+    random = np.random.default_rng(0).integers(1, 1 << 62, int(codes.max(initial=0)) + 1, np.int64)
     # The unit of an operation is its call, or itself where none was recorded.
     call = operations.call
     units = np.where(call == NONE, len(operations.calls.pid) + np.arange(len(call)), call)
@@ -98,11 +117,13 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
         copies = copies[time_order(host[copies], start[copies])]
         yield Issued(
             pid=int(process),
+            tid=placed.tid[rows],
             symbol=np.unique(symbol[order], return_inverse=True)[1].astype(np.int32),
             host=host[rows],
             ended=ended,
             idle=idle[rows],
-            optimizer=optimizes[codes[rows]],
+            optimizer=optimizes[rows],
+            copy_tid=placed.tid[copies],
             copy_host=host[copies],
             copy_idle=idle[copies],
             result=_is_result(operations, copies),
@@ -122,11 +143,13 @@ def _idle(start: Ints, end: Ints, device: Ints) -> Ints:
 def _names(operations: Launches) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Return a code of each operation's name, with template arguments, and which are optimizers."""
     name, full = operations.name, operations.demangled
-    titles = [*full.dictionary.to_pylist(), *name.dictionary.to_pylist()]
     codes = ints(full.indices, missing=NONE)
     plain = ints(name.indices, missing=NONE)
     codes = np.where(codes == NONE, len(full.dictionary) + plain, codes)
-    return codes, np.array([bool(_OPTIMIZER.search(title or "")) for title in [*titles, ""]])
+    # An unknown name comes last.
+    titles = [*name.dictionary.to_pylist(), None]
+    named = np.array([is_optimizer(title or "") for title in titles])
+    return codes, named[np.where(plain == NONE, len(titles) - 1, plain)]
 
 
 def _is_result(operations: Launches, rows: Ints) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Finds the steps of each process by the order of its launches, and writes launch_steps."""
+"""Finds the steps in what a process or thread issued, by the order of its launches."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from ingest.arrays import NONE, Ints, nullable
-from ingest.builder import ReportBuilder
-from ingest.nsys.issued import Issued, Placed, issued
-from ingest.nsys.launches import Launches
-from ingest.periods import Loop, boundaries, irregular_first, loops
-
-TABLE = "launch_steps"
+from ingest.arrays import Ints
+from ingest.nsys.issued import Issued
+from ingest.periods import Loop, boundaries, irregular_first, irregular_last, loops
 
 #: A loop of more repeats is listed in steps of several repeats each.
 _MOST_STEPS = 10_000
@@ -26,13 +21,12 @@ _MOST = 0.5
 #: Repeats that are looked at to place the boundary.
 _LOOKED_AT = 1_000
 
-
 #: How long something took before each launch, and what that makes a boundary.
 _Waits = Sequence[tuple[Ints, str]]
 
 
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """Steps of a loop: `host` has their beginnings and the last one's end, ns."""
 
     first: int  # indices of launches
@@ -45,73 +39,17 @@ class _Steps:
     boundary: str
 
 
-def write_steps(builder: ReportBuilder, operations: Launches) -> None:
-    """Write the steps that the launches of each process show.
-
-    A loop issues the same kernels over and over, so no annotation is needed.  Nothing is written
-    for processes without a loop.
-    """
-    if not len(operations):
-        return
-    placed = Placed.of(operations)
-    parts = []
-    for process in issued(operations, placed):
-        found = steps_of(process)
-        if not found:
-            continue
-        # Loops follow one another on the host, so one lookup finds the step of an operation.
-        begins = np.concatenate([steps.host[:-1] for steps in found])
-        ends = np.concatenate([steps.host[1:] for steps in found])
-        lengths = [len(steps.launches) for steps in found]
-        columns = {
-            "loop": np.repeat(np.arange(1, len(found) + 1), lengths),
-            "step": np.concatenate([np.arange(1, length + 1) for length in lengths]),
-            "period": np.repeat([steps.period * steps.repeats for steps in found], lengths),
-            "repeats": np.repeat([steps.repeats for steps in found], lengths),
-            "host_start_ns": begins,
-            "host_end_ns": ends,
-            "launches": np.concatenate([steps.launches for steps in found]),
-            "match": np.concatenate([steps.match for steps in found]),
-            "boundary": np.repeat([steps.boundary for steps in found], lengths),
-        }
-        rows = np.flatnonzero((placed.pid == process.pid) & (placed.host >= begins[0]))
-        place = np.searchsorted(begins, placed.host[rows], side="right") - 1
-        inside = placed.host[rows] < ends[place]
-        rows, place = rows[inside], place[inside]
-        for gpu in np.unique(placed.device[rows]):
-            own = placed.device[rows] == gpu
-            first = np.full(len(begins), np.iinfo(np.int64).max)
-            last = np.full(len(begins), NONE)
-            np.minimum.at(first, place[own], placed.start[rows[own]])
-            np.maximum.at(last, place[own], placed.end[rows[own]])
-            there = np.flatnonzero(last != NONE)
-            parts.append(
-                {
-                    "pid": pa.repeat(process.pid, len(there)),
-                    "device": nullable(np.full(len(there), gpu)),
-                    "start_ns": pa.array(first[there]),
-                    "end_ns": pa.array(last[there]),
-                    **{name: pa.array(values[there]) for name, values in columns.items()},
-                }
-            )
-    if parts:
-        whole = pa.concat_tables([pa.table(part) for part in parts])
-        whole = whole.sort_by([(name, "ascending") for name in ("start_ns", "pid", "device")])
-        table = {name: whole[name].combine_chunks() for name in whole.column_names}
-        builder.write(TABLE, table, whole.num_rows)
-
-
-def steps_of(process: Issued) -> list[_Steps]:
+def steps_of(process: Issued) -> list[Steps]:
     """Return the steps of each loop in what a process issued, in order."""
-    found: list[_Steps] = []
+    found: list[Steps] = []
     pauses = process.host.copy()
     pauses[1:] -= np.minimum(process.ended[:-1], process.host[1:])
     pauses[:1] = 0
     waits = ((np.maximum(process.idle, _idle_of_copies(process)), "idle"), (pauses, "host"))
-    for loop in sorted(
-        loops(process.symbol, _marks(process)), key=lambda loop: loop.first - loop.last
-    ):
-        steps = _steps(process, loop, waits)
+    known = loops(process.symbol, _marks(process))
+    for loop in sorted(known, key=lambda loop: loop.first - loop.last):
+        until = min((other.first for other in known if other.first >= loop.last), default=None)
+        steps = _steps(process, loop, until, waits)
         # Loops within the irregular first repeat of a larger one are part of it.
         if steps and all(steps.last <= other.first or steps.first >= other.last for other in found):
             found.append(steps)
@@ -128,13 +66,16 @@ def _marks(process: Issued) -> npt.NDArray[np.bool_]:
     return marks
 
 
-def _steps(process: Issued, loop: Loop, waits: _Waits) -> _Steps | None:
+def _steps(process: Issued, loop: Loop, until: int | None, waits: _Waits) -> Steps | None:
+    """Return the steps of a loop; `until` is where the next loop begins."""
     codes = process.symbol
     start, boundary = _boundary(process, loop, waits)
     edges = boundaries(codes, loop, start)
     earlier = irregular_first(codes, loop, int(edges[0]))
     if earlier is not None:
         edges = np.append(earlier, edges)
+    while (later := irregular_last(codes[:until], loop, int(edges[-1]))) is not None:
+        edges = np.append(edges, later)
     if len(edges) < 3:
         return None
     match = _match(process, loop, edges)
@@ -143,7 +84,7 @@ def _steps(process: Issued, loop: Loop, waits: _Waits) -> _Steps | None:
         chosen = np.append(np.arange(0, len(match), repeats), len(match))
         match = np.add.reduceat(match, chosen[:-1]) / np.diff(chosen)
         edges = edges[chosen]
-    return _Steps(
+    return Steps(
         first=int(edges[0]),
         last=int(edges[-1]),
         period=loop.period,

@@ -16,8 +16,8 @@ from ingest.arrays import NONE, give_back
 from ingest.builder import ReportBuilder
 from ingest.nsys import launches as joined
 from ingest.nsys.attribution import Projection, attribute, launch_columns
+from ingest.nsys.launch_steps import write_steps
 from ingest.nsys.ranges import Ranges
-from ingest.nsys.steps import write_steps
 from ingest.used_gpus import UsedGpus
 from perfpipe.tablewriter import ROW_GROUP
 

@@ -32,6 +32,15 @@ class ProgramFailed(TaskFailed):
 
 
 @dataclass(frozen=True)
+class Collected:
+    """A profiler's report, how long its launches took, s, and what it lacks."""
+
+    path: Path
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Context:
     """A task to collect; `into` is the directory for output and reports of its launches."""
 
@@ -66,13 +75,13 @@ class Context:
             on_line=on_line,
         )
 
-    def product(self, finished: Finished, what: str, path: Path) -> Path:
+    def product(self, finished: Finished, what: str, path: Path) -> Collected:
         """Return the report that a launch wrote; raises ProgramFailed if there is none."""
         check(finished, what, self.workload.timeout)
         if not self.launcher.fetch(path):
             reason = explain(finished.stdout + finished.stderr) or finished.complaint()
             raise ProgramFailed("profiler", f"{what} wrote no {path.name}: {reason or 'no output'}")
-        return path
+        return Collected(path, finished.seconds)
 
 
 def check(finished: Finished, what: str, timeout: float | None, kind: str = "profiler") -> None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from analysis.profile_plan import ProfilePlan, each_once
-from pipelines.collectors.base import Context, ProgramFailed, ended
+from pipelines.collectors.base import Collected, Context, ProgramFailed, ended
 from pipelines.process import Finished
 from pipelines.tools import explain, require_tool
 from pipelines.workload import CollectNcu
@@ -66,14 +66,6 @@ class Guide:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Profiled:
-    """A report, and what it lacks."""
-
-    path: Path
-    notes: tuple[str, ...] = ()
-
-
 def guide_of(plan: ProfilePlan | str, options: CollectNcu, plain_s: float) -> Guide:
     """Return how to profile the kernels of a plan; or each once, with the reason for no plan."""
     limit_s = time_limit(options, plain_s)
@@ -97,7 +89,7 @@ def expected_seconds(launches: int, plain_s: float) -> float:
     return plain_s + STARTUP_S + LAUNCH_S * launches
 
 
-def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = None) -> Profiled:
+def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = None) -> Collected:
     """Launch under ncu and return the .ncu-rep.
 
     With a guide, the program is ended as soon as all has been profiled, or at the limit, and what
@@ -110,7 +102,7 @@ def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = Non
     seen = _Seen(context)
     words = [ncu.path, *profile_options(options), _export(context, report)]
     finished = context.launch("ncu", words, env=_environment(context), on_line=seen.hear)
-    return Profiled(context.product(finished, "ncu", report))
+    return context.product(finished, "ncu", report)
 
 
 def works_alone(command: Sequence[str]) -> bool:
@@ -226,7 +218,7 @@ class _Guided:
         # It interrupts ncu at the limit, which then writes what it has; without it, ncu is killed.
         self.timeout = context.launcher.which(["timeout"])
 
-    def collect(self) -> Profiled:
+    def collect(self) -> Collected:
         """Launch, and once more if no process worked, or if ending it early cost the report."""
         seen, finished, there = self._attempt(self._expecting())
         if self.alone and not seen.kernels and self.left_s > _WORTH_RETRYING_S:
@@ -237,7 +229,8 @@ class _Guided:
             self.context.say("ncu: once more, without ending the program early")
             seen, finished, there = self._attempt(_Seen(self.context))
         if there and (seen.kernels or finished.ok):
-            return Profiled(self.report, self.guide.notes + self._left_out(finished, seen))
+            notes = self.guide.notes + self._left_out(finished, seen)
+            return Collected(self.report, self.limit_s - self.left_s, notes)
         raise self._failure(finished)
 
     def _expecting(self) -> _Seen:

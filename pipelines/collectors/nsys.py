@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from perfpipe.errors import TaskFailed
-from pipelines.collectors.base import Context, ProgramFailed, check
+from pipelines.collectors.base import Collected, Context, ProgramFailed, check
 from pipelines.launcher import Launcher
 from pipelines.tools import require_tool
 from pipelines.workload import CollectNsys, Execution
@@ -17,8 +18,11 @@ _NOT_IMPORTED = (
 )
 
 
-def collect_nsys(context: Context, options: CollectNsys) -> Path:
-    """Launch under nsys and return the exported SQLite file; the .nsys-rep is next to it."""
+def collect_nsys(context: Context, options: CollectNsys) -> Collected:
+    """Launch under nsys and return the exported SQLite file; the .nsys-rep is next to it.
+
+    Its time is that of the launch, without the export.
+    """
     launcher = context.launcher
     nsys = require_tool("nsys", launcher)
     report, database = context.into / "nsys.nsys-rep", context.into / "nsys.sqlite"
@@ -28,13 +32,14 @@ def collect_nsys(context: Context, options: CollectNsys) -> Path:
     finished = context.launch("nsys", words, env=env)
     if not report.is_file() and report.with_suffix(".qdstrm").is_file():
         raise ProgramFailed("profiler", _NOT_IMPORTED)
-    context.product(finished, "nsys", report)
+    traced = context.product(finished, "nsys", report)
     context.say("nsys export")
     exported = launcher.run(
         [nsys.path, *export_options(launcher.output(database)), launcher.output(report)],
         log=context.into / "nsys-export",
     )
-    return context.product(exported, "nsys export", database)
+    context.product(exported, "nsys export", database)
+    return replace(traced, path=database)
 
 
 def profile_options(options: CollectNsys) -> list[str]:

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 from perfpipe.errors import InputError
-from pipelines.collectors.base import Context
+from pipelines.collectors.base import Collected, Context
 from pipelines.workload import CollectTorch
 
 #: Runs as a separate program in the workload's interpreter, which may not have perfpipe.
 _RUNNER = Path(__file__).with_name("torch_runner.py")
 
 
-def collect_torch(context: Context, options: CollectTorch) -> Path:
+def collect_torch(context: Context, options: CollectTorch) -> Collected:
     """Launch under torch.profiler and return the trace; raises InputError if it is not Python."""
     interpreter, *rest = context.task.command
     if not rest or "python" not in Path(interpreter).name or rest[0].startswith("-"):

@@ -25,6 +25,7 @@ STEP_SUMMARY = GpuTable(
     "Steps",
     (
         *GPU,
+        Col("process_id", "Process", "int", detail=True),
         Col("steps", "Steps", "int"),
         Col("mean_ns", "Mean", "ns"),
         Col("p50_ns", "Median", "ns"),
@@ -34,7 +35,7 @@ STEP_SUMMARY = GpuTable(
         Col("first_loading_ns", "Module loading", "ns"),
         Col("outliers", "Outliers", sql="array_to_string(outliers, ', ')"),
     ),
-    order="steps",
+    order="process_id",
 )
 
 STEP_SHARES = GpuTable(
@@ -42,11 +43,13 @@ STEP_SHARES = GpuTable(
     "Step time budget",
     (
         *GPU,
+        Col("process_id", "Process", "int", detail=True),
         Col("step", "Step"),
         Col("step_ns", "Duration", "ns"),
         Col("compute_pct", "Compute", "pct", "%"),
         Col("communication_pct", "Communication", "pct", "%"),
         Col("transfer_pct", "Transfer", "pct", "%"),
+        Col("other_process_pct", "Other processes", "pct", "%", detail=True),
         Col("sync_pct", "Sync", "pct", "%"),
         Col("launch_gap_pct", "Launch gap", "pct", "%"),
         Col("launch_api_pct", "Launch API", "pct", "%"),
@@ -58,7 +61,7 @@ STEP_SHARES = GpuTable(
         Col("edge_pct", "Edge", "pct", "%", detail=True),
         Col("unattributed_pct", "Unattributed", "pct", "%"),
     ),
-    order="step_index",
+    order="process_id, step_index",
     figure="steps",
 )
 

@@ -1,4 +1,5 @@
--- Findings about each GPU's time, in the columns of findings.
+-- Findings about each GPU's time, and start-up where it is long, of several GPUs the longest; in the
+-- columns of findings.
 CREATE VIEW _timeline_claims AS
 WITH contributors AS (
     SELECT
@@ -51,4 +52,25 @@ JOIN analysis_windows AS v ON v.report_id = c.report_id AND v.device = c.device
 LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
 LEFT JOIN _rank_causes AS r ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
 LEFT JOIN small_readbacks AS b
-    ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback';
+    ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
+UNION ALL BY NAME
+-- Behind the contributors of all GPUs: it does not recur.
+SELECT
+    'timeline' AS subject,
+    'startup' AS claim,
+    9223372036854775807 AS place,
+    'startup' AS bound,
+    s.cause AS subclass,
+    l.label,
+    s.device,
+    'capture' AS part,
+    'capture' AS share_of,
+    s.share_pct,
+    s.startup_ns AS time_ns,
+    s.causes,
+    'high' AS confidence,
+    s.technique,
+    [s.report_id] AS reports
+FROM startup_findings AS s
+JOIN _labels AS l USING (report_id)
+QUALIFY row_number() OVER (ORDER BY s.startup_ns DESC, s.report_id, s.device) = 1;

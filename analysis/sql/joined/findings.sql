@@ -1,13 +1,13 @@
--- The findings of a report: contributors to the time of each GPU first, then the classes of
--- kernels, each with its numbers and, where one can be derived, a bound on what its techniques could
--- save.  For kernels see kernel_classes.
+-- The findings of a report: contributors to the time of each GPU first, then start-up where it is long
+-- (of several GPUs the longest), then the classes of kernels, each with its numbers and, where one can
+-- be derived, a bound on what its techniques could save.  For kernels see kernel_classes.
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
 -- claim: near_limit, ranks_wait, start_skew (the wait is in the first collective), or the bound that
 --   it is about
--- bound: category of timeline_bottleneck, readback, or bound of kernel_bottleneck
--- subclass: limiter, for a kernel
+-- bound: category of timeline_bottleneck, readback, startup, or bound of kernel_bottleneck
+-- subclass: limiter, for a kernel; the main cause, for startup
 -- cause: cause, for a kernel
 -- label: configuration or file of a timeline
 -- device: physical GPU number, for a timeline
@@ -16,11 +16,12 @@
 -- grid: its blocks as x,y,z
 -- block: its threads as x,y,z
 -- nvtx_path: its enclosing NVTX ranges
--- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows
--- share_of: what shares are of: step (the steady steps), timeline (another window of it) or profile
---   (all profiled time)
+-- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows;
+--   capture for startup
+-- share_of: what shares are of: step (the steady steps), timeline (another window of it), capture (all
+--   from the first CUDA call) or profile (all profiled time)
 -- share_pct: share of that, %
--- time_ns: total duration of the launches, ns; for a kernel
+-- time_ns: total duration of the launches of a kernel, ns; how long start-up takes
 -- launches: number of launches of the kernel
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
@@ -38,11 +39,12 @@
 -- readbacks_per_step: their number in a step; NULL without steps
 -- readback_bytes: bytes of the largest
 -- idle_in: what most of the idle time of the category lies in, in words
+-- causes: what start-up consists of, in words
 -- largest_gap: longest idle interval of the category in words
 -- ncu_verdict: NVIDIA's verdict on the kernel
 -- explanation: why its class is uncertain or differs from NVIDIA's
 -- bound_pct: bound on the gain: the largest of its techniques' bounds, on the same whole as its share,
---   %; NULL where none can be derived
+--   %; NULL where none can be derived, and for startup, which a longer run does not repeat
 -- floor: what that bound assumes to stay: as in kernel_floors, or busy or others as in
 --   timeline_findings
 -- nvidia_pct: NVIDIA's estimate for that technique, % of the kernel's time; NULL if there is none
@@ -82,7 +84,7 @@ SELECT
     waiting_pct, start_pct,
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
-    idle_in, largest_gap, ncu_verdict, explanation,
+    idle_in, causes, largest_gap, ncu_verdict, explanation,
     bound_pct,
     floor,
     nvidia_pct,

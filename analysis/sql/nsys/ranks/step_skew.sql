@@ -13,11 +13,11 @@
 -- busy_skew_ns: that time minus the smallest of any rank, ns
 CREATE VIEW step_skew AS
 WITH own AS (
-    SELECT report_id, device, step, step_index, any_value(step_ns) AS step_ns,
+    SELECT report_id, device, process_id, step, step_index, any_value(step_ns) AS step_ns,
         any_value(step_ns) - sum(time_ns) FILTER (WHERE category IN ('communication', 'edge')) AS busy_ns
     FROM step_budget
     WHERE step_index IS NOT NULL
-    GROUP BY report_id, device, step, step_index
+    GROUP BY report_id, device, process_id, step, step_index
 )
 SELECT
     r.job,
@@ -31,7 +31,7 @@ SELECT
     arg_max(r.rank, (s.busy_ns, -r.rank)) AS busiest_rank,
     (max(s.busy_ns) - min(s.busy_ns))::BIGINT AS busy_skew_ns
 FROM own AS s
-JOIN _job_ranks AS r USING (report_id, device)
+JOIN _job_ranks AS r ON r.report_id = s.report_id AND r.device = s.device AND r.pid = s.process_id
 GROUP BY r.job, s.step, s.step_index
 HAVING count(*) > 1
 ORDER BY r.job, s.step_index, s.step;

@@ -20,21 +20,29 @@ used AS (
     WHERE end_ns > start_ns
     GROUP BY report_id, pid, tid, start_ns
 ),
+launched AS (
+    SELECT report_id, pid, min(start_ns) AS start_ns
+    FROM first_uses
+    GROUP BY report_id, pid
+),
 calls AS (
     SELECT
-        report_id,
-        pid,
-        tid,
-        start_ns,
-        end_ns,
+        c.report_id,
+        c.pid,
+        c.tid,
+        c.start_ns,
+        c.end_ns,
         CASE
-            WHEN is_loading(name) THEN 'module loading'
-            WHEN is_allocating(name) THEN 'allocation of device memory'
+            WHEN is_loading(c.name) THEN 'module loading'
+            WHEN is_allocating(c.name) THEN 'allocation of device memory'
             ELSE 'context creation'
         END AS what
-    FROM nsys_api_calls
-    WHERE end_ns > start_ns
-        AND name IN (
+    FROM nsys_api_calls AS c
+    LEFT JOIN launched AS l USING (report_id, pid)
+    WHERE c.end_ns > c.start_ns
+        -- Once a kernel was launched there is a context, and what creates one at first does its own work.
+        AND (what != 'context creation' OR coalesce(c.start_ns < l.start_ns, true))
+        AND c.name IN (
             SELECT name
             FROM _names
             WHERE kind = 'api' AND (is_loading(name) OR is_allocating(name) OR is_initializing(name))

@@ -1,6 +1,6 @@
--- The phase of each step window, and why.  Warm-up are the first steps, up to the last of them that
--- loads, allocates or takes far longer than the median, and the one after it, in which the host
--- catches up.  Steps that launch other work or take a multiple of the median are not alike.
+-- The phase of each window of each process with steps, and why.  Warm-up are the first steps, up to the
+-- last of them that loads, allocates or takes far longer than the median, and the one after it, in which
+-- the host catches up.  Steps that launch other work or take a multiple of the median are not alike.
 -- @materialize
 CREATE VIEW _step_phases AS
 WITH signals AS (
@@ -16,6 +16,7 @@ WITH signals AS (
 measured AS (
     SELECT
         w.track,
+        w.lane,
         w.window_id,
         w.pid,
         w.main,
@@ -30,12 +31,12 @@ measured AS (
         median(coalesce(s.time_ns, 0)) OVER main AS usual_ns,
         min(w.start_ns) OVER main AS first_ns,
         max(w.end_ns) OVER main AS last_ns,
-        row_number() OVER (PARTITION BY w.track, w.main ORDER BY w.window_id) AS place
-    FROM _step_windows AS w
+        row_number() OVER (PARTITION BY w.track, w.lane, w.main ORDER BY w.window_id) AS place
+    FROM _lane_windows AS w
     JOIN _gpus AS g USING (track)
     LEFT JOIN signals AS s
         ON s.report_id = g.report_id AND s.pid = w.pid AND s.host_start_ns = w.host_start_ns
-    WINDOW main AS (PARTITION BY w.track, w.main)
+    WINDOW main AS (PARTITION BY w.track, w.lane, w.main)
 ),
 disturbed AS (
     SELECT
@@ -47,31 +48,35 @@ disturbed AS (
     FROM measured
 ),
 counted AS (
-    SELECT *, sum(disturbed::INTEGER) OVER (PARTITION BY track, main ORDER BY window_id) AS disturbed_so_far
+    SELECT
+        *,
+        sum(disturbed::INTEGER) OVER (PARTITION BY track, lane, main ORDER BY window_id) AS disturbed_so_far
     FROM disturbed
 ),
 warm_up AS (
     -- Most steps up to there are disturbed: a slow step later on is not warm-up.
     SELECT
         track,
+        lane,
         max(place) FILTER (disturbed AND 2 * disturbed_so_far > place) AS until,
         max(place) AS steps
     FROM counted
     WHERE main
-    GROUP BY track
+    GROUP BY track, lane
 ),
 settled AS (
     -- The step after it as well, where enough are left.
     SELECT
         track,
+        lane,
         if(until + 1 + threshold('timeline.loop_repeats') <= steps, until + 1, until) AS until,
         until AS last
     FROM warm_up
 ),
 bounds AS (
-    SELECT track, min(first_ns) FILTER (main) AS first_ns, max(last_ns) FILTER (main) AS last_ns
+    SELECT track, lane, min(first_ns) FILTER (main) AS first_ns, max(last_ns) FILTER (main) AS last_ns
     FROM measured
-    GROUP BY track
+    GROUP BY track, lane
 )
 SELECT
     c.track,
@@ -100,5 +105,5 @@ SELECT
         WHEN NOT c.main AND c.step IS NOT NULL THEN 'another loop'
     END AS why
 FROM counted AS c
-LEFT JOIN settled AS s USING (track)
-JOIN bounds AS b USING (track);
+LEFT JOIN settled AS s USING (track, lane)
+JOIN bounds AS b USING (track, lane);

@@ -1,32 +1,48 @@
--- The time budget of each step of a training or inference loop; see `steps` for what a step is.  With
--- the time outside steps, step NULL, the budgets add up to that of the whole capture.
+-- The time budget of each step of a training or inference loop, and of the time outside steps; see `steps`
+-- for what a step is.  On a GPU that one process uses, they add up to that of the whole capture.  Where
+-- several processes share a GPU, each has its steps with budgets of its own.
 --
 -- report_id: report
 -- device: physical GPU number
+-- process_id: process whose step it is; NULL for time outside steps, which is of the process with the
+--   most work
 -- step: name of the step; NULL for time before, between and behind steps
--- step_index: step number on the device, from 1; NULL for time outside steps
+-- step_index: step number of the process on the device, from 1; NULL for time outside steps
 -- phase: start-up, warm-up, steady, other or shutdown, as in steps
 -- window_start_ns: start of the window, ns
 -- window_end_ns: end of the window, ns
 -- step_ns: duration, ns
--- category: as in gpu_time_budget
+-- category: as in gpu_time_budget; where processes share the GPU, work is that of the process itself,
+--   other_process is time in which only others work, and unattributed includes idle time before their
+--   work
 -- time_ns: time, ns
 -- share_pct: share of the step, %
 CREATE VIEW step_budget AS
+WITH budgets AS (
+    SELECT track, window_id, category, time_ns
+    FROM _budgets
+    ANTI JOIN _lane_budgets USING (track)
+    WHERE window_id > 0
+    UNION ALL
+    SELECT track, window_id, category, time_ns
+    FROM _lane_budgets
+)
 SELECT
-    b.report_id,
-    b.device,
+    g.report_id,
+    g.device,
+    w.pid AS process_id,
     w.name AS step,
     w.step AS step_index,
     p.phase,
-    b.window_start_ns,
-    b.window_end_ns,
-    b.window_end_ns - b.window_start_ns AS step_ns,
+    w.start_ns AS window_start_ns,
+    w.end_ns AS window_end_ns,
+    w.end_ns - w.start_ns AS step_ns,
     b.category,
     b.time_ns,
-    100.0 * b.time_ns / nullif(b.window_end_ns - b.window_start_ns, 0) AS share_pct
-FROM _budgets AS b
-JOIN _step_windows AS w USING (track, window_id)
+    100.0 * b.time_ns / nullif(w.end_ns - w.start_ns, 0) AS share_pct
+FROM budgets AS b
+JOIN _lane_windows AS w USING (track, window_id)
 JOIN _step_phases AS p USING (track, window_id)
-WHERE p.phase != 'whole'
-ORDER BY b.report_id, b.device, b.window_start_ns, w.step NULLS FIRST, b.time_ns DESC, b.category;
+JOIN _gpus AS g USING (track)
+WHERE p.phase != 'whole' AND (w.lane = 1 OR w.step IS NOT NULL)
+ORDER BY g.report_id, g.device, w.lane, w.start_ns, w.step NULLS FIRST, b.time_ns DESC, b.category;

@@ -2,13 +2,15 @@
 --
 -- report_id: report
 -- device: physical GPU number
+-- process_id: process
 -- step: name of the step
--- step_index: step number on the device, from 1
+-- step_index: step number of the process on the device, from 1
 -- phase: start-up, warm-up, steady, other or shutdown, as in steps
 -- step_ns: duration, ns
 -- compute_pct: compute, %
 -- communication_pct: communication that compute does not cover, %
 -- transfer_pct: copies and memsets that no kernel covers, %
+-- other_process_pct: only other processes on the GPU work, %; NULL unless several share it
 -- sync_pct: idle because the host waited for the GPU, %
 -- launch_gap_pct: idle between launches, %
 -- launch_api_pct: idle during launching calls, %
@@ -23,6 +25,7 @@ CREATE VIEW step_shares AS
 SELECT
     report_id,
     device,
+    process_id,
     step,
     step_index,
     any_value(phase) AS phase,
@@ -30,6 +33,7 @@ SELECT
     any_value(share_pct) FILTER (category = 'compute') AS compute_pct,
     any_value(share_pct) FILTER (category = 'communication') AS communication_pct,
     any_value(share_pct) FILTER (category = 'transfer') AS transfer_pct,
+    any_value(share_pct) FILTER (category = 'other_process') AS other_process_pct,
     any_value(share_pct) FILTER (category = 'sync') AS sync_pct,
     any_value(share_pct) FILTER (category = 'launch_gap') AS launch_gap_pct,
     any_value(share_pct) FILTER (category = 'launch_api') AS launch_api_pct,
@@ -42,5 +46,5 @@ SELECT
     any_value(share_pct) FILTER (category = 'unattributed') AS unattributed_pct
 FROM step_budget
 WHERE step_index IS NOT NULL
-GROUP BY report_id, device, step, step_index
-ORDER BY report_id, device, step_index;
+GROUP BY report_id, device, process_id, step, step_index
+ORDER BY report_id, device, process_id, step_index;

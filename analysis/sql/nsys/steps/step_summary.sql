@@ -1,8 +1,9 @@
--- Summary of the steps of each GPU: duration, spread, outliers, and what the first one costs
+-- Summary of the steps of each process on each GPU: duration, spread, outliers, and what the first one costs
 -- (module loading, compilation, caches).
 --
 -- report_id: report
 -- device: physical GPU number
+-- process_id: process
 -- steps: number of steps
 -- mean_ns: mean duration, ns
 -- p50_ns: median duration, ns
@@ -16,36 +17,36 @@
 --   of it)
 CREATE VIEW step_summary AS
 WITH own AS (
-    SELECT g.report_id, g.device, w.name AS step, w.step AS step_index, w.end_ns - w.start_ns AS step_ns
-    FROM _step_windows AS w
+    SELECT
+        g.report_id, g.device, w.pid AS process_id, w.window_id, w.name AS step, w.step AS step_index,
+        w.end_ns - w.start_ns AS step_ns, w.host_start_ns, w.host_end_ns
+    FROM _lane_windows AS w
     JOIN _gpus AS g USING (track)
     WHERE w.main
 ),
 spread AS (
-    SELECT report_id, device, median(step_ns) AS p50, mad(step_ns) AS deviation
+    SELECT report_id, device, process_id, median(step_ns) AS p50, mad(step_ns) AS deviation
     FROM own
-    GROUP BY report_id, device
+    GROUP BY report_id, device, process_id
 ),
 first_ranges AS (
-    SELECT g.report_id, g.device, w.pid, w.host_start_ns, w.host_end_ns
-    FROM _step_windows AS w
-    JOIN _gpus AS g USING (track)
-    WHERE w.main
-    QUALIFY row_number() OVER (PARTITION BY w.track ORDER BY w.window_id) = 1
+    FROM own
+    QUALIFY row_number() OVER (PARTITION BY report_id, device, process_id ORDER BY window_id) = 1
 ),
 loading AS (
-    SELECT f.report_id, f.device, sum(c.dur_ns)::BIGINT AS ns
+    SELECT f.report_id, f.device, f.process_id, sum(c.dur_ns)::BIGINT AS ns
     FROM first_ranges AS f
     JOIN nsys_api_calls AS c
         ON c.report_id = f.report_id
-            AND c.pid = f.pid
+            AND c.pid = f.process_id
             AND c.start_ns BETWEEN f.host_start_ns AND f.host_end_ns
     WHERE c.name IN (SELECT name FROM _names WHERE kind = 'api' AND is_loading(name))
-    GROUP BY f.report_id, f.device
+    GROUP BY f.report_id, f.device, f.process_id
 )
 SELECT
     s.report_id,
     s.device,
+    s.process_id,
     count(*) AS steps,
     avg(s.step_ns) AS mean_ns,
     d.p50 AS p50_ns,
@@ -61,7 +62,7 @@ SELECT
         )
     ), []) AS outliers
 FROM own AS s
-JOIN spread AS d USING (report_id, device)
-LEFT JOIN loading AS l USING (report_id, device)
-GROUP BY s.report_id, s.device, d.p50
-ORDER BY s.report_id, s.device;
+JOIN spread AS d USING (report_id, device, process_id)
+LEFT JOIN loading AS l USING (report_id, device, process_id)
+GROUP BY s.report_id, s.device, s.process_id, d.p50
+ORDER BY s.report_id, s.device, s.process_id;

@@ -4,29 +4,39 @@
 --
 -- report_id: report
 -- device: physical GPU number
--- process_id: process; NULL for time outside steps
--- step: number of the step on that GPU, from 1; NULL for time outside steps
+-- process_id: process; NULL for time outside steps, which is listed for the process with the most
+--   work on the GPU
+-- step: number of the step of that process on that GPU, from 1; NULL for time outside steps
 -- name: name of the range, or `step n` of the loop; NULL for time outside steps
 -- source: step range, NVTX, ProfilerStep or period
 -- start_ns: start of the first operation that it launched, ns
 -- end_ns: start of the next step, or end of its own last operation where none follows, ns
--- launches: kernels and graphs that ran in it (graph nodes one by one, if traced by node); NULL for steps
---   of other processes on the same GPU
+-- launches: kernels and graphs of the process that began in it (graph nodes one by one, if traced by node)
 -- phase: start-up, warm-up, steady, other (evaluation, steps that differ) or shutdown; whole if no step
 --   was found
 -- match: share of its launches that equal those of a neighbouring step, 0-1; NULL for steps from
 --   ranges
 -- why: why that phase; NULL for steady steps
 CREATE VIEW steps AS
-WITH counted AS (
-    SELECT track, window_id, count(*) FILTER (class != 'transfer') AS launches
-    FROM _ops
-    GROUP BY track, window_id
+WITH kernels AS (
+    SELECT o.track, o.start_ns, l.lane_pid
+    FROM _classed_ops AS o
+    JOIN (SELECT DISTINCT track, lane_pid FROM _lane_windows) AS l
+        ON l.track = o.track AND coalesce(l.lane_pid = o.pid, true)
+    WHERE o.class != 'transfer'
 ),
-others AS (
-    SELECT p.*, row_number() OVER (PARTITION BY p.track, p.pid ORDER BY p.start_ns, p.host_start_ns) AS step
-    FROM _process_steps AS p
-    ANTI JOIN _step_windows AS w ON w.track = p.track AND w.pid = p.pid
+begins AS (
+    -- Of windows that begin at the same time, all but the last have no length.
+    SELECT track, lane_pid, start_ns, max(window_id) AS window_id
+    FROM _lane_windows
+    GROUP BY track, lane_pid, start_ns
+),
+counted AS (
+    SELECT w.track, w.window_id, count(*) AS launches
+    FROM kernels AS k
+    ASOF JOIN begins AS w
+        ON w.track = k.track AND w.lane_pid IS NOT DISTINCT FROM k.lane_pid AND w.start_ns <= k.start_ns
+    GROUP BY w.track, w.window_id
 )
 SELECT
     g.report_id,
@@ -41,14 +51,9 @@ SELECT
     p.phase,
     w.match,
     p.why
-FROM _step_windows AS w
+FROM _lane_windows AS w
 JOIN _gpus AS g USING (track)
 JOIN _step_phases AS p USING (track, window_id)
 LEFT JOIN counted AS c USING (track, window_id)
-UNION ALL
-SELECT
-    g.report_id, g.device, o.pid, o.step, o.name, o.source, o.start_ns, o.end_ns, NULL,
-    'other', o.match, 'another process on this GPU has more of its time'
-FROM others AS o
-JOIN _gpus AS g USING (track)
-ORDER BY 1, 2, start_ns, process_id;
+WHERE w.lane = 1 OR w.step IS NOT NULL
+ORDER BY g.report_id, g.device, w.start_ns, w.lane;

@@ -1,0 +1,101 @@
+-- How much the profiler lengthens what a run's timelines show: a steady step that was traced against the
+-- time that the program reports of an iteration without a profiler; where it reports none, the wall time
+-- of the whole program.
+--
+-- run_id: run
+-- task_index: configuration, counted from 0
+-- label: its parameters
+-- report_id: timeline
+-- device: physical GPU number
+-- profiler: nsys or torch
+-- timing_method: how the program timed itself; NULL if it did not
+-- plain_step_ms: median time of an iteration without a profiler, ms; NULL if the program reports none
+-- traced_step_ms: median steady step under the profiler, ms; where iterations were queued, only what the
+--   host does not cause, since a full queue hides the host; NULL without steady steps
+-- step_pct: traced / plain - 100 %; NULL if one is missing, or they are not of the same thing
+-- plain_wall_s: median wall time of the program without a profiler, s; NULL in recordings without it
+-- traced_wall_s: its wall time under nsys, without what nsys takes to write its report, s; NULL where it
+--   is less than without: only a part was captured
+-- launch_wall_s: wall time of the launch under the profiler, with what that takes to write its report,
+--   s; NULL in older records
+-- wall_pct: traced_wall_s, else launch_wall_s, over plain_wall_s - 100 %: start-up is part of both
+-- lengthened_pct: step_pct, else wall_pct, %
+-- notable: whether that is more than the threshold; NULL if nothing can be compared
+-- basis: what that compares: step, GPU time of a step or wall time; NULL if nothing can be compared
+-- why: what is left out or included, in words; NULL for steps
+CREATE VIEW run_tracing AS
+WITH sources AS (
+    SELECT run_id, task_index, label, timing_method, median_ms, wall_s, profiler_s,
+        unnest(reports) AS report_id
+    FROM run_tasks
+),
+captured AS (
+    SELECT report_id, max(TRY_CAST(value AS DOUBLE)) / 1e3 AS program_s
+    FROM nsys_environment
+    WHERE source = 'capture' AND name = 'RUN_DURATION_MS'
+    GROUP BY report_id
+),
+measured AS (
+    SELECT
+        s.* EXCLUDE (profiler_s),
+        r.kind AS profiler,
+        w.device,
+        CASE WHEN s.timing_method = 'queued' THEN t.gpu_ns ELSE t.step_ns END / 1e6 AS traced_step_ms,
+        CASE WHEN c.program_s >= s.wall_s THEN c.program_s END AS traced_wall_s,
+        TRY_CAST(s.profiler_s->>r.kind AS DOUBLE) AS launch_wall_s
+    FROM sources AS s
+    JOIN reports AS r USING (report_id)
+    JOIN analysis_windows AS w USING (report_id)
+    LEFT JOIN _steady_steps AS t ON t.report_id = w.report_id AND t.device IS NOT DISTINCT FROM w.device
+    LEFT JOIN captured AS c ON c.report_id = s.report_id
+),
+compared AS (
+    SELECT
+        *,
+        traced_step_ms BETWEEN median_ms / threshold('agreement.traced_times')
+            AND median_ms * threshold('agreement.traced_times') AS alike,
+        CASE WHEN alike THEN 100 * (traced_step_ms / nullif(median_ms, 0) - 1) END AS step_pct,
+        100 * (coalesce(traced_wall_s, launch_wall_s) / nullif(wall_s, 0) - 1) AS wall_pct
+    FROM measured
+)
+SELECT
+    run_id,
+    task_index,
+    label,
+    report_id,
+    device,
+    profiler,
+    timing_method,
+    median_ms AS plain_step_ms,
+    traced_step_ms,
+    step_pct,
+    wall_s AS plain_wall_s,
+    traced_wall_s,
+    launch_wall_s,
+    wall_pct,
+    coalesce(step_pct, wall_pct) AS lengthened_pct,
+    coalesce(step_pct, wall_pct) > threshold('agreement.traced_pct') AS notable,
+    CASE
+        WHEN step_pct IS NOT NULL AND timing_method = 'queued' THEN 'GPU time of a step'
+        WHEN step_pct IS NOT NULL THEN 'step'
+        WHEN wall_pct IS NOT NULL THEN 'wall time'
+    END AS basis,
+    concat_ws(
+        '; ',
+        CASE
+            WHEN step_pct IS NOT NULL AND timing_method = 'queued'
+                THEN 'iterations were timed from a full queue, which hides what the host does'
+            WHEN step_pct IS NOT NULL THEN NULL
+            WHEN median_ms IS NULL THEN 'the program reports no time of an iteration'
+            WHEN traced_step_ms IS NULL THEN 'the timeline has no steady steps'
+            ELSE 'what the program reports is not the time of a step'
+        END,
+        CASE
+            WHEN step_pct IS NOT NULL OR wall_pct IS NULL THEN NULL
+            WHEN traced_wall_s IS NULL
+                THEN 'wall time includes start-up and what the profiler takes to write its report'
+            ELSE 'wall time includes start-up'
+        END
+    ) AS why
+FROM compared
+ORDER BY run_id, task_index, report_id, device;

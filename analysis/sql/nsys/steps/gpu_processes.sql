@@ -1,0 +1,72 @@
+-- The processes that share a GPU, busiest first; empty where each GPU is used by one.  Budgets and verdicts
+-- are of the GPU, in the steps of the first process with steps; step_budget has those of each.
+--
+-- report_id: report
+-- device: physical GPU number
+-- process_id: process
+-- busy_ns: time in which its operations ran, overlaps counted once, ns
+-- busy_pct: share of the time from the first operation on the GPU to the end of the last, %
+-- steps: number of its steady steps; NULL without any
+-- step_ns: median of them, ns
+-- own_pct: share of them in which its own operations run, %
+-- other_pct: share in which only those of other processes run, %
+-- idle_pct: share in which the GPU is idle, %
+CREATE VIEW gpu_processes AS
+WITH ops AS (
+    SELECT
+        track,
+        pid,
+        start_ns,
+        end_ns,
+        max(end_ns) OVER (
+            PARTITION BY track, pid ORDER BY start_ns, end_ns, op_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS busy_until
+    FROM _classed_ops
+    SEMI JOIN (SELECT track FROM _tracks GROUP BY track HAVING count(DISTINCT pid) > 1) USING (track)
+),
+busy AS (
+    SELECT track, pid, sum(beyond_ns(start_ns, end_ns, busy_until))::BIGINT AS time_ns
+    FROM ops
+    GROUP BY track, pid
+),
+windows AS (
+    SELECT
+        b.track,
+        b.window_id,
+        sum(b.time_ns) AS dur_ns,
+        sum(b.time_ns) FILTER (category IN ('compute', 'communication', 'transfer')) AS own_ns,
+        sum(b.time_ns) FILTER (category = 'other_process') AS other_ns
+    FROM _lane_budgets AS b
+    JOIN _step_phases AS p USING (track, window_id)
+    WHERE p.phase = 'steady'
+    GROUP BY b.track, b.window_id
+),
+steady AS (
+    SELECT
+        w.track,
+        w.lane_pid AS pid,
+        count(*) AS steps,
+        median(s.dur_ns) AS step_ns,
+        100.0 * sum(s.own_ns) / sum(s.dur_ns) AS own_pct,
+        100.0 * sum(s.other_ns) / sum(s.dur_ns) AS other_pct
+    FROM windows AS s
+    JOIN _lane_windows AS w USING (track, window_id)
+    GROUP BY w.track, w.lane_pid
+)
+SELECT
+    g.report_id,
+    g.device,
+    b.pid AS process_id,
+    b.time_ns AS busy_ns,
+    100.0 * b.time_ns / nullif(p.end_ns - p.start_ns, 0) AS busy_pct,
+    s.steps,
+    s.step_ns,
+    s.own_pct,
+    s.other_pct,
+    100 - s.own_pct - s.other_pct AS idle_pct
+FROM busy AS b
+JOIN _gpus AS g USING (track)
+JOIN _spans AS p USING (track)
+LEFT JOIN steady AS s USING (track, pid)
+ORDER BY g.report_id, g.device, b.time_ns DESC, b.pid;

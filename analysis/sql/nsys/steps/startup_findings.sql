@@ -1,0 +1,84 @@
+-- Start-up that is long, and what to do about it, one row per GPU: the time before the first steady step
+-- as a share of the capture.  It does not recur, so it is no part of a step, and its share must not be
+-- added to those of timeline_findings.  Only where the steady steps are analysed.
+--
+-- report_id: report
+-- device: physical GPU number
+-- process_id: process
+-- startup_ns: time from its first CUDA call to its first steady step, ns
+-- capture_ns: time from that call to the end of the last operation on the GPU, ns
+-- share_pct: share of that, %: the most that can be saved
+-- causes: what takes the time, in words; causes below 2 % of it are left out
+-- cause: what takes most of it: loading (modules, first uses of kernels), context, allocation,
+--   communicator or compilation; program if none takes 25 %
+-- technique: key in the knowledge base
+-- difficulty: low, medium or high
+CREATE VIEW startup_findings AS
+WITH causes AS (
+    SELECT
+        *,
+        CASE
+            WHEN cause IN ('module loading', 'first uses of kernels') THEN 'loading'
+            WHEN cause = 'everything else' THEN 'program'
+            ELSE split_part(cause, ' ', 1)
+        END AS kind,
+        concat(
+            CASE WHEN cause = 'everything else' THEN 'the program itself' ELSE cause END,
+            if(time_ns < 1e9, printf(' %.0f ms', time_ns / 1e6), printf(' %.2f s', time_ns / 1e9))
+        ) AS text
+    FROM startup_causes
+),
+kinds AS (
+    SELECT report_id, device, kind, sum(share_pct ORDER BY share_pct) AS share_pct
+    FROM causes
+    WHERE kind != 'program'
+    GROUP BY report_id, device, kind
+),
+worded AS (
+    SELECT
+        report_id,
+        device,
+        any_value(process_id) AS process_id,
+        any_value(startup_ns) AS startup_ns,
+        string_agg(text, ', ' ORDER BY kind = 'program', time_ns DESC, cause) FILTER (share_pct >= 2)
+            AS causes
+    FROM causes
+    GROUP BY report_id, device
+),
+long AS (
+    SELECT
+        w.*,
+        w.startup_ns + p.end_ns - v.start_ns AS capture_ns,
+        coalesce((
+            SELECT arg_max(k.kind, (k.share_pct, k.kind))
+            FROM kinds AS k
+            WHERE k.report_id = w.report_id
+                AND k.device IS NOT DISTINCT FROM w.device
+                AND k.share_pct >= threshold('timeline.named_pct')
+        ), 'program') AS cause
+    FROM worded AS w
+    JOIN _gpus AS g ON g.report_id = w.report_id AND g.device IS NOT DISTINCT FROM w.device
+    JOIN _spans AS p USING (track)
+    JOIN analysis_windows AS v ON v.report_id = w.report_id AND v.device IS NOT DISTINCT FROM w.device
+    WHERE v.kind = 'steady' AND w.startup_ns >= threshold('timeline.startup_ns')
+),
+shared AS (
+    SELECT *, 100.0 * startup_ns / nullif(capture_ns, 0) AS share_pct
+    FROM long
+)
+SELECT
+    s.report_id,
+    s.device,
+    s.process_id,
+    s.startup_ns,
+    s.capture_ns,
+    s.share_pct,
+    s.causes,
+    s.cause,
+    t.technique,
+    t.difficulty
+FROM shared AS s
+JOIN _techniques AS t ON t.bound = 'startup' AND t.subclass IN (s.cause, '*')
+WHERE s.share_pct >= threshold('timeline.contributor_pct')
+QUALIFY row_number() OVER (PARTITION BY s.report_id, s.device ORDER BY t.subclass = '*', t.rank) = 1
+ORDER BY s.report_id, s.device;

@@ -1,0 +1,134 @@
+"""Writes launch_steps: the steps that the order of launches shows, for each process and GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ingest.arrays import NONE, Ints, nullable
+from ingest.builder import ReportBuilder
+from ingest.nsys.issued import Issued, Placed, issued
+from ingest.nsys.launches import Launches
+from ingest.nsys.steps import Steps, steps_of
+
+TABLE = "launch_steps"
+
+#: Threads are looked at one by one unless this share of a process's launches lies in steps.
+_MOSTLY = 0.5
+
+#: A thread that issues less than this share of a process's launches has no loop of its own.
+_LARGE = 0.05
+
+
+def write_steps(builder: ReportBuilder, operations: Launches) -> None:
+    """Write the steps that the launches of each process show.
+
+    A loop issues the same kernels over and over, so no annotation is needed.  Nothing is written
+    for processes without a loop.
+    """
+    if not len(operations):
+        return
+    placed = Placed.of(operations)
+    parts = [part for process in issued(operations, placed) for part in _parts(process, placed)]
+    if parts:
+        whole = pa.concat_tables([pa.table(part) for part in parts])
+        whole = whole.sort_by([(name, "ascending") for name in ("start_ns", "pid", "device")])
+        table = {name: whole[name].combine_chunks() for name in whole.column_names}
+        builder.write(TABLE, table, whole.num_rows)
+
+
+def _parts(process: Issued, placed: Placed) -> Iterator[dict[str, pa.Array]]:
+    """Yield the rows of a process for each GPU.
+
+    Where threads have loops of their own, a GPU has the steps of the thread that works most there.
+    """
+    sequences = [(part, found) for part, found in _looping(process) if found]
+    before = [0, *accumulate(len(found) for _, found in sequences)]
+    kept = [
+        _Kept.of(part, found, placed, loops)
+        for (part, found), loops in zip(sequences, before, strict=False)
+    ]
+    for gpu in np.unique(np.concatenate([own.device for own in kept])) if kept else ():
+        yield max(kept, key=lambda own: np.count_nonzero(own.device == gpu)).on(gpu, placed)
+
+
+def _looping(process: Issued) -> list[tuple[Issued, list[Steps]]]:
+    """Return what a process issued with its steps, all in one sequence if most of it repeats.
+
+    Threads that run loops of their own interleave, so that nothing repeats: then each thread for
+    itself, if more does.
+    """
+    whole = steps_of(process)
+    threads, counts = np.unique(process.tid, return_counts=True)
+    large = threads[counts >= _LARGE * len(process.tid)]
+    if len(threads) < 2 or _covered(whole) >= _MOSTLY * len(process.tid):
+        return [(process, whole)]
+    parts = [process.of_thread(int(thread)) for thread in large]
+    alone = [(part, steps_of(part)) for part in parts]
+    better = sum(_covered(found) for _, found in alone) > _covered(whole)
+    return alone if better else [(process, whole)]
+
+
+def _covered(found: Sequence[Steps]) -> int:
+    return sum(steps.last - steps.first for steps in found)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Operations in the steps of a sequence: rows, devices and steps; and the columns of steps."""
+
+    pid: int
+    rows: Ints
+    device: Ints
+    place: Ints
+    columns: dict[str, npt.NDArray[Any]]
+
+    @classmethod
+    def of(cls, part: Issued, found: Sequence[Steps], placed: Placed, before: int) -> Self:
+        """Find the operations of each step; so many loops of the process were counted before."""
+        # Loops follow one another on the host, so one lookup finds the step of an operation.
+        begins = np.concatenate([steps.host[:-1] for steps in found])
+        ends = np.concatenate([steps.host[1:] for steps in found])
+        lengths = [len(steps.launches) for steps in found]
+        columns = {
+            "loop": np.repeat(before + np.arange(1, len(found) + 1), lengths),
+            "step": np.concatenate([np.arange(1, length + 1) for length in lengths]),
+            "period": np.repeat([steps.period * steps.repeats for steps in found], lengths),
+            "repeats": np.repeat([steps.repeats for steps in found], lengths),
+            "host_start_ns": begins,
+            "host_end_ns": ends,
+            "launches": np.concatenate([steps.launches for steps in found]),
+            "match": np.concatenate([steps.match for steps in found]),
+            "boundary": np.repeat([steps.boundary for steps in found], lengths),
+        }
+        chosen = (placed.pid == part.pid) & (placed.host >= begins[0])
+        if part.thread is not None:
+            chosen &= placed.tid == part.thread
+        rows = np.flatnonzero(chosen)
+        place = np.searchsorted(begins, placed.host[rows], side="right") - 1
+        inside = placed.host[rows] < ends[place]
+        rows, place = rows[inside], place[inside]
+        return cls(part.pid, rows, placed.device[rows], place, columns)
+
+    def on(self, gpu: int, placed: Placed) -> dict[str, pa.Array]:
+        """Return the columns of launch_steps for the steps that have operations on a GPU."""
+        own = self.device == gpu
+        count = len(self.columns["step"])
+        first = np.full(count, np.iinfo(np.int64).max)
+        last = np.full(count, NONE)
+        np.minimum.at(first, self.place[own], placed.start[self.rows[own]])
+        np.maximum.at(last, self.place[own], placed.end[self.rows[own]])
+        there = np.flatnonzero(last != NONE)
+        return {
+            "pid": pa.repeat(self.pid, len(there)),
+            "device": nullable(np.full(len(there), gpu)),
+            "start_ns": pa.array(first[there]),
+            "end_ns": pa.array(last[there]),
+            **{name: pa.array(values[there]) for name, values in self.columns.items()},
+        }

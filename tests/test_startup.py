@@ -1,0 +1,149 @@
+"""Start-up: what it consists of against each nanosecond, and when it is a finding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from conftest import Tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.report import findings
+from analysis.report.scope import Scope
+
+#: Calls and ranges of start-up, and their cause.
+CAUSES = {
+    "cuModuleLoadData": "module loading",
+    "cudaMalloc": "allocation of device memory",
+    "ncclCommInitRank": "communicator initialization",
+    "autotune": "compilation",
+    "cudaSetDevice": "context creation",
+}
+STEPS = 12
+
+
+def _loop(db: Tiny, first_ns: int, step_ns: int, pid: int = 1, device: int = 0) -> None:
+    """Add steps from a time on; each is one kernel, used before in a launch that took no time."""
+    for n in range(STEPS):
+        at = first_ns + n * step_ns
+        db.add(
+            "launches",
+            {"kind": "kernel", "name": "k", "device": device, "pid": pid, "tid": 1, "call_id": n,
+             "start_ns": at + 1, "end_ns": at + step_ns // 2 + 1, "api_start_ns": at, "api_end_ns": at},
+        )  # fmt: skip
+        db.add(
+            "nsys_nvtx_ranges",
+            {"pid": pid, "tid": 1, "range_id": n, "name": f"step {n}", "style": "PushPop",
+             "start_ns": at, "end_ns": at + step_ns, "first_call": n, "calls": 1},
+        )  # fmt: skip
+
+
+def _add(db: Tiny, name: str, start: int, end: int, pid: int = 1) -> None:
+    table = "nsys_api_calls" if name.startswith("cu") else "nsys_nvtx_ranges"
+    more = {} if name.startswith("cu") else {"style": "PushPop", "range_id": 1000 + start}
+    db.add(table, {"pid": pid, "tid": 1, "name": name, "start_ns": start, "end_ns": end} | more)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(CAUSES)), st.integers(1, 100), st.integers(1, 40)),
+        min_size=1,
+        max_size=12,
+        unique_by=lambda call: call[1],
+    )
+)
+def test_causes_against_each_nanosecond(calls: list[tuple[str, int, int]]) -> None:
+    """Overlaps within a cause count once, and what no cause covers is everything else."""
+    db = Tiny()
+    _loop(db, 200, 1000)
+    _add(db, "cudaGetDevice", 0, 1)
+    for name, start, length in calls:
+        _add(db, name, start, start + length)
+    expected: Counter[str] = Counter()
+    for now in range(200):
+        open_now = {CAUSES[name] for name, start, length in calls if start <= now < start + length}
+        expected.update(open_now or {"everything else"})
+    sql = "SELECT cause, time_ns, startup_ns FROM startup_causes"
+    found = db.rows(sql)
+    assert {cause: time for cause, time, _ in found} == dict(expected)
+    assert {whole for *_, whole in found} == {200}
+
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("name", ["cudaFree", "cudaSetDevice", "cuInit"])
+def test_a_context_is_created_before_the_first_kernel(name: str) -> None:
+    """Later on such a call is no start-up, and no sign that a step warms up."""
+    db = Tiny()
+    _loop(db, 10 * MS, MS)
+    _add(db, name, 1 * MS, 3 * MS)
+    for n in range(5):
+        _add(db, name, (10 + n) * MS + 1000, (10 + n) * MS + 500_000)
+    sql = "SELECT cause, calls, time_ns FROM startup_causes WHERE cause != 'everything else'"
+    assert db.rows(sql) == [("context creation", 1, 2 * MS)]
+    assert db.rows("SELECT DISTINCT phase FROM steps WHERE step IS NOT NULL") == [("steady",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "length_ms", "cause", "technique"),
+    [
+        ("cuModuleLoadData", 300, "loading", "keep_alive"),
+        ("autotune", 300, "compilation", "cache_compiled"),
+        ("ncclCommInitRank", 300, "communicator", "fewer_communicators"),
+        ("cudaMalloc", 300, "allocation", "fewer_allocations"),
+        ("autotune", 50, "program", "keep_alive"),
+    ],
+)
+def test_a_long_start_up_has_a_cause_and_a_technique(
+    name: str, length_ms: int, cause: str, technique: str
+) -> None:
+    db = Tiny()
+    _loop(db, 400 * MS, 50 * MS)
+    _add(db, "cudaGetDevice", 0, 1)
+    _add(db, name, 10 * MS, (10 + length_ms) * MS)
+    ((share, *found),) = db.rows("SELECT share_pct, cause, technique FROM startup_findings")
+    assert found == [cause, technique]
+    # The last step ends with its kernel, 25 ms behind its start.
+    assert share == pytest.approx(100 * 400 / (400 + 11 * 50 + 25), rel=1e-6)
+
+
+@pytest.mark.parametrize(("startup_ms", "steps_ms"), [(99, 10), (110, 100)])
+def test_a_short_start_up_is_no_finding(startup_ms: int, steps_ms: int) -> None:
+    """Under 0.1 s, or under a tenth of the capture."""
+    db = Tiny()
+    _loop(db, startup_ms * MS, steps_ms * MS)
+    _add(db, "cudaGetDevice", 0, 1)
+    assert db.rows("FROM startup_findings") == []
+
+
+def _told(db: Tiny) -> list[Any]:
+    db.add("reports", {"report_id": "r", "kind": "nsys", "source_name": "a.sqlite"})
+    db.rows("DELETE FROM reports WHERE kind = 'ncu'")
+    db.session.use(*findings.VIEWS)
+    return findings.findings_of(Scope(db.con, ("r",), {"nsys": 1}))
+
+
+def test_it_ranks_behind_what_the_steps_show_and_promises_nothing() -> None:
+    db = Tiny()
+    _loop(db, 900 * MS, 20 * MS)
+    _loop(db, 400 * MS, 20 * MS, pid=2, device=1)
+    for pid in (1, 2):
+        _add(db, "cudaGetDevice", 0, 1, pid)
+    _add(db, "autotune", 10 * MS, 700 * MS)
+    told = _told(db)
+    assert ["GPU 0 starts up" in finding.claim for finding in told] == [False] * (len(told) - 1) + [
+        True
+    ]
+    assert len(told) > 1
+    last = told[-1]
+    assert last.bound_pct is None
+    assert last.evidence == (
+        "900 ms from the first CUDA call to the first steady step, 79.6 % of the capture, not of the "
+        "steps; compilation 690 ms, the program itself 210 ms"
+    )
+    assert last.advice.startswith("Keep what was compiled")
+    assert "startup_causes" in last.command
