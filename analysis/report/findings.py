@@ -161,11 +161,16 @@ def _finding(found: _Found, claim: str, evidence: list[str], subject: str, kerne
     )
 
 
+def assumption(floor: str) -> str:
+    """Return what a bound assumes that this floor decides (kernel_floors, timeline_findings)."""
+    return _ASSUMED[floor]
+
+
 def _bound(gain_pct: float | None, share_of: str, floors: Sequence[str]) -> str:
     """Return a bound on a gain with its assumptions, empty if there is none."""
     if gain_pct is None:
         return ""
-    assumed = " or ".join(_ASSUMED[floor] for floor in floors)
+    assumed = " or ".join(assumption(floor) for floor in floors)
     return f"at most {gain_pct:.1f} % of {_WHOLES[share_of]}, assuming {assumed}"
 
 
