@@ -1,6 +1,6 @@
 """Writes docs/judged.md: what perfpipe says of the captures in tests/data, for readers to judge.
 
-    python docs/judged.py
+python docs/judged.py
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from analysis.knowledge import techniques
 from analysis.report.findings import assumption
 from analysis.session import Session
-from ingest.inputs import ingest
+from ingest.reading import ingest
 from perfpipe.store import Store
 
 DOCS = Path(__file__).resolve().parent
@@ -50,10 +50,11 @@ MOST = 15
 
 HEAD = """# What perfpipe says of known captures
 
-Each table has the findings on one capture, and then what to try: as a report would print them. What the captures
-are is known, so that a reader can judge the verdicts in one look. In `ncu/visible` the NVTX range of a kernel says what
-it was built to be limited by. Shares and bounds are of the step where there is one, else of the profiled time; *SOL
-headroom* is what the same work would save at 100 % SOL. `python docs/judged.py` makes this page.
+Each table has the findings on one capture, and then what to try: as a report would print them.
+What the captures are is known, so that a reader can judge the verdicts in one look. In
+`ncu/visible` the NVTX range of a kernel says what it was built to be limited by. Shares and bounds
+are of the step where there is one, else of the profiled time; *SOL headroom* is what the same work
+would save at 100 % SOL. `python docs/judged.py` makes this page.
 """
 
 _FINDINGS = f"""

@@ -10,6 +10,9 @@ import pytest
 from analysis.session import Session
 from perfpipe.store import Store
 
+#: What may be said of a long start-up, whose share is of the capture.
+START_UP = {"keep_alive", "cache_compiled", "preload"}
+
 
 @pytest.mark.parametrize(
     ("name", "launches", "steps", "bound", "technique", "coverage"),

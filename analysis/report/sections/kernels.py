@@ -43,6 +43,7 @@ KERNEL_SOL = LaunchTable(
         Col("kernel_demangled", "Full name", detail=True, hover_of="kernel_name"),
         Col("launch_id", "Launch", "int"),
         LABEL,
+        Col("library", "Library", detail=True),
         Col("duration_ns", "Duration", "ns"),
         Col("headroom_ns", "Headroom", "ns"),
         Col("bound", "Bound"),
@@ -65,7 +66,7 @@ KERNEL_SOL = LaunchTable(
         Col("nvtx_path", "NVTX", detail=True),
         Col("ncu_verdict", "NVIDIA's verdict", detail=True),
     ),
-    joined=("kernel_bottleneck",),
+    joined=("kernel_bottleneck", "kernel_libraries"),
     first="headroom_ns",
     limit=LONG,
     figure="speed_of_light",
@@ -95,6 +96,21 @@ KERNEL_SUMMARY = LaunchTable(
     ),
 )
 
+KERNEL_ACTIVITY = LaunchTable(
+    "kernel_activity",
+    "Activity of the SMs within a kernel, from PM sampling",
+    (
+        *LAUNCH,
+        Col("samples", "Samples", "int"),
+        Col("activity_pct", "Mean activity", "pct", "% of the plateau"),
+        Col("ramp_pct", "Ramp", "pct", "% of time"),
+        Col("bubble_pct", "Bubbles", "pct", "% of time"),
+        Col("longest_bubble_ns", "Longest bubble", "ns", detail=True),
+        Col("tail_pct", "Tail", "pct", "% of time"),
+    ),
+    where="activity_pct IS NOT NULL",
+)
+
 CUDA_GPU_KERN_SUM = ReportTable(
     "cuda_gpu_kern_sum",
     "Kernels by name",
@@ -119,6 +135,7 @@ SECTION = SectionSpec(
         KERNEL_HEADROOM,
         KERNEL_SOL,
         KERNEL_SUMMARY,
+        KERNEL_ACTIVITY,
         CUDA_GPU_KERN_SUM,
     ),
 )
