@@ -16,27 +16,41 @@ VIEWS = ("run_efficiency",)
 
 
 def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
-    """Return a sentence on how close a run comes to the vendor's peaks; None if work is unknown.
+    """Return a sentence on how close a run comes to its roofs; None if its work is unknown.
 
-    Of the roof if the workload file declares FLOPs and bytes, else MFU.
+    Each roof has a part of its own; MFU stands where the workload file declares FLOPs alone.
     """
     rows = con.execute(
-        "SELECT short_label, sol_pct, e.mfu_pct FROM run_efficiency AS e "
-        "JOIN run_tasks USING (run_id, task_index) "
+        "SELECT short_label, e.dtype, roof, memory_level, sol_pct, e.mfu_pct "
+        "FROM run_efficiency AS e JOIN run_tasks USING (run_id, task_index) "
         f"WHERE run_id = {quote(run_id)} ORDER BY task_index"
     ).fetchall()
-    for at, what in ((1, "of the vendor's peak"), (2, "MFU")):
-        known = [(row[at], row[0]) for row in rows if row[at] is not None]
-        if not known:
-            continue
-        low, high = min(known), max(known)
-        if len(known) == 1:
-            return f"Timed without a profiler: {low[0]:.1f} % {what}"
-        return (
-            f"Timed without a profiler: {low[0]:.1f} % ({low[1]}) to {high[0]:.1f} % ({high[1]}) "
-            f"{what}"
-        )
-    return None
+    reached: dict[str, list[tuple[float, str]]] = {}
+    for label, dtype, roof, level, sol_pct, mfu_pct in rows:
+        if sol_pct is not None:
+            of = _LEVELS[level] if roof == "memory" else f"the {dtype} peak"
+            reached.setdefault(f"of {of}", []).append((sol_pct, label))
+        elif mfu_pct is not None:
+            reached.setdefault("MFU", []).append((mfu_pct, label))
+    if not reached:
+        return None
+    alone = sum(len(of) for of in reached.values()) == 1
+    parts = [f"{_span(sorted(of), alone)} {what}" for what, of in reached.items()]
+    return f"Timed without a profiler: {'; '.join(parts)}"
+
+
+#: Bandwidths that are roofs.
+_LEVELS = {"dram": "DRAM bandwidth", "l2": "L2 bandwidth"}
+
+
+def _span(known: list[tuple[float, str]], alone: bool) -> str:
+    """Return the least and the largest of some shares, with what they are of."""
+    low, high = known[0], known[-1]
+    if alone:
+        return f"{low[0]:.1f} %"
+    if len(known) == 1:
+        return f"{low[0]:.1f} % ({low[1]})"
+    return f"{low[0]:.1f} % ({low[1]}) to {high[0]:.1f} % ({high[1]})"
 
 
 def class_change(classes: Iterable[tuple[Any, Any, Any]]) -> str:

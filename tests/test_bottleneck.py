@@ -210,7 +210,7 @@ POINTS: list[tuple[float, dict[str, float], tuple[str, str | None, str | None]]]
      ("latency", "dependency", "small_grid")),
     # all but a few SMs have work: the roof that is near decides
     (1e5, {"c": 20, "m": 55, "dram": 55, "waves": 0.97}, ("memory", "dram", None)),
-    (1e5, {"c": 20, "m": 54.9, "dram": 54.9, "waves": 0.97}, ("latency", None, None)),
+    (1e5, {"c": 20, "m": 54.9, "dram": 54.9, "waves": 0.97}, ("latency", None, "small_grid")),
     (1e5, {"c": 20, "m": 55, "dram": 55, "waves": 0.89}, ("latency", None, "small_grid")),
     (1e5, {"c": 20, "m": 55, "dram": 55, "waves": 1}, ("latency", None, None)),
     (1e5, LOW | {"waves": 1.0, "grid": 132, "sms": 132, "latency": 10, "wait": 5},
@@ -345,3 +345,42 @@ def test_whatever_was_collected_there_is_one_verdict(
         assert subclass in SUBCLASSES[bound]
         assert (bound == "unknown") == (not {"c", "m"} <= values.keys())
         assert (confidence is None) == (bound == "unknown")
+
+
+GMMA = "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_elapsed"
+HADD = "sm__sass_thread_inst_executed_op_hadd_pred_on.sum"
+HFMA = "sm__sass_thread_inst_executed_op_hfma_pred_on.sum"
+
+
+def test_matrix_instructions_of_a_warp_have_a_lower_peak() -> None:
+    """98 % of SOL with mma.sync is two thirds of what wgmma reaches on 9.0, and all there is on 8.0."""
+    busy = {NAMES[k]: v for k, v in {"c": 98, "m": 40, "waves": 2, "tensor": 98}.items()}
+    launches = [
+        {"launch_id": 0, "duration_ns": 1e6, "cc": "9.0"},
+        {"launch_id": 1, "duration_ns": 1e6, "cc": "9.0"},
+        {"launch_id": 2, "duration_ns": 1e6, "cc": "8.0"},
+    ]
+    db = Tiny(launches, {0: busy | {GMMA: 0.0}, 1: busy | {GMMA: 98.0}, 2: busy})
+    told = db.rows("SELECT subclass, explanation FROM kernel_bottleneck ORDER BY launch_id")
+    assert [subclass for subclass, _ in told] == ["tensor"] * 3
+    assert "mma.sync), which reach 67 % of the tensor peak" in told[0][1]
+    assert [text for _, text in told[1:]] == [None, None]
+    advised = db.rows("SELECT launch_id FROM kernel_findings WHERE technique = 'wgmma'")
+    assert advised == [(0,)]
+
+
+def test_packed_fp16_on_the_fma_pipe() -> None:
+    """98 % of the pipe at 49 % of the peak: adds count half as much as fused multiply-adds."""
+    fma_per_cycle, clock = 132 * 128.0, 1.7e9
+    adds = 0.49 * 4 * fma_per_cycle * clock * 1e-3 / 2
+    busy = {NAMES[k]: v for k, v in {"c": 98, "m": 5, "waves": 2, "fma": 98}.items()}
+    counted = {
+        HADD: adds,
+        f"{HFMA}.peak_sustained": fma_per_cycle,
+        NAMES["sm_clock"]: clock,
+        "gpu__time_duration.sum": 1e6,
+    }
+    db = Tiny([{"launch_id": 0, "duration_ns": 1e6, "cc": "9.0"}], {0: busy | counted})
+    ((subclass, text),) = db.rows("SELECT subclass, explanation FROM kernel_bottleneck")
+    assert subclass == "fp16"
+    assert "the fp16 pipe is 98.0 % busy at 49.0 % of the FLOP peak" in text

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import Cli, Tiny
 
+from analysis import runs
 from analysis.runs import class_change
+from analysis.session import Session
+from perfpipe.store import Store
 
 
 def test_a_sweep_by_size(
@@ -34,8 +37,10 @@ def test_a_sweep_by_size(
         width, peak = (1, 1979e12) if row["dtype"] == "fp8" else (2, 989.4e12)
         assert row["intensity"] == pytest.approx(2 * n / 3 / width), "2 n^3 over 3 n^2 elements"
         assert row["intensity_band"] == "compute"
-        assert row["ridge"] == pytest.approx(peak / 4.8e12, rel=1e-3)
-        assert row["roof"] == ("memory" if n == 512 else "compute")
+        assert row["memory_level"] == ("dram" if n >= 4096 else "l2")
+        if n >= 4096:
+            assert row["ridge"] == pytest.approx(peak / 4.8e12, rel=1e-3)
+        assert row["roof"] == "compute"
         assert row["model_flop_per_s"] == pytest.approx(2 * n**3 / seconds)
         assert row["mfu_pct"] == pytest.approx(100 * 2 * n**3 / seconds / peak, rel=1e-3)
         assert row["effective_bytes_per_s"] == pytest.approx(3 * width * n**2 / seconds)
@@ -99,3 +104,22 @@ def test_groups_of_sizes_on_both_sides() -> None:
         (8192, "large"),
         (None, None),
     ]
+
+
+def test_data_that_fits_in_l2_is_not_held_against_dram(replayed: Callable[[str], Path]) -> None:
+    """12 MB of a vector addition stay in L2 from one iteration to the next."""
+    with Session.open(Store(replayed("vector_add"))) as con:
+        ((run_id,),) = con.execute("SELECT run_id FROM runs").fetchall()
+        rows = con.execute(
+            "SELECT size, memory_level, sol_pct, memory_roof_flop_per_s / intensity "
+            "FROM run_efficiency WHERE series = 'block=1024' ORDER BY size"
+        ).fetchall()
+        told = runs.reach(con, run_id)
+    assert [(size, level) for size, level, *_ in rows] == [
+        *((size, "l2") for size in (65536, 1048576, 4194304)),
+        *((size, "dram") for size in (16777216, 268435456)),
+    ]
+    assert {round(roof) for _, level, _, roof in rows if level == "dram"} == {4800000000000}
+    assert all(roof > 8e12 for _, level, _, roof in rows if level == "l2")
+    assert told is not None and "of L2 bandwidth; " in told and "of DRAM bandwidth" in told
+    assert "vendor" not in told

@@ -17,8 +17,11 @@
 -- intensity: arithmetic intensity of the algorithm: FLOPs over bytes of the workload file,
 --   FLOP/byte
 -- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above)
--- ridge: ridge point of this GPU by the vendor's peaks, FLOP/byte
--- memory_roof_flop_per_s: intensity x the vendor's bandwidth, FLOP/s
+-- ridge: ridge point: the vendor's peak over that bandwidth, FLOP/byte
+-- memory_level: memory whose bandwidth is the roof: l2 if what an iteration must move fits there, by
+--   the size that ncu reports, else dram
+-- memory_roof_flop_per_s: intensity x that bandwidth, FLOP/s: the vendor's of DRAM, the one at ncu's
+--   clock of L2; NULL if unknown
 -- roof: the lower roof: memory or compute
 -- sol_pct: time at the lower roof over the measured time, %
 -- effective_bytes_per_s: effective bandwidth: bytes that must move over the median time, byte/s
@@ -48,27 +51,6 @@ sources AS (
     SELECT run_id, task_index, unnest(reports) AS report_id
     FROM tasks
 ),
-kernels AS (
-    SELECT
-        t.run_id,
-        t.task_index,
-        of_longest(l.kernel_name, l.duration_ns, l.report_id, l.launch_id) AS kernel_name,
-        of_longest(b.bound, l.duration_ns, l.report_id, l.launch_id) AS bound,
-        of_longest(b.subclass, l.duration_ns, l.report_id, l.launch_id) AS subclass,
-        of_longest(o.registers, l.duration_ns, l.report_id, l.launch_id) AS registers,
-        of_longest(o.smem_allocated, l.duration_ns, l.report_id, l.launch_id) AS smem_per_block,
-        CASE WHEN count(f.flop) = count(*) THEN ordered_sum(f.flop) END
-            / nullif(ordered_sum(l.duration_ns) / 1e9, 0) AS hardware_flop_per_s,
-        max(f.reason) AS hfu_reason,
-        time_weighted(m.dram_bytes_per_s, l.duration_ns) AS actual_bytes_per_s
-    FROM sources AS t
-    JOIN ncu_launches AS l USING (report_id)
-    JOIN kernel_bottleneck AS b USING (report_id, launch_id)
-    JOIN kernel_occupancy AS o USING (report_id, launch_id)
-    JOIN _launch_flops AS f USING (report_id, launch_id)
-    JOIN kernel_memory AS m USING (report_id, launch_id)
-    GROUP BY t.run_id, t.task_index
-),
 peaks AS (
     SELECT
         t.run_id,
@@ -87,11 +69,13 @@ rates AS (
         t.bytes / nullif(t.median_ms / 1e3, 0) AS effective_bytes_per_s,
         t.flops / nullif(t.bytes, 0) AS intensity,
         p.flop_per_s AS peak,
-        p.bytes_per_s AS bandwidth,
-        k.* EXCLUDE (run_id, task_index)
+        -- What fits in L2 stays there from one iteration to the next.
+        coalesce(t.bytes < k.l2_cache_bytes, false) AS fits,
+        CASE WHEN fits THEN k.l2_bytes_per_s ELSE p.bytes_per_s END AS bandwidth,
+        k.* EXCLUDE (run_id, task_index, l2_cache_bytes, l2_bytes_per_s)
     FROM tasks AS t
     LEFT JOIN peaks AS p ON p.run_id = t.run_id AND p.task_index = t.task_index AND p.dtype = t.dtype
-    LEFT JOIN kernels AS k ON k.run_id = t.run_id AND k.task_index = t.task_index
+    LEFT JOIN _task_kernels AS k ON k.run_id = t.run_id AND k.task_index = t.task_index
 )
 SELECT
     run_id,
@@ -113,6 +97,7 @@ SELECT
     intensity,
     intensity_band(intensity) AS intensity_band,
     peak / nullif(bandwidth, 0) AS ridge,
+    if(fits, 'l2', 'dram') AS memory_level,
     memory_roof_flop_per_s(intensity, bandwidth) AS memory_roof_flop_per_s,
     CASE
         WHEN memory_roof_flop_per_s(intensity, bandwidth) < peak THEN 'memory'

@@ -19,8 +19,8 @@ WITH ruled AS (
                 THEN 'larger_sol'
             WHEN max_sol_pct >= threshold('sol.latency_pct') THEN 'balanced'
             -- If all but a few SMs have work, the roof that is near decides.
-            WHEN waves < threshold('sol.nearly_full_wave') THEN 'small_grid'
-            WHEN waves < threshold('sol.full_wave') AND near_roof THEN 'near_roof'
+            WHEN waves < threshold('sol.full_wave')
+                THEN if(near_roof AND waves >= threshold('sol.nearly_full_wave'), 'near_roof', 'small_grid')
             -- A level that the memory SOL does not show.
             WHEN busiest_level_pct >= threshold('rescue.level_pct') THEN 'busy_level'
             WHEN imbalance_pct >= threshold('latency.imbalance_pct') THEN 'imbalance'
