@@ -210,9 +210,10 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     evidence += _waiting(found)
     evidence += [found.idle_in] if found.idle_in else []
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
-    named = several and found.label not in (None, "-")
-    claim = f"GPU {found.device} {claim}" + (f" ({found.label})" if named else "")
-    return _finding(found, claim, evidence, f"GPU {found.device} in {found.label}", "")
+    label = found.label if found.label != "-" else None
+    claim = f"GPU {found.device} {claim}" + (f" ({label})" if several and label else "")
+    subject = f"GPU {found.device}" + (f" in {label}" if label else "")
+    return _finding(found, claim, evidence, subject, "")
 
 
 def _readbacks(found: _Found) -> str:
