@@ -191,6 +191,7 @@ def test_shares_are_of_the_step_where_there_is_one(
         ("/opt/app/solver -n 4", "/opt/app/solver", True),
         ("/opt/app/solver -n 4", "/opt/app/other", False),
         ("./solver", "/usr/bin/python3.12", False),
+        ("torchrun --nproc-per-node 2 train.py", "/usr/bin/python3.12", True),
         (None, "/opt/app/other", True),
     ],
 )

@@ -114,7 +114,7 @@ def test_data_that_fits_in_l2_is_not_held_against_dram(replayed: Callable[[str],
             "SELECT size, memory_level, sol_pct, memory_roof_flop_per_s / intensity "
             "FROM run_efficiency WHERE series = 'block=1024' ORDER BY size"
         ).fetchall()
-        told = runs.reach(con, run_id)
+        told = runs.reach(con.con, run_id)
     assert [(size, level) for size, level, *_ in rows] == [
         *((size, "l2") for size in (65536, 1048576, 4194304)),
         *((size, "dram") for size in (16777216, 268435456)),

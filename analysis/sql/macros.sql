@@ -61,11 +61,19 @@ CREATE MACRO is_uncoalesced(bytes_per_sector, excess_pct) AS
     coalesce(bytes_per_sector < 32 * threshold('memory.bytes_per_sector_share'), false)
     OR excess_pct >= 100 * threshold('memory.bytes_per_sector_share');
 
--- File name of the program that a command starts: /usr/bin/python3.12 is python, like python3.
+-- File name of the program that a command starts: /usr/bin/python3.12 is python, like python3.  NULL for
+-- launchers, which start another.
 CREATE MACRO program_name(command) AS
-    nullif(regexp_replace(
-        regexp_replace(regexp_extract(command, '^\S+'), '^.*/', ''), '^(python|pypy)[0-9.]*$', '\1'
-    ), '');
+    CASE
+        WHEN NOT regexp_matches(
+            command, '^(\S*/)?(torchrun|mpirun|mpiexec|srun|accelerate|deepspeed|env|timeout|sh|bash)(\s|$)'
+        )
+            THEN nullif(regexp_replace(
+                regexp_replace(regexp_extract(command, '^\S+'), '^.*/', ''),
+                '^(python|pypy)[0-9.]*$',
+                '\1'
+            ), '')
+    END;
 
 -- Place of a confidence: high first.
 CREATE MACRO confidence_order(confidence) AS list_position(['high', 'medium', 'low'], confidence);

@@ -1,6 +1,7 @@
--- The findings of a report: contributors to the time of each GPU first, then start-up where it is long
--- (of several GPUs the longest), then the classes of kernels, each with its numbers and, where one can
--- be derived, a bound on what its techniques could save.  For kernels see kernel_classes.
+-- The findings of a report: contributors to the time of each GPU first, then the classes of kernels,
+-- each with its numbers and, where one can be derived, a bound on what its techniques could save.
+-- Start-up, where it is long (of several GPUs the longest), stands before kernels that matter little.
+-- For kernels see kernel_classes.
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
@@ -69,7 +70,17 @@ WITH found AS (
     WHERE bound != 'unknown'
 )
 SELECT
-    row_number() OVER (ORDER BY subject DESC, place) AS rank,
+    row_number() OVER (
+        ORDER BY
+            CASE
+                WHEN claim = 'startup' THEN 2
+                WHEN subject = 'timeline' THEN 0
+                WHEN coalesce(bound_pct, share_pct) >= threshold('finding.small_pct') THEN 1
+                ELSE 3
+            END,
+            subject DESC,
+            place
+    ) AS rank,
     subject,
     claim,
     bound,
