@@ -19,7 +19,7 @@ START_UP = {"keep_alive", "cache_compiled", "preload"}
     [
         # A batch of 64 small images: the GPU waits for the host three quarters of the time.
         ("vision_train", 876, 55, "launch_overhead", "cuda_graphs", 60),
-        ("jax_train", 52, 58, "compute", None, 75),
+        ("jax_train", 52, 58, "compute", None, 70),
     ],
 )
 def test_a_program_without_annotations(

@@ -135,9 +135,9 @@ def test_it_ranks_behind_what_the_steps_show_and_promises_nothing() -> None:
         _add(db, "cudaGetDevice", 0, 1, pid)
     _add(db, "autotune", 10 * MS, 700 * MS)
     told = _told(db)
-    assert ["GPU 0 starts up" in finding.claim for finding in told] == [False] * (len(told) - 1) + [
-        True
-    ]
+    assert ["GPU 0 takes long to start" in finding.claim for finding in told] == [False] * (
+        len(told) - 1
+    ) + [True]
     assert len(told) > 1
     last = told[-1]
     assert last.bound_pct is None

@@ -36,7 +36,7 @@ _OF_GPU = {
     "ranks_wait": "waits for other ranks in collectives",
     "start_skew": "waits once, in the first collective: the ranks started apart",
     "readback": "runs dry for small copies to the host",
-    "startup": "starts up for long before the first steady step",
+    "startup": "takes long to start",
 }
 
 #: Maximum number of recommendations on kernels in a report.
@@ -183,7 +183,7 @@ def _of_kernel(found: _Found) -> Finding:
         claim = f"{found.short_name} {_OF_KERNEL[found.claim]}{detail}"
     evidence = [
         f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %, "
-        f"{counted(found.launches, 'launch')}, {format_ns(found.time_ns)}, "
+        f"{counted(found.launches, 'launch')} profiled, {format_ns(found.time_ns)}; "
         f"{found.share_pct:.1f} % of {_WHOLES[found.share_of]}; "
         f"SOL headroom at unchanged work {found.headroom_pct:.1f} %"
     ]
@@ -304,13 +304,13 @@ def _on_kernels(advice: _Advice) -> tuple[str, str]:
     )
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     reason = (
-        f"{', '.join(names[:3])}{more}: {counted(advice.instances, 'launch')}, "
+        f"{', '.join(names[:3])}{more}: {counted(advice.instances, 'launch')} profiled, "
         f"{advice.share_pct:.1f} % of {_WHOLES[advice.share_of]}"
     )
     gain = _gain(advice)
     if advice.nvidia_pct is not None:
-        gain += f"; NVIDIA estimates {advice.nvidia_pct:.0f} % of the longest of them"
-    if advice.saved_bytes:
+        gain += f"; NVIDIA's estimate for the longest: {advice.nvidia_pct:.0f} % of its time"
+    if advice.saved_bytes and advice.share_of == "profile":
         gain += f", {format_bytes(advice.saved_bytes)} less traffic"
     if advice.secondary:
         gain += "; secondary: it leaves little to gain"

@@ -36,6 +36,11 @@ CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
 CREATE MACRO timeline_bound(category) AS
     CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;
 
+-- Whether most of a rank's time in collectives is waiting, apart from the first (rank_skew): then it is in
+-- the analyzed window as well, whatever comes before it.
+CREATE MACRO mostly_waits(waiting_pct, start_ns, waiting_ns) AS
+    coalesce(waiting_pct >= threshold('timeline.waiting_pct') AND 2 * start_ns < waiting_ns, false);
+
 -- Whether the GPU works in a category of timeline_bottleneck; else it is idle.
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');
 

@@ -66,7 +66,7 @@ LAUNCH_SUMMARY = GpuTable(
         Col("queue_med_ns", "Queue time, median", "ns"),
         Col("short_kernels_pct", "Kernels < 10 us", "pct", "%"),
         Col("launch_overhead_ns", "Launch overhead", "ns"),
-        Col("graphs_save_pct", "CUDA graphs save at most", "pct", "%"),
+        Col("graphs_save_pct", "Idle for eager launches", "pct", "%"),
     ),
     order="calls",
 )

@@ -43,7 +43,7 @@ stood_for AS (
     JOIN _report_pairs AS p ON p.ncu_report_id = l.report_id
     JOIN _step_kernels AS k
         ON k.report_id = p.report_id
-        AND kernel_key(k.demangled) = l.key
+        AND k.key = l.key
         AND k.grid = l.grid
         AND k.block = l.block
 ),

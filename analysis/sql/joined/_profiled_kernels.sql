@@ -8,6 +8,8 @@ SELECT
     s.grid,
     s.block,
     count(*) AS ncu_launches,
+    min(s.duration_ns) AS min_ns,
+    max(s.duration_ns) AS max_ns,
     time_weighted(s.compute_sol_pct, s.duration_ns) AS compute_sol_pct,
     time_weighted(s.memory_sol_pct, s.duration_ns) AS memory_sol_pct,
     of_longest(b.bound, s.duration_ns, s.report_id, s.launch_id) AS bound,

@@ -1,32 +1,67 @@
 -- Kernels of the analyzed window of timelines that were also profiled, each with its profile if it
--- has one.
+-- has one.  Launches of one configuration may do quite different work (a persistent kernel always has
+-- the same grid): those that take much longer or shorter than the profiled ones were not profiled.
 -- @materialize
 CREATE VIEW _step_kernels AS
-WITH timeline AS (
+WITH launches AS (
     SELECT
-        report_id,
-        device,
-        window_kind,
-        steps,
-        demangled,
-        grid,
-        block,
-        communication,
-        sum(time_ns)::BIGINT AS time_ns
-    FROM _window_kernels
-    WHERE launches > 0 AND report_id IN (SELECT report_id FROM _report_pairs)
+        k.report_id,
+        t.device,
+        w.kind AS window_kind,
+        w.steps,
+        k.name,
+        k.demangled,
+        concat_ws(',', k.grid_x, k.grid_y, k.grid_z) AS grid,
+        concat_ws(',', k.block_x, k.block_y, k.block_z) AS block,
+        k.dur_ns
+    FROM nsys_kernels AS k
+    JOIN _tracks AS t
+        ON t.report_id = k.report_id
+            AND t.pid IS NOT DISTINCT FROM k.pid
+            AND t.cuda_device IS NOT DISTINCT FROM k.device
+    JOIN analysis_windows AS w
+        ON w.report_id = t.report_id
+            AND w.device IS NOT DISTINCT FROM t.device
+            AND k.start_ns >= w.start_ns
+            AND k.start_ns < w.end_ns
+    WHERE k.report_id IN (SELECT report_id FROM _report_pairs)
+),
+keys AS (
+    SELECT demangled, kernel_key(demangled) AS key
+    FROM (SELECT DISTINCT demangled FROM launches)
+),
+matched AS (
+    SELECT
+        l.* EXCLUDE (name, dur_ns),
+        is_communication(l.name) AS communication,
+        p.key,
+        l.dur_ns,
+        coalesce(
+            l.dur_ns BETWEEN p.min_ns / threshold('plan.alike_times')
+            AND p.max_ns * threshold('plan.alike_times'),
+            false
+        ) AS alike
+    FROM launches AS l
+    JOIN keys USING (demangled)
+    LEFT JOIN _profiled_kernels AS p
+        ON p.report_id = l.report_id AND p.key = keys.key AND p.grid = l.grid AND p.block = l.block
+),
+sums AS (
+    SELECT
+        report_id, device, window_kind, steps, demangled, grid, block, communication, key, alike,
+        count(*) AS launches,
+        sum(dur_ns)::BIGINT AS time_ns
+    FROM matched
     GROUP BY ALL
 )
 SELECT
-    t.*,
+    s.* EXCLUDE (key, alike),
+    p.key,
     p.ncu_launches,
     p.bound,
     -- Of the longest launch that has one, which may be of another bound.
     p.subclass,
     p.max_sol_pct
-FROM timeline AS t
+FROM sums AS s
 LEFT JOIN _profiled_kernels AS p
-    ON p.report_id = t.report_id
-        AND p.key = kernel_key(t.demangled)
-        AND p.grid = t.grid
-        AND p.block = t.block;
+    ON s.alike AND p.report_id = s.report_id AND p.key = s.key AND p.grid = s.grid AND p.block = s.block;

@@ -1,6 +1,7 @@
 -- The findings of a report: contributors to the time of each GPU first, then the classes of kernels,
 -- each with its numbers and, where one can be derived, a bound on what its techniques could save.
--- Start-up, where it is long (of several GPUs the longest), stands before kernels that matter little.
+-- Kernels near their limit come behind the others; start-up, where it is long (of several GPUs the
+-- longest), before kernels that matter little.
 -- For kernels see kernel_classes.
 --
 -- rank: position in the list, from 1
@@ -75,8 +76,9 @@ SELECT
             CASE
                 WHEN claim = 'startup' THEN 2
                 WHEN subject = 'timeline' THEN 0
-                WHEN coalesce(bound_pct, share_pct) >= threshold('finding.small_pct') THEN 1
-                ELSE 3
+                WHEN coalesce(bound_pct, share_pct) < threshold('finding.small_pct') THEN 3
+                WHEN claim = 'near_limit' THEN 1.5
+                ELSE 1
             END,
             subject DESC,
             place

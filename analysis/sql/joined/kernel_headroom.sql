@@ -37,7 +37,7 @@ shares AS (
         t.*,
         100.0 * t.total_time_ns / nullif(sum(t.total_time_ns) OVER (PARTITION BY t.report_id), 0) AS time_pct,
         headroom(p.max_sol_pct) / 100 AS headroom,
-        p.* EXCLUDE (report_id, key, grid, block, subclass)
+        p.* EXCLUDE (report_id, key, grid, block, subclass, min_ns, max_ns)
     FROM timeline AS t
     LEFT JOIN _profiled_kernels AS p
         ON p.report_id = t.report_id AND p.key = kernel_key(t.name) AND p.grid = t.grid AND p.block = t.block

@@ -21,8 +21,9 @@ WITH sums AS (
         window_kind,
         steps,
         sum(time_ns) AS all_ns,
-        count(*) FILTER (NOT communication) AS configurations,
-        count(*) FILTER (NOT communication AND ncu_launches > 0) AS profiled_configurations,
+        count(DISTINCT (demangled, grid, block)) FILTER (NOT communication) AS configurations,
+        count(DISTINCT (demangled, grid, block))
+            FILTER (NOT communication AND ncu_launches > 0) AS profiled_configurations,
         coalesce(sum(time_ns) FILTER (NOT communication AND ncu_launches > 0), 0) AS profiled_ns,
         coalesce(sum(time_ns) FILTER (communication), 0) AS communication_ns
     FROM _step_kernels

@@ -117,7 +117,7 @@ SELECT
         WHEN rule = 'small_grid' AND subclass IS DISTINCT FROM 'small_grid' THEN 'small_grid'
         WHEN bound = 'latency' AND subclass != 'memory'
             THEN if(threads_per_inst < threshold('compute.divergent_threads'), 'divergence', NULL)
-        WHEN spill_pct >= 100 * threshold('memory.spill_share') THEN 'local_spill'
+        WHEN spills THEN 'local_spill'
         WHEN is_uncoalesced(bytes_per_sector, global_excess_pct)
             THEN 'uncoalesced'
         WHEN coalesce(subclass IN ('l1', 'shared') OR stall_family = 'shared', false)

@@ -106,7 +106,10 @@ SELECT
     y.atomic_pct,
     100 * y.spill_requests / nullif(
         y.local_requests + w.global_load_requests + w.global_store_requests, 0
-    ) AS spill_pct
+    ) AS spill_pct,
+    spills_matter(
+        y.spill_requests, y.local_requests, w.global_load_requests + w.global_store_requests, w.inst_executed
+    ) AS spills
 FROM kernel_sol AS s
 JOIN ncu_launches AS l USING (report_id, launch_id)
 LEFT JOIN warp_rates AS a USING (cc)

@@ -3,12 +3,12 @@
 --
 -- report_id: report
 -- launch_id: launch
--- features: any of closed (library code that is not the user's to change), open, triton, cuda (open and
---   not of Triton), tensor, no_tensor, mma_sync (matrix instructions of a warp where those of a
---   warpgroup are faster), wide (tensor operands of more than 8 bits, or no tensor work), shared,
---   elementwise, neighbor (it is not the only kernel on its stream within its NVTX ranges),
---   after_tensor, uncoalesced, conflicts, spills, atomics, divergent, registers_limit,
---   shared_limit, tail
+-- features: any of closed (library code that is not the user's to change), open, triton, cuda (open, not
+--   Triton), product (matrix product, convolution, attention), optimizer, framework (another operator of a
+--   library), tensor, no_tensor, mma_sync (matrix instructions of a warp where those of a warpgroup are
+--   faster), wide (no tensor operands of 8 bits or less), shared, elementwise, neighbor (its stream has other
+--   kernels within its NVTX ranges), after_tensor, uncoalesced, conflicts, spills, atomics, divergent,
+--   registers_limit, shared_limit, tail
 -- flop: FLOPs on CUDA and tensor cores
 -- tensor_flop: FLOPs on tensor cores; NULL if not collected
 -- fusion_bytes: for an elementwise kernel after a tensor-core one, the bytes that fusing them
@@ -56,9 +56,7 @@ shown AS (
             y.shared_conflict_pct,
             y.shared_excess_pct
         ) >= 100 * threshold('memory.conflict_share') AS conflicts,
-        w.spill_requests / nullif(
-            y.local_requests + w.global_load_requests + w.global_store_requests, 0
-        ) >= threshold('memory.spill_share') AS spills,
+        i.spills,
         y.atomic_pct >= 100 * threshold('memory.atomic_share') AS atomics,
         w.threads_per_inst < threshold('rule.threads') AS divergent,
         list_contains(o.limiters, 'registers')
@@ -86,6 +84,7 @@ ordered AS (
         s.*,
         b.closed,
         b.library,
+        kernel_category(l.kernel_name, coalesce(l.kernel_demangled, l.kernel_name)) AS category,
         lag(s.tensor) OVER (
             PARTITION BY s.report_id, l.stream, l.nvtx_path ORDER BY s.launch_id
         ) AS after_tensor,
@@ -100,8 +99,12 @@ SELECT
     list_filter([
         if(closed, 'closed', 'open'),
         CASE WHEN library = 'triton' THEN 'triton' WHEN NOT closed THEN 'cuda' END,
-        CASE WHEN tensor THEN 'tensor' END,
-        CASE WHEN NOT tensor THEN 'no_tensor' END,
+        CASE
+            WHEN category IN ('gemm', 'convolution', 'attention') THEN 'product'
+            WHEN category = 'optimizer' THEN category
+            WHEN closed AND library NOT IN ('xla', 'inductor') THEN 'framework'
+        END,
+        CASE WHEN tensor THEN 'tensor' WHEN NOT tensor THEN 'no_tensor' END,
         CASE WHEN mma_sync THEN 'mma_sync' END,
         CASE WHEN wide THEN 'wide' END,
         CASE WHEN shared THEN 'shared' END,

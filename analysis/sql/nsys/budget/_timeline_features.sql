@@ -56,6 +56,9 @@ SELECT
         END,
         -- Of collectives whose other ranks were captured, what is not waiting.
         CASE
+            WHEN mostly_waits(k.waiting_pct, k.start_ns, k.waiting_ns)
+                AND o.share_pct * (1 - k.waiting_pct / 100) < threshold('timeline.contributor_pct')
+                THEN NULL
             WHEN k.window_pct IS NULL OR o.share_pct - k.window_pct >= threshold('timeline.contributor_pct')
                 THEN 'transfers'
         END

@@ -1,5 +1,5 @@
 -- Kernel launches on each GPU: how long the calls take, how long work is queued, how many kernels
--- are short, and what CUDA graphs could save at most.  A long queue is not a problem: it means that
+-- are short, and the idle time that CUDA graphs would close.  A long queue is not a problem: it means that
 -- the host is ahead of a busy GPU.  The cost of launching is the idle time before and during calls.
 -- @materialize
 --
@@ -17,8 +17,8 @@
 -- graph_launches: launches of CUDA graphs traced as a whole; their kernels are hidden
 -- graph_kernels: number of kernels that came from CUDA graphs
 -- launch_overhead_ns: idle time before, during and after launching calls, ns
--- graphs_save_pct: share of the window that CUDA graphs could save at most: the launch overhead
---   before operations outside graphs, without copies to the host, for which a graph would have to end, %
+-- graphs_save_pct: share of the window that CUDA graphs would close: the launch overhead before
+--   operations outside graphs, without copies to the host, for which a graph would have to end, %
 CREATE VIEW launch_summary AS
 WITH ops AS (
     SELECT * EXCLUDE (report_id, device), end_ns - start_ns AS dur_ns

@@ -14,7 +14,10 @@ waiting AS (
     FROM rank_skew AS k
     JOIN last AS l USING (job)
     WHERE l.rank != k.rank
-        AND k.window_pct * (1 - k.start_ns / nullif(k.waiting_ns, 0)) >= threshold('timeline.contributor_pct')
+        AND (
+            k.window_pct * (1 - k.start_ns / nullif(k.waiting_ns, 0)) >= threshold('timeline.contributor_pct')
+            OR mostly_waits(k.waiting_pct, k.start_ns, k.waiting_ns)
+        )
 ),
 bounds AS (
     SELECT report_id, device, timeline_bound(category) AS bound, sum(time_ns) AS ns

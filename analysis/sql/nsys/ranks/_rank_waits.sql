@@ -18,4 +18,5 @@ SELECT
 FROM rank_skew AS k
 JOIN stragglers AS s USING (job)
 WHERE k.window_pct >= threshold('timeline.contributor_pct')
+    OR mostly_waits(k.waiting_pct, k.start_ns, k.waiting_ns)
 GROUP BY k.report_id, k.device;
