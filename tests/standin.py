@@ -80,6 +80,8 @@ def guided(fault: str, target: Path) -> int:
     child = subprocess.Popen(["sleep", "300"])
     (HERE / "child").write_text(str(child.pid))
     write = partial(shutil.copyfile, HERE / "capture.ncu-rep", target)
+    while b"PERFPIPE_NCU_LAUNCH" not in Path(f"/proc/{child.pid}/environ").read_bytes():
+        time.sleep(0.01)  # the program is running when ncu says so
     print(f"==PROF== Connected to process {child.pid} (/usr/bin/sleep)", flush=True)
     attempt = (HERE / "ncu.log").read_text().count("--filter-mode")
     try:

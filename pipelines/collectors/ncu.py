@@ -172,20 +172,28 @@ class _Seen:
         self.kernels = 0
         self.stopped = False
         self.group: int | None = None
+        self._pid: int | None = None
 
     def hear(self, line: str) -> None:
         """Read a line that ncu prints."""
         if match := _PROFILING.search(line):
             self.kernels += 1
+            self._find_group()
             of = f" of {self._expected}" if self._expected else ""
             self._context.say(f"ncu: kernel {self.kernels}{of}, {match['kernel']}")
             if self.kernels == self._expected and self.group is not None:
                 self.stopped = True
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     (os.kill if self._led else os.killpg)(self.group, signal.SIGINT)
-        elif (match := _CONNECTED.search(line)) and is_marked(int(match["pid"]), self.mark):
+        elif match := _CONNECTED.search(line):
+            self._pid = int(match["pid"])
+            self._find_group()
+
+    def _find_group(self) -> None:
+        """Find the group of the program, whose mark may not show when it has just begun."""
+        if self.group is None and self._pid is not None and is_marked(self._pid, self.mark):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                group = os.getpgid(int(match["pid"]))
+                group = os.getpgid(self._pid)
                 self.group = group if group != os.getpgid(0) else None
 
     def end_all(self) -> None:
