@@ -75,12 +75,6 @@ CREATE MACRO program_name(command) AS
             ), '')
     END;
 
--- Whether spilled registers matter: of the memory requests, and of all instructions.  TMA requests
--- count as neither loads nor stores, so that the first alone says little.  NULL if not collected.
-CREATE MACRO spills_matter(spills, local_requests, global_requests, instructions) AS
-    spills / nullif(local_requests + global_requests, 0) >= threshold('memory.spill_share')
-    AND coalesce(spills >= threshold('memory.spill_inst_share') * instructions, true);
-
 -- Place of a confidence: high first.
 CREATE MACRO confidence_order(confidence) AS list_position(['high', 'medium', 'low'], confidence);
 

@@ -2,12 +2,7 @@
 -- iteration is that one launch.  It is if ncu saw no other kernel and the launch executes the FLOPs of
 -- an iteration.
 CREATE VIEW _declared_work AS
-WITH executed AS (
-    SELECT report_id, launch_id, ordered_sum(flop) AS flop
-    FROM kernel_flops
-    GROUP BY report_id, launch_id
-),
-alone AS (
+WITH alone AS (
     SELECT report_id
     FROM ncu_launches
     GROUP BY report_id
@@ -18,12 +13,12 @@ tasks AS (
     FROM run_tasks
 ),
 by_task AS (
-    SELECT e.report_id, e.launch_id, any_value(t.flop) AS flop, any_value(t.bytes) AS bytes
-    FROM executed AS e
+    SELECT f.report_id, f.launch_id, any_value(t.flop) AS flop, any_value(t.bytes) AS bytes
+    FROM kernel_features AS f
     JOIN alone USING (report_id)
     JOIN tasks AS t USING (report_id)
-    WHERE e.flop >= threshold('bytes.same_flop_share') * t.flop
-    GROUP BY e.report_id, e.launch_id
+    WHERE f.flop >= threshold('bytes.same_flop_share') * t.flop
+    GROUP BY f.report_id, f.launch_id
     HAVING count(DISTINCT t.flop) = 1
 )
 SELECT

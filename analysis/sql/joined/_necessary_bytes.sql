@@ -29,8 +29,7 @@ WITH traffic AS (
         ) AS stored,
         NOT list_contains(f.features, 'uncoalesced')
             AND NOT list_contains(f.features, 'atomics')
-            AND kernel_category(l.kernel_name, coalesce(l.kernel_demangled, l.kernel_name))
-            IN ('elementwise', 'copy', 'reduction') AS streams
+            AND f.category IN ('elementwise', 'copy', 'reduction') AS streams
     FROM kernel_metrics AS w
     JOIN ncu_launches AS l USING (report_id, launch_id)
     JOIN kernel_features AS f USING (report_id, launch_id)

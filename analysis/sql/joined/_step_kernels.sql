@@ -49,7 +49,6 @@ matched AS (
 sums AS (
     SELECT
         report_id, device, window_kind, steps, demangled, grid, block, communication, key, alike,
-        count(*) AS launches,
         sum(dur_ns)::BIGINT AS time_ns
     FROM matched
     GROUP BY ALL

@@ -11,7 +11,7 @@
 -- cause: cause
 -- technique: key in the knowledge base
 -- rank: 1 is the technique with the highest bound for this launch; those without one come last
--- gain_pct: bound on the gain: the share of the launch's time that it could save at most, %; NULL if
+-- gain_pct: bound on the gain: the largest share of the launch's time that it can save, %; NULL if
 --   none can be derived
 -- floor: what decides the bound: the part of the work that it keeps and that takes longest, as in
 --   kernel_floors; NULL without a bound
@@ -19,7 +19,7 @@
 -- nvidia_pct: NVIDIA's own estimate, from its rule on this technique, %; NULL if there is none
 -- nvidia_rule: that rule
 -- time_share_pct: share of the launch in the report's profiled time, %
--- priority: time share x bound: share of all profiled time that it could save at most, %; NULL
+-- priority: time share x bound: the largest share of all profiled time that it can save, %; NULL
 --   without a bound
 -- secondary: whether what it keeps already takes 80 % of the time or more; NULL without a bound
 -- saved_bytes: bytes that fusion would save, if that is the technique

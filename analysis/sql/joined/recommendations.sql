@@ -9,7 +9,7 @@
 -- bound: category of timeline_bottleneck that it addresses; NULL for kernels
 -- share_of: what shares are of, as in findings
 -- share_pct: share of that which it addresses, %
--- gain_pct: share of that which it could save at most, %: kernels without a bound count whole; NULL if
+-- gain_pct: the largest share of that which it can save, %: kernels without a bound count whole; NULL if
 --   none has one
 -- floors: what the bound assumes to stay, as in findings
 -- nvidia_pct: NVIDIA's estimate for the longest of its kernels, % of that kernel's time; NULL if there

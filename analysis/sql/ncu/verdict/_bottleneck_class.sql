@@ -118,8 +118,7 @@ SELECT
         WHEN bound = 'latency' AND subclass != 'memory'
             THEN if(threads_per_inst < threshold('compute.divergent_threads'), 'divergence', NULL)
         WHEN spills THEN 'local_spill'
-        WHEN is_uncoalesced(bytes_per_sector, global_excess_pct)
-            THEN 'uncoalesced'
+        WHEN uncoalesced THEN 'uncoalesced'
         WHEN coalesce(subclass IN ('l1', 'shared') OR stall_family = 'shared', false)
             AND conflict_pct >= 100 * threshold('memory.conflict_share')
             THEN 'bank_conflict'

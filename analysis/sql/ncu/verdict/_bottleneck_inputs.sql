@@ -22,9 +22,8 @@ rates AS (
         f.launch_id,
         max(pct_of_peak(f.flop_per_s, f.peak_flop_per_cycle * coalesce(w.sm_clock_hz, w.gpc_clock_hz)))
             AS flops_pct,
-        arg_max(f.precision, f.flop) AS precision,
         max(f.flop) FILTER (f.precision = 'fp16') AS fp16_flop,
-        max(f.flop) FILTER (f.precision = 'fp32') AS fp32_flop
+        max(f.flop) FILTER (f.precision != 'fp16') AS other_flop
     FROM kernel_flops AS f
     JOIN kernel_metrics AS w USING (report_id, launch_id)
     WHERE f.flop > 0
@@ -81,12 +80,11 @@ SELECT
     o.tail_pct,
     -- Packed FP16 instructions run on the FMA pipe of GPUs without a pipe of their own for them.
     CASE
-        WHEN p.pipe = 'fma' AND r.fp16_flop > coalesce(r.fp32_flop, 0) AND r.precision = 'fp16' THEN 'fp16'
+        WHEN p.pipe = 'fma' AND r.fp16_flop > coalesce(r.other_flop, 0) THEN 'fp16'
         ELSE p.pipe
     END AS pipe,
     p.pct AS pipe_pct,
     r.flops_pct,
-    r.precision,
     CASE
         WHEN w.gmma_pipe_pct = 0 AND p.tensor_pct >= threshold('rule.pipe_low_pct') THEN a.pct
     END AS mma_sync_pct,
@@ -101,15 +99,17 @@ SELECT
     used_bytes_per_sector(
         y.load_bytes_per_sector, w.global_load_sectors, y.store_bytes_per_sector, w.global_store_sectors
     ) AS bytes_per_sector,
-    y.global_excess_pct,
+    is_uncoalesced(bytes_per_sector, y.global_excess_pct) AS uncoalesced,
     greatest(y.shared_conflict_pct, y.shared_excess_pct) AS conflict_pct,
     y.atomic_pct,
     100 * y.spill_requests / nullif(
         y.local_requests + w.global_load_requests + w.global_store_requests, 0
     ) AS spill_pct,
-    spills_matter(
-        y.spill_requests, y.local_requests, w.global_load_requests + w.global_store_requests, w.inst_executed
-    ) AS spills
+    -- TMA requests count as neither loads nor stores, so that the share of requests alone says little.
+    spill_pct >= 100 * threshold('memory.spill_share')
+        AND coalesce(
+            y.spill_requests >= threshold('memory.spill_inst_share') * w.inst_executed, true
+        ) AS spills
 FROM kernel_sol AS s
 JOIN ncu_launches AS l USING (report_id, launch_id)
 LEFT JOIN warp_rates AS a USING (cc)

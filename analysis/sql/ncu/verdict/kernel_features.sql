@@ -9,6 +9,7 @@
 --   faster), wide (no tensor operands of 8 bits or less), shared, elementwise, neighbor (its stream has other
 --   kernels within its NVTX ranges), after_tensor, uncoalesced, conflicts, spills, atomics, divergent,
 --   registers_limit, shared_limit, tail
+-- category: what it does, as in kernel_categories
 -- flop: FLOPs on CUDA and tensor cores
 -- tensor_flop: FLOPs on tensor cores; NULL if not collected
 -- fusion_bytes: for an elementwise kernel after a tensor-core one, the bytes that fusing them
@@ -24,11 +25,6 @@ WITH work AS (
     FROM kernel_flops
     GROUP BY report_id, launch_id
 ),
-pipes AS (
-    SELECT report_id, launch_id, max(pct) FILTER (WHERE pipe = 'tensor') AS tensor_pct
-    FROM kernel_pipes
-    GROUP BY report_id, launch_id
-),
 shown AS (
     SELECT
         w.report_id,
@@ -36,46 +32,29 @@ shown AS (
         f.flop,
         f.tensor_flop,
         -- Some GPUs run packed FP16 on the tensor pipe, so only matrix instructions or a busy pipe count.
-        coalesce(f.tensor_flop > 0, p.tensor_pct >= threshold('rule.pipe_low_pct')) AS tensor,
+        coalesce(f.tensor_flop > 0, i.tensor_pct >= threshold('rule.pipe_low_pct')) AS tensor,
         i.mma_sync_pct IS NOT NULL AS mma_sync,
         NOT coalesce(f.narrow, false) AS wide,
         w.smem_static + w.smem_dynamic > 0 AS shared,
         w.smem_static + w.smem_dynamic = 0
             AND coalesce(f.tensor_flop, 0) = 0
             AND coalesce(y.atomic_requests, 0) = 0 AS elementwise,
-        is_uncoalesced(
-            used_bytes_per_sector(
-                y.load_bytes_per_sector,
-                w.global_load_sectors,
-                y.store_bytes_per_sector,
-                w.global_store_sectors
-            ),
-            y.global_excess_pct
-        ) AS uncoalesced,
-        greatest(
-            y.shared_conflict_pct,
-            y.shared_excess_pct
-        ) >= 100 * threshold('memory.conflict_share') AS conflicts,
+        i.uncoalesced,
+        i.conflict_pct >= 100 * threshold('memory.conflict_share') AS conflicts,
         i.spills,
-        y.atomic_pct >= 100 * threshold('memory.atomic_share') AS atomics,
-        w.threads_per_inst < threshold('rule.threads') AS divergent,
-        list_contains(o.limiters, 'registers')
-            AND o.theoretical_occupancy_pct < threshold('rule.occupancy_pct') AS registers_limit,
-        list_contains(o.limiters, 'shared_mem')
-            AND o.theoretical_occupancy_pct < threshold('rule.occupancy_pct') AS shared_limit,
+        i.atomic_pct >= 100 * threshold('memory.atomic_share') AS atomics,
+        i.threads_per_inst < threshold('rule.threads') AS divergent,
+        list_contains(i.limiters, 'registers')
+            AND i.occupancy_pct < threshold('rule.occupancy_pct') AS registers_limit,
+        list_contains(i.limiters, 'shared_mem')
+            AND i.occupancy_pct < threshold('rule.occupancy_pct') AS shared_limit,
         -- Where the counters say that all SMs work equally long, there is no tail, whatever the grid.
-        o.tail_pct >= threshold('latency.tail_pct')
-            AND coalesce(
-                sm_imbalance_pct(w.sm_active_cycles, w.sm_active_cycles_max)
-                >= threshold('latency.imbalance_pct'),
-                true
-            ) AS tail,
+        i.tail_pct >= threshold('latency.tail_pct')
+            AND coalesce(i.imbalance_pct >= threshold('latency.imbalance_pct'), true) AS tail,
         y.l2_read_bytes + y.l2_write_bytes AS moved
     FROM kernel_metrics AS w
     LEFT JOIN kernel_memory AS y USING (report_id, launch_id)
-    LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
     LEFT JOIN work AS f USING (report_id, launch_id)
-    LEFT JOIN pipes AS p USING (report_id, launch_id)
     LEFT JOIN _bottleneck_inputs AS i USING (report_id, launch_id)
 ),
 ordered AS (
@@ -120,6 +99,7 @@ SELECT
         CASE WHEN shared_limit THEN 'shared_limit' END,
         CASE WHEN tail THEN 'tail' END
     ], lambda feature: feature IS NOT NULL) AS features,
+    category,
     flop,
     tensor_flop,
     CASE WHEN elementwise AND after_tensor THEN moved END AS fusion_bytes

@@ -9,7 +9,7 @@
 -- bound: category of timeline_bottleneck that it addresses, or readback: small copies to the host
 -- share_pct: share of the window, %
 -- technique: key in the knowledge base
--- gain_pct: share of the window that it could save at most, %; NULL if no bound can be derived
+-- gain_pct: the largest share of the window that it can save, %; NULL if no bound can be derived
 -- floor: what it keeps: busy (what the GPU does takes as long as now) or others (so does all that is
 --   not of this category); NULL without a bound
 -- difficulty: low, medium or high

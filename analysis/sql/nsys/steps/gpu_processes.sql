@@ -35,7 +35,7 @@ windows AS (
         b.track,
         b.window_id,
         sum(b.time_ns) AS dur_ns,
-        sum(b.time_ns) FILTER (category IN ('compute', 'communication', 'transfer')) AS own_ns,
+        sum(b.time_ns) FILTER (is_busy(category)) AS own_ns,
         sum(b.time_ns) FILTER (category = 'other_process') AS other_ns
     FROM _lane_budgets AS b
     JOIN _step_phases AS p USING (track, window_id)
