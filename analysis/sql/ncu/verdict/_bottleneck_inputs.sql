@@ -104,9 +104,9 @@ SELECT
     y.atomic_pct,
     100 * y.spill_requests / nullif(
         y.local_requests + w.global_load_requests + w.global_store_requests, 0
-    ) AS spill_pct,
+    ) AS spilled_pct,
     -- TMA requests count as neither loads nor stores, so that the share of requests alone says little.
-    spill_pct >= 100 * threshold('memory.spill_share')
+    spilled_pct >= 100 * threshold('memory.spill_share')
         AND coalesce(
             y.spill_requests >= threshold('memory.spill_inst_share') * w.inst_executed, true
         ) AS spills

@@ -108,7 +108,7 @@ SELECT
         ),
         evidence(
             'spills of memory requests',
-            CASE cause WHEN 'local_spill' THEN spill_pct END,
+            CASE cause WHEN 'local_spill' THEN spilled_pct END,
             100 * threshold('memory.spill_share'),
             '%'
         ),
