@@ -1,4 +1,4 @@
-"""The kernels: headroom, speed of light, throughput."""
+"""The kernels: headroom, speed of light, NVIDIA's rules, throughput, activity over time."""
 
 from __future__ import annotations
 
@@ -73,6 +73,26 @@ KERNEL_SOL = LaunchTable(
     headline=4,
 )
 
+KERNEL_RULE_COMPARISON = LaunchTable(
+    "kernel_rule_comparison",
+    "NVIDIA's rules beside perfpipe's findings",
+    (
+        *LAUNCH,
+        Col("rule", "Rule"),
+        Col("title", "Result"),
+        Col("message", "Message", detail=True, hover_of="rule"),
+        Col("nvidia_pct", "NVIDIA's estimate", "pct", "% of time"),
+        Col("speedup_kind", "Scope", detail=True),
+        Col("limiter", "perfpipe's limiter"),
+        Col("gain_pct", "perfpipe's bound", "pct", "% of time"),
+        Col("agrees", "Verdict", sql="if(agrees, 'agree', 'differ')", doc="agree or differ"),
+        Col("explanation", "Why"),
+        Col("reason", "Reason", detail=True),
+    ),
+    order="agrees, nvidia_pct DESC NULLS LAST, rule, title",
+    limit=LONG,
+)
+
 KERNEL_SUMMARY = LaunchTable(
     "kernel_summary",
     "Throughput",
@@ -134,6 +154,7 @@ SECTION = SectionSpec(
     (
         KERNEL_HEADROOM,
         KERNEL_SOL,
+        KERNEL_RULE_COMPARISON,
         KERNEL_SUMMARY,
         KERNEL_ACTIVITY,
         CUDA_GPU_KERN_SUM,
