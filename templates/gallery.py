@@ -13,6 +13,7 @@ from templates.bars import (
     sizes_figure,
     stalls_figure,
 )
+from templates.course_figure import courses_figure
 from templates.figures import Drawing, sol_figure, tuning_figure
 from templates.occupancy_figures import occupancy_figure, what_if_figure
 from templates.roofline_figure import roofline_figure
@@ -36,6 +37,11 @@ FIGURES = {
     ),
     "stalls": Figure(stalls_figure, "Warp states of each profiled kernel, the three largest"),
     "occupancy": Figure(occupancy_figure, "Occupancy of each profiled kernel"),
+    "courses": Figure(
+        courses_figure,
+        "Activity over the time of the kernels whose SMs idle for longest: SMs in % of their "
+        "plateau, units in % of peak, strong where a unit is the busiest; shaded: ramp and tail",
+    ),
     "sizes": Figure(sizes_figure, "Throughput by problem size"),
     "speed_of_light": Figure(
         sol_figure,

@@ -19,8 +19,8 @@
 --   beyond_bound (what the technique leaves takes longer), local_unit or beyond_headroom (the same work
 --   cannot save so much), negligible, too_small (launch-bound), tail_first, few_warps, below_threshold,
 --   busy_unit (the limiter is near its peak), within_headroom (there is room for it, but something else
---   limits first), other_unit (the unit is less busy than the limiter), other_wait or not_named (perfpipe has no
---   finding on it)
+--   limits first), other_unit (the unit is less busy than the limiter), other_wait or not_named
+--   (perfpipe has no finding on it)
 -- explanation: the reason in words, with its numbers
 CREATE VIEW kernel_rule_comparison AS
 WITH reasoned AS (
@@ -115,7 +115,7 @@ SELECT
             '%s limits, at %.0f %% of its peak: the rest waits for it', limiter, max_sol_pct
         )
         WHEN 'within_headroom' THEN printf(
-            'within the SOL headroom of %.0f %%, but perfpipe names what limits first: %s', headroom_pct, limiter
+            'within the SOL headroom of %.0f %%; perfpipe names what limits first: %s', headroom_pct, limiter
         )
         WHEN 'other_unit'
             THEN printf('%s runs at %.0f %% of its peak; what limits is %s', unit, unit_pct, limiter)
