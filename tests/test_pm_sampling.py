@@ -227,14 +227,14 @@ def test_without_pm_sampling_it_is_said_what_to_collect(
 
 def _activity_tables(con: Session, reports: list[str]) -> set[str]:
     """The tables of a report that are about activity over time."""
-    report = build_report(con, reports)
+    report = build_report(con.con, reports)
     return {table.title for table in report.tables if "ctivity" in table.title}
 
 
 def test_the_course_of_kernels_is_drawn_and_told(captures: Store, ingested: Ingested) -> None:
     reports = [ingested("ncu/visible.ncu-rep")]
     with Session.open(captures, reports) as con:
-        report = build_report(con, reports)
+        report = build_report(con.con, reports)
     page, text = render_html(report), render_markdown(report)
     # The kernel that idles for half of its time, with a lane for each of its units.
     for title in ("sm 50 % of their plateau", "issue 49 % of peak"):
