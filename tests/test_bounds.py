@@ -80,6 +80,7 @@ def test_bounds_nest(captures: Store, ingested: Ingested) -> None:
             JOIN kernel_sol AS s ON s.kernel_name = f.kernel_name AND s.report_id = f.reports[1]
                 AND s.grid = f.grid AND s.block = f.block AND f.nvtx_path = s.nvtx_path
             JOIN kernel_findings AS k ON k.report_id = s.report_id AND k.launch_id = s.launch_id
+                AND (k.bound, k.subclass, k.cause) IS NOT DISTINCT FROM (f.bound, f.subclass, f.cause)
             WHERE f.subject = 'kernel' AND f.launches = 1
             GROUP BY ALL
             """

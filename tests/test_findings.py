@@ -22,30 +22,42 @@ CAUSES = {
     "partial_wave", "imbalance", "divergence", "registers", "shared_mem",
 }  # fmt: skip
 FEATURES = {
-    "closed", "open", "triton", "cuda", "product", "optimizer", "framework",
-    "tensor", "no_tensor", "mma_sync", "wide", "shared", "elementwise", "neighbor", "after_tensor",
+    "closed", "open", "triton", "cuda", "product", "convolution", "optimizer", "framework",
+    "tensor", "no_tensor", "mma_sync", "wide", "half", "shared", "elementwise", "neighbor", "after_tensor",
     "uncoalesced", "conflicts",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
     "graphs_save", "ranks_wait", "slow_launches", "input_data", "start_skew", "transfers",
 }  # fmt: skip
 #: Categories of timeline_bottleneck, which have no subclass.
 TIMELINE: dict[str, set[str | None]] = {
-    bound: set()
-    for bound in (
-        "communication",
-        "transfer",
-        "launch_overhead",
-        "sync",
-        "loading",
-        "kernel_gap",
-        "host",
-        "readback",
-    )
-} | {"startup": {"compilation", "communicator", "allocation"}}
+    **{
+        bound: set()
+        for bound in (
+            "communication",
+            "transfer",
+            "launch_overhead",
+            "sync",
+            "loading",
+            "kernel_gap",
+            "host",
+            "readback",
+        )
+    },
+    "startup": {"autotuning", "compilation", "communicator", "allocation"},
+    "operator": {
+        "cross_entropy",
+        "batch_norm",
+        "normalization",
+        "softmax",
+        "pointwise",
+        "layout",
+        "optimizer",
+    },
+}
 #: What a technique on kernels may keep.
 FLOORS = {
-    "work", "instructions", "memory", "dram", "half_dram", "l2", "l1", "unconflicted", "flops",
-    "tensor", "narrower", "bytes", "issue", "balanced", "nothing",
+    "work", "instructions", "memory", "dram", "half_dram", "l2", "returns", "l1",
+    "unconflicted", "flops", "tensor", "narrower", "bytes", "chain", "issue", "balanced", "nothing",
 }  # fmt: skip
 RULES = {
     "CPIStall", "LaunchConfiguration", "MemoryCacheAccessPattern", "SharedMemoryConflicts",
@@ -204,7 +216,7 @@ def test_features_of_a_launch() -> None:
     assert db.rows(
         "SELECT features, tensor_flop, fusion_bytes FROM kernel_features ORDER BY launch_id"
     ) == [
-        (["open", "cuda", "tensor", "wide", "shared", "neighbor"], 8.0, None),
+        (["open", "cuda", "tensor", "half", "shared", "neighbor"], 8.0, None),
         (["open", "cuda", "no_tensor", "wide", "elementwise", "neighbor", "after_tensor"], 0, 150),
         (["open", "cuda", "no_tensor", "wide", "elementwise"], 0.0, None),
     ]

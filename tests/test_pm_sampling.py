@@ -11,7 +11,7 @@ from conftest import Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.report.build import build_report
+from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
 from analysis.thresholds import thresholds
 from ingest.ncu.names import keeps_instances
@@ -233,7 +233,7 @@ def _activity_tables(con: Session, reports: list[str]) -> set[str]:
 
 def test_the_course_of_kernels_is_drawn_and_told(captures: Store, ingested: Ingested) -> None:
     reports = [ingested("ncu/visible.ncu-rep")]
-    with Session.open(captures, reports) as con:
+    with Session.open(captures, reports, use=VIEWS_USED) as con:
         report = build_report(con.con, reports)
     page, text = render_html(report), render_markdown(report)
     # The kernel that idles for half of its time, with a lane for each of its units.
