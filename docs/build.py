@@ -158,7 +158,7 @@ def gpus() -> str:
         "TFLOP/s (int8: TOP/s).  Where the vendor's peaks hold at another clock than the maximum,",
         "that clock stands beside it.  A type without a peak is one that the hardware has and the",
         "document gives no figure for: what is measured in it has no percentage of the peak.",
-        "V100 SXM3 and H20 are absent, because NVIDIA publishes no peaks of theirs.",
+        "In brackets behind a source: what confirms it.  gpus.toml says why V100 SXM3 and H20 are absent.",
         "",
         "| GPU | CC | SMs | MHz | GB/s | dense peaks | without a peak | source |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
