@@ -135,7 +135,7 @@ def test_instances_of_any_kind(metrics: list[list[tuple[int | str | None, float]
             body = b"" if key is None else delimited(1, _scalar(key))
             message += delimited(3, body + delimited(2, _scalar(value)))
         lists[str(index)] = start, len(message)
-    found = read_instances(message, lists)
+    found = read_instances(message, data_of(message), lists)
     for index, instances in enumerate(metrics):
         ours = found[str(index)]
         keys = [at if key is None else key for at, (key, _) in enumerate(instances)]
@@ -184,12 +184,14 @@ def test_results_of_every_kind(kind: Kind, expand: Expand, tmp_path: Path, store
         left = parted(message, frozenset({KERNELS.metrics}))[1][KERNELS.metrics]
         metrics = (delimited(kind.metrics, message[slice(*extent)]) for extent in left)
         message = counted(1, 7) + counted(2, 8) + b"".join(metrics)
-    session = [_block(_plain(b.header), []) for b in container.blocks if not b.contents]
+    session = [
+        part for b in container.blocks if not b.contents for part in _block(_plain(b.header), [])
+    ]
     other = copies.results[1]
     results = _block(_plain(block.header), [(kind, message)])
     path = tmp_path / "other.ncu-rep"
     last = _block(delimited(6, other.process), [(KERNELS, other.message)])
-    path.write_bytes(b"".join([copies._head(), *session, results, last]))
+    path.write_bytes(b"".join([copies._head(), *session, *results, *last]))
     theirs = [action for *_, action in actions(ncu_report.load_report(str(path)))]
     types = ("kernel", "range", "cmdlist", "graph")
     with Session.open(store, [ingest(path, store).report_id]) as con:

@@ -63,9 +63,13 @@ class Block:
 
 @dataclass
 class Container:
-    """The blocks, and what their headers tell: texts, the process of each result, the session."""
+    """The blocks, and what their headers tell: texts, the process of each result, the session.
+
+    `name` is what the user calls the file at `path`.
+    """
 
     path: Path
+    name: Path
     header: bytes = b""
     blocks: list[Block] = field(default_factory=list)
     strings: list[str] = field(default_factory=list)
@@ -83,29 +87,30 @@ class Container:
             yield kind, at, message
             at += 4 + len(message)
             if at > block.end:
-                raise InputError(f"{self.path}: the report is damaged (a block is too short)")
+                raise InputError(f"{self.name}: the report is damaged (a block is too short)")
 
     def message(self, file: IO[bytes], place: int) -> bytes:
         """Return the message at a place of the report."""
         file.seek(place)
-        return _length_prefixed(file, self.path)
+        return _length_prefixed(file, self.name)
 
 
-def read_container(path: Path) -> Container:
+def read_container(path: Path, name: Path | None = None) -> Container:
     """Read the block headers; raises InputError if a block is truncated."""
-    container = Container(path)
+    name = name or path
+    container = Container(path, name)
     with path.open("rb") as file:
         size = path.stat().st_size
         file.seek(len(MAGIC))
-        container.header = _length_prefixed(file, path)
+        container.header = _length_prefixed(file, name)
         while file.tell() < size:
-            message = _length_prefixed(file, path)
+            message = _length_prefixed(file, name)
             header = fields(message)
             start = file.tell()
             end = start + number(header.get(PAYLOAD_SIZE))
             if end > size:
                 raise InputError(
-                    f"{path}: the report is truncated (a block ends {end - size:,} bytes "
+                    f"{name}: the report is truncated (a block ends {end - size:,} bytes "
                     "past the end of the file); copy it again"
                 )
             container.blocks.append(Block(message, start, end, _contents(header)))
@@ -140,10 +145,10 @@ def _add_block(container: Container, header: Fields) -> None:
             container.versions[name] = value
 
 
-def _length_prefixed(file: IO[bytes], path: Path) -> bytes:
+def _length_prefixed(file: IO[bytes], name: Path) -> bytes:
     head = file.read(4)
     length = struct.unpack("<I", head)[0] if len(head) == 4 else _LARGEST + 1
     body = file.read(length) if length <= _LARGEST else b""
     if length > _LARGEST or len(body) < length:
-        raise InputError(f"{path}: the report is truncated or damaged")
+        raise InputError(f"{name}: the report is truncated or damaged")
     return body

@@ -1,0 +1,127 @@
+"""Reads launches of an .ncu-rep in parts, each of which may be read by another process.
+
+What is read goes into a file launch by launch, so that a part may be of any size.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ingest.ncu.columns import Places
+from ingest.ncu.instances import Instances
+from ingest.ncu.lean import LeanCopies, Result
+from ingest.ncu.names import keeps_instances
+from ingest.ncu.sass import Disassembler, Listing
+from ingest.ncu.source_rows import Counts, SourceCounts
+from ingest.ncu.values import MetricReader, Metrics
+from perfpipe.errors import InputError
+
+#: What reading a launch takes, s of CPU, and what each of its bytes adds.
+_LAUNCH_S, _BYTE_S = 0.01, 10e-9
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some launches of a report, in order, and where to write what is read of them."""
+
+    copies: LeanCopies
+    launches: tuple[int, ...]
+    target: Path
+
+
+@dataclass(frozen=True)
+class LaunchRead:
+    """What was counted for a launch, and at which addresses of its function."""
+
+    launch_id: int
+    function: int
+    metrics: Metrics
+    reached: Places
+    counts: dict[str, Counts | None]
+
+
+@dataclass(frozen=True)
+class PartRead:
+    """The launches of a part, in a file, and the instructions of their functions."""
+
+    path: Path
+    listings: dict[int, Listing]
+
+    def launches(self) -> Iterator[LaunchRead]:
+        """Yield the launches in order."""
+        with self.path.open("rb") as file:
+            while file.peek(1):
+                yield pickle.load(file)  # noqa: S301 (written by read_part)
+
+
+def split(copies: LeanCopies, directory: Path, most: int) -> list[Part]:
+    """Return the launches in parts of about the same work, not more than `most`.
+
+    Launches of one function stay together as far as possible, and functions of one module, since
+    each part disassembles what it has launches of.
+    """
+    modules = {result.module: number for number, result in reversed([*enumerate(copies.results)])}
+
+    def place(launch: int) -> tuple[int, int, int]:
+        result = copies.results[launch]
+        return modules[result.module], result.function, launch
+
+    order = sorted(range(len(copies.results)), key=place)
+    total, done = sum(map(work_s, copies.results)), 0.0
+    parts: list[list[int]] = [[] for _ in range(most)]
+    for launch in order:
+        seconds = work_s(copies.results[launch])
+        parts[min(int((done + seconds / 2) / total * most), most - 1)].append(launch)
+        done += seconds
+    return [
+        Part(copies, tuple(sorted(part)), directory / f"part-{number}")
+        for number, part in enumerate(parts)
+        if part
+    ]
+
+
+def work_s(result: Result) -> float:
+    """Return about how long reading a launch takes, s of CPU."""
+    return _LAUNCH_S + _BYTE_S * result.size
+
+
+def read_part(part: Part) -> PartRead:
+    """Read the launches of a part; raises InputError where their bytes are damaged."""
+    wanted: dict[int, set[int]] = {}
+    try:
+        with part.target.open("wb") as target:
+            for launch in _read(part):
+                pickle.dump(launch, target, pickle.HIGHEST_PROTOCOL)
+                if len(launch.reached):
+                    wanted.setdefault(launch.function, set()).update(launch.reached.tolist())
+        with TemporaryDirectory(dir=part.target.parent) as directory:
+            listings = Disassembler(part.copies, Path(directory)).listings(wanted)
+    except (IndexError, ValueError, struct.error) as error:
+        name = part.copies.container.name
+        raise InputError(f"{name}: the report is damaged ({error})") from error
+    return PartRead(part.target, listings)
+
+
+def _read(part: Part) -> Iterator[LaunchRead]:
+    container = part.copies.container
+    reader = MetricReader(container.strings)
+    with container.path.open("rb") as file:
+        for launch_id in part.launches:
+            result = part.copies.results[launch_id]
+            metrics = reader.read(container.message(file, result.place), result.kind.metrics)
+            source = SourceCounts(metrics.instances, metrics.function_start)
+            kept = {
+                name: found for name, found in metrics.instances.items() if keeps_instances(name)
+            }
+            yield LaunchRead(
+                launch_id,
+                result.function,
+                Metrics(metrics.names, metrics.numbers, metrics.texts, kept),
+                source.reached,
+                source.columns(),
+            )
