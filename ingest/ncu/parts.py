@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from ingest.ncu.columns import Places
-from ingest.ncu.instances import Instances
-from ingest.ncu.lean import LeanCopies, Result
+from ingest.ncu.lean import LeanCopies
 from ingest.ncu.names import keeps_instances
 from ingest.ncu.sass import Disassembler, Listing
 from ingest.ncu.source_rows import Counts, SourceCounts
 from ingest.ncu.values import MetricReader, Metrics
+from ingest.workers import Workers
 from perfpipe.errors import InputError
 
-#: What reading a launch takes, s of CPU, and what each of its bytes adds.
-_LAUNCH_S, _BYTE_S = 0.01, 10e-9
+#: What reading a launch takes, s of CPU, what each of its bytes adds, and each function.
+_LAUNCH_S, _BYTE_S, _FUNCTION_S = 0.006, 10e-9, 0.03
 
 
 @dataclass(frozen=True)
@@ -59,35 +61,33 @@ class PartRead:
                 yield pickle.load(file)  # noqa: S301 (written by read_part)
 
 
-def split(copies: LeanCopies, directory: Path, most: int) -> list[Part]:
-    """Return the launches in parts of about the same work, not more than `most`.
+def split(copies: LeanCopies, directory: Path, workers: Workers) -> list[Part]:
+    """Return the launches in parts of about the same work, as many as there are workers for them.
 
     Launches of one function stay together as far as possible, and functions of one module, since
     each part disassembles what it has launches of.
     """
-    modules = {result.module: number for number, result in reversed([*enumerate(copies.results)])}
-
-    def place(launch: int) -> tuple[int, int, int]:
-        result = copies.results[launch]
-        return modules[result.module], result.function, launch
-
-    order = sorted(range(len(copies.results)), key=place)
-    total, done = sum(map(work_s, copies.results)), 0.0
+    modules: dict[Hashable, int] = {}
+    order = sorted(
+        enumerate(copies.results),
+        key=lambda item: (modules.setdefault(item[1].module, item[0]), item[1].function, item[0]),
+    )
+    known: set[int] = set()
+    work: list[float] = []
+    for _, result in order:
+        first = result.function not in known
+        known.add(result.function)
+        work.append(_LAUNCH_S + _BYTE_S * result.size + _FUNCTION_S * first)
+    most = workers.worth(sum(work))
+    done = (np.cumsum(work) - np.array(work) / 2) / sum(work)
     parts: list[list[int]] = [[] for _ in range(most)]
-    for launch in order:
-        seconds = work_s(copies.results[launch])
-        parts[min(int((done + seconds / 2) / total * most), most - 1)].append(launch)
-        done += seconds
+    for (launch_id, _), share in zip(order, done.tolist(), strict=True):
+        parts[int(share * most)].append(launch_id)
     return [
         Part(copies, tuple(sorted(part)), directory / f"part-{number}")
         for number, part in enumerate(parts)
         if part
     ]
-
-
-def work_s(result: Result) -> float:
-    """Return about how long reading a launch takes, s of CPU."""
-    return _LAUNCH_S + _BYTE_S * result.size
 
 
 def read_part(part: Part) -> PartRead:

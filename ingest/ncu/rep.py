@@ -20,7 +20,7 @@ from ingest.ncu.instances import rows
 from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
 from ingest.ncu.lean import LeanCopies
 from ingest.ncu.names import nvtx_step, plain_message
-from ingest.ncu.parts import LaunchRead, read_part, split, work_s
+from ingest.ncu.parts import LaunchRead, read_part, split
 from ingest.ncu.sass import Listing, actions
 from ingest.ncu.values import Metrics, Value
 from ingest.used_gpus import UsedGpus
@@ -104,8 +104,7 @@ class _Reader:
     ) -> Iterator[LaunchRead]:
         """Yield the launches in order, once the listings of their functions are there."""
         workers = self._builder.workers
-        most = workers.worth(sum(map(work_s, copies.results)))
-        parts = list(workers.map(read_part, split(copies, directory, most)))
+        parts = list(workers.each(read_part, split(copies, directory, workers)))
         for part in parts:
             for function, listing in part.listings.items():
                 listings.setdefault(function, {}).update(listing)
