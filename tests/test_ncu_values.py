@@ -36,10 +36,8 @@ def _read(path: Path) -> Iterator[Metrics]:
     container = read_container(path)
     reader = MetricReader(container.strings)
     with path.open("rb") as file:
-        for block in container.blocks:
-            for kind, _, message in container.messages(file, block):
-                if kind:
-                    yield reader.read(message, kind.metrics)
+        for result in LeanCopies(container).results:
+            yield reader.read(container.message(file, result.place), result.metrics)
 
 
 def _value(metric: Any) -> float | str | None:

@@ -104,10 +104,12 @@ class _Chains:
     def __init__(self, data: Data) -> None:
         self._data = data
         alike = (data[:-2] == TAG_INSTANCE) & (data[1:-1] <= 0x7F) & (data[2:] == _TAG_KEY)
-        self._at: Places = np.flatnonzero(alike)
-        self._next = self._at + 2 + data[self._at + 1]
+        at: Places = np.flatnonzero(alike)
+        # Not within one that was found before.
+        at = at[at >= np.r_[0, np.maximum.accumulate(at + 2 + data[at + 1])[:-1]][: len(at)]]
+        self._at, self._next = at, at + 2 + data[at + 1]
         #: How many before each do not end at the next one.
-        self._breaks = np.cumsum(np.r_[0, self._next[:-1] != self._at[1:]])
+        self._breaks = np.cumsum(np.r_[0, self._next[:-1] != at[1:]])
 
     def tell(self, start: int, end: int) -> bool:
         """Return whether those between two places are the instances there, up to another field."""

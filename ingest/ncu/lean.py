@@ -12,6 +12,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from ingest.ncu.columns import data_of, whole_numbers
 from ingest.ncu.container import (
     KERNELS,
     KINDS,
@@ -33,6 +37,9 @@ from ingest.ncu.wire import (
     varint,
 )
 
+#: Where the content of fields begins and ends.
+Extents = npt.NDArray[np.int64]
+
 #: Field of a piece of code by which results refer to it.
 _REFERENCE = 1
 
@@ -48,14 +55,14 @@ _COUNTS = frozenset({SOURCES, PAYLOAD_SIZE, *(kind.count for kind in KINDS)})
 
 @dataclass(frozen=True)
 class Result:
-    """A result: where it lies, itself without sections and most metrics, and what it refers to.
+    """A result: where it lies, and in it its metrics; itself without those and without sections.
 
-    `function` is a number, the same for results of one function.
+    `code` is what it refers to code by; `function` is the same for results of one function.
     """
 
     kind: Kind
     place: int
-    size: int
+    metrics: Extents
     message: bytes
     process: bytes
     code: tuple[Value, ...]
@@ -82,6 +89,7 @@ class LeanCopies:
         self.first: dict[str, int] = {}
         self.results: list[Result] = []
         self._functions: dict[Hashable, int] = {}
+        self._seen = np.zeros(len(container.strings), bool)
         with container.path.open("rb") as file:
             for block in container.blocks:
                 process = content(fields(block.header).get(PROCESS))
@@ -135,15 +143,16 @@ class LeanCopies:
         if kind == KERNELS:
             code = tuple(_reference(content([source])) for source in code)
             function = (process, code, *(tuple(known.get(field, [])) for field in _FUNCTION))
-        metrics = parts[kind.metrics]
-        strings = self.container.strings
-        names = [strings[varint(message, start + 1)[0]] for start, _ in metrics]
-        if new := [name for name in names if name not in self.first]:
-            self.first |= dict.fromkeys(new, len(self.results))
-            plain = (_without_instances(message, start, end) for start, end in metrics)
+        metrics = np.array(parts[kind.metrics], np.int64).reshape(-1, 2)
+        strings = whole_numbers(data_of(message), metrics[:, 0] + 1)[0]
+        if len(new := strings[~self._seen[strings]]):
+            self._seen[new] = True
+            names = map(self.container.strings.__getitem__, new.tolist())
+            self.first |= dict.fromkeys(names, len(self.results))
+            plain = (_without_instances(message, start, end) for start, end in metrics.tolist())
             lean += b"".join(delimited(kind.metrics, metric) for metric in plain)
         number = self._functions.setdefault(function, len(self._functions))
-        self.results.append(Result(kind, place, len(message), lean, process, code, number))
+        self.results.append(Result(kind, place, metrics, lean, process, code, number))
 
 
 def _without_instances(message: bytes, start: int, end: int) -> bytes:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ingest.ncu.columns import Places
-from ingest.ncu.lean import LeanCopies
+from ingest.ncu.lean import LeanCopies, Result
 from ingest.ncu.names import keeps_instances
 from ingest.ncu.sass import Disassembler, Listing
 from ingest.ncu.source_rows import Counts, SourceCounts
@@ -77,7 +77,7 @@ def split(copies: LeanCopies, directory: Path, workers: Workers) -> list[Part]:
     for _, result in order:
         first = result.function not in known
         known.add(result.function)
-        work.append(_LAUNCH_S + _BYTE_S * result.size + _FUNCTION_S * first)
+        work.append(_LAUNCH_S + _BYTE_S * _size(result) + _FUNCTION_S * first)
     most = workers.worth(sum(work))
     done = (np.cumsum(work) - np.array(work) / 2) / sum(work)
     parts: list[list[int]] = [[] for _ in range(most)]
@@ -88,6 +88,11 @@ def split(copies: LeanCopies, directory: Path, workers: Workers) -> list[Part]:
         for number, part in enumerate(parts)
         if part
     ]
+
+
+def _size(result: Result) -> int:
+    """Return how many bytes metrics take."""
+    return int(result.metrics[-1, 1] - result.metrics[0, 0]) if len(result.metrics) else 0
 
 
 def read_part(part: Part) -> PartRead:
@@ -113,7 +118,7 @@ def _read(part: Part) -> Iterator[LaunchRead]:
     with container.path.open("rb") as file:
         for launch_id in part.launches:
             result = part.copies.results[launch_id]
-            metrics = reader.read(container.message(file, result.place), result.kind.metrics)
+            metrics = reader.read(container.message(file, result.place), result.metrics)
             source = SourceCounts(metrics.instances, metrics.function_start)
             kept = {
                 name: found for name, found in metrics.instances.items() if keeps_instances(name)

@@ -10,8 +10,9 @@ import numpy as np
 
 from ingest.ncu.columns import Data, Floats, Places, data_of, numbers, whole_numbers
 from ingest.ncu.instances import TAG_INSTANCE, Instances, read_instances, scalar
+from ingest.ncu.lean import Extents
 from ingest.ncu.names import keeps_instances
-from ingest.ncu.wire import DELIMITED, VARINT, parted
+from ingest.ncu.wire import DELIMITED, VARINT
 
 #: Tags of ProfileMetricResult: the number of its name, and its value.
 _TAG_NAME, _TAG_VALUE = 1 << 3 | VARINT, 2 << 3 | DELIMITED
@@ -58,13 +59,12 @@ class MetricReader:
         self._kept = np.array(kept, bool)
         self._are_groups = np.array([name.startswith("group:") for name in strings], bool)
 
-    def read(self, message: bytes, metrics: int) -> Metrics:
-        """Read the metrics of a result: those in its field `metrics`.
+    def read(self, message: bytes, metrics: Extents) -> Metrics:
+        """Read the metrics that lie in a result.
 
         Raises ValueError or IndexError where the bytes are damaged.
         """
-        extents = parted(message, frozenset({metrics}))[1][metrics]
-        starts, ends = np.array(extents, np.int64).reshape(-1, 2).T
+        starts, ends = metrics.T
         data = data_of(message)
         if (data[starts] != _TAG_NAME).any():
             raise ValueError("a metric without a name")
