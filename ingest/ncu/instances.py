@@ -103,8 +103,8 @@ class _Chains:
 
     def __init__(self, data: Data) -> None:
         self._data = data
-        alike = (data[:-2] == TAG_INSTANCE) & (data[1:-1] <= 0x7F) & (data[2:] == _TAG_KEY)
-        at: Places = np.flatnonzero(alike)
+        at: Places = np.flatnonzero(data[:-2] == TAG_INSTANCE)
+        at = at[(data[at + 1] <= 0x7F) & (data[at + 2] == _TAG_KEY)]
         # Not within one that was found before.
         at = at[at >= np.r_[0, np.maximum.accumulate(at + 2 + data[at + 1])[:-1]][: len(at)]]
         self._at, self._next = at, at + 2 + data[at + 1]
