@@ -22,6 +22,9 @@ MAGIC = b"NVR\0"
 
 _LARGEST = 1 << 30
 
+#: The end of the year 9999, s since 1970.
+_LAST_SECOND = 253_402_300_800
+
 # Field numbers of BlockHeader.
 SOURCES, _RESULTS, _SESSION, STRINGS, PAYLOAD_SIZE, PROCESS = 1, 2, 3, 4, 5, 6
 _RANGES, _CMDLISTS, _GRAPHS = 7, 8, 9
@@ -46,6 +49,8 @@ KINDS = (
     Kind(_CMDLISTS, metrics=4, sections=7, code=17),
     Kind(_GRAPHS, metrics=4, sections=7, code=17),
 )
+
+_COUNTS = (SOURCES, *(kind.count for kind in KINDS))
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ def read_container(path: Path, name: Path | None = None) -> Container:
                     f"{name}: the report is truncated (a block ends {end - size:,} bytes "
                     "past the end of the file); copy it again"
                 )
+            if sum(number(header.get(count)) for count in _COUNTS) > (end - start) // 4:
+                raise InputError(f"{name}: the report is damaged (a block is too short)")
             container.blocks.append(Block(message, start, end, _contents(header)))
             _add_block(container, header)
             file.seek(end)
@@ -135,14 +142,19 @@ def _add_block(container: Container, header: Fields) -> None:
     for string in fields(content(header.get(STRINGS))).get(1, []):
         container.strings.append(text([string]) or "")
     session = fields(content(header.get(_SESSION)))
-    if created := number(session.get(2)):
-        stamp = datetime.fromtimestamp(created, UTC)
-        container.created_at = container.created_at or stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+    container.created_at = container.created_at or _stamp(number(session.get(2)))
     for entry in session.get(8, []):
         pair = fields(content([entry]))
         name, value = text(pair.get(1)), text(pair.get(2))
         if name and value:
             container.versions[name] = value
+
+
+def _stamp(seconds: int) -> str | None:
+    """Return a time as text; None for one that was not stated, or cannot be one."""
+    if not 0 < seconds < _LAST_SECOND:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _length_prefixed(file: IO[bytes], name: Path) -> bytes:

@@ -83,10 +83,11 @@ class _Reader:
             raise ValueError(f"{len(copies.results)} results, of which {len(lean)} can be read")
         for index in sorted(set(copies.first.values())):
             action = lean[index][2]
-            names = [name for name in action.metric_names() if copies.first[name] == index]
+            names = [name for name in action.metric_names() if copies.first.get(name) == index]
             found = [action.metric_by_name(name) for name in names]
             for name, metric in zip(names, found, strict=True):
-                self._units[name] = metric.unit() or None
+                # Of a damaged one there is the name only.
+                self._units[name] = (metric and metric.unit()) or None
         listings: dict[int, Listing] = {}
         for launch in self._launches(copies, directory, listings):
             range_index, action_index, action = lean[launch.launch_id]

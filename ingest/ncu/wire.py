@@ -39,7 +39,7 @@ def fields_at(message: bytes, start: int, end: int) -> Iterator[tuple[int, int, 
         else:
             raise ValueError(f"wire type {kind}")
         if after > end or key < 8:
-            raise IndexError
+            raise IndexError("a field that is longer than its message")
         yield key >> 3, kind, at, after
         at = after
 
