@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import random
 import re
 import struct
@@ -106,6 +107,15 @@ def test_a_block_that_counts_more_than_it_holds(
     block = struct.pack("<I", len(header)) + header + bytes(8)
     path.write_bytes(expand("ncu/pm.ncu-rep").read_bytes() + block)
     with pytest.raises(InputError, match="the report is damaged"):
+        ingest(path, store)
+
+
+def test_damage_in_a_compressed_report_names_the_file(
+    expand: Callable[[str], Path], tmp_path: Path, store: Store
+) -> None:
+    path = tmp_path / "cut.ncu-rep.xz"
+    path.write_bytes(lzma.compress(expand("ncu/pm.ncu-rep").read_bytes()[:-9], preset=0))
+    with pytest.raises(InputError, match="^" + re.escape(f"{path}: the report is truncated")):
         ingest(path, store)
 
 
