@@ -104,7 +104,7 @@ def test_whole_numbers_at_once(values: list[int]) -> None:
         places.append(at)
         told, at = varint(message, at)
         assert told == value
-    found, ends = whole_numbers(data_of(message), np.array(places, np.int64))
+    found, ends = whole_numbers(data_of(message, len(message)), np.array(places, np.int64))
     assert found.tolist() == values
     assert ends.tolist() == [*places[1:], at][: len(values)]
 
@@ -133,7 +133,7 @@ def test_instances_of_any_kind(metrics: list[list[tuple[int | str | None, float]
             body = b"" if key is None else delimited(1, _scalar(key))
             message += delimited(3, body + delimited(2, _scalar(value)))
         lists[str(index)] = start, len(message)
-    found = read_instances(message, data_of(message), lists)
+    found = read_instances(message, data_of(message, len(message)), lists)
     for index, instances in enumerate(metrics):
         ours = found[str(index)]
         keys = [at if key is None else key for at, (key, _) in enumerate(instances)]
@@ -143,9 +143,8 @@ def test_instances_of_any_kind(metrics: list[list[tuple[int | str | None, float]
 
 
 def test_numbers_of_another_kind_are_not_guessed() -> None:
-    data = data_of(
-        encoded(UINT64) + encoded(300) + encoded(DOUBLE) + struct.pack("<d", 0.5) + b"\n"
-    )
+    message = encoded(UINT64) + encoded(300) + encoded(DOUBLE) + struct.pack("<d", 0.5) + b"\n"
+    data = data_of(message, len(message))
     found = numbers(data, np.array([0, 3, 12]))
     assert found[:2].tolist() == [300, 0.5]
     assert math.isnan(found[2])

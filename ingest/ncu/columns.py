@@ -26,9 +26,14 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
-def data_of(message: bytes) -> Data:
-    """Return the bytes of a message, with some behind it so that its last field can be read."""
-    return np.frombuffer(message + bytes(2 * _LONGEST), np.uint8)
+def data_of(message: bytes, end: int) -> Data:
+    """Return the bytes of a message up to a place, and some more to read what ends there.
+
+    A message is large, so it is copied only where it has not as many of its own.
+    """
+    after = end + 2 * _LONGEST
+    whole = message if after <= len(message) else message + bytes(after - len(message))
+    return np.frombuffer(whole, np.uint8, after)
 
 
 def is_whole(tags: Data) -> Mask:

@@ -144,7 +144,8 @@ class LeanCopies:
             code = tuple(_reference(content([source])) for source in code)
             function = (process, code, *(tuple(known.get(field, [])) for field in _FUNCTION))
         metrics = np.array(parts[kind.metrics], np.int64).reshape(-1, 2)
-        strings = whole_numbers(data_of(message), metrics[:, 0] + 1)[0]
+        data = data_of(message, metrics.max(initial=0))
+        strings = whole_numbers(data, metrics[:, 0] + 1)[0]
         if len(new := strings[~self._seen[strings]]):
             self._seen[new] = True
             names = map(self.container.strings.__getitem__, new.tolist())

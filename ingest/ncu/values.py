@@ -65,7 +65,7 @@ class MetricReader:
         Raises ValueError or IndexError where the bytes are damaged.
         """
         starts, ends = metrics.T
-        data = data_of(message)
+        data = data_of(message, metrics.max(initial=0))
         if (data[starts] != _TAG_NAME).any():
             raise ValueError("a metric without a name")
         strings, after = whole_numbers(data, starts + 1)
