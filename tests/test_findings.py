@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from test_bottleneck import SUBCLASSES
 
 from analysis.knowledge import techniques
@@ -114,12 +114,12 @@ ADVICE = {
 }
 
 
-def test_what_limits_a_kernel_names_its_technique(captures: Store, ingested: Ingested) -> None:
+def test_what_limits_a_kernel_names_its_technique(opened: Opened) -> None:
     sql = """
         SELECT nvtx_path, list(technique ORDER BY rank), list(gain_pct ORDER BY rank)
         FROM kernel_findings JOIN ncu_launches USING (report_id, launch_id) GROUP BY 1
     """
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+    with opened("ncu/visible.ncu-rep") as con:
         rows = con.execute(sql).fetchall()
     found = {label: names for label, names, _ in rows}
     for label, technique in ADVICE.items():
@@ -163,15 +163,13 @@ def test_bounds_are_those_of_their_floors(captures: Store, ingested: Ingested) -
     assert shares is not None and shares[0] <= 300.001
 
 
-def test_an_epilogue_behind_a_product_is_told_to_be_fused(
-    captures: Store, ingested: Ingested
-) -> None:
+def test_an_epilogue_behind_a_product_is_told_to_be_fused(opened: Opened) -> None:
     """leaky_relu of a 4096 x 4096 FP16 product: written once and read once for nothing."""
     sql = (
         "SELECT nvtx_path, saved_bytes FROM kernel_findings "
         "JOIN ncu_launches USING (report_id, launch_id) WHERE technique = 'epilogue_fusion'"
     )
-    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+    with opened("ncu/ops.ncu-rep") as con:
         assert con.execute(sql).fetchall() == [("unfused_matmul_leaky_relu", 4.0 * 4096 * 4096)]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import ncu_report
 import numpy as np
 import pytest
+from conftest import Opened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -204,12 +205,12 @@ def test_results_of_every_kind(kind: Kind, expand: Expand, tmp_path: Path, store
     assert types.index(rows[0][0]) == KINDS.index(kind)
 
 
-def test_a_range_and_processes_side_by_side(captures: Store, ingested: Ingested) -> None:
+def test_a_range_and_processes_side_by_side(opened: Opened) -> None:
     """Two processes ran the same program; each has code of its own, at addresses of its own."""
-    with Session.open(captures, [ingested("ncu/range.ncu-rep")]) as con:
+    with opened("ncu/range.ncu-rep") as con:
         sql = "SELECT workload_type, kernel_name, process_id > 0, round(duration_ns) FROM ncu_launches"
         assert con.execute(sql).fetchall() == [("range", "range", True, 489344)]
-    with Session.open(captures, [ingested("ncu/multi.ncu-rep")]) as con:
+    with opened("ncu/multi.ncu-rep") as con:
         listings = con.execute(
             "SELECT kernel_name, process_id, list(sass ORDER BY pc) "
             "FROM ncu_launches JOIN ncu_source USING (report_id, launch_id) "

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,13 +166,13 @@ def test_series_of_another_pass_are_left_out() -> None:
     ("name", "tails"), [("range", {"range": 5}), ("pm", {"fma_k": 5, "copy_k": 5})]
 )
 def test_series_of_a_range_and_of_single_metrics(
-    captures: Store, ingested: Ingested, name: str, tails: dict[str, float]
+    opened: Opened, name: str, tails: dict[str, float]
 ) -> None:
     """A range was sampled in three passes; `--metrics pmsampling:...` in one for each metric.
 
     The SMs are idle between the two kernels of the range.
     """
-    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
+    with opened(f"ncu/{name}.ncu-rep") as con:
         rows = con.execute(
             "SELECT kernel_name, tail_pct, bubbles, interval_ns, reason FROM kernel_activity"
         ).fetchall()
@@ -183,8 +183,8 @@ def test_series_of_a_range_and_of_single_metrics(
         assert interval == pytest.approx(STEP, rel=0.01)
 
 
-def test_the_course_of_real_kernels(captures: Store, ingested: Ingested) -> None:
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+def test_the_course_of_real_kernels(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep") as con:
         rows = con.execute(
             "SELECT kernel_name, tail_pct, bubbles, sampled_ns / duration_ns, reason "
             "FROM kernel_activity JOIN ncu_launches USING (report_id, launch_id, kernel_name)"
@@ -207,15 +207,13 @@ def test_the_course_of_real_kernels(captures: Store, ingested: Ingested) -> None
     assert {name: units[name] for name in expected} == expected
 
 
-def test_without_pm_sampling_it_is_said_what_to_collect(
-    captures: Store, ingested: Ingested
-) -> None:
+def test_without_pm_sampling_it_is_said_what_to_collect(opened: Opened, ingested: Ingested) -> None:
     reasons = {
         "ncu/block.ncu-rep": "not collected: ncu --section PmSampling",
         "ncu/visible.details.csv": "not printed on this CSV page; ingest the .ncu-rep",
     }
     for name, reason in reasons.items():
-        with Session.open(captures, [ingested(name)]) as con:
+        with opened(name) as con:
             told = con.execute("SELECT DISTINCT reason, tail_pct FROM kernel_activity").fetchall()
             parts = con.execute("SELECT count(*) FROM kernel_activity_parts").fetchone()
             assert _activity_tables(con, [ingested(name)]) == {
