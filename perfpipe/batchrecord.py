@@ -156,6 +156,11 @@ class Batch:
     pages: bool = True
     provenance: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def measures(self) -> bool:
+        """Whether programs are launched, rather than recordings or reports read."""
+        return any(run.collector not in ("replay", "ingest") for run in self.runs)
+
 
 @dataclass(frozen=True)
 class TaskState:
@@ -178,9 +183,13 @@ class TaskState:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a collector found: tasks by state, and whether all succeeded."""
+    """What a collector found: tasks by state, and whether all succeeded.
+
+    `submission` is the collector's; one that submitted tasks again is not the last.
+    """
 
     batch_id: str
+    submission: int
     collected_at: str
     counts: dict[str, int]
     ok: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,32 +17,51 @@ from pipelines.collectors.timing import time_task
 from pipelines.collectors.torch_profiler import collect_torch
 from pipelines.guiding import KernelsHidden, NothingToProfile, plan_of
 from pipelines.ingesting import Failure, default_jobs, ingest_many
+from pipelines.place import stopwatch
 from pipelines.plan import Plan
 from pipelines.runs import result_of
 
 
-def measure(plan: Plan, context: Context, store: Store) -> TaskResult:
+#: Takes a result that is not whole yet, and the reports that it has: all there is if it ends here.
+Keep = Callable[[TaskResult, Sequence[Path]], None]
+
+
+def forget(result: TaskResult, files: Sequence[Path]) -> None:
+    """Keep nothing of a result that is not whole."""
+
+
+def measure(plan: Plan, context: Context, store: Store, keep: Keep = forget) -> TaskResult:
     """Return the result of a task, with reports.
 
     A search times its tasks only; those that are worth it are profiled in the end.
     """
+    ran = stopwatch(context.launcher, plan.workload.env)
     result = result_of(context.task)
     try:
         result = time_task(context, plan.workload.collect.nvml, result)
     except ToolMissing:
         raise
     except PerfpipeError as error:
-        return failed(result, error)
-    return result if plan.workload.tune else profile(plan, context, store, result)
+        code = error.program_code if isinstance(error, ProgramFailed) else None
+        return replace(failed(result, error), ran=replace(ran(), exit_code=code))
+    if not plan.workload.tune:
+        result = profile(plan, context, store, result, keep)
+    return replace(result, ran=replace(ran(), exit_code=0))
 
 
-def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> TaskResult:
-    """Return a result with reports; a profiler that fails takes nothing from the others."""
+def profile(
+    plan: Plan, context: Context, store: Store, result: TaskResult, keep: Keep = forget
+) -> TaskResult:
+    """Return a result with reports; a profiler that fails takes nothing from the others.
+
+    Where the plan says so, its reports are left to be read later.
+    """
     errors: list[PerfpipeError] = []
     files: list[Path] = []
     notes: list[str] = []
     seconds: dict[str, float] = {}
     for name in plan.profilers:
+        keep(result, files)
         context.say(f"{context.task.label}: {name}")
         try:
             if name == "ncu":
@@ -64,6 +83,8 @@ def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> T
         notes=tuple(notes),
         profiler_s=seconds,
     )
+    if plan.read_later:
+        return failed(result, errors[0]) if errors else result
     return with_reports(result, files, store, errors)
 
 
