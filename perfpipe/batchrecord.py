@@ -133,6 +133,7 @@ class TaskSummary:
     finding: str | None = None
     page: str | None = None
     gpu: str | None = None
+    kernel_bound: str | None = None
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,8 @@ class Batch:
     """A batch as it was submitted; it never changes.
 
     `command` is the command line, `store` the store's path as nodes see it, `python` the
-    interpreter that runs perfpipe there.  A task is started at most `max_attempts` times without
-    being asked for.
+    interpreter that runs perfpipe there.  A task is submitted at most `max_attempts` times without
+    being asked for.  Configurations that differ in the parameter `arms` alone are measured in turn.
     """
 
     batch_id: str
@@ -154,6 +155,7 @@ class Batch:
     command: tuple[str, ...] = ()
     max_attempts: int = 3
     pages: bool = True
+    arms: str | None = None
     provenance: dict[str, str] = field(default_factory=dict)
 
     @property

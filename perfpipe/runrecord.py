@@ -23,6 +23,10 @@ Scalar = bool | int | float | str
 _RUN_ID = re.compile(r"[^./\\\0][^/\\\0]*")
 
 
+#: Failure of a task that ran into the time limit of its job.
+TIME_LIMIT = "time_limit"
+
+
 @dataclass(frozen=True)
 class Spread:
     """Minimum, median and maximum of a quantity."""
@@ -169,7 +173,7 @@ class TaskResult:
         metadata=column(
             "VARCHAR",
             "kind: wrong_result, out_of_resources, timeout, time_limit (of its job), crash, "
-            "profiler or not_recorded; in a batch also what became of its job",
+            "profiler, tool_missing or not_recorded; in a batch also what became of its job",
         ),
     )
     generation: int | None = field(

@@ -24,11 +24,16 @@ def stopwatch(launcher: Launcher, env: Mapping[str, str]) -> Callable[[], Ran]:
             started_at=started_at,
             ended_at=utc_now(),
             seconds=seconds,
-            host=socket.gethostname() if here else None,
+            host=host_name() if here else None,
             gpus=gpu_uuids(env) if here else None,
         )
 
     return ran
+
+
+def host_name() -> str:
+    """Return the name of this machine, as a scheduler calls it where there is one."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def gpu_uuids(env: Mapping[str, str]) -> tuple[str, ...]:

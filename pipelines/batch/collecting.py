@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from perfpipe.batchrecord import BatchRun, Outcome, Stage, State, TaskState

@@ -138,7 +138,7 @@ class BatchDirectory:
         """Return the submissions, oldest first."""
         folder = self.path / "submissions"
         found = []
-        for name in sorted(name for name in os.listdir(folder) if _NUMBERED.fullmatch(name)):
+        for name in sorted(name for name in _names(folder) if _NUMBERED.fullmatch(name)):
             try:
                 what = read_record(Submission, folder / name / "plan.json", "submission")
             except StoreError:
@@ -156,7 +156,7 @@ class BatchDirectory:
     def next_submission(self) -> int:
         """Return the number of a new submission; whoever submits has claimed the batch."""
         folder = self.path / "submissions"
-        taken = [int(name) for name in os.listdir(folder) if _NUMBERED.fullmatch(name)]
+        taken = [int(name) for name in _names(folder) if _NUMBERED.fullmatch(name)]
         number = max(taken, default=0) + 1
         with storing(folder):
             self.submission_directory(number).mkdir()
@@ -211,7 +211,7 @@ class BatchDirectory:
         # Listing a directory asks a network file system anew where opening a file may not.
         for run in self.batch.runs:
             with contextlib.suppress(FileNotFoundError):
-                os.listdir(self.store.runs_dir / run.run_id / "tasks")
+                _names(self.store.runs_dir / run.run_id / "tasks")
         found = ((task.index, self.result(task)) for task in self.tasks)
         return {index: result for index, result in found if result is not None}
 
@@ -240,7 +240,7 @@ class BatchDirectory:
     def attempts(self) -> dict[int, int]:
         """Return how often each task was started, where it was."""
         found: dict[int, int] = defaultdict(int)
-        for name in os.listdir(self.path / "attempts"):
+        for name in _names(self.path / "attempts"):
             if match := _ATTEMPT.fullmatch(name):
                 task, number = map(int, match.groups())
                 found[task] = max(found[task], number)
@@ -290,6 +290,10 @@ class BatchDirectory:
         """Return the output of an array element; None if there is none yet."""
         path = self.path / "logs" / f"{element}.out"
         return path if element and path.exists() else None
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 def elements_of(submissions: Sequence[Submitted], stage: Stage) -> dict[int, list[Submitted]]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ingest.finding import expand_paths
 from perfpipe.batchrecord import Batch, BatchRun, BatchTask
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, did_you_mean
 from perfpipe.provenance import provenance, utc_now
-from perfpipe.runrecord import Recorded
+from perfpipe.runrecord import Recorded, Scalar
 from perfpipe.store import Store
 from pipelines.plan import planned_tasks
 from pipelines.recording import load_recording
@@ -57,13 +57,15 @@ def freeze(
     command: Sequence[str],
     pages: bool,
     max_attempts: int,
+    arms: str | None = None,
 ) -> Frozen:
     """Return the batch of some workloads; `slurm` is of the command line, `defaults` of the site.
 
-    Raises InputError where a workload cannot be a batch.
+    Configurations that differ in the parameter `arms` alone are measured in turn.  Raises
+    InputError where a workload cannot be a batch.
     """
     now = utc_now()
-    runs, tasks, workloads = [], [], {}
+    runs, tasks, workloads = [], [], dict[str, Workload]()
     for one in wanted:
         _refuse_search(one)
         run_id = new_id(one.workload.name, now)
@@ -79,8 +81,11 @@ def freeze(
             _frozen(run_id, one.workload.name, task)
             for task in planned_tasks(one.workload, one.path, dict(filters))
         ]
+    if arms is not None and not any(arms in task.params for task in tasks):
+        known = {name for task in tasks for name in task.params}
+        raise InputError(f"--arms {arms}: no such parameter{did_you_mean(arms, known)}")
     batch = _batch(runs, len(tasks), store, command, pages, max_attempts, now)
-    return Frozen(batch, _numbered(tasks), workloads)
+    return Frozen(replace(batch, arms=arms), _numbered(tasks), workloads)
 
 
 def freeze_inputs(
@@ -104,10 +109,8 @@ def freeze_inputs(
     tasks = []
     for number, path in enumerate(found):
         key = hashlib.sha256(str(path).encode()).hexdigest()[:16]
-        params = {"input": path.name}
-        tasks.append(
-            BatchTask(number, run_id, INGEST, number, key, path.name, params, str(path))
-        )
+        params: dict[str, Scalar] = {"input": path.name}
+        tasks.append(BatchTask(number, run_id, INGEST, number, key, path.name, params, str(path)))
     workload = Workload(
         version=1, name=INGEST, command=["perfpipe", "ingest"], slurm=merged(slurm, Slurm(gpus=0))
     )

@@ -1,4 +1,4 @@
-"""Packs tasks into the elements of job arrays: few starts for short tasks, none above the limits."""
+"""Packs tasks into the elements of job arrays: few jobs for short tasks, within the limits."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ def packed(
     expected_s: Mapping[int, float],
     per_job: Callable[[BatchTask], int | None],
     largest_array: int,
+    arms: str | None = None,
 ) -> list[list[tuple[int, ...]]]:
     """Return arrays of elements of task indices; an array has tasks of one shape.
 
     `expected_s` has how long tasks take where that is known; `per_job` the number of tasks in a
-    job where the user says it.  An element's tasks are in the batch's order.
+    job where the user says it.  An element's tasks are in the batch's order, and those that differ
+    in the parameter `arms` alone are in one, whatever that number is.
     """
     shapes: dict[Hashable, list[BatchTask]] = defaultdict(list)
     for task in tasks:
@@ -40,12 +42,27 @@ def packed(
     for alike in shapes.values():
         asked = per_job(alike[0])
         size = asked or _size(alike, expected_s, largest_array * MOST_ARRAYS // len(shapes))
-        numbers = [task.index for task in alike]
-        elements = [tuple(numbers[at : at + size]) for at in range(0, len(numbers), size)]
+        elements: list[tuple[int, ...]] = []
+        for group in in_turn(alike, arms):
+            numbers = tuple(task.index for task in group)
+            if elements and len(elements[-1]) + len(numbers) <= size:
+                elements[-1] += numbers
+            else:
+                elements.append(numbers)
         arrays += [
             elements[at : at + largest_array] for at in range(0, len(elements), largest_array)
         ]
     return arrays
+
+
+def in_turn(tasks: Iterable[BatchTask], arms: str | None) -> list[list[BatchTask]]:
+    """Return tasks in groups that are measured in turn: those that differ in `arms` alone."""
+    groups: dict[Hashable, list[BatchTask]] = defaultdict(list)
+    for task in tasks:
+        fixed = tuple((name, value) for name, value in task.params.items() if name != arms)
+        alone = arms is None or arms not in task.params
+        groups[(task.run_id, fixed, task.index if alone else None)].append(task)
+    return list(groups.values())
 
 
 def _size(tasks: Sequence[BatchTask], expected_s: Mapping[int, float], most: int) -> int:

@@ -1,4 +1,4 @@
-"""Submits again what a batch lacks: by itself what Slurm broke, on demand all that did not succeed."""
+"""Submits again what a batch lacks: by itself what Slurm broke, on demand all but successes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def resubmit(
     chosen = [task.task for task in tasks]
     kinds = {run.run_id: run.collector for run in directory.batch.runs}
     expected = expected_seconds(directory.store, chosen, kinds)
-    arrays = arrays_of(chosen, slurm, expected, largest_array(cluster.limits()))
+    most = largest_array(cluster.limits())
+    arrays = arrays_of(chosen, slurm, expected, most, directory.batch.arms)
     for task in tasks:
         directory.set_aside(task.task, task.attempts)
     return submit(directory, cluster, arrays, reason, others)

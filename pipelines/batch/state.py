@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfpipe.batchrecord import BatchTask, Stage, State, TaskState
-from perfpipe.runrecord import TaskResult
+from perfpipe.runrecord import TIME_LIMIT, TaskResult
 from pipelines.batch.disk import BatchDirectory, Submitted, elements_of
 from pipelines.slurm.client import Answer, Cluster
 from pipelines.slurm.states import JobState
@@ -90,9 +90,7 @@ def _lacking(directory: BatchDirectory) -> frozenset[int]:
     )
 
 
-def _elements(
-    submissions: Iterable[Submitted], missing: frozenset[int]
-) -> dict[str, list[int]]:
+def _elements(submissions: Iterable[Submitted], missing: frozenset[int]) -> dict[str, list[int]]:
     """Return what to ask about by job: elements that hold what is missing, the last collector."""
     asked: dict[str, list[int]] = {}
     collector = ""
@@ -134,9 +132,7 @@ def _one(
         return found
     at = _place(submitted, task.index)
     element = f"{submitted.job}_{at}"
-    state, reason, node = _by_scheduler(
-        by_element.get((submitted.job, at)), attempts > 0, why
-    )
+    state, reason, node = _by_scheduler(by_element.get((submitted.job, at)), attempts > 0, why)
     began = directory.attempt(task.index, attempts) if attempts else None
     if began is not None and began.element != element:
         # An earlier job started it, not this one.
@@ -202,4 +198,4 @@ def _by_scheduler(
 
 
 def _failure(result: TaskResult) -> State:
-    return State.TIMEOUT if result.failure == "time_limit" else State.FAILED
+    return State.TIMEOUT if result.failure == TIME_LIMIT else State.FAILED

@@ -32,6 +32,7 @@ def arrays_of(
     slurm_of: Mapping[str, Slurm],
     expected_s: Mapping[int, float],
     most: int,
+    arms: str | None = None,
 ) -> list[Array]:
     """Return the arrays of some tasks; `slurm_of` has what each run asks for.
 
@@ -44,6 +45,7 @@ def arrays_of(
         expected_s,
         lambda task: slurm_of[task.run_id].tasks_per_job,
         most,
+        arms,
     )
     return [Array(array, slurm_of[by_index[array[0][0]].run_id]) for array in arrays]
 
@@ -82,16 +84,14 @@ def slurm_of_first(directory: BatchDirectory) -> Slurm:
     return directory.workload(directory.batch.runs[0].run_id).slurm or Slurm()
 
 
-def scripts(
-    directory: BatchDirectory, arrays: Sequence[Array]
-) -> list[tuple[Submission, str]]:
+def scripts(directory: BatchDirectory, arrays: Sequence[Array]) -> list[tuple[Submission, str]]:
     """Return what `submit` would submit, without job ids."""
-    made = []
+    made: list[tuple[Submission, str]] = []
     for array in arrays:
         made.append(_written(directory, len(made) + 1, Stage.PROFILE, array, (), "submit"))
         if array.slurm.ingest == "separate":
-            after = (f"JOB{len(made)}",)
-            made.append(_written(directory, len(made) + 1, Stage.INGEST, array, after, "submit"))
+            job = (f"JOB{len(made)}",)
+            made.append(_written(directory, len(made) + 1, Stage.INGEST, array, job, "submit"))
     after = tuple(f"JOB{number + 1}" for number in range(len(made)))
     one = Array([()], arrays[0].slurm)
     return [*made, _written(directory, len(made) + 1, Stage.COLLECT, one, after, "submit")]
@@ -129,9 +129,7 @@ def _written(
 ) -> tuple[Submission, str]:
     """Return a submission and its script."""
     elements = () if stage == Stage.COLLECT else tuple(array.elements)
-    what = Submission(
-        number, stage, elements, utc_now(), after, reason, warn_s=array.slurm.warn_s
-    )
+    what = Submission(number, stage, elements, utc_now(), after, reason, warn_s=array.slurm.warn_s)
     return what, render(_spec(directory, what, array))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,17 +12,18 @@ from types import FrameType
 
 from analysis.batch.summary import summary_of
 from perfpipe.batchrecord import Attempt, BatchTask, Stage, Submission, TaskSummary
-from perfpipe.errors import InputError, PerfpipeError, ToolMissing
+from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.provenance import utc_now
-from perfpipe.runrecord import Ran, RunRecord, TaskResult
+from perfpipe.runrecord import TIME_LIMIT, Ran, RunRecord, TaskResult
 from perfpipe.store import Store, storing
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.freezing import INGEST, task_again
+from pipelines.batch.packing import in_turn
 from pipelines.collectors.base import Context
 from pipelines.console import say
 from pipelines.launcher import Launcher
-from pipelines.measuring import failed, measure, with_reports
-from pipelines.place import stopwatch
+from pipelines.measuring import Measurement, failed, measure_in_turn, with_reports
+from pipelines.place import host_name, stopwatch
 from pipelines.plan import Plan
 from pipelines.recording import load_recording
 from pipelines.reporting import make_report, output
@@ -32,7 +32,7 @@ from pipelines.runs import RESULT, result_of
 from pipelines.signals import Ended, launching
 from pipelines.tasks import directory_of
 from pipelines.tools import require_tool
-from pipelines.workload import Execution, Workload
+from pipelines.workload import Execution
 
 #: Results whose reports have not been read yet.
 _PROFILED = "profiled.json"
@@ -55,28 +55,31 @@ class _OneRun(Store):
 def run_element(directory: BatchDirectory, number: int, at: int) -> bool:
     """Run the tasks of an array element; returns whether all have results that are not failures.
 
-    A task that has a result is not run again.  When Slurm warns that the time is nearly over, the
-    task that runs is ended, its result says so, and those behind it are left.
+    A task that has a result is not run again.  When Slurm warns that the time is nearly over, what
+    runs is ended, its result says so, and the tasks behind it are left.
     """
     submission = directory.read_submission(number)
     if not 0 <= at < len(submission.elements):
         raise InputError(f"{directory.batch.batch_id}: submission {number} has no element {at}")
     done = True
+    tasks = [directory.tasks[index] for index in submission.elements[at]]
     with launching(), _warned():
-        for index in submission.elements[at]:
-            task = directory.tasks[index]
-            known = directory.result(task)
-            if known is not None:
-                say(f"[{index}] {task.workload} {task.label}: has a result")
-                done &= known.done
-                continue
-            running = _Running(directory, task, submission)
-            result = running.result()
-            # A job that reads the reports follows only where this one exits with 0.
-            done &= result.done or running.read_later
-            say(f"[{index}] {task.workload} {task.label}: {result.error or 'done'}")
-            if result.failure == "time_limit":
-                break
+        for group in in_turn(tasks, directory.batch.arms):
+            running = []
+            for task in group:
+                known = directory.result(task)
+                if known is None:
+                    running.append(_Running(directory, task, submission))
+                else:
+                    say(f"[{task.index}] {task.workload} {task.label}: has a result")
+                    done &= known.done
+            for own, result in zip(running, _results(running), strict=True):
+                task = own.task
+                say(f"[{task.index}] {task.workload} {task.label}: {result.error or 'done'}")
+                # A job that reads the reports follows only where this one exits with 0.
+                done &= result.done or own.read_later
+                if result.failure == TIME_LIMIT:
+                    return False
     return done
 
 
@@ -95,6 +98,37 @@ def _warned() -> Iterator[None]:
         signal.signal(_WARNING, before)
 
 
+def _results(running: Sequence[_Running]) -> list[TaskResult]:
+    """Return the results of tasks that are measured in turn; they are then on disk."""
+    try:
+        if len(running) > 1 and all(task.measured for task in running):
+            results = _measured(running)
+        else:
+            results = [task.result() for task in running]
+    except Ended as end:
+        if end.number != _WARNING:
+            raise
+        results = [task.stopped() for task in running]
+    except PerfpipeError as error:
+        results = [failed(task.blank(), error) for task in running]
+    return [task.write(result) for task, result in zip(running, results, strict=True)]
+
+
+def _measured(running: Sequence[_Running]) -> list[TaskResult]:
+    """Launch programs, those of several tasks in turn.
+
+    Raises ToolMissing before anything is launched where a profiler is missing.
+    """
+    first = running[0]
+    cwd = directory_of(first.workload, Path(first.run.file))
+    with Launcher(first.workload.execution, cwd) as launcher:
+        tasks = [task.measurement(launcher) for task in running]
+        for name in tasks[0].plan.profilers:
+            if name != "torch":
+                require_tool(name, launcher)
+        return measure_in_turn(tasks, first.store)
+
+
 class _Running:
     """A task while it runs; what there is of its result is kept if it must end early."""
 
@@ -103,8 +137,7 @@ class _Running:
         self.store = directory.store
         self.run = directory.run_of(task)
         self.workload = directory.workload(task.run_id)
-        begun = Attempt(task.index, 1, socket.gethostname(), utc_now(), _element())
-        self.attempt = directory.begin(begun)
+        self.attempt = directory.begin(Attempt(task.index, 1, host_name(), utc_now(), _element()))
         self.ran = stopwatch(Launcher(Execution(), Path.cwd()), self.workload.env)
         self.partial: TaskResult | None = None
         self.files: Sequence[Path] = ()
@@ -116,57 +149,41 @@ class _Running:
         separate = slurm is not None and slurm.ingest == "separate"
         return separate and self.submission.stage == Stage.PROFILE
 
-    def result(self) -> TaskResult:
-        """Return the result of the task, which is then on disk with a summary of its reports."""
-        try:
-            if self.submission.stage == Stage.INGEST:
-                result = self._read_profiled()
-            elif self.run.collector == INGEST:
-                result = self._read_input()
-            elif self.run.collector == "replay":
-                result = self._replay()
-            else:
-                result = self._measure()
-        except Ended as end:
-            if end.number != _WARNING:
-                raise
-            result = self._stopped()
-        except PerfpipeError as error:
-            result = failed(self._blank(), error)
-            if isinstance(error, ToolMissing):
-                result = replace(result, failure="tool_missing")
-        result = self._finish(result)
-        self._write(result)
-        return result
+    @property
+    def measured(self) -> bool:
+        """Whether its program is launched here."""
+        return (
+            self.run.collector not in (INGEST, "replay") and self.submission.stage == Stage.PROFILE
+        )
 
-    def _measure(self) -> TaskResult:
+    def result(self) -> TaskResult:
+        """Return its result; it is not on disk yet."""
+        if self.measured:
+            (result,) = _measured([self])
+            return result
+        if self.submission.stage == Stage.INGEST:
+            return self._read_profiled()
+        return self._read_input() if self.run.collector == INGEST else self._replay()
+
+    def measurement(self, launcher: Launcher) -> Measurement:
+        """Return what is to be measured, with a directory of its own."""
         path = Path(self.run.file)
         task = task_again(self.task, self.workload, path)
         kind = self.run.collector
         plan = Plan(self.workload, path, [task], kind, read_later=self.read_later)
-        cwd = directory_of(self.workload, path)
-        with Launcher(self.workload.execution, cwd) as launcher:
-            for name in plan.profilers:
-                if name != "torch":
-                    require_tool(name, launcher)
-            into = self.directory.task_directory(self.task) / f"attempt-{self.attempt.number}"
-            with storing(into):
-                into.mkdir(parents=True)
-            context = Context(self.workload, task, launcher, into, say)
-            result = measure(plan, context, self.store, self._keep)
-        if task.key != self.task.key:
-            changed = "the program's files have changed since the batch was submitted"
-            result = replace(result, notes=(*result.notes, changed))
-        return result
+        into = self.directory.task_directory(self.task) / f"attempt-{self.attempt.number}"
+        with storing(into):
+            into.mkdir(parents=True, exist_ok=True)
+        return Measurement(plan, Context(self.workload, task, launcher, into, say), self._keep)
 
     def _keep(self, result: TaskResult, files: Sequence[Path]) -> None:
         self.partial, self.files = result, tuple(files)
 
-    def _stopped(self) -> TaskResult:
+    def stopped(self) -> TaskResult:
         """Return what there is of a task that ran into the time limit of its job."""
-        result = with_reports(self.partial or self._blank(), self.files, self.store)
+        result = with_reports(self.partial or self.blank(), self.files, self.store)
         error = "stopped before the time limit of its job (raise --time, or --tasks-per-job 1)"
-        return replace(result, status="failed", failure="time_limit", error=error)
+        return replace(result, status="failed", failure=TIME_LIMIT, error=error)
 
     def _replay(self) -> TaskResult:
         path = Path(self.run.file)
@@ -179,16 +196,18 @@ class _Running:
         return replayed(*pair, folder, self.store)
 
     def _read_input(self) -> TaskResult:
-        return with_reports(self._blank(), [Path(self.task.input or "")], self.store)
+        return with_reports(self.blank(), [Path(self.task.input or "")], self.store)
 
     def _read_profiled(self) -> TaskResult:
         """Read the reports that another job left; raises StoreError if it left no word of them."""
         profiled = TaskResult.read(self.directory.task_directory(self.task) / _PROFILED)
+        if not profiled.files:
+            return profiled
         files = [self.store.runs_dir.resolve() / name for name in profiled.files]
         read = with_reports(profiled, files, self.store)
         return read if profiled.done else replace(read, status="failed", error=profiled.error)
 
-    def _blank(self) -> TaskResult:
+    def blank(self) -> TaskResult:
         """Return the result of the task before anything is known."""
         if self.run.collector == INGEST:
             own = self.task
@@ -196,23 +215,27 @@ class _Running:
         path = Path(self.run.file)
         return result_of(task_again(self.task, self.workload, path))
 
-    def _finish(self, result: TaskResult) -> TaskResult:
-        """Return the result with where and when it ran, and as which of the batch's tasks."""
+    def write(self, result: TaskResult) -> TaskResult:
+        """Write the result, with where and when it ran and as which of the batch's tasks."""
         own: Ran = result.ran or self.ran()
         ran = replace(own, job=_element() or None, attempt=self.attempt.number)
-        return replace(result, ran=ran, key=self.task.key, index=self.task.task_index)
-
-    def _write(self, result: TaskResult) -> None:
+        notes = result.notes
+        if result.key != self.task.key:
+            notes += ("the program's files have changed since the batch was submitted",)
+        result = replace(
+            result, ran=ran, key=self.task.key, index=self.task.task_index, notes=notes
+        )
         folder = self.directory.task_directory(self.task)
         with storing(folder / RESULT):
             folder.mkdir(parents=True, exist_ok=True)
             if self.read_later:
                 result.write(folder / _PROFILED)
-                return
+                return result
         # Before the result, so that whoever sees that sees what its reports say.
         self._summarize(result)
         with storing(folder / RESULT):
             result.write(folder / RESULT)
+        return result
 
     def _summarize(self, result: TaskResult) -> None:
         """Keep what the reports say, and their page; a fault in either takes nothing away."""
@@ -248,5 +271,3 @@ def _element() -> str:
     """Return the job and index of this array element; empty outside of Slurm."""
     job, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{job}_{index}" if job and index else os.environ.get("SLURM_JOB_ID", "")
-
-

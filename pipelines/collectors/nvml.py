@@ -64,13 +64,17 @@ def _spread(samples: list[dict[str, Any]], name: str) -> Spread | None:
 
 @contextlib.contextmanager
 def sampling(
-    options: CollectNvml | None, into: Path, env: Mapping[str, str] | None = None
+    options: CollectNvml | None,
+    into: Path,
+    env: Mapping[str, str] | None = None,
+    state: Samples | None = None,
 ) -> Iterator[Samples]:
     """Sample in a separate thread while the block runs; samples go to nvml.jsonl.
 
     `env` is what the program's environment has besides ours: only GPUs that it can see are sampled.
+    A `state` has the samples of earlier launches, which these are added to.
     """
-    state = Samples()
+    state = Samples() if state is None else state
     handles: dict[int, Any] = {}
     if options is not None:
         handles, state.reason = handles_of({**os.environ, **(env or {})})

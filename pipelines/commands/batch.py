@@ -46,8 +46,8 @@ def batch_command() -> None:
     perfpipe batch status
     perfpipe batch wait && perfpipe report BATCH --html
 
-    Results lie in the store and are what counts; Slurm is asked about those that are missing.  BATCH
-    is an id or the beginning of one; without it, the newest batch is meant.
+    Results lie in the store and are what counts; Slurm is asked about those that are missing.
+    BATCH is an id or the beginning of one; without it, the newest batch is meant.
     """
 
 
@@ -91,6 +91,12 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Override a parameter of the files (or warmup, repeats, launches, timeout).",
 )
 @filter_option
+@click.option(
+    "--arms",
+    metavar="NAME",
+    help="Parameter whose values are compared: they share a job, and their launches take turns "
+    "(A B B A).",
+)
 @_slurm_options
 @click.option("--exclusive", is_flag=True, default=None, help="Ask for whole nodes.")
 @click.option("--setup", multiple=True, metavar="LINE", help="Shell line before each task.")
@@ -109,11 +115,13 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.pass_context
 def submit_command(
     ctx: click.Context,
+    /,
     paths: tuple[str, ...],
     collector: str,
     ingest_only: bool,
     settings: tuple[str, ...],
     filters: dict[str, list[str]],
+    arms: str | None,
     no_pages: bool,
     max_attempts: int,
     dry_run: bool,
@@ -154,11 +162,15 @@ def submit_command(
         frozen = freezing.freeze_inputs(paths, slurm=merged(defaults, slurm), **common)
     else:
         chosen = settings_of(settings)
-        wanted = [
-            freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths
-        ]
+        wanted = [freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths]
         frozen = freezing.freeze(
-            wanted, collector=collector, slurm=slurm, defaults=defaults, filters=filters, **common
+            wanted,
+            collector=collector,
+            slurm=slurm,
+            defaults=defaults,
+            filters=filters,
+            arms=arms,
+            **common,
         )
     cluster = Cluster()
     kinds = {run.run_id: run.collector for run in frozen.batch.runs}
@@ -167,6 +179,7 @@ def submit_command(
         {run_id: workload.slurm for run_id, workload in frozen.workloads.items() if workload.slurm},
         packing.expected_seconds(store, frozen.tasks, kinds),
         _largest(cluster, dry_run),
+        arms,
     )
     if dry_run:
         planned = submitting.scripts(BatchDirectory(store, frozen.batch), arrays)
@@ -189,7 +202,7 @@ def submit_command(
 
 
 def _largest(cluster: Any, dry_run: bool) -> int:
-    """Return the most elements of an array; on a machine without Slurm a dry run shows the usual."""
+    """Return the most elements of an array; for a dry run without Slurm, the usual number."""
     from pipelines.batch.submitting import USUAL_ARRAY, largest_array
 
     try:
@@ -259,9 +272,7 @@ def status_command(
 @_interval
 @json_option("Print the outcome as JSON.")
 @store_option
-def wait_command(
-    batch: str | None, interval: float, as_json: bool, store_path: str | None
-) -> None:
+def wait_command(batch: str | None, interval: float, as_json: bool, store_path: str | None) -> None:
     """Wait until a batch is collected; exit with 0 if every task succeeded, else 1.
 
     \b
