@@ -144,8 +144,8 @@ class Batch:
     """A batch as it was submitted; it never changes.
 
     `command` is the command line, `store` the store's path as nodes see it, `python` the
-    interpreter that runs perfpipe there.  A task is started at most `max_attempts` times without
-    being asked for.
+    interpreter that runs perfpipe there.  A task is submitted at most `max_attempts` times without
+    being asked for.  Configurations that differ in the parameter `arms` alone are measured in turn.
     """
 
     batch_id: str
@@ -158,7 +158,13 @@ class Batch:
     command: tuple[str, ...] = ()
     max_attempts: int = 3
     pages: bool = True
+    arms: str | None = None
     provenance: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def measures(self) -> bool:
+        """Whether programs are launched, rather than recordings or reports read."""
+        return any(run.collector not in ("replay", "ingest") for run in self.runs)
 
 
 @dataclass(frozen=True)
@@ -182,9 +188,13 @@ class TaskState:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a collector found: tasks by state, and whether all succeeded."""
+    """What a collector found: tasks by state, and whether all succeeded.
+
+    `submission` is the collector's; one that submitted tasks again is not the last.
+    """
 
     batch_id: str
+    submission: int
     collected_at: str
     counts: dict[str, int]
     ok: bool

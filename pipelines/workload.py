@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perfpipe.errors import InputError, did_you_mean
+from pipelines.slurm.options import Slurm
 from pipelines.strict_yaml import line_of, load
 
 Scalar = int | float | str
@@ -245,6 +246,7 @@ class Workload(_Model):
     collect: Collect = Field(Collect(), description="profilers")
     execution: Execution = Field(Execution(), description="where programs run")
     recording: str | None = Field(None, description="recording to replay if there is no GPU")
+    slurm: Slurm | None = Field(None, description="batch jobs")
 
 
 def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = None) -> Workload:

@@ -24,11 +24,14 @@ Say = Callable[[str], None]
 
 
 class ProgramFailed(TaskFailed):
-    """A task that failed; `kind` is wrong_result, out_of_resources, timeout, crash or profiler."""
+    """A task that failed; `kind` is wrong_result, out_of_resources, timeout, crash or profiler.
 
-    def __init__(self, kind: str, message: str) -> None:
+    `program_code` is what the program exited with, None where it did not exit by itself.
+    """
+
+    def __init__(self, kind: str, message: str, program_code: int | None = None) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.program_code = kind, program_code
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def check(finished: Finished, what: str, timeout: float | None, kind: str = "pro
         return
     advice = explain(finished.stdout + finished.stderr)
     reason = advice or finished.complaint() or "no output"
-    raise ProgramFailed(kind, f"{what} {ended(finished)}: {reason}")
+    raise ProgramFailed(kind, f"{what} {ended(finished)}: {reason}", finished.returncode)
 
 
 def ended(finished: Finished) -> str:

@@ -1,0 +1,2 @@
+def write_pages(directory, state):
+    pass
