@@ -11,7 +11,9 @@ from typing import Any, Literal
 from perfpipe.model import SCHEMA_VERSION
 
 #: How a column is formatted; `lines` is text of several lines, of which the last matters most.
-Kind = Literal["text", "lines", "int", "pct", "ns", "ms", "number", "bytes", "flops", "bandwidth", "hz"]
+Kind = Literal[
+    "text", "lines", "int", "pct", "ns", "ms", "number", "bytes", "flops", "bandwidth", "hz"
+]
 
 Value = str | int | float | bool | None
 

@@ -74,7 +74,10 @@ def _tasks(
         times = [rng.uniform(0.05, 40) for _ in range(configurations)]
         for at in range(configurations * repeats):
             size = 512 * 2 ** (at % configurations % 12)
-            params: dict[str, bool | int | float | str] = {"size": size, "batch": at % configurations}
+            params: dict[str, bool | int | float | str] = {
+                "size": size,
+                "batch": at % configurations,
+            }
             label = " ".join(f"{name}={value}" for name, value in params.items())
             key = f"{rng.getrandbits(64):016x}"
             yield (

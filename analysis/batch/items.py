@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,13 @@ ORDER = (
     State.UNSUBMITTED,
     State.DONE,
 )
+
+#: States that may still change, by themselves or by a submission, and those that ended badly.
+OPEN = (State.UNKNOWN, State.RUNNING, State.WAITING, State.UNSUBMITTED)
+FAILED = tuple(state for state in ORDER if state not in (State.DONE, *OPEN))
+
+#: Control sequences of terminals.
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True)
@@ -54,9 +62,8 @@ class Item:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended without a result."""
-        state = self.state.state
-        return not (self.done or state.in_flight or state is State.UNSUBMITTED)
+        """Whether it ended without success."""
+        return self.state.state in FAILED
 
     @property
     def time_ms(self) -> float | None:
@@ -72,7 +79,17 @@ class Item:
     def reason(self) -> str | None:
         """Why it is in its state, on one line."""
         said = self.state.reason or (self.result.error if self.result is not None else None)
-        return " ".join(said.split()) if said else None
+        return " ".join(plain_text(said).split()) if said else None
+
+
+def plain_text(text: str) -> str:
+    """Return what a program printed without what a terminal would obey: colors, bells.
+
+    >>> plain_text("\x1b[31mred\x1b[0m\x07")
+    'red '
+    """
+    text = _ESCAPES.sub("", text)
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
 def in_order(items: Sequence[Item]) -> list[Item]:

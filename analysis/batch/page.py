@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.batch import tables
-from analysis.batch.items import ORDER, Item, times_of
+from analysis.batch.items import FAILED, OPEN, Item, times_of
 from analysis.batch.nodes import Compared, compare_places
 from analysis.thresholds import thresholds
 from perfpipe.batchrecord import Batch
@@ -16,7 +16,12 @@ from perfpipe.viewmodel import Fact, Report, Section, Source, Table
 
 def batch_report(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> Report:
     """Build the page of a batch from its tasks; `pages` are those of its runs, by run id."""
-    nodes, gpus = _compared(batch, items, by_gpu=False), _compared(batch, items, by_gpu=True)
+    nodes = _compared(batch, items, by_gpu=False)
+    # Where each node has one GPU, nodes are GPUs.
+    one_each = len({(item.state.node, *item.gpus) for item in items if item.gpus}) <= len(
+        {item.state.node for item in items if item.gpus}
+    )
+    gpus = None if one_each else _compared(batch, items, by_gpu=True)
     sections = (
         _section(
             "progress",
@@ -24,21 +29,21 @@ def batch_report(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) 
             tables.progress(batch, items, pages),
             tables.reasons(batch, items),
         ),
-        _section("failures", "What failed", tables.failures(batch, items), missing="no task failed"),
-        _section("best", "Best and worst configurations", tables.extremes(batch, items)),
-        _section("configurations", "Configurations", tables.configurations(batch, items)),
+        _section("failures", "Failures", tables.failures(batch, items), missing="no task failed"),
+        _section("best", "Best and worst", tables.extremes(batch, items)),
         _section(
             "nodes",
             "Nodes and GPUs",
             tables.places(batch, items, nodes, by_gpu=False),
-            tables.places(batch, items, gpus, by_gpu=True),
+            *([] if gpus is None else [tables.places(batch, items, gpus, by_gpu=True)]),
             missing="no task says where it ran",
         ),
+        _section("configurations", "All tasks", tables.configurations(batch, items)),
     )
     return Report(
         title=f"Batch {batch.batch_id}",
         notice=_notice(batch),
-        statements=tuple(_statements(batch, items, (nodes, gpus))),
+        statements=tuple(_statements(batch, items, [of for of in (nodes, gpus) if of])),
         summary=tuple(_summary(batch, items, nodes)),
         sections=sections,
         findings=(),
@@ -92,9 +97,12 @@ def _statements(
     yield Fact("", how_far(items), Source("result.json", runs))
     if text := _bounds(items):
         yield Fact("", text, Source("summary.json", runs))
+    odd: list[str] = []
     for of in compared:
         for place in of.places:
-            if place.verdict:
+            # A GPU of a node that stands out says nothing new.
+            if place.verdict and not place.name.startswith(tuple(f"{node} " for node in odd)):
+                odd.append(place.name)
                 ends = [100 * abs(end - 1) for end in (place.ratio, place.low, place.high)]
                 low, high = sorted(ends[1:])
                 yield Fact(
@@ -110,17 +118,13 @@ def how_far(items: Sequence[Item]) -> str:
     counts = Counter(item.state.state for item in items)
     failed = sum(item.failed for item in items)
     done = sum(item.done for item in items)
-    parts = [f"{done:,} of {counted(len(items), 'task')} done"]
-    bad = [f"{counts[s]:,} {s.value}" for s in ORDER if counts[s] and _ended_badly(items, s)]
-    if failed:
-        parts.append(bad[0] if len(bad) == 1 else f"{failed:,} failed ({', '.join(bad)})")
-    rest = [s for s in ORDER if counts[s] and not _ended_badly(items, s)]
-    parts += [f"{counts[state]:,} {state.value}" for state in rest if state.value != "done"]
-    return ", ".join(parts)
-
-
-def _ended_badly(items: Sequence[Item], state: object) -> bool:
-    return next(item.failed for item in items if item.state.state is state)
+    said = [f"{done:,} of {counted(len(items), 'task')} done"]
+    for states, what in ((FAILED, "not successful: "), (OPEN, "")):
+        parts = [f"{counts[state]:,} {state}" for state in states if counts[state]]
+        if parts:
+            before = f"{failed:,} {what}" if what and len(parts) > 1 else ""
+            said.append(before + ", ".join(parts))
+    return "; ".join(said)
 
 
 def _bounds(items: Sequence[Item]) -> str | None:
@@ -130,7 +134,7 @@ def _bounds(items: Sequence[Item]) -> str | None:
         return None
     bounds = Counter(words(summary.bound or "") for summary in known)
     parts = [f"{name} in {count:,}" for name, count in _sorted(bounds)]
-    parts[0] += f" of {counted(len(known), 'configuration')}"
+    parts[0] += f" of {counted(len(known), 'task')}"
     text = f"Largest part of the time: {', '.join(parts)}"
     kernels = Counter(summary.kernel_bound for summary in known if summary.kernel_bound)
     if kernels:
@@ -160,10 +164,10 @@ def _summary(batch: Batch, items: Sequence[Item], nodes: Compared) -> Iterator[F
             said = f"{len(nodes.places)} compared, "
             said += f"{odd} stand out" if odd > 1 else "1 stands out" if odd else "none stands out"
             said += f"; largest difference {100 * largest:.1f} %"
-        yield Fact("Nodes", f"{len(where)}; {said}", results)
+        yield Fact("Nodes", f"{len(where)}: {said}", results)
     times = [item.state.seconds for item in items if item.state.seconds is not None]
     if times:
-        text = f"{sum(times) / 3600:.2g} h in all tasks, longest {format_ns(max(times) * 1e9)}"
+        text = f"{sum(times) / 3600:,.1f} h in all tasks, longest {format_ns(max(times) * 1e9)}"
         yield Fact("Wall time", text, results)
     again = sum(item.state.attempts > 1 for item in items)
     if again:

@@ -6,6 +6,7 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from analysis.batch.items import ORDER, Item, gpu_name, in_order
 from analysis.batch.nodes import Compared
@@ -56,12 +57,18 @@ _MEASURED: Cells = (
         lambda item: item.summary.step_p95_ms if item.step_ms is not None else None,
     ),
     (
-        Column("sol_pct", "% of peak", "pct", "%", "time at the lower roof / measured time"),
+        Column("sol_pct", "% of peak", "pct", "", "time at the lower roof / measured time"),
         lambda item: item.summary.sol_pct,
     ),
     (
-        Column("mfu_pct", "MFU", "pct", "%", "declared FLOP/s / dense peak", core=False),
-        lambda item: item.summary.mfu_pct,
+        Column(
+            "mfu_pct",
+            "MFU",
+            "pct",
+            "%",
+            "declared FLOP/s / dense peak, where no bytes are declared",
+        ),
+        lambda item: item.summary.mfu_pct if item.summary.sol_pct is None else None,
     ),
     (
         Column("bound", "Bound", "text", doc="largest part of the GPU's time"),
@@ -72,6 +79,10 @@ _MEASURED: Cells = (
         lambda item: item.summary.share_pct,
     ),
     (
+        Column("finding", "First finding", "text", core=False, hover_of="bound"),
+        lambda item: item.summary.finding,
+    ),
+    (
         Column("kernel_bound", "Kernels bound by", "text", doc="what bounds most of kernel time"),
         lambda item: item.summary.kernel_bound,
     ),
@@ -79,20 +90,15 @@ _MEASURED: Cells = (
 
 _AROUND: Cells = (
     (
-        Column("gpus", "GPU", "text", doc="UUIDs of the GPUs that it used", core=False),
+        Column(
+            "gpus", "GPUs", "text", doc="UUIDs of the GPUs it used", core=False, hover_of="node"
+        ),
         lambda item: ", ".join(item.gpus) or None,
     ),
-    (
-        Column("gpu", "GPU model", "text", core=False, hover_of="node"),
-        lambda item: item.summary.gpu,
-    ),
+    (Column("gpu", "GPU model", "text", core=False), lambda item: item.summary.gpu),
     (
         Column("wall_s", "Wall time", "number", "s", "of the last attempt", core=False),
         lambda item: item.state.seconds,
-    ),
-    (
-        Column("finding", "First finding", "text", doc="of the task's report", core=False),
-        lambda item: item.summary.finding,
     ),
 )
 
@@ -132,26 +138,22 @@ def failures(batch: Batch, items: Sequence[Item]) -> Table:
     """Return the failed tasks with the end of their logs, and the command that shows more."""
     cells: Cells = (
         *_TASK,
-        (Column("reason", "Reason", "text"), lambda item: item.reason),
-        *_NODE,
+        (Column("node", "Node", "text", doc="where it ran last"), lambda item: item.state.node),
+        (Column("why", "Reason", "lines"), lambda item: item.reason),
         (
-            Column("job", "Job", "text", doc="job of the scheduler", core=False),
-            lambda item: item.state.element,
-        ),
-        (
-            Column("log", "Last lines of its log", "lines", core=False),
+            Column("log", "Last lines of its log", "lines"),
             lambda item: item.log or None,
         ),
-        (Column("command", "Look further", "text"), lambda item: logs_command(item.index)),
+        (Column("command", "Look further", "text"), lambda item: logs_command(batch, item)),
     )
     doc = f"'{resume_command(batch)}' starts them again."
     failed = [item for item in in_order(items) if item.failed]
     return _table(batch, "Failed tasks", doc, cells, failed, MOST_FAILED, 0)
 
 
-def logs_command(task: int) -> str:
+def logs_command(batch: Batch, item: Item) -> str:
     """Return the command that prints what a task printed."""
-    return f"perfpipe batch logs {task}"
+    return f"perfpipe batch logs {item.index} --batch {batch.batch_id}"
 
 
 def resume_command(batch: Batch) -> str:
@@ -186,15 +188,13 @@ def reasons(batch: Batch, items: Sequence[Item]) -> Table:
             _most_common(item.state.node or "not known" for item in own),
             _most_common(item.state.task.workload for item in own),
             _few([str(item.index) for item in own]),
-            logs_command(own[0].index),
+            logs_command(batch, own[0]),
         )
         for (state, _), own in sorted(groups.items(), key=lambda group: -len(group[1]))
     ]
     doc = "Failed tasks by what became of them and why."
     shown = tuple(rows[:MOST_FAILED])
-    return Table(
-        "Failures by reason", doc, columns, shown, len(rows), _source(batch), headline=1
-    )
+    return Table("Failures by reason", doc, columns, shown, len(rows), _source(batch), headline=1)
 
 
 def _most_common(values: Iterable[str]) -> str:
@@ -217,7 +217,7 @@ def progress(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> T
     columns = (
         Column("workload", "Workload", "text"),
         Column("page", "Page", "text", core=False, link_of="workload"),
-        Column("run_id", "Run", "text", core=False),
+        Column("run_id", "Run", "text", core=False, hover_of="workload"),
         Column("tasks", "Tasks", "int"),
         *(Column(state.name.lower(), state.value.capitalize(), "int") for state in present[::-1]),
         Column("wall_s", "Wall time", "number", "s", "median of a task"),
@@ -240,50 +240,73 @@ def progress(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> T
             )
         )
     return Table(
-        "Progress", "Tasks of each run by state.", columns, tuple(rows), len(rows), _source(batch)
+        "Runs", "Tasks of each run by state.", columns, tuple(rows), len(rows), _source(batch)
     )
 
 
 def extremes(batch: Batch, items: Sequence[Item]) -> Table:
     """Return the best and the worst configuration of each workload, by % of peak, else by time."""
-    measures: tuple[tuple[str, Callable[[Item], float | None], bool], ...] = (
-        ("% of peak", lambda item: item.summary.sol_pct, True),
-        ("MFU", lambda item: item.summary.mfu_pct, True),
-        ("time", lambda item: item.time_ms, False),
-        ("step", lambda item: item.step_ms, False),
-    )
     of_workload: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         if item.done:
             of_workload[item.state.task.workload].append(item)
     rows = []
     for workload, own in of_workload.items():
-        for name, measure, more_is_better in measures:
-            known = [(value, item) for item in own if (value := measure(item)) is not None]
+        for measure in _MEASURES:
+            known = _medians(own, measure)
             if len(known) > 1:
-                # Of equal ones the first, whichever way they are sorted.
-                known.sort(key=lambda pair: (pair[0], pair[1].index), reverse=False)
-                ends = (known[-1], known[0]) if more_is_better else (known[0], known[-1])
+                known = known if measure.more_is_better else known[::-1]
+                ends = (*_end(known[-1]), *_end(known[0]))
                 middle = statistics.median(value for value, _ in known)
-                rows.append((workload, name, len(known), *_end(*ends[0]), *_end(*ends[1]), middle))
+                rows.append((workload, measure.name, len(known), *ends, middle))
                 break
     columns = (
         Column("workload", "Workload", "text"),
-        Column("by", "By", "text", "", "% of peak, MFU (%); else time or step (ms), shortest best"),
-        Column("known", "Configurations", "int", doc="how many of its tasks this is known of"),
+        Column("by", "By", "text", "", "% of peak, MFU (%); else the shortest time or step (ms)"),
+        Column("known", "Configurations", "int", doc="those that it is known of"),
         Column("best", "Best", "text"),
         Column("best_page", "Page", "text", core=False, link_of="best"),
-        Column("best_value", "of best", "number"),
+        Column("best_value", "Its value", "number"),
         Column("worst", "Worst", "text"),
         Column("worst_page", "Page", "text", core=False, link_of="worst"),
-        Column("worst_value", "of worst", "number"),
-        Column("median", "Median", "number", core=False),
+        Column("worst_value", "Its value", "number"),
+        Column("median", "Median", "number", core=False, doc="over the configurations"),
     )
-    doc = "The best and the worst configuration of each workload."
-    return Table("Best and worst", doc, columns, tuple(rows), len(rows), _source(batch), headline=3)
+    doc = "The best and the worst configuration of each workload; of repeats the median."
+    title = "Best and worst configurations"
+    return Table(title, doc, columns, tuple(rows), len(rows), _source(batch), headline=3)
 
 
-def _end(value: float, item: Item) -> tuple[Value, ...]:
+class _Measure(NamedTuple):
+    """By what configurations are compared."""
+
+    name: str
+    value: Callable[[Item], float | None]
+    more_is_better: bool
+
+
+_MEASURES = (
+    _Measure("% of peak", lambda item: item.summary.sol_pct, True),
+    _Measure("MFU", lambda item: item.summary.mfu_pct, True),
+    _Measure("time", lambda item: item.time_ms, False),
+    _Measure("step", lambda item: item.step_ms, False),
+)
+
+
+def _medians(items: Sequence[Item], measure: _Measure) -> list[tuple[float, Item]]:
+    """Return the median over the repeats of each configuration with its first task, sorted."""
+    repeats: dict[str, list[tuple[float, Item]]] = defaultdict(list)
+    for item in items:
+        if (value := measure.value(item)) is not None:
+            repeats[item.state.task.label].append((value, item))
+    medians = [
+        (statistics.median(value for value, _ in own), own[0][1]) for own in repeats.values()
+    ]
+    return sorted(medians, key=lambda pair: (pair[0], pair[1].index))
+
+
+def _end(end: tuple[float, Item]) -> tuple[Value, ...]:
+    value, item = end
     return (item.state.task.label, item.page, value)
 
 
