@@ -1,2 +1,2 @@
-def write_pages(directory, state):
+def write_pages(directory: object, state: object) -> None:
     pass
