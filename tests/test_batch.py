@@ -554,3 +554,24 @@ def test_a_name_that_is_no_batch(workload: Path, cli: Cli, tmp_path: Path) -> No
     assert cli("batch", "ls") == 0
     assert len(cli.out.splitlines()) == 2
     assert replace(one.batch) == BatchDirectory.find(one.store, one.batch.batch_id).batch
+
+
+def test_a_program_without_a_file(cli: Cli, tmp_path: Path) -> None:
+    words = [
+        "--collector",
+        "timing",
+        "--gpus",
+        "0",
+        "--dry-run",
+        "--json",
+        "--",
+        "python3",
+        "x.py",
+        "--time",
+    ]
+    (tmp_path / "x.py").write_text("print(1)")
+    assert cli("batch", "submit", *words) == 0, cli.err
+    plan = json.loads(cli.out)
+    assert [task["workload"] for task in plan["tasks"]] == ["x"]
+    assert cli("batch", "submit", "--dry-run") == 2
+    assert "or -- and a program" in cli.err

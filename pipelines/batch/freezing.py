@@ -27,10 +27,11 @@ INGEST = "ingest"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A workload to run, and the file it is from."""
+    """A workload to run, and the file it is from; `words` are those of a program without one."""
 
     workload: Workload
     path: Path
+    words: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def freeze(
         kind = "all" if collector == "auto" else collector
         workloads[run_id] = one.workload.model_copy(update={"slurm": asked})
         path = str(one.path.resolve())
-        runs.append(BatchRun(run_id, one.workload.name, path, kind, recording))
+        runs.append(BatchRun(run_id, one.workload.name, path, kind, recording, one.words))
         tasks += [
             _frozen(run_id, one.workload.name, task)
             for task in planned_tasks(one.workload, one.path, dict(filters))

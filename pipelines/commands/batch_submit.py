@@ -11,7 +11,14 @@ import click
 
 from perfpipe.errors import PerfpipeError
 from pipelines.console import say
-from pipelines.options import filter_option, json_document, json_option, resolve_store, store_option
+from pipelines.options import (
+    WithProgram,
+    filter_option,
+    json_document,
+    json_option,
+    resolve_store,
+    store_option,
+)
 from pipelines.plan import COLLECTORS
 
 
@@ -37,8 +44,8 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command("submit")
-@click.argument("paths", nargs=-1, required=True, metavar="WORKLOAD.yaml|REPORT...")
+@click.command("submit", cls=WithProgram)
+@click.argument("paths", nargs=-1, metavar="[WORKLOAD.yaml|REPORT... | -- PROGRAM...]")
 @click.option(
     "--collector",
     type=click.Choice(COLLECTORS),
@@ -93,7 +100,7 @@ def batch_submit_command(
     store_path: str | None,
     **asked: Any,
 ) -> None:
-    """Submit workloads as job arrays, or existing reports to read, and return at once.
+    """Submit workloads as job arrays, a program, or existing reports to read; return at once.
 
     Each configuration is a task; several short ones share a job.  A last job collects: it writes
     the runs and the pages.  The store must be on a file system that the nodes share.
@@ -101,6 +108,7 @@ def batch_submit_command(
     \b
     perfpipe batch submit workloads/gemm.yaml --partition gpu --time 30m
     perfpipe batch submit workloads/*.yaml --array-parallelism 8 --set dtype=fp16
+    perfpipe batch submit --gpus 8 --time 20m -- torchrun --nproc-per-node 8 train.py
     perfpipe batch submit captures/ --ingest-only --partition cpu
     perfpipe batch submit workloads/gemm.yaml --dry-run
     """
@@ -109,13 +117,17 @@ def batch_submit_command(
     from pipelines.batch.settings import given, site_defaults
     from pipelines.claim import claimed
     from pipelines.commands.run import settings_of
+    from pipelines.program import program_of
     from pipelines.slurm.client import Cluster
     from pipelines.slurm.options import merged
     from pipelines.workload import load_workload
 
+    program = ctx.meta["program"]
+    if bool(paths) == (program is not None):
+        raise click.UsageError("workload files, reports (--ingest-only), or -- and a program", ctx)
     store = resolve_store(store_path)
     slurm, defaults = given(asked), site_defaults()
-    words = ["perfpipe", *_words(ctx)]
+    words = ["perfpipe", "batch", "submit", *ctx.meta["args"]]
     common: dict[str, Any] = {
         "store": store,
         "command": words,
@@ -127,6 +139,9 @@ def batch_submit_command(
     else:
         chosen = settings_of(settings)
         wanted = [freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths]
+        if program is not None:
+            alone = program_of(program, settings=chosen, collector=collector).workload()
+            wanted = [freezing.Wanted(alone, Path("program"), program)]
         frozen = freezing.freeze(
             wanted,
             collector=collector,
@@ -175,10 +190,6 @@ def _largest(cluster: Any, dry_run: bool) -> int:
         if not dry_run:
             raise
         return USUAL_ARRAY
-
-
-def _words(ctx: click.Context) -> list[str]:
-    return ["batch", "submit", *ctx.meta.get("args", [])]
 
 
 def _show_plan(tasks: Any, planned: Any, as_json: bool) -> None:
