@@ -16,6 +16,7 @@ from pipelines import settings, signals
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
     "run": "Launch a workload under nsys and ncu, ingest the results, and report.",
+    "batch": "Run many configurations on a Slurm cluster.",
     "ingest": "Read report files into the store.",
     "report": "Write a report of a run, or of ingested reports.",
     "plan": "Show which kernels of a timeline to profile, and how.",

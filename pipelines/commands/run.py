@@ -200,7 +200,7 @@ def run_command(
     Ending perfpipe (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL) ends all that it launched; --resume
     continues the run.
     """
-    chosen = _settings(settings)
+    chosen = settings_of(settings)
     given = None
     if program is not None:
         _refuse("a workload file", {"--sizes": sizes, "--filter": filters})
@@ -310,7 +310,8 @@ def _show(planned: list[Task], as_json: bool) -> None:
         click.echo(f"[{task.index}] {task.label}\n    {shlex.join(task.command)}")
 
 
-def _settings(settings: tuple[str, ...]) -> dict[str, list[Scalar]]:
+def settings_of(settings: tuple[str, ...]) -> dict[str, list[Scalar]]:
+    """Return the values of --set by name; raises InputError for another form."""
     return {name: [_scalar(value) for value in values] for name, values in pairs("--set", settings)}
 
 

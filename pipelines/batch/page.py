@@ -1,0 +1,2 @@
+def write_pages(directory: object, state: object) -> None:
+    pass
