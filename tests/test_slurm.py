@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -224,3 +228,39 @@ def test_the_warning_reaches_the_task_itself(slurm: SlurmCluster, tmp_path: Path
     answer = _until(client, job, _ended(job, []), [])
     assert (answer.of(job).state, answer.of(job).exit_code) == (State.FAILED, 9)
     assert log.read_text() == "warned\n"
+
+
+USE = """
+import os, signal, sys
+from pathlib import Path
+from slurm_cluster import cluster
+with cluster(Path(sys.argv[1]), nodes=1) as site:
+    site.run("sbatch", "--output=/dev/null", "--wrap", "sleep 300")
+    print(site.root, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_nothing_is_left_of_a_cluster_whose_test_was_killed(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", USE, tmp_path / "base"], cwd=Path(__file__).parent,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    root = Path(done.stdout.strip())
+    assert root.is_relative_to("/tmp")
+    until = time.monotonic() + 60
+    while root.exists() or _processes_with(str(root)):
+        assert time.monotonic() < until, _processes_with(str(root))
+        time.sleep(0.1)
+
+
+def _processes_with(text: str) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if text in (process / "environ").read_text(errors="replace"):
+                found.append((process / "cmdline").read_text())
+    return found

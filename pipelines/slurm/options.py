@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -125,7 +125,9 @@ class Slurm(_Model):
     setup: list[str] = Field(
         [], description="shell lines before the task, such as module load cuda"
     )
-    container: Container = Field(Container(), description="container")
+    container: Container = Field(
+        default_factory=Container, description="the container that tasks run in"
+    )
     ingest: Literal["inside", "separate"] = Field(
         "inside", description="read reports in the job that made them, or in one without a GPU"
     )
@@ -134,12 +136,6 @@ class Slurm(_Model):
         120, ge=0, le=65535, description="s before the time limit at which a job begins to end"
     )
     extra: list[Option] = Field([], description="other options of sbatch, such as --reservation=x")
-
-    @model_validator(mode="after")
-    def _type_goes_with_gpus(self) -> Slurm:
-        if self.gpu_type and not self.gpus:
-            raise ValueError("gpu_type and gpus: 0 exclude each other")
-        return self
 
     @property
     def limit_s(self) -> int | None:
