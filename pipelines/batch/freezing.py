@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,15 +52,14 @@ def freeze(
     *,
     store: Store,
     collector: str,
-    slurm: Slurm,
-    defaults: Slurm,
+    slurm_of: Callable[[Slurm | None], Slurm],
     filters: Mapping[str, list[str]],
     command: Sequence[str],
     pages: bool,
     max_attempts: int,
     arms: str | None = None,
 ) -> Frozen:
-    """Return the batch of some workloads; `slurm` is of the command line, `defaults` of the site.
+    """Return the batch of some workloads; `slurm_of` gives what jobs ask for by a workload's own.
 
     Configurations that differ in the parameter `arms` alone are measured in turn.  Raises
     InputError where a workload cannot be a batch.
@@ -70,7 +69,7 @@ def freeze(
     for one in wanted:
         _refuse_search(one)
         run_id = new_id(one.workload.name, now)
-        asked = merged(defaults, one.workload.slurm or Slurm(), slurm)
+        asked = slurm_of(one.workload.slurm)
         if collector == "replay":
             asked = merged(asked, Slurm(gpus=0, gpu_type=None))
         recording = _recording(one) if collector == "replay" else None

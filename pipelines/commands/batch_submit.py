@@ -114,19 +114,19 @@ def batch_submit_command(
     """
     from pipelines.batch import freezing, packing, submitting
     from pipelines.batch.disk import BatchDirectory
-    from pipelines.batch.settings import given, site_defaults
+    from pipelines.batch.settings import given
     from pipelines.claim import claimed
     from pipelines.commands.run import settings_of
     from pipelines.program import program_of
+    from pipelines.settings import slurm_options
     from pipelines.slurm.client import Cluster
-    from pipelines.slurm.options import merged
     from pipelines.workload import load_workload
 
     program = ctx.meta["program"]
     if bool(paths) == (program is not None):
         raise click.UsageError("workload files, reports (--ingest-only), or -- and a program", ctx)
     store = resolve_store(store_path)
-    slurm, defaults = given(asked), site_defaults()
+    flags = given(asked)
     words = ["perfpipe", "batch", "submit", *ctx.meta["args"]]
     common: dict[str, Any] = {
         "store": store,
@@ -135,7 +135,7 @@ def batch_submit_command(
         "max_attempts": max_attempts,
     }
     if ingest_only:
-        frozen = freezing.freeze_inputs(paths, slurm=merged(defaults, slurm), **common)
+        frozen = freezing.freeze_inputs(paths, slurm=slurm_options(flags=flags), **common)
     else:
         chosen = settings_of(settings)
         wanted = [freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths]
@@ -145,8 +145,7 @@ def batch_submit_command(
         frozen = freezing.freeze(
             wanted,
             collector=collector,
-            slurm=slurm,
-            defaults=defaults,
+            slurm_of=lambda own: slurm_options(own, flags),
             filters=filters,
             arms=arms,
             **common,
