@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
-from pipelines import signals
+from pipelines import settings, signals
 
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
@@ -31,6 +31,7 @@ COMMANDS = {
     "scrub": "Write an anonymized copy of a report or store.",
     "tuning": "Summarize an autotuning run.",
     "export": "Export a timeline to another viewer.",
+    "config": "Show settings and where they come from.",
     "doctor": "Check profilers, driver, permissions and disk space.",
     "init": "Copy the example workloads into a directory.",
     "store": "List, verify and clean up the store.",
@@ -52,6 +53,10 @@ class _LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{module.__name__} has no command")
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with settings.applied():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -105,7 +105,7 @@ def profile(
                 collected = _profile_kernels(context, store, files, result)
             else:
                 collected = _collect(name, context)
-            files.append(collected.path)
+            files += [collected.path, *collected.others]
             notes += collected.notes
             seconds[name] = collected.seconds
         except NothingToProfile as reason:

@@ -70,7 +70,6 @@ def test_a_time_is_refused_or_read_as_slurm_would(text: str) -> None:
         ({"mem": "64"}, "write 64G"),
         ({"mem": "64GB"}, "write 64G"),
         ({"gpus": -1}, "greater than or equal to 0"),
-        ({"gpus": 0, "gpu_type": "h100"}, "gpu_type and gpus: 0 exclude each other"),
         ({"extra": ["--array=0-3"]}, "--array is set by perfpipe"),
         ({"extra": ["-o", "x"]}, "-o is set by perfpipe"),
         ({"extra": ["qos=x"]}, "no option of sbatch"),

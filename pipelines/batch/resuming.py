@@ -88,7 +88,7 @@ def resume(
         again = unfinished(state, only)
         collects = state.collector is not None and not state.collector.state.final
         outcome = directory.outcome()
-        if not again and (collects or (outcome is not None and outcome.ok)):
+        if not again and (only or collects or (outcome is not None and outcome.ok)):
             return [], []
         others = jobs_in_flight(state)
         return again, resubmit(directory, cluster, again, "resume", others)

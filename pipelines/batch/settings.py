@@ -1,4 +1,4 @@
-"""What a batch asks of Slurm: options of the command line over those of the site."""
+"""What the command line asks of Slurm."""
 
 from __future__ import annotations
 
@@ -24,8 +24,3 @@ def given(options: Mapping[str, Any]) -> Slurm:
         option = str(fault["loc"][0]).replace("_", "-") if fault["loc"] else "options"
         text = fault["msg"].removeprefix("Value error, ")
         raise InputError(f"--{option}: {text}") from error
-
-
-def site_defaults() -> Slurm:
-    """Return the site's defaults."""
-    return Slurm()

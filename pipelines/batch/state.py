@@ -69,7 +69,7 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
         _one(
             directory,
             task,
-            results.get(task.index),
+            results,
             attempts.get(task.index, 0),
             _deciding(task.index, holding[task.index], reading[task.index], by_element),
             by_element,
@@ -110,7 +110,7 @@ def _elements(submissions: Iterable[Submitted], missing: frozenset[int]) -> dict
 def _one(
     directory: BatchDirectory,
     task: BatchTask,
-    result: TaskResult | None,
+    results: Mapping[int, TaskResult],
     attempts: int,
     submitted: Submitted | None,
     by_element: Mapping[tuple[str, int | None], JobState],
@@ -118,6 +118,7 @@ def _one(
 ) -> TaskState:
     """Return the state of a task, from its result or its last job."""
     found = TaskState(task, State.UNSUBMITTED, attempts=attempts)
+    result = results.get(task.index)
     if result is not None:
         ran = result.ran
         state = State.DONE if result.done else _failure(result)
@@ -132,22 +133,17 @@ def _one(
         return found
     at = _place(submitted, task.index)
     element = f"{submitted.job}_{at}"
-    state, reason, node = _by_scheduler(by_element.get((submitted.job, at)), attempts > 0, why)
     began = directory.attempt(task.index, attempts) if attempts else None
     if began is not None and began.element != element:
-        # An earlier job started it, not this one.
-        began = None
-        if state == State.RUNNING:
-            state = State.WAITING
-        elif state == State.LOST:
-            state, reason = State.STOPPED, "its job ended before it came to this task"
-    return replace(
-        found,
-        state=state,
-        reason=reason,
-        element=element,
-        node=node or (began.host if began else None),
-    )
+        began = None  # an earlier job started it, not this one
+    row = by_element.get((submitted.job, at))
+    state, reason, node = _by_scheduler(row, began is not None, why)
+    first = next(index for index in submitted.what.elements[at] if index not in results)
+    if row is not None and row.state.final and began is None and first != task.index:
+        # What ended the job is told of the task that it was at.
+        state, reason = State.STOPPED, f"its job ended ({state}) before it came to this task"
+    node = node or (began.host if began else None)
+    return replace(found, state=state, reason=reason, element=element, node=node)
 
 
 def _deciding(
@@ -187,13 +183,13 @@ def _by_scheduler(
             return State.WAITING, row.reason, None
         case JobIs.RUNNING:
             return (State.RUNNING if begun else State.WAITING), row.reason, node
-    if row.state in _ENDED and (begun or row.state not in (JobIs.TIMEOUT, JobIs.OUT_OF_MEMORY)):
+    if row.state in _ENDED:
         return _ENDED[row.state], row.reason, node
-    if not begun:
-        return State.STOPPED, "its job ended before it came to this task", node
     ended = "completed" if row.state == JobIs.COMPLETED else "failed"
     how = f" with exit code {row.exit_code}" if row.exit_code else ""
     how = f" by signal {row.signal}" if row.signal else how
+    if not begun:
+        return State.STOPPED, f"its job {ended}{how} before it came to this task", node
     return State.LOST, f"its job {ended}{how} and left no result", node
 
 

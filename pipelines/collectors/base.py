@@ -36,11 +36,15 @@ class ProgramFailed(TaskFailed):
 
 @dataclass(frozen=True)
 class Collected:
-    """A profiler's report, how long its launches took, s, and what it lacks."""
+    """A profiler's report, how long its launches took, s, and what it lacks.
+
+    `others` are the reports of further ranks.
+    """
 
     path: Path
     seconds: float
     notes: tuple[str, ...] = ()
+    others: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,13 @@ class Context:
         command: Sequence[str | Path] | None = None,
         on_line: Say | None = None,
         timeout: float | None = None,
+        every_rank: bool = False,
     ) -> Finished:
         """Launch the task's command, prefixed by a profiler's; `timeout`: the workload's, else.
 
-        Of several tasks of srun the first is profiled: all would write the same report.
+        Of several tasks of srun the first is profiled, unless each writes a report of its own.
         """
-        if before and self.launcher.execution.kind == "srun":
+        if before and self.launcher.execution.kind == "srun" and not every_rank:
             before = ["sh", "-c", _FIRST_OF_SRUN, str(len(before)), *before]
         return self.launcher.run(
             [*before, *(command or self.task.command)],

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from perfpipe.errors import InputError, PerfpipeError, TaskFailed
+from perfpipe.errors import InputError, TaskFailed
+from pipelines.commands.batch_submit import batch_submit_command
 from pipelines.console import say
-from pipelines.options import filter_option, json_document, json_option, resolve_store, store_option
-from pipelines.plan import COLLECTORS
+from pipelines.options import json_document, json_option, resolve_store, store_option
 
 if TYPE_CHECKING:
     from pipelines.batch.disk import BatchDirectory
@@ -51,186 +50,7 @@ def batch_command() -> None:
     """
 
 
-def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that are passed on to Slurm."""
-    texts = {
-        "partition": ("NAME", "Partition."),
-        "account": ("NAME", "Account to charge."),
-        "qos": ("NAME", "Quality of service."),
-        "time": ("TIME", "Time limit of a job: 30m, 1h30m, 2:00:00."),
-        "gpus": ("N", "GPUs per node [default: 1; 0 where nothing is measured]."),
-        "cpus": ("N", "CPUs per node."),
-        "mem": ("SIZE", "Memory per node, such as 64G."),
-        "constraint": ("FEATURES", "Features that nodes must have."),
-        "nodes": ("N", "Nodes per task."),
-        "array-parallelism": ("N", "Most jobs to run at a time."),
-        "tasks-per-job": ("N", "Tasks that a job runs in turn [default: chosen]."),
-    }
-    numbers = ("gpus", "cpus", "nodes", "array-parallelism", "tasks-per-job")
-    for name, (metavar, text) in reversed(texts.items()):
-        kind = int if name in numbers else str
-        command = click.option(f"--{name}", type=kind, metavar=metavar, help=text)(command)
-    return command
-
-
-@batch_command.command("submit")
-@click.argument("paths", nargs=-1, required=True, metavar="WORKLOAD.yaml|REPORT...")
-@click.option(
-    "--collector",
-    type=click.Choice(COLLECTORS),
-    default="auto",
-    show_default=True,
-    help="What to collect with; auto profiles with nsys and ncu, replay reads the recordings.",
-)
-@click.option("--ingest-only", is_flag=True, help="Read existing reports; no GPU is asked for.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE[,VALUE]",
-    help="Override a parameter of the files (or warmup, repeats, launches, timeout).",
-)
-@filter_option
-@click.option(
-    "--arms",
-    metavar="NAME",
-    help="Parameter whose values are compared: they share a job, and their launches take turns "
-    "(A B B A).",
-)
-@_slurm_options
-@click.option("--exclusive", is_flag=True, default=None, help="Ask for whole nodes.")
-@click.option("--setup", multiple=True, metavar="LINE", help="Shell line before each task.")
-@click.option("--extra", multiple=True, metavar="OPTION", help="Another option of sbatch.")
-@click.option("--no-pages", is_flag=True, help="Make no page for each configuration.")
-@click.option(
-    "--max-attempts",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="How often a task is submitted whose node failed or that was preempted.",
-)
-@click.option("--dry-run", is_flag=True, help="Print the scripts and tasks; submit nothing.")
-@json_option("Print the batch, or what --dry-run shows, as JSON.")
-@store_option
-@click.pass_context
-def submit_command(
-    ctx: click.Context,
-    /,
-    paths: tuple[str, ...],
-    collector: str,
-    ingest_only: bool,
-    settings: tuple[str, ...],
-    filters: dict[str, list[str]],
-    arms: str | None,
-    no_pages: bool,
-    max_attempts: int,
-    dry_run: bool,
-    as_json: bool,
-    store_path: str | None,
-    **asked: Any,
-) -> None:
-    """Submit workloads as job arrays, or existing reports to read, and return at once.
-
-    Each configuration is a task; several short ones share a job.  A last job collects: it writes
-    the runs and the pages.  The store must be on a file system that the nodes share.
-
-    \b
-    perfpipe batch submit workloads/gemm.yaml --partition gpu --time 30m
-    perfpipe batch submit workloads/*.yaml --array-parallelism 8 --set dtype=fp16
-    perfpipe batch submit captures/ --ingest-only --partition cpu
-    perfpipe batch submit workloads/gemm.yaml --dry-run
-    """
-    from pipelines.batch import freezing, packing, submitting
-    from pipelines.batch.disk import BatchDirectory
-    from pipelines.batch.settings import given, site_defaults
-    from pipelines.claim import claimed
-    from pipelines.commands.run import settings_of
-    from pipelines.slurm.client import Cluster
-    from pipelines.slurm.options import merged
-    from pipelines.workload import load_workload
-
-    store = resolve_store(store_path)
-    slurm, defaults = given(asked), site_defaults()
-    words = ["perfpipe", *_words(ctx)]
-    common: dict[str, Any] = {
-        "store": store,
-        "command": words,
-        "pages": not no_pages,
-        "max_attempts": max_attempts,
-    }
-    if ingest_only:
-        frozen = freezing.freeze_inputs(paths, slurm=merged(defaults, slurm), **common)
-    else:
-        chosen = settings_of(settings)
-        wanted = [freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths]
-        frozen = freezing.freeze(
-            wanted,
-            collector=collector,
-            slurm=slurm,
-            defaults=defaults,
-            filters=filters,
-            arms=arms,
-            **common,
-        )
-    cluster = Cluster()
-    kinds = {run.run_id: run.collector for run in frozen.batch.runs}
-    arrays = submitting.arrays_of(
-        frozen.tasks,
-        {run_id: workload.slurm for run_id, workload in frozen.workloads.items() if workload.slurm},
-        packing.expected_seconds(store, frozen.tasks, kinds),
-        _largest(cluster, dry_run),
-        arms,
-    )
-    if dry_run:
-        planned = submitting.scripts(BatchDirectory(store, frozen.batch), arrays)
-        _show_plan(frozen.tasks, planned, as_json)
-        return
-    directory = BatchDirectory.create(store, frozen.batch, frozen.tasks, frozen.workloads)
-    batch_id = frozen.batch.batch_id
-    try:
-        with claimed(directory.path):
-            jobs = submitting.submit(directory, cluster, arrays, "submit")
-    except PerfpipeError as error:
-        error.args = (f"{error} (when mended: perfpipe batch resume {batch_id})",)
-        raise
-    if as_json:
-        click.echo(json_document(batch=asdict(frozen.batch), jobs=jobs))
-        return
-    count = sum(len(array.elements) for array in arrays)
-    say(f"{len(frozen.tasks)} tasks in {count} jobs; the collector is job {jobs[-1]}")
-    click.echo(batch_id)
-
-
-def _largest(cluster: Any, dry_run: bool) -> int:
-    """Return the most elements of an array; for a dry run without Slurm, the usual number."""
-    from pipelines.batch.submitting import USUAL_ARRAY, largest_array
-
-    try:
-        return largest_array(cluster.limits())
-    except PerfpipeError:
-        if not dry_run:
-            raise
-        return USUAL_ARRAY
-
-
-def _words(ctx: click.Context) -> list[str]:
-    return ["batch", "submit", *ctx.meta.get("args", [])]
-
-
-def _show_plan(tasks: Any, planned: Any, as_json: bool) -> None:
-    if as_json:
-        click.echo(
-            json_document(
-                tasks=[asdict(task) for task in tasks],
-                submissions=[{**asdict(what), "script": script} for what, script in planned],
-            )
-        )
-        return
-    for task in tasks:
-        click.echo(f"[{task.index}] {task.workload} {task.label}")
-    for what, script in planned:
-        size = f", {len(what.elements)} jobs" if what.elements else ""
-        click.echo(f"\n# {what.stage}{size}\n{script}", nl=False)
+batch_command.add_command(batch_submit_command)
 
 
 @batch_command.command("status")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -117,7 +117,12 @@ class Slurm(_Model):
     mem: Memory | None = Field(None, description="memory per node, such as 64G; 0: all of it")
     constraint: Line | None = Field(None, description="features that nodes must have")
     exclusive: bool = Field(False, description="ask for whole nodes")
-    nodes: int = Field(1, ge=1, description="nodes per task; the command contains its own srun")
+    nodes: int = Field(1, ge=1, description="nodes per task; on several, srun starts the program")
+    ranks_per_node: int | None = Field(
+        None,
+        ge=1,
+        description="processes that srun starts on a node; default: one per GPU on several nodes",
+    )
     array_parallelism: int | None = Field(None, ge=1, description="most jobs to run at a time")
     tasks_per_job: int | None = Field(
         None, ge=1, description="tasks that one job runs in turn; default: chosen"
@@ -125,7 +130,9 @@ class Slurm(_Model):
     setup: list[str] = Field(
         [], description="shell lines before the task, such as module load cuda"
     )
-    container: Container = Field(Container(), description="container")
+    container: Container = Field(
+        default_factory=Container, description="the container that tasks run in"
+    )
     ingest: Literal["inside", "separate"] = Field(
         "inside", description="read reports in the job that made them, or in one without a GPU"
     )
@@ -135,11 +142,12 @@ class Slurm(_Model):
     )
     extra: list[Option] = Field([], description="other options of sbatch, such as --reservation=x")
 
-    @model_validator(mode="after")
-    def _type_goes_with_gpus(self) -> Slurm:
-        if self.gpu_type and not self.gpus:
-            raise ValueError("gpu_type and gpus: 0 exclude each other")
-        return self
+    @property
+    def ranks(self) -> int | None:
+        """Processes that srun starts on a node; None where it starts none."""
+        if self.ranks_per_node is None and self.nodes == 1:
+            return None
+        return self.ranks_per_node or max(self.gpus, 1)
 
     @property
     def limit_s(self) -> int | None:
