@@ -10,14 +10,19 @@ from pathlib import Path
 from analysis.batch.items import Item, plain_text
 from analysis.batch.page import batch_report
 from perfpipe.batchrecord import TaskState, TaskSummary
+from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.junit import junit
-from pipelines.batch.state import BatchState
+from pipelines.batch.state import BatchState, state_of
 from pipelines.reporting import output, write_text
+from pipelines.slurm.client import Cluster
 
 #: Last lines of a log that are shown, and the bytes that are looked at for them.
 _LINES, _BYTES = 12, 8192
+
+#: How long Slurm is waited for, s, where somebody waits for the page.
+_PATIENCE_S = 10.0
 
 #: Name of a page, of a batch as of a run.
 _PAGE = "report.html"
@@ -32,6 +37,15 @@ def write_pages(directory: BatchDirectory, state: BatchState) -> None:
     write_text(folder / "junit.xml", junit(directory.batch, list(items_of(directory, state))))
 
 
+def page_of(store: Store, batch_id: str, folder: Path) -> Report:
+    """Return the page of a batch as it stands, with links that hold for a page in `folder`.
+
+    Slurm is asked about what has no result, but not waited for long.
+    """
+    directory = BatchDirectory.read(store, batch_id)
+    return report_of(directory, state_of(directory, Cluster(patience_s=_PATIENCE_S)), folder)
+
+
 def report_of(directory: BatchDirectory, state: BatchState, folder: Path) -> Report:
     """Return the page of a batch, with links that hold for a page in `folder`."""
     runs = directory.store.runs_dir.resolve()
@@ -40,7 +54,8 @@ def report_of(directory: BatchDirectory, state: BatchState, folder: Path) -> Rep
         for run in directory.batch.runs
         if (runs / run.run_id / _PAGE).exists()
     }
-    return batch_report(directory.batch, list(items_of(directory, state, folder)), pages)
+    items = list(items_of(directory, state, folder))
+    return batch_report(directory.batch, items, pages, state.unasked)
 
 
 def items_of(
