@@ -149,6 +149,10 @@ def _write(root: Path, nodes: int, gpus: int, cpus: int, accounting: bool) -> No
         ),
         f"PartitionName=batch Nodes=n[1-{nodes}] Default=YES MaxTime=60 DefaultTime=5 State=UP",
         "PartitionName=debug Nodes=n1 MaxTime=10 State=UP",
+        *(
+            f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=60 State=UP"
+            for name in ("gpu", "cpu")
+        ),
     ]
     if accounting:
         lines.append(_ACCOUNTING.format(root=root, port=ports[2]))
