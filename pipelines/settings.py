@@ -128,12 +128,18 @@ def environment() -> Layer:
     return Layer(values, origins)
 
 
-def slurm_options(workload: Slurm | None = None, flags: Slurm | None = None) -> Slurm:
-    """Return the options of jobs, from options, environment, workload file and files."""
+def slurm_defaults() -> Slurm:
+    """Return what files state of jobs: workload files replace it."""
     from pipelines.slurm.options import merged
 
-    of_files = [read(path).slurm for path in files()]
-    return merged(*of_files, workload, environment().slurm, flags)
+    return merged(*(read(path).slurm for path in files()))
+
+
+def slurm_given(options: Slurm | None = None) -> Slurm:
+    """Return what environment variables and options state of jobs: it replaces all else."""
+    from pipelines.slurm.options import merged
+
+    return merged(environment().slurm, options)
 
 
 def effective(workload: tuple[Workload, Path] | None = None) -> list[Setting]:

@@ -14,9 +14,17 @@ from perfpipe.database import MEMORY_VARIABLE
 from perfpipe.errors import InputError
 from perfpipe.store import STORE_VARIABLE
 from pipelines.options import STEP_RANGE_VARIABLE
-from pipelines.settings import VARIABLES, applied, effective, key_lines, read, slurm_options
+from pipelines.settings import (
+    VARIABLES,
+    applied,
+    effective,
+    key_lines,
+    read,
+    slurm_defaults,
+    slurm_given,
+)
 from pipelines.settings_model import Settings
-from pipelines.slurm.options import Slurm
+from pipelines.slurm.options import Slurm, merged
 from pipelines.tasks import PYTHON_VARIABLE
 from pipelines.workload import load_workload
 
@@ -93,7 +101,8 @@ def test_options_of_jobs_are_those_in_effect(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PERFPIPE_SLURM_EXCLUSIVE", "true")
     monkeypatch.setenv("PERFPIPE_SLURM_SETUP", "module load a\nmodule load b")
     workload = load_workload(_workload(home))
-    slurm = slurm_options(workload.slurm, Slurm(gpus=8, account="other"))
+    given = slurm_given(Slurm(gpus=8, account="other"))
+    slurm = merged(slurm_defaults(), workload.slurm, given)
     assert slurm == Slurm.model_validate(
         {
             "account": "other",
@@ -171,7 +180,7 @@ def test_faults_in_variables(
 ) -> None:
     monkeypatch.setenv(f"PERFPIPE_SLURM_{name}", value)
     with pytest.raises(InputError, match=sentence):
-        slurm_options()
+        slurm_given()
 
 
 def test_commands_use_the_files_and_leave_the_environment(
@@ -220,7 +229,7 @@ def test_without_files_all_is_default(home: Path) -> None:
     (home / "project" / "perfpipe.toml").unlink()
     (home / "config" / "perfpipe" / "config.toml").unlink()
     assert {s.origin for s in effective()} == {"default"}
-    assert slurm_options() == Slurm()
+    assert slurm_defaults() == slurm_given() == Slurm()
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:

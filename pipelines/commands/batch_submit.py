@@ -106,15 +106,16 @@ def batch_submit_command(
     """
     from pipelines.batch import freezing, packing, submitting
     from pipelines.batch.disk import BatchDirectory
-    from pipelines.batch.settings import given, site_defaults
+    from pipelines.batch.settings import given
     from pipelines.claim import claimed
     from pipelines.commands.run import settings_of
+    from pipelines.settings import slurm_defaults
     from pipelines.slurm.client import Cluster
     from pipelines.slurm.options import merged
     from pipelines.workload import load_workload
 
     store = resolve_store(store_path)
-    slurm, defaults = given(asked), site_defaults()
+    slurm, defaults = given(asked), slurm_defaults()
     words = ["perfpipe", *_words(ctx)]
     common: dict[str, Any] = {
         "store": store,
