@@ -206,6 +206,20 @@ def test_commands_use_the_files_and_leave_the_environment(
     assert "PERFPIPE_MEMORY" not in os.environ
 
 
+def test_batches_ask_for_what_the_files_state(
+    home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home / "project")
+    monkeypatch.setenv("PERFPIPE_SLURM_QOS", "high")
+    monkeypatch.setenv("PATH", "/usr/bin/nowhere")
+    words = ["batch", "submit", _workload(home), "--dry-run", "--gpus", "2"]
+    assert cli(*words) == 0
+    lines = cli.out.splitlines()
+    for wanted in ("partition=gpu", "account=lab", "qos=high", "time=0-02:00:00", "gres=gpu:2"):
+        assert f"#SBATCH --{wanted}" in lines
+    assert "module load cuda" in lines
+
+
 def test_config_show(home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home / "project")
     monkeypatch.delenv("PERFPIPE_STORE")
