@@ -57,7 +57,8 @@ class State(StrEnum):
 class BatchRun:
     """A run of a batch: its workload, and the file that the workload is from.
 
-    `collector` is as in the run record, or `ingest` for existing reports.
+    `collector` is as in the run record, or `ingest` for existing reports.  `words` are those of a
+    program without a workload file.
     """
 
     run_id: str
@@ -65,6 +66,12 @@ class BatchRun:
     file: str
     collector: str
     recording: Recorded | None = None
+    words: tuple[str, ...] | None = None
+
+    @property
+    def workload_file(self) -> str:
+        """The name of its workload file, as in the run record; empty if it has none."""
+        return "" if self.words is not None else Path(self.file).name
 
 
 @dataclass(frozen=True)

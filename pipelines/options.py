@@ -49,6 +49,19 @@ def pairs(option: str, settings: Iterable[str]) -> Iterator[tuple[str, list[str]
         yield name, values.split(",")
 
 
+class WithProgram(click.Command):
+    """Takes what stands after `--` as a program, which its own options would be confused with.
+
+    The program is in the context's meta as `program` (None without `--`), the whole line as `args`.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta["args"] = [*args]
+        ctx.meta["program"] = tuple(args[at + 1 :]) if at < len(args) else None
+        return super().parse_args(ctx, args[:at])
+
+
 filter_option: Callable[[Any], Any] = click.option(
     "--filter",
     "filters",

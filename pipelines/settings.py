@@ -128,18 +128,12 @@ def environment() -> Layer:
     return Layer(values, origins)
 
 
-def slurm_defaults() -> Slurm:
-    """Return what files state of jobs: workload files replace it."""
+def slurm_options(workload: Slurm | None = None, flags: Slurm | None = None) -> Slurm:
+    """Return what jobs ask for: of files, workload file, environment variables and options."""
     from pipelines.slurm.options import merged
 
-    return merged(*(read(path).slurm for path in files()))
-
-
-def slurm_given(options: Slurm | None = None) -> Slurm:
-    """Return what environment variables and options state of jobs: it replaces all else."""
-    from pipelines.slurm.options import merged
-
-    return merged(environment().slurm, options)
+    of_files = [read(path).slurm for path in files()]
+    return merged(*of_files, workload, environment().slurm, flags)
 
 
 def effective(workload: tuple[Workload, Path] | None = None) -> list[Setting]:

@@ -37,7 +37,7 @@ from pipelines.batch.task import run_element
 from pipelines.batch.telling import status_lines
 from pipelines.slurm.client import Answer, Cluster, Unreachable
 from pipelines.slurm.limits import Limits
-from pipelines.slurm.options import Slurm
+from pipelines.slurm.options import Slurm, merged
 from pipelines.slurm.states import JobState
 from pipelines.slurm.states import State as JobIs
 from pipelines.workload import load_workload
@@ -110,8 +110,7 @@ def batch(path: Path, store: Path, **settings: Any) -> BatchDirectory:
         [Wanted(load_workload(path, sets), path)],
         store=Store(store),
         collector="timing",
-        slurm=slurm,
-        defaults=Slurm(),
+        slurm_of=lambda own: merged(own, slurm),
         filters={},
         command=[],
         pages=True,
@@ -479,7 +478,7 @@ def test_a_replayed_batch_and_reports_to_read(tmp_path: Path, cli: Cli) -> None:
     store = tmp_path / "store"
     frozen = freeze(
         [Wanted(load_workload(ROOT / "workloads/gemm.yaml"), ROOT / "workloads/gemm.yaml")],
-        store=Store(store), collector="replay", slurm=Slurm(), defaults=Slurm(),
+        store=Store(store), collector="replay", slurm_of=lambda own: merged(own),
         filters={"size": ["512"]}, command=[], pages=True,
         max_attempts=1,
     )  # fmt: skip
@@ -554,3 +553,24 @@ def test_a_name_that_is_no_batch(workload: Path, cli: Cli, tmp_path: Path) -> No
     assert cli("batch", "ls") == 0
     assert len(cli.out.splitlines()) == 2
     assert replace(one.batch) == BatchDirectory.find(one.store, one.batch.batch_id).batch
+
+
+def test_a_program_without_a_file(cli: Cli, tmp_path: Path) -> None:
+    words = [
+        "--collector",
+        "timing",
+        "--gpus",
+        "0",
+        "--dry-run",
+        "--json",
+        "--",
+        "python3",
+        "x.py",
+        "--time",
+    ]
+    (tmp_path / "x.py").write_text("print(1)")
+    assert cli("batch", "submit", *words) == 0, cli.err
+    plan = json.loads(cli.out)
+    assert [task["workload"] for task in plan["tasks"]] == ["x"]
+    assert cli("batch", "submit", "--dry-run") == 2
+    assert "or -- and a program" in cli.err

@@ -20,11 +20,10 @@ from pipelines.settings import (
     effective,
     key_lines,
     read,
-    slurm_defaults,
-    slurm_given,
+    slurm_options,
 )
 from pipelines.settings_model import Settings
-from pipelines.slurm.options import Slurm, merged
+from pipelines.slurm.options import Slurm
 from pipelines.tasks import PYTHON_VARIABLE
 from pipelines.workload import load_workload
 
@@ -101,8 +100,7 @@ def test_options_of_jobs_are_those_in_effect(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PERFPIPE_SLURM_EXCLUSIVE", "true")
     monkeypatch.setenv("PERFPIPE_SLURM_SETUP", "module load a\nmodule load b")
     workload = load_workload(_workload(home))
-    given = slurm_given(Slurm(gpus=8, account="other"))
-    slurm = merged(slurm_defaults(), workload.slurm, given)
+    slurm = slurm_options(workload.slurm, Slurm(gpus=8, account="other"))
     assert slurm == Slurm.model_validate(
         {
             "account": "other",
@@ -180,7 +178,7 @@ def test_faults_in_variables(
 ) -> None:
     monkeypatch.setenv(f"PERFPIPE_SLURM_{name}", value)
     with pytest.raises(InputError, match=sentence):
-        slurm_given()
+        slurm_options()
 
 
 def test_commands_use_the_files_and_leave_the_environment(
@@ -212,7 +210,7 @@ def test_batches_ask_for_what_the_files_state(
     monkeypatch.chdir(home / "project")
     monkeypatch.setenv("PERFPIPE_SLURM_QOS", "high")
     monkeypatch.setenv("PATH", "/usr/bin/nowhere")
-    words = ["batch", "submit", _workload(home), "--dry-run", "--gpus", "2"]
+    words = ["batch", "submit", str(_workload(home)), "--dry-run", "--gpus", "2"]
     assert cli(*words) == 0
     lines = cli.out.splitlines()
     for wanted in ("partition=gpu", "account=lab", "qos=high", "time=0-02:00:00", "gres=gpu:2"):
@@ -243,7 +241,7 @@ def test_without_files_all_is_default(home: Path) -> None:
     (home / "project" / "perfpipe.toml").unlink()
     (home / "config" / "perfpipe" / "config.toml").unlink()
     assert {s.origin for s in effective()} == {"default"}
-    assert slurm_defaults() == slurm_given() == Slurm()
+    assert slurm_options() == Slurm()
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:

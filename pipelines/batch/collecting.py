@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from perfpipe.batchrecord import BatchRun, Outcome, Stage, State, TaskState
 from perfpipe.compaction import compact
@@ -76,7 +75,8 @@ def run_record(directory: BatchDirectory, run: BatchRun, state: BatchState) -> R
         status=("done" if done else "failed") if complete else "running",
         reports=tuple(sorted({report for task in tasks for report in task.reports})),
         tasks=tasks,
-        workload_file=Path(run.file).name,
+        workload_file=run.workload_file,
+        words=run.words,
         ended_at=utc_now() if complete else None,
         recording=run.recording,
         provenance=directory.batch.provenance,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from pipelines.recording import load_recording
 from pipelines.runs import new_id
 from pipelines.slurm.options import Slurm, merged
 from pipelines.tasks import Task, task_of
-from pipelines.workload import Workload
+from pipelines.workload import Execution, Workload
 
 #: Collector of a run that reads existing reports.
 INGEST = "ingest"
@@ -27,10 +27,11 @@ INGEST = "ingest"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A workload to run, and the file it is from."""
+    """A workload to run, and the file it is from; `words` are those of a program without one."""
 
     workload: Workload
     path: Path
+    words: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,14 @@ def freeze(
     *,
     store: Store,
     collector: str,
-    slurm: Slurm,
-    defaults: Slurm,
+    slurm_of: Callable[[Slurm | None], Slurm],
     filters: Mapping[str, list[str]],
     command: Sequence[str],
     pages: bool,
     max_attempts: int,
     arms: str | None = None,
 ) -> Frozen:
-    """Return the batch of some workloads; `slurm` is of the command line, `defaults` of the site.
+    """Return the batch of some workloads; `slurm_of` gives what jobs ask for by a workload's own.
 
     Configurations that differ in the parameter `arms` alone are measured in turn.  Raises
     InputError where a workload cannot be a batch.
@@ -69,14 +69,14 @@ def freeze(
     for one in wanted:
         _refuse_search(one)
         run_id = new_id(one.workload.name, now)
-        asked = merged(defaults, one.workload.slurm or Slurm(), slurm)
+        asked = slurm_of(one.workload.slurm)
         if collector == "replay":
             asked = merged(asked, Slurm(gpus=0, gpu_type=None))
         recording = _recording(one) if collector == "replay" else None
         kind = "all" if collector == "auto" else collector
-        workloads[run_id] = one.workload.model_copy(update={"slurm": asked})
+        workloads[run_id] = _spread(one.workload, asked)
         path = str(one.path.resolve())
-        runs.append(BatchRun(run_id, one.workload.name, path, kind, recording))
+        runs.append(BatchRun(run_id, one.workload.name, path, kind, recording, one.words))
         tasks += [
             _frozen(run_id, one.workload.name, task)
             for task in planned_tasks(one.workload, one.path, dict(filters))
@@ -117,6 +117,14 @@ def freeze_inputs(
     runs = [BatchRun(run_id, INGEST, "", INGEST)]
     batch = _batch(runs, len(tasks), store, command, pages, max_attempts, now)
     return Frozen(batch, tuple(tasks), {run_id: workload})
+
+
+def _spread(workload: Workload, slurm: Slurm) -> Workload:
+    """Return a workload with what its jobs ask for; srun starts the ranks of a program."""
+    changed: dict[str, object] = {"slurm": slurm}
+    if slurm.ranks is not None and workload.execution.kind == "local":
+        changed["execution"] = Execution(kind="srun", wrapper=["srun"])
+    return workload.model_copy(update=changed)
 
 
 def task_again(task: BatchTask, workload: Workload, path: Path) -> Task:

@@ -1,4 +1,4 @@
-"""What a batch asks of Slurm on the command line."""
+"""What the command line asks of Slurm."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfpipe.errors import InputError
-from pipelines.settings import slurm_given
 from pipelines.slurm.options import Slurm
 
 
 def given(options: Mapping[str, Any]) -> Slurm:
-    """Return options and environment variables; raises InputError for a value that is none."""
+    """Return the options that were given; raises InputError for a value that is none."""
     stated = {}
     for name, value in options.items():
         if value is not None and value != ():
             stated[name] = list(value) if isinstance(value, tuple) else value
     try:
-        options_given = Slurm.model_validate(stated)
+        return Slurm.model_validate(stated)
     except ValidationError as error:
         fault = error.errors()[0]
         option = str(fault["loc"][0]).replace("_", "-") if fault["loc"] else "options"
         text = fault["msg"].removeprefix("Value error, ")
         raise InputError(f"--{option}: {text}") from error
-    return slurm_given(options_given)

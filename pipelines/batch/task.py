@@ -247,7 +247,8 @@ class _Running:
             status="done" if result.done else "failed",
             reports=result.reports,
             tasks=(result,),
-            workload_file=Path(self.run.file).name,
+            workload_file=self.run.workload_file,
+            words=self.run.words,
             recording=self.run.recording,
             provenance=self.directory.batch.provenance,
         )

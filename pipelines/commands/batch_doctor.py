@@ -42,11 +42,10 @@ def batch_doctor_command(
     perfpipe batch doctor --partition gpu --need ncu --need gpu
     """
     from pipelines.batch.settings import given
-    from pipelines.settings import slurm_defaults
+    from pipelines.settings import slurm_options
     from pipelines.slurm.doctor import doctor_job
-    from pipelines.slurm.options import merged
 
-    slurm = merged(slurm_defaults(), given(asked))
+    slurm = slurm_options(flags=given(asked))
     inside = slurm.container.image is not None
     program = ("perfpipe",) if inside else (sys.executable, "-m", "pipelines")
     found = doctor_job(slurm, program, resolve_store(store_path).root, timeout, say)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfpipe.errors import PerfpipeError
 from pipelines.console import say
-from pipelines.options import filter_option, json_document, json_option, resolve_store, store_option
+from pipelines.options import (
+    WithProgram,
+    filter_option,
+    json_document,
+    json_option,
+    resolve_store,
+    store_option,
+)
 from pipelines.plan import COLLECTORS
+
+if TYPE_CHECKING:
+    from pipelines.slurm.client import Cluster
+    from pipelines.slurm.limits import Limits
 
 
 def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -37,8 +49,8 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command("submit")
-@click.argument("paths", nargs=-1, required=True, metavar="WORKLOAD.yaml|REPORT...")
+@click.command("submit", cls=WithProgram)
+@click.argument("paths", nargs=-1, metavar="[WORKLOAD.yaml|REPORT... | -- PROGRAM...]")
 @click.option(
     "--collector",
     type=click.Choice(COLLECTORS),
@@ -93,7 +105,7 @@ def batch_submit_command(
     store_path: str | None,
     **asked: Any,
 ) -> None:
-    """Submit workloads as job arrays, or existing reports to read, and return at once.
+    """Submit workloads as job arrays, a program, or existing reports to read; return at once.
 
     Each configuration is a task; several short ones share a job.  A last job collects: it writes
     the runs and the pages.  The store must be on a file system that the nodes share.
@@ -101,6 +113,7 @@ def batch_submit_command(
     \b
     perfpipe batch submit workloads/gemm.yaml --partition gpu --time 30m
     perfpipe batch submit workloads/*.yaml --array-parallelism 8 --set dtype=fp16
+    perfpipe batch submit --gpus 8 --time 20m -- torchrun --nproc-per-node 8 train.py
     perfpipe batch submit captures/ --ingest-only --partition cpu
     perfpipe batch submit workloads/gemm.yaml --dry-run
     """
@@ -109,14 +122,17 @@ def batch_submit_command(
     from pipelines.batch.settings import given
     from pipelines.claim import claimed
     from pipelines.commands.run import settings_of
-    from pipelines.settings import slurm_defaults
+    from pipelines.program import program_of
+    from pipelines.settings import slurm_options
     from pipelines.slurm.client import Cluster
-    from pipelines.slurm.options import merged
     from pipelines.workload import load_workload
 
+    program = ctx.meta["program"]
+    if bool(paths) == (program is not None):
+        raise click.UsageError("workload files, reports (--ingest-only), or -- and a program", ctx)
     store = resolve_store(store_path)
-    slurm, defaults = given(asked), slurm_defaults()
-    words = ["perfpipe", *_words(ctx)]
+    flags = given(asked)
+    words = ["perfpipe", "batch", "submit", *ctx.meta["args"]]
     common: dict[str, Any] = {
         "store": store,
         "command": words,
@@ -124,31 +140,36 @@ def batch_submit_command(
         "max_attempts": max_attempts,
     }
     if ingest_only:
-        frozen = freezing.freeze_inputs(paths, slurm=merged(defaults, slurm), **common)
+        frozen = freezing.freeze_inputs(paths, slurm=slurm_options(flags=flags), **common)
     else:
         chosen = settings_of(settings)
         wanted = [freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths]
+        if program is not None:
+            alone = program_of(program, settings=chosen, collector=collector).workload()
+            wanted = [freezing.Wanted(alone, Path("program"), program)]
         frozen = freezing.freeze(
             wanted,
             collector=collector,
-            slurm=slurm,
-            defaults=defaults,
+            slurm_of=lambda own: slurm_options(own, flags),
             filters=filters,
             arms=arms,
             **common,
         )
     cluster = Cluster()
+    limits = _limits(cluster, dry_run)
     kinds = {run.run_id: run.collector for run in frozen.batch.runs}
     arrays = submitting.arrays_of(
         frozen.tasks,
         {run_id: workload.slurm for run_id, workload in frozen.workloads.items() if workload.slurm},
         packing.expected_seconds(store, frozen.tasks, kinds),
-        _largest(cluster, dry_run),
+        submitting.largest_array(limits) if limits else submitting.USUAL_ARRAY,
         arms,
     )
     if dry_run:
         planned = submitting.scripts(BatchDirectory(store, frozen.batch), arrays)
         _show_plan(frozen.tasks, planned, as_json)
+        if limits:
+            _check_plan(cluster, [script for what, script in planned if not what.after])
         return
     directory = BatchDirectory.create(store, frozen.batch, frozen.tasks, frozen.workloads)
     batch_id = frozen.batch.batch_id
@@ -166,20 +187,24 @@ def batch_submit_command(
     click.echo(batch_id)
 
 
-def _largest(cluster: Any, dry_run: bool) -> int:
-    """Return the most elements of an array; for a dry run without Slurm, the usual number."""
-    from pipelines.batch.submitting import USUAL_ARRAY, largest_array
-
+def _limits(cluster: Cluster, dry_run: bool) -> Limits | None:
+    """Return what the cluster allows; None for a dry run without one."""
     try:
-        return largest_array(cluster.limits())
-    except PerfpipeError:
+        return cluster.limits()
+    except PerfpipeError as error:
         if not dry_run:
             raise
-        return USUAL_ARRAY
+        say(f"not checked by Slurm: {error}")
+        return None
 
 
-def _words(ctx: click.Context) -> list[str]:
-    return ["batch", "submit", *ctx.meta.get("args", [])]
+def _check_plan(cluster: Cluster, scripts: Iterable[str]) -> None:
+    """Ask Slurm whether it would take scripts; raises TaskFailed if not."""
+    with tempfile.TemporaryDirectory(prefix="perfpipe-") as folder:
+        for script in scripts:
+            path = Path(folder) / "script.sh"
+            path.write_text(script, encoding="utf-8")
+            say(f"Slurm: {cluster.check(path)}")
 
 
 def _show_plan(tasks: Any, planned: Any, as_json: bool) -> None:
