@@ -97,9 +97,12 @@ class SlurmCluster:
 
 @contextmanager
 def cluster(
-    base: Path, *, nodes: int = 2, gpus: int = 2, cpus: int = 4, accounting: bool = False
+    base: Path, *, nodes: int = 2, gpus: int = 2, cpus: int = 4, **options: bool
 ) -> Iterator[SlurmCluster]:
-    """Use the cluster of a directory, which all who do so at a time share; the first starts it."""
+    """Use the cluster of a directory, which all who do so at a time share; the first starts it.
+
+    With `accounting` it has that; with `preemption` jobs in debug take the place of those in batch.
+    """
     base.mkdir(exist_ok=True)
     with (base / "turn").open("w") as turn, (base / "users").open("w") as users:
         fcntl.flock(turn, fcntl.LOCK_EX)
@@ -108,7 +111,7 @@ def cluster(
         known = base / "root"
         if not known.exists():
             root = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # a socket's path is short
-            write(root, nodes, gpus, cpus, accounting)
+            write(root, nodes, gpus, cpus, **options)
             known.write_text(str(root))
             subprocess.run([sys.executable, __file__, root, base], check=True)
         found = SlurmCluster(Path(known.read_text()))

@@ -77,7 +77,15 @@ StorageLoc=slurm
 """
 
 
-def write(root: Path, nodes: int, gpus: int, cpus: int, accounting: bool) -> None:
+def write(
+    root: Path,
+    nodes: int,
+    gpus: int,
+    cpus: int,
+    *,
+    accounting: bool = False,
+    preemption: bool = False,
+) -> None:
     """Write the files of a cluster."""
     root.chmod(0o755)
     for name in ("etc", "run", "log", "state", "spool", "dev"):
@@ -106,8 +114,10 @@ def write(root: Path, nodes: int, gpus: int, cpus: int, accounting: bool) -> Non
             for i in range(nodes)
         ),
         f"PartitionName=batch Nodes=n[1-{nodes}] Default=YES MaxTime=60 DefaultTime=5 State=UP",
-        "PartitionName=debug Nodes=n1 MaxTime=10 State=UP",
+        f"PartitionName=debug Nodes=n1 MaxTime=10 State=UP PriorityTier={10 if preemption else 1}",
     ]
+    if preemption:
+        lines += ["PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"]
     if accounting:
         lines.append(_ACCOUNTING.format(root=root, port=ports[2]))
         dbd = root / "etc" / "slurmdbd.conf"

@@ -264,3 +264,28 @@ def _processes_with(text: str) -> list[str]:
             if text in (process / "environ").read_text(errors="replace"):
                 found.append((process / "cmdline").read_text())
     return found
+
+
+def _runs(job: str) -> Callable[[Answer], bool]:
+    return lambda answer: answer.of(job).state is State.RUNNING
+
+
+def test_jobs_that_lose_their_node(own_slurm: Callable[..., SlurmCluster], tmp_path: Path) -> None:
+    site = own_slurm(nodes=1, preemption=True)
+    client = Cluster()
+    low = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 2}))
+    _until(client, low, _runs(low), [])
+    high = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 1, "partition": "debug"}))
+    answer = _until(client, low, _ended(low, []), [])
+    assert (answer.of(low).state, answer.of(low).node) == (State.PREEMPTED, "n1")
+    again = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 0, "requeue": True}))
+    for job in (high, again):
+        _until(client, job, _runs(job), [])
+    site.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    answer = _until(client, high, _ended(high, []), [])
+    assert (answer.of(high).state, answer.of(high).node) == (State.NODE_FAIL, "n1")
+    answer = client.states([again])
+    assert (answer.of(again).state, answer.of(again).started) == (State.PENDING, None)
+    client.cancel([again])
+    answer = _until(client, again, _ended(again, []), [])
+    assert answer.of(again).state is State.CANCELLED
