@@ -123,12 +123,8 @@ def write(
         dbd = root / "etc" / "slurmdbd.conf"
         dbd.write_text(_DBD.format(root=root, port=ports[2], mysql=ports[1], known=known))
         dbd.chmod(0o600)
-        users = [f"'slurm'@'{place}'" for place in ("127.0.0.1", "localhost")]
-        (root / "etc" / "init.sql").write_text(
-            "create database if not exists slurm;\n"
-            + "".join(f"create user if not exists {u} identified by 'slurm';\n" for u in users)
-            + "".join(f"grant all on slurm.* to {user};\n" for user in users)
-        )
+        (root / "mysql").mkdir()
+        (root / "etc" / "init.sql").write_text("create database if not exists slurm;\n")
     else:
         lines.append("AccountingStorageType=accounting_storage/none")
     (root / "etc" / "slurm.conf").write_text("\n".join(lines) + "\n")

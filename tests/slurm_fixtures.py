@@ -13,7 +13,7 @@ import pytest
 from slurm_cluster import SlurmCluster, cluster
 
 _PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch")
-_ACCOUNTING = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db")
+_ACCOUNTING = ("slurmdbd", "sacctmgr", "mariadbd")
 
 
 @pytest.fixture(scope="session")
