@@ -77,7 +77,15 @@ StorageLoc=slurm
 """
 
 
-def write(root: Path, nodes: int, gpus: int, cpus: int, accounting: bool) -> None:
+def write(
+    root: Path,
+    nodes: int,
+    gpus: int,
+    cpus: int,
+    *,
+    accounting: bool = False,
+    preemption: bool = False,
+) -> None:
     """Write the files of a cluster."""
     root.chmod(0o755)
     for name in ("etc", "run", "log", "state", "spool", "dev"):
@@ -106,23 +114,21 @@ def write(root: Path, nodes: int, gpus: int, cpus: int, accounting: bool) -> Non
             for i in range(nodes)
         ),
         f"PartitionName=batch Nodes=n[1-{nodes}] Default=YES MaxTime=60 DefaultTime=5 State=UP",
-        "PartitionName=debug Nodes=n1 MaxTime=10 State=UP",
         *(
             f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=60 State=UP"
             for name in ("gpu", "cpu")
         ),
+        f"PartitionName=debug Nodes=n1 MaxTime=10 State=UP PriorityTier={10 if preemption else 1}",
     ]
+    if preemption:
+        lines += ["PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"]
     if accounting:
         lines.append(_ACCOUNTING.format(root=root, port=ports[2]))
         dbd = root / "etc" / "slurmdbd.conf"
         dbd.write_text(_DBD.format(root=root, port=ports[2], mysql=ports[1], known=known))
         dbd.chmod(0o600)
-        users = [f"'slurm'@'{place}'" for place in ("127.0.0.1", "localhost")]
-        (root / "etc" / "init.sql").write_text(
-            "create database if not exists slurm;\n"
-            + "".join(f"create user if not exists {u} identified by 'slurm';\n" for u in users)
-            + "".join(f"grant all on slurm.* to {user};\n" for user in users)
-        )
+        (root / "mysql").mkdir()
+        (root / "etc" / "init.sql").write_text("create database if not exists slurm;\n")
     else:
         lines.append("AccountingStorageType=accounting_storage/none")
     (root / "etc" / "slurm.conf").write_text("\n".join(lines) + "\n")
