@@ -11,8 +11,10 @@ from perfpipe.runrecord import Recorded, TaskResult
 
 #: Failures as clusters have them: state, reason, last lines of the log.
 FAILURES = (
-    (State.FAILED, "the program ended with exit code 1", 'File "train.py", line 88\nValueError: loss is nan'),
-    (State.TIMEOUT, "over its time limit of 30 min", "step 412/1000\nslurmstepd: *** JOB 817 CANCELLED DUE TO TIME LIMIT ***"),
+    (State.FAILED, "the program ended with exit code 1",
+     'File "train.py", line 88\nValueError: loss is nan'),
+    (State.TIMEOUT, "over its time limit of 30 min",
+     "step 412/1000\nslurmstepd: *** JOB 817 CANCELLED DUE TO TIME LIMIT ***"),
     (State.OUT_OF_MEMORY, "killed: over its memory of 64 GB", "slurmstepd: error: Detected 1 oom_kill event"),
     (State.NODE_FAILURE, "node03 went down", ""),
     (State.LOST, "its job ended without a result", "Killed"),
@@ -53,7 +55,7 @@ def simulated(
         took = time_ms * rng.lognormvariate(0, scatter) * (1 + slow * (node == nodes - 1))
         items.append(_item(rng, task, f"node{node:02d}", took, kind))
     batch = Batch(
-        batch_id="nightly-20261122t144338z-1f2e",
+        batch_id="batch-20261122t144338z-1f2e",
         created_at="2026-11-22T14:43:38Z",
         runs=runs,
         tasks=len(items),

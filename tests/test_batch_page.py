@@ -77,7 +77,7 @@ def test_headline_says_how_far_what_failed_what_bounds_and_which_node() -> None:
         node,
     )
     facts = {fact.name: fact.text for fact in page.summary}
-    assert facts["Next"].startswith("perfpipe batch resume nightly-")
+    assert facts["Next"].startswith("perfpipe batch resume batch-")
     assert "1 stands out" in facts["Nodes"]
 
 
@@ -117,8 +117,7 @@ def test_failures_come_first_with_the_end_of_their_log_and_a_command() -> None:
     assert column(failed, "task") == [7, 23, 18, 31, 44]
     assert column(failed, "log")[0] == FAILURES[0][2]
     assert (
-        column(failed, "command")[0]
-        == "perfpipe batch logs 7 --batch nightly-20261122t144338z-1f2e"
+        column(failed, "command")[0] == "perfpipe batch logs 7 --batch batch-20261122t144338z-1f2e"
     )
     page_text = render_html(page)
     assert "<pre>File &#34;train.py&#34;, line 88\nValueError: loss is nan</pre>" in page_text
@@ -268,7 +267,7 @@ def test_a_large_batch_is_cut_and_says_so() -> None:
 def test_every_format_holds_the_same_and_nothing_of_other_reports() -> None:
     page = report()
     document = json.loads(to_json(page))
-    assert document["title"] == "Batch nightly-20261122t144338z-1f2e"
+    assert document["title"] == "gemm, attention, transformer_step (batch-20261122t144338z-1f2e)"
     assert document["sections"][-1]["tables"][0]["total_rows"] == 60
     console = Console(record=True, width=200)
     print_terminal(page, console)

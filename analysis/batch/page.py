@@ -13,9 +13,17 @@ from perfpipe.batchrecord import Batch
 from perfpipe.units import counted, format_ns, words
 from perfpipe.viewmodel import Fact, Report, Section, Source, Table
 
+#: Workloads that the title names.
+_NAMED = 4
 
-def batch_report(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> Report:
-    """Build the page of a batch from its tasks; `pages` are those of its runs, by run id."""
+
+def batch_report(
+    batch: Batch, items: Sequence[Item], pages: Mapping[str, str], unasked: str | None = None
+) -> Report:
+    """Build the page of a batch from its tasks; `pages` are those of its runs, by run id.
+
+    `unasked` says why the scheduler could not tell what became of tasks without a result.
+    """
     nodes = _compared(batch, items, by_gpu=False)
     # Where each node has one GPU, nodes are GPUs.
     one_each = len({(item.state.node, *item.gpus) for item in items if item.gpus}) <= len(
@@ -41,7 +49,7 @@ def batch_report(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) 
         _section("configurations", "All tasks", tables.configurations(batch, items)),
     )
     return Report(
-        title=f"Batch {batch.batch_id}",
+        title=f"{_title(batch)} ({batch.batch_id})",
         notice=_notice(batch),
         statements=tuple(_statements(batch, items, [of for of in (nodes, gpus) if of])),
         summary=tuple(_summary(batch, items, nodes)),
@@ -50,10 +58,21 @@ def batch_report(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) 
         findings_total=0,
         nothing_found="",
         recommendations=(),
-        warnings=(),
+        warnings=(_warning(unasked),) if unasked else (),
         gaps=(),
         provenance=tuple(_provenance(batch)),
     )
+
+
+def _title(batch: Batch) -> str:
+    names = list(dict.fromkeys(run.workload for run in batch.runs))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _warning(unasked: str) -> Fact:
+    said = f"Slurm did not say what became of tasks without a result: {unasked}"
+    return Fact("", said, Source("squeue", ()))
 
 
 def _section(id_: str, title: str, *made: Table, missing: str = "") -> Section:
