@@ -129,7 +129,7 @@ def environment() -> Layer:
 
 
 def slurm_options(workload: Slurm | None = None, flags: Slurm | None = None) -> Slurm:
-    """Return the options of jobs, from options, environment, workload file and files."""
+    """Return what jobs ask for: of files, workload file, environment variables and options."""
     from pipelines.slurm.options import merged
 
     of_files = [read(path).slurm for path in files()]

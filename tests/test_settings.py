@@ -14,7 +14,14 @@ from perfpipe.database import MEMORY_VARIABLE
 from perfpipe.errors import InputError
 from perfpipe.store import STORE_VARIABLE
 from pipelines.options import STEP_RANGE_VARIABLE
-from pipelines.settings import VARIABLES, applied, effective, key_lines, read, slurm_options
+from pipelines.settings import (
+    VARIABLES,
+    applied,
+    effective,
+    key_lines,
+    read,
+    slurm_options,
+)
 from pipelines.settings_model import Settings
 from pipelines.slurm.options import Slurm
 from pipelines.tasks import PYTHON_VARIABLE
@@ -195,6 +202,20 @@ def test_commands_use_the_files_and_leave_the_environment(
         # What stands in for a variable is not taken for one.
         assert {s.key: s.origin for s in effective()}["memory"].endswith("perfpipe.toml:2")
     assert "PERFPIPE_MEMORY" not in os.environ
+
+
+def test_batches_ask_for_what_the_files_state(
+    home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home / "project")
+    monkeypatch.setenv("PERFPIPE_SLURM_QOS", "high")
+    monkeypatch.setenv("PATH", "/usr/bin/nowhere")
+    words = ["batch", "submit", str(_workload(home)), "--dry-run", "--gpus", "2"]
+    assert cli(*words) == 0
+    lines = cli.out.splitlines()
+    for wanted in ("partition=gpu", "account=lab", "qos=high", "time=0-02:00:00", "gres=gpu:2"):
+        assert f"#SBATCH --{wanted}" in lines
+    assert "module load cuda" in lines
 
 
 def test_config_show(home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

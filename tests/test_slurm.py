@@ -214,20 +214,25 @@ def test_steps_of_srun_get_the_environment_of_the_job(slurm: SlurmCluster, tmp_p
     assert [(tmp_path / "of jobs" / rank).read_text() for rank in "01"] == ["0 1 2\n", "1 1 2\n"]
 
 
-def test_the_warning_reaches_the_task_itself(slurm: SlurmCluster, tmp_path: Path) -> None:
-    script = _script(tmp_path, "trap 'echo warned; exit 9' USR1; sleep 300 & wait")
+@pytest.mark.parametrize("wrapper", ["", "srun --ntasks=1 "])
+def test_the_warning_reaches_the_task_itself(
+    wrapper: str, slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    task = tmp_path / "task.sh"
+    task.write_text(
+        f"trap 'echo warned; exit 9' USR1; touch {tmp_path}/ready; sleep 300 & wait; kill $!"
+    )
     client = Cluster()
-    job = client.submit(script)
-    _until(client, job, lambda a: a.of(job).state is State.RUNNING, [])
-    log = tmp_path / "of jobs" / f"{job}_4294967294.log"
-    until = time.monotonic() + 30
-    while not log.exists():
-        assert time.monotonic() < until
+    job = client.submit(_script(tmp_path, f"exec {wrapper}bash {task}"))
+    until = time.monotonic() + 60
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < until, client.states([job])
         time.sleep(0.1)
     slurm.run("scancel", "--batch", "--signal=USR1", job)
     answer = _until(client, job, _ended(job, []), [])
     assert (answer.of(job).state, answer.of(job).exit_code) == (State.FAILED, 9)
-    assert log.read_text() == "warned\n"
+    (log,) = (tmp_path / "of jobs").iterdir()
+    assert log.read_text().startswith("warned\n")
 
 
 USE = """
@@ -264,3 +269,28 @@ def _processes_with(text: str) -> list[str]:
             if text in (process / "environ").read_text(errors="replace"):
                 found.append((process / "cmdline").read_text())
     return found
+
+
+def _runs(job: str) -> Callable[[Answer], bool]:
+    return lambda answer: answer.of(job).state is State.RUNNING
+
+
+def test_jobs_that_lose_their_node(own_slurm: Callable[..., SlurmCluster], tmp_path: Path) -> None:
+    site = own_slurm(nodes=1, preemption=True)
+    client = Cluster()
+    low = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 2}))
+    _until(client, low, _runs(low), [])
+    high = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 1, "partition": "debug"}))
+    answer = _until(client, low, _ended(low, []), [])
+    assert (answer.of(low).state, answer.of(low).node) == (State.PREEMPTED, "n1")
+    again = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 0, "requeue": True}))
+    for job in (high, again):
+        _until(client, job, _runs(job), [])
+    site.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    answer = _until(client, high, _ended(high, []), [])
+    assert (answer.of(high).state, answer.of(high).node) == (State.NODE_FAIL, "n1")
+    answer = client.states([again])
+    assert (answer.of(again).state, answer.of(again).started) == (State.PENDING, None)
+    client.cancel([again])
+    answer = _until(client, again, _ended(again, []), [])
+    assert answer.of(again).state is State.CANCELLED
