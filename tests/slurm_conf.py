@@ -37,7 +37,7 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
-DefMemPerCPU=100
+DefMemPerCPU=1000
 GresTypes=gpu
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=2,bf_interval=2,sched_min_interval=0,batch_sched_delay=0,requeue_delay=1
@@ -115,6 +115,10 @@ def write(
         ),
         f"PartitionName=batch Nodes=n[1-{nodes}] Default=YES MaxTime=60 DefaultTime=5 State=UP",
         f"PartitionName=debug Nodes=n1 MaxTime=10 State=UP PriorityTier={10 if preemption else 1}",
+        *(
+            f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=60 State=UP"
+            for name in ("gpu", "cpu")
+        ),
     ]
     if preemption:
         lines += ["PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"]
