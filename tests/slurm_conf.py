@@ -50,13 +50,15 @@ JobRequeue=1
 MaxArraySize=1001
 """
 
+#: Jobs have other ids than those of a cluster without accounting.
 _ACCOUNTING = """\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={port}
 AccountingStoragePass={root}/run/munge.socket
 AccountingStorageTRES=gres/gpu
-AccountingStoreFlags=job_comment"""
+AccountingStoreFlags=job_comment
+FirstJobId=100001"""
 
 _DBD = """\
 DbdHost=localhost
@@ -118,7 +120,10 @@ def write(
             f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=60 State=UP"
             for name in ("gpu", "cpu")
         ),
+<<<<<<< HEAD
         f"PartitionName=debug Nodes=n1 MaxTime=10 State=UP PriorityTier={10 if preemption else 1}",
+=======
+>>>>>>> slurm
     ]
     if preemption:
         lines += ["PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"]
