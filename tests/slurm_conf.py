@@ -120,10 +120,7 @@ def write(
             f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=60 State=UP"
             for name in ("gpu", "cpu")
         ),
-<<<<<<< HEAD
         f"PartitionName=debug Nodes=n1 MaxTime=10 State=UP PriorityTier={10 if preemption else 1}",
-=======
->>>>>>> slurm
     ]
     if preemption:
         lines += ["PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"]
