@@ -148,6 +148,7 @@ def test_faults_are_named_with_their_line(
     with pytest.raises(InputError, match=sentence):
         read(path)
     monkeypatch.chdir(path.parent)
+    monkeypatch.delenv("PERFPIPE_STORE")
     assert cli("store", "ls") == 2
     assert str(path) in cli.err
 
