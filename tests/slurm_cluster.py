@@ -62,13 +62,6 @@ class SlurmCluster:
         self._wait((self.root / "run" / f"{daemon}.at").exists, f"{daemon} to start")
         self._wait(lambda: bool(self._nodes_now()), "the controller")
 
-    def forget(self) -> None:
-        """Let the controller forget all jobs, as it does some minutes after they ended."""
-        self.stop("slurmctld")
-        shutil.rmtree(self.root / "state")
-        (self.root / "state").mkdir()
-        self.start("slurmctld")
-
     def wait(self) -> None:
         """Wait until all nodes that run can be used."""
         off = {path.name.split(".")[1] for path in (self.root / "run").glob("slurmd.*.off")}

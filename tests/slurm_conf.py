@@ -50,13 +50,15 @@ JobRequeue=1
 MaxArraySize=1001
 """
 
+#: Jobs have other ids than those of a cluster without accounting.
 _ACCOUNTING = """\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={port}
 AccountingStoragePass={root}/run/munge.socket
 AccountingStorageTRES=gres/gpu
-AccountingStoreFlags=job_comment"""
+AccountingStoreFlags=job_comment
+FirstJobId=100001"""
 
 _DBD = """\
 DbdHost=localhost

@@ -65,24 +65,25 @@ def test_a_job_looks_at_a_node(cli: Cli, slurm: SlurmCluster, tmp_path: Path) ->
     assert not list((tmp_path / "store").glob(".doctor-*"))
 
 
-@pytest.mark.parametrize(
-    ("printed", "code", "sentence"),
-    [
-        ('{"checks": [{"name": "ncu", "state": "missing", "text": "no"}]}', 5, "missing: ncu"),
-        ("command not supported", 1, "printed something else there: 'command not supported"),
-        ('{"checks": [{"name": "ncu"}]}', 1, "printed something else there: "),
-    ],
-)
-def test_what_a_node_answers(
-    printed: str, code: int, sentence: str, cli: Cli, slurm: SlurmCluster, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_a_node_may_lack_what_is_needed(
+    cli: Cli, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "python"
-    program.write_text(f"#!/bin/sh\necho '{printed}'\n")
+    answer = {"checks": [{"name": "ncu", "state": "missing", "text": "no"}]}
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
     program.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(program))
-    assert cli("batch", "doctor", "--gpus", "0", "--need", "ncu", "--json") == code
-    assert sentence in cli.err
+    assert cli("batch", "doctor", "--gpus", "0", "--need", "ncu", "--json") == 5
+    assert "missing: ncu" in cli.err
+    assert json.loads(cli.out)["checks"] == answer["checks"]
+
+
+@pytest.mark.parametrize(
+    "printed", ["", "command not supported", "{", "[]", '{"checks": [{"name": "ncu"}]}', "{}"]
+)
+def test_an_answer_that_is_none(printed: str) -> None:
+    with pytest.raises(TaskFailed, match="printed something else there: "):
+        doctor.checks_of(printed)
 
 
 def test_a_node_without_perfpipe(

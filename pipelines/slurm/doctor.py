@@ -127,11 +127,11 @@ def doctor_job(
             raise
         if not answer.exists():
             raise TaskFailed(f"job {job}: {_failure(state, log)}")
-        checks = _checks(answer.read_text(encoding="utf-8"))
+        checks = checks_of(answer.read_text(encoding="utf-8"))
     return NodeReport(job, state.node, checks)
 
 
-def _checks(text: str) -> tuple[Check, ...]:
+def checks_of(text: str) -> tuple[Check, ...]:
     """Return the checks that `perfpipe doctor --json` printed."""
     try:
         content = json.loads(text[text.index("{") :])
