@@ -27,6 +27,8 @@ from perfpipe.windows import STEADY
 from pipelines import tools
 from pipelines.cli import run_cli
 
+pytest_plugins = ["slurm_fixtures"]
+
 # Tests say what is right; how long things take is measured in benchmarks/.
 slow = [HealthCheck.too_slow]
 settings.register_profile("untimed", deadline=None, suppress_health_check=slow)
