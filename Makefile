@@ -9,7 +9,7 @@ DEV := -c constraints.txt -e '.[dev,notebook,workloads]'
 
 # What tests start beside Python: an ssh server, a browser, and a Slurm cluster with accounting.
 SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver slurmctld slurmd slurm-client \
-	munge slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core
+	munge slurmdbd slurm-wlm-mysql-plugin mariadb-server-core
 NO_DAEMONS := /usr/sbin/policy-rc.d
 
 .PHONY: demo test check lint system bench docs examples clean

@@ -124,10 +124,13 @@ class Attempt:
 class TaskSummary:
     """What the reports of a task say, so that a batch need not read them again.
 
-    Times in ms.  `bound` is the class of the timeline's verdict, else that of the most profiled
-    time; `share_pct` is its share.  `sol_pct` is how close it comes to its roof, `mfu_pct` the
-    model FLOP/s utilization.  `headline` is the report's first sentence, `finding` the claim of its
-    first finding, `page` its page (beside this file).  What is not known is None.
+    Times in ms.  `step_ms` is the median steady step of the timeline, else (`steps` is None) the
+    program's own time.  `bound` is the class of the timeline's verdict, else that of the most
+    profiled time; `share_pct` is its share.  `kernel_bound` is what bounds most of the kernel
+    time, such as compute (tensor); None where too little of it was profiled.  `sol_pct` is how
+    close it comes to its roof, `mfu_pct` the model FLOP/s utilization.  `headline` is the report's
+    first sentence, `finding` the claim of its first finding, `page` its page (beside this file).
+    What is not known is None.
     """
 
     step_ms: float | None = None

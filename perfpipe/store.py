@@ -244,7 +244,8 @@ class Store:
 
     def leftovers(self) -> list[Path]:
         """Return temporary directories that unfinished or killed writers left behind."""
-        return self._temporary(self.reports_dir) + self._temporary(self.segments_dir)
+        parents = (self.reports_dir, self.segments_dir, self.batches_dir)
+        return [path for parent in parents for path in self._temporary(parent)]
 
     @staticmethod
     def _temporary(directory: Path) -> list[Path]:

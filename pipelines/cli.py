@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
-from pipelines import settings, signals
+from pipelines import signals
 
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
@@ -53,10 +53,6 @@ class _LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{module.__name__} has no command")
         return command
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with settings.applied():
-            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -10,7 +10,6 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,23 +27,17 @@ PROJECT_FILE = "perfpipe.toml"
 VARIABLES = {
     "store": "PERFPIPE_STORE",
     "step_range": "PERFPIPE_STEP_RANGE",
-    "python": "PERFPIPE_PYTHON",
-    "memory": "PERFPIPE_MEMORY",
-    "thresholds": "PERFPIPE_THRESHOLDS",
 }
 SLURM_PREFIX = "PERFPIPE_SLURM_"
 
 #: Settings that are paths, relative to the file that states them.
-_PATHS = ("store", "thresholds")
+_PATHS = ("store",)
 
 _TABLE = re.compile(r"\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(
     r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*="
 )
 _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)")
-
-#: Variables that stand for what a file says, while a command runs.
-_stand_ins: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -119,7 +112,7 @@ def environment() -> Layer:
     values: dict[str, Any] = {}
     origins = {}
     for key, name in VARIABLES.items():
-        if os.environ.get(name) and name not in _stand_ins:
+        if os.environ.get(name):
             values[key], origins[key] = os.environ[name], f"${name}"
     for name in sorted(os.environ):
         if name.startswith(SLURM_PREFIX):
@@ -129,7 +122,7 @@ def environment() -> Layer:
 
 
 def slurm_options(workload: Slurm | None = None, flags: Slurm | None = None) -> Slurm:
-    """Return the options of jobs, from options, environment, workload file and files."""
+    """Return what jobs ask for: of files, workload file, environment variables and options."""
     from pipelines.slurm.options import merged
 
     of_files = [read(path).slurm for path in files()]
@@ -153,21 +146,13 @@ def effective(workload: tuple[Workload, Path] | None = None) -> list[Setting]:
     return list(found.values())
 
 
-@contextmanager
-def applied() -> Iterator[None]:
-    """Let what files say stand in for environment variables that are not set."""
-    try:
-        for path in reversed(files()):
-            for key, value in read(path).values.items():
-                name = VARIABLES.get(key)
-                if name and not os.environ.get(name):
-                    os.environ[name] = str(value)
-                    _stand_ins.add(name)
-        yield
-    finally:
-        for name in _stand_ins:
-            os.environ.pop(name, None)
-        _stand_ins.clear()
+def stated(key: str) -> str | None:
+    """Return what the files say of a setting: the default of its option; None if they do not."""
+    for path in reversed(files()):
+        values = read(path).values
+        if key in values:
+            return str(values[key])
+    return None
 
 
 def key_lines(text: str) -> dict[tuple[str, ...], int]:

@@ -17,9 +17,6 @@ class Settings(BaseModel):
     step_range: str | None = Field(
         None, description="regular expression of NVTX ranges that are steps, as --step-range"
     )
-    python: str | None = Field(None, description="the interpreter that {python} stands for")
-    memory: str | None = Field(None, description="memory for queries, such as 8GB")
-    thresholds: str | None = Field(None, description="TOML file that overrides thresholds")
     slurm: Slurm = Field(
         default_factory=Slurm, description="batch jobs: what workload files state as `slurm`"
     )

@@ -12,7 +12,6 @@ import ctypes
 import fcntl
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -25,14 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from slurm_conf import write
+
 #: How long daemons may take to start or stop on a busy machine, s.
 _PATIENCE_S = 90.0
 _POLL_S = 0.05
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-
-#: Versions from here on know how to do without cgroups.
-_WITHOUT_CGROUPS = (24, 5)
 
 
 class SlurmCluster:
@@ -64,13 +62,6 @@ class SlurmCluster:
         self._wait((self.root / "run" / f"{daemon}.at").exists, f"{daemon} to start")
         self._wait(lambda: bool(self._nodes_now()), "the controller")
 
-    def forget(self) -> None:
-        """Let the controller forget all jobs, as it does some minutes after they ended."""
-        self.stop("slurmctld")
-        shutil.rmtree(self.root / "state")
-        (self.root / "state").mkdir()
-        self.start("slurmctld")
-
     def wait(self) -> None:
         """Wait until all nodes that run can be used."""
         off = {path.name.split(".")[1] for path in (self.root / "run").glob("slurmd.*.off")}
@@ -99,9 +90,12 @@ class SlurmCluster:
 
 @contextmanager
 def cluster(
-    base: Path, *, nodes: int = 2, gpus: int = 2, cpus: int = 4, accounting: bool = False
+    base: Path, *, nodes: int = 2, gpus: int = 2, cpus: int = 4, **options: bool
 ) -> Iterator[SlurmCluster]:
-    """Use the cluster of a directory, which all who do so at a time share; the first starts it."""
+    """Use the cluster of a directory, which all who do so at a time share; the first starts it.
+
+    With `accounting` it has that; with `preemption` jobs in debug take the place of those in batch.
+    """
     base.mkdir(exist_ok=True)
     with (base / "turn").open("w") as turn, (base / "users").open("w") as users:
         fcntl.flock(turn, fcntl.LOCK_EX)
@@ -110,143 +104,13 @@ def cluster(
         known = base / "root"
         if not known.exists():
             root = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # a socket's path is short
-            _write(root, nodes, gpus, cpus, accounting)
+            write(root, nodes, gpus, cpus, **options)
             known.write_text(str(root))
             subprocess.run([sys.executable, __file__, root, base], check=True)
         found = SlurmCluster(Path(known.read_text()))
         found.wait()
         fcntl.flock(turn, fcntl.LOCK_UN)
         yield found
-
-
-def _write(root: Path, nodes: int, gpus: int, cpus: int, accounting: bool) -> None:
-    """Write the files of a cluster."""
-    root.chmod(0o755)
-    for name in ("etc", "run", "log", "state", "spool", "dev"):
-        (root / name).mkdir()
-    ports = _free_ports(3 + nodes)
-    host = socket.gethostname().split(".")[0]
-    content = {"nodes": nodes, "accounting": accounting, "mysql": ports[1]}
-    (root / "cluster.json").write_text(json.dumps(content))
-    (root / "etc" / "munge.key").write_bytes(os.urandom(1024))
-    (root / "etc" / "munge.key").chmod(0o600)
-    known = f"AuthInfo=socket={root}/run/munge.socket"
-    for number in range(gpus):
-        _device(root / "dev" / f"gpu{number}")
-    (root / "etc" / "gres.conf").write_text(
-        f"NodeName=n[1-{nodes}] Name=gpu File={root}/dev/gpu[0-{gpus - 1}]\n"
-    )
-    words = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=True).stdout
-    version = tuple(int(part) for part in words.split()[-1].split(".")[:2])
-    plugin = "disabled" if version >= _WITHOUT_CGROUPS else "cgroup/v1"
-    (root / "etc" / "cgroup.conf").write_text(f"CgroupPlugin={plugin}\n")
-    lines = [
-        *_CONF.format(root=root, host=host, port=ports[0], known=known).splitlines(),
-        *(
-            f"NodeName=n{i + 1} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3 + i]} "
-            f"CPUs={cpus} RealMemory=4000 Gres=gpu:{gpus} State=UNKNOWN"
-            for i in range(nodes)
-        ),
-        f"PartitionName=batch Nodes=n[1-{nodes}] Default=YES MaxTime=60 DefaultTime=5 State=UP",
-        "PartitionName=debug Nodes=n1 MaxTime=10 State=UP",
-    ]
-    if accounting:
-        lines.append(_ACCOUNTING.format(root=root, port=ports[2]))
-        dbd = root / "etc" / "slurmdbd.conf"
-        dbd.write_text(_DBD.format(root=root, port=ports[2], mysql=ports[1], known=known))
-        dbd.chmod(0o600)
-        users = [f"'slurm'@'{place}'" for place in ("127.0.0.1", "localhost")]
-        (root / "etc" / "init.sql").write_text(
-            "create database if not exists slurm;\n"
-            + "".join(f"create user if not exists {u} identified by 'slurm';\n" for u in users)
-            + "".join(f"grant all on slurm.* to {user};\n" for user in users)
-        )
-    else:
-        lines.append("AccountingStorageType=accounting_storage/none")
-    (root / "etc" / "slurm.conf").write_text("\n".join(lines) + "\n")
-
-
-_CONF = """\
-ClusterName=perfpipe
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={port}
-SlurmUser=root
-AuthType=auth/munge
-{known}
-CredType=cred/munge
-CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
-SlurmctldPidFile={root}/run/slurmctld.pid
-SlurmctldLogFile={root}/log/slurmctld.log
-SlurmdPidFile={root}/run/slurmd.%n.pid
-SlurmdLogFile={root}/log/slurmd.%n.log
-StateSaveLocation={root}/state
-SlurmdSpoolDir={root}/spool/%n
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/linux
-SwitchType=switch/none
-MpiDefault=none
-ReturnToService=2
-SlurmdParameters=config_overrides
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-DefMemPerCPU=100
-GresTypes=gpu
-SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=2,bf_interval=2,sched_min_interval=0,batch_sched_delay=0,requeue_delay=1
-InactiveLimit=0
-KillWait=2
-MinJobAge=300
-SlurmctldTimeout=30
-SlurmdTimeout=60
-JobRequeue=1
-MaxArraySize=1001
-"""
-
-_ACCOUNTING = """\
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=127.0.0.1
-AccountingStoragePort={port}
-AccountingStoragePass={root}/run/munge.socket
-AccountingStorageTRES=gres/gpu
-AccountingStoreFlags=job_comment"""
-
-_DBD = """\
-DbdHost=localhost
-DbdAddr=127.0.0.1
-DbdPort={port}
-SlurmUser=root
-AuthType=auth/munge
-{known}
-CommunicationParameters=NoInAddrAny
-PidFile={root}/run/slurmdbd.pid
-LogFile={root}/log/slurmdbd.log
-StorageType=accounting_storage/mysql
-StorageHost=127.0.0.1
-StoragePort={mysql}
-StorageUser=slurm
-StoragePass=slurm
-StorageLoc=slurm
-"""
-
-
-def _device(path: Path) -> None:
-    """Make a device that stands for a GPU: Slurm names those that a job may use only of devices."""
-    try:
-        os.mknod(path, 0o600 | 0o020000, os.makedev(1, 3))
-    except PermissionError:
-        path.touch()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, below those that connections take for themselves."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as trial, contextlib.suppress(OSError):
-            trial.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
 
 
 class _Daemon(NamedTuple):
@@ -265,7 +129,10 @@ def _daemons(root: Path) -> list[_Daemon]:
     munged += [f"--log-file={root}/log/munged.log", f"--seed-file={root}/run/munge.seed"]
     found = [_Daemon("munged", munged, (root / "run" / "munge.socket").exists)]
     if content["accounting"]:
+        # Nothing of it is kept, and it has no users of its own: a start takes a second.
         database = ["mariadbd", "--no-defaults", "--user=root", f"--datadir={root}/mysql"]
+        database += ["--skip-grant-tables", "--innodb-flush-method=nosync"]
+        database += ["--innodb-file-per-table=0", "--innodb-doublewrite=0"]
         database += [f"--socket={root}/run/mysql.sock", f"--pid-file={root}/run/mysql.pid"]
         database += ["--bind-address=127.0.0.1", f"--port={content['mysql']}", "--skip-log-bin"]
         database += ["--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0"]
@@ -296,10 +163,6 @@ def _keep(root: Path, base: Path) -> None:
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.environ["SLURM_CONF"] = str(root / "etc" / "slurm.conf")
     daemons = _daemons(root)
-    if any(daemon.name == "mariadbd" for daemon in daemons):
-        install = ["mariadb-install-db", "--no-defaults", "--user=root", "--skip-test-db"]
-        install += [f"--datadir={root}/mysql", "--auth-root-authentication-method=normal"]
-        subprocess.run(install, check=True)
     running: dict[str, int] = {}
     ready: set[str] = set()
     with (base / "users").open("r") as users:

@@ -7,12 +7,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from slurm_cluster import SlurmCluster, cluster
 
 _PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch")
-_ACCOUNTING = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db")
+_ACCOUNTING = ("slurmdbd", "sacctmgr", "mariadbd")
 
 
 @pytest.fixture(scope="session")
@@ -52,10 +53,10 @@ def own_slurm(
     """Start a cluster of the test's own, whose daemons it may stop: own_slurm(accounting=True)."""
     with ExitStack() as started:
 
-        def start(*, accounting: bool = False, **size: int) -> SlurmCluster:
-            _require(_PROGRAMS + (_ACCOUNTING if accounting else ()))
+        def start(**options: Any) -> SlurmCluster:
+            _require(_PROGRAMS + (_ACCOUNTING if options.get("accounting") else ()))
             base = tmp_path / "slurm"
-            found = started.enter_context(cluster(base, accounting=accounting, **size))
+            found = started.enter_context(cluster(base, **options))
             monkeypatch.setenv("SLURM_CONF", str(found.conf))
             return found
 

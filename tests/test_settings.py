@@ -9,20 +9,23 @@ from conftest import ROOT, Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.thresholds import THRESHOLDS_VARIABLE
-from perfpipe.database import MEMORY_VARIABLE
 from perfpipe.errors import InputError
 from perfpipe.store import STORE_VARIABLE
 from pipelines.options import STEP_RANGE_VARIABLE
-from pipelines.settings import VARIABLES, applied, effective, key_lines, read, slurm_options
+from pipelines.settings import (
+    VARIABLES,
+    effective,
+    key_lines,
+    read,
+    slurm_options,
+)
 from pipelines.settings_model import Settings
 from pipelines.slurm.options import Slurm
-from pipelines.tasks import PYTHON_VARIABLE
 from pipelines.workload import load_workload
 
 PROJECT = """\
 store = "results/store"      # below this file
-memory = "2GB"
+step_range = "frame"
 
 [slurm]
 partition = "gpu"
@@ -31,8 +34,8 @@ setup = ["module load cuda"]
 container.runtime = "pyxis"
 """
 USER = """\
-memory = "1GB"
-python = "/opt/python"
+step_range = "epoch"
+store = "~/all"
 
 [slurm]
 account = "lab"
@@ -75,8 +78,7 @@ def test_what_is_closer_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     project = home / "project" / "perfpipe.toml"
     user = home / "config" / "perfpipe" / "config.toml"
     assert found["store"] == (str(home / "project" / "results" / "store"), f"{project}:1")
-    assert found["memory"] == ("2GB", f"{project}:2")
-    assert found["python"] == ("/opt/python", f"{user}:2")
+    assert found["step_range"] == ("frame", f"{project}:2")
     assert found["slurm.account"] == ("lab", f"{user}:5")
     assert found["slurm.partition"] == ("gpu", f"{project}:5")
     assert found["slurm.container.runtime"] == ("pyxis", f"{project}:8")
@@ -85,7 +87,6 @@ def test_what_is_closer_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert found["slurm.gpus"] == (2, "$PERFPIPE_SLURM_GPUS")
     assert found["slurm.qos"] == ("high", "$PERFPIPE_SLURM_QOS")
     assert found["slurm.nodes"] == (1, "default")
-    assert found["step_range"] == (None, "default")
 
 
 def test_options_of_jobs_are_those_in_effect(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +116,6 @@ def test_every_setting_has_the_variable_of_its_reader() -> None:
     assert VARIABLES == {
         "store": STORE_VARIABLE,
         "step_range": STEP_RANGE_VARIABLE,
-        "python": PYTHON_VARIABLE,
-        "memory": MEMORY_VARIABLE,
-        "thresholds": THRESHOLDS_VARIABLE,
     }
     assert {*VARIABLES, "slurm"} == Settings.model_fields.keys()
 
@@ -150,6 +148,7 @@ def test_faults_are_named_with_their_line(
     with pytest.raises(InputError, match=sentence):
         read(path)
     monkeypatch.chdir(path.parent)
+    monkeypatch.delenv("PERFPIPE_STORE")
     assert cli("store", "ls") == 2
     assert str(path) in cli.err
 
@@ -188,13 +187,20 @@ def test_commands_use_the_files_and_leave_the_environment(
     monkeypatch.setenv("PERFPIPE_STORE", "of-the-shell")
     assert cli("store", "ls") == 2
     assert "of-the-shell: no store here" in cli.err
-    with applied():
-        assert (os.environ["PERFPIPE_MEMORY"], os.environ["PERFPIPE_STORE"]) == (
-            "2GB", "of-the-shell"
-        )  # fmt: skip
-        # What stands in for a variable is not taken for one.
-        assert {s.key: s.origin for s in effective()}["memory"].endswith("perfpipe.toml:2")
-    assert "PERFPIPE_MEMORY" not in os.environ
+
+
+def test_batches_ask_for_what_the_files_state(
+    home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home / "project")
+    monkeypatch.setenv("PERFPIPE_SLURM_QOS", "high")
+    monkeypatch.setenv("PATH", "/usr/bin/nowhere")
+    words = ["batch", "submit", str(_workload(home)), "--dry-run", "--gpus", "2"]
+    assert cli(*words) == 0
+    lines = cli.out.splitlines()
+    for wanted in ("partition=gpu", "account=lab", "qos=high", "time=0-02:00:00", "gres=gpu:2"):
+        assert f"#SBATCH --{wanted}" in lines
+    assert "module load cuda" in lines
 
 
 def test_config_show(home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +211,7 @@ def test_config_show(home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     assert (rows["slurm.partition"], rows["slurm.qos"]) == ('"gpu"', "-")
     assert cli("config", "show", "--origin", _workload(home)) == 0
     rows = dict(line.split(None, 1) for line in cli.out.splitlines())
-    assert rows["memory"].split() == ['"2GB"', f"{home}/project/perfpipe.toml:2"]
+    assert rows["step_range"].split() == ['"frame"', f"{home}/project/perfpipe.toml:2"]
     assert rows["slurm.time"].split() == ['"0-02:00:00"', f"{home}/w.yaml"]
     assert rows["slurm.requeue"].split() == ["false", "default"]
     assert cli("config", "show", "--json") == 0

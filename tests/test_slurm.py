@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import subprocess
 import sys
@@ -106,37 +107,41 @@ def test_the_lives_of_an_array(
 
 
 def test_what_the_controller_forgot_is_in_the_accounting(
-    own_slurm: Callable[..., SlurmCluster], tmp_path: Path
+    slurm: SlurmCluster,
+    accounted_slurm: SlurmCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site = own_slurm(accounting=True, nodes=1)
     client = Cluster()
-    assert client.limits().accounting
+    comment = f"perfpipe:{tmp_path.name}"
     job = client.submit(
-        _script(tmp_path, "exit $((SLURM_ARRAY_TASK_ID * 3))", array=(0, 1), comment="perfpipe:b")
+        _script(tmp_path, "exit $((SLURM_ARRAY_TASK_ID * 3))", array=(0, 1), comment=comment)
     )
     _until(client, job, _ended(job, [0, 1]), [0, 1])
-
-    def accounted() -> bool:
-        rows = site.run("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobID,End").split()
-        return len([row for row in rows if "_" in row and not row.endswith("Unknown")]) == 2
-
-    until = time.monotonic() + 60
-    while not accounted():
-        assert time.monotonic() < until
-        time.sleep(0.2)
-    site.forget()
-    answer = client.states({job: [0, 1, 2]})
+    # A controller that knows nothing of the job, with accounting that does.
+    lines = accounted_slurm.conf.read_text().splitlines()
+    accounting = "\n".join(line for line in lines if line.startswith("AccountingSto"))
+    of_other = slurm.conf.read_text()
+    mixed = of_other.replace("AccountingStorageType=accounting_storage/none", accounting)
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(mixed)
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    answer = _until(client := Cluster(), job, _ended(job, [0, 1]), [0, 1, 2])
     assert [answer.of(job, i).state for i in range(3)] == [
         State.COMPLETED, State.FAILED, State.UNKNOWN
     ]  # fmt: skip
     assert answer.of(job, 1).exit_code == 3
     assert answer.trouble is None
-    assert client.find("perfpipe:b") == [job]
-    site.stop("slurmdbd")
-    answer = Cluster(patience_s=20).states({job: [0]})
+    assert client.find(comment) == [job]
+    conf.write_text(re.sub("AccountingStoragePort=.*", "AccountingStoragePort=1", mixed))
+    answer = client.states({job: [0]})
     assert answer.of(job, 0).state is State.UNKNOWN
-    assert answer.trouble is not None
-    assert answer.trouble.startswith("sacct: ")
+    assert "Connection refused" in str(answer.trouble)
+    monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+    answer = Cluster().states({job: [0]})
+    assert answer.of(job, 0).reason == (
+        "Slurm does not know it any more, and keeps no accounting of it"
+    )
 
 
 def test_a_controller_that_is_away_for_a_while(
@@ -162,17 +167,13 @@ def test_a_controller_that_is_away_for_a_while(
     answer = _until(client, job, _ended(job, []), [])
     assert (answer.of(job).state, answer.of(job).exit_code) == (State.FAILED, 3)
     assert answer.trouble is None
-    site.forget()
-    answer = client.states([job])
-    assert answer.of(job).state is State.UNKNOWN
-    assert "keeps no accounting" in str(answer.of(job).reason)
 
 
 def test_what_the_cluster_allows(slurm: SlurmCluster) -> None:
     limits = Cluster().limits()
     assert (limits.cluster, limits.max_array_size, limits.accounting) == ("perfpipe", 1001, False)
     assert limits.max_submit is None
-    batch, debug = limits.partitions
+    batch, debug, *_ = limits.partitions
     assert limits.partition(None) == batch
     assert (batch.name, batch.nodes, batch.gpus, batch.cpus) == ("batch", 2, 2, 4)
     assert (batch.max_time_s, batch.default_time_s) == (3600, 300)
@@ -214,20 +215,25 @@ def test_steps_of_srun_get_the_environment_of_the_job(slurm: SlurmCluster, tmp_p
     assert [(tmp_path / "of jobs" / rank).read_text() for rank in "01"] == ["0 1 2\n", "1 1 2\n"]
 
 
-def test_the_warning_reaches_the_task_itself(slurm: SlurmCluster, tmp_path: Path) -> None:
-    script = _script(tmp_path, "trap 'echo warned; exit 9' USR1; sleep 300 & wait")
+@pytest.mark.parametrize("wrapper", ["", "srun --ntasks=1 "])
+def test_the_warning_reaches_the_task_itself(
+    wrapper: str, slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    task = tmp_path / "task.sh"
+    task.write_text(
+        f"trap 'echo warned; exit 9' USR1; touch {tmp_path}/ready; sleep 300 & wait; kill $!"
+    )
     client = Cluster()
-    job = client.submit(script)
-    _until(client, job, lambda a: a.of(job).state is State.RUNNING, [])
-    log = tmp_path / "of jobs" / f"{job}_4294967294.log"
-    until = time.monotonic() + 30
-    while not log.exists():
-        assert time.monotonic() < until
+    job = client.submit(_script(tmp_path, f"exec {wrapper}bash {task}"))
+    until = time.monotonic() + 60
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < until, client.states([job])
         time.sleep(0.1)
     slurm.run("scancel", "--batch", "--signal=USR1", job)
     answer = _until(client, job, _ended(job, []), [])
     assert (answer.of(job).state, answer.of(job).exit_code) == (State.FAILED, 9)
-    assert log.read_text() == "warned\n"
+    (log,) = (tmp_path / "of jobs").iterdir()
+    assert log.read_text().startswith("warned\n")
 
 
 USE = """
@@ -264,3 +270,28 @@ def _processes_with(text: str) -> list[str]:
             if text in (process / "environ").read_text(errors="replace"):
                 found.append((process / "cmdline").read_text())
     return found
+
+
+def _runs(job: str) -> Callable[[Answer], bool]:
+    return lambda answer: answer.of(job).state is State.RUNNING
+
+
+def test_jobs_that_lose_their_node(own_slurm: Callable[..., SlurmCluster], tmp_path: Path) -> None:
+    site = own_slurm(nodes=1, preemption=True)
+    client = Cluster()
+    low = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 2}))
+    _until(client, low, _runs(low), [])
+    high = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 1, "partition": "debug"}))
+    answer = _until(client, low, _ended(low, []), [])
+    assert (answer.of(low).state, answer.of(low).node) == (State.PREEMPTED, "n1")
+    again = client.submit(_script(tmp_path, "sleep 300", slurm={"gpus": 0, "requeue": True}))
+    for job in (high, again):
+        _until(client, job, _runs(job), [])
+    site.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    answer = _until(client, high, _ended(high, []), [])
+    assert (answer.of(high).state, answer.of(high).node) == (State.NODE_FAIL, "n1")
+    answer = client.states([again])
+    assert (answer.of(again).state, answer.of(again).started) == (State.PENDING, None)
+    client.cancel([again])
+    answer = _until(client, again, _ended(again, []), [])
+    assert answer.of(again).state is State.CANCELLED

@@ -8,7 +8,7 @@ one process are not independent.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,7 +67,7 @@ def compare_places(rows: Iterable[Timed], what: str = "node") -> Compared:
     shared = _shared(every)
     if not shared:
         return Compared((), f"no configuration was timed on more than one {what}")
-    model = _Model(shared)
+    model = Model(shared)
     if model.freedom < 1:
         return Compared((), f"too few tasks on more than one {what} to tell scatter: repeat them")
     effects = [model.effect(place) for place in range(len(model.names))]
@@ -75,11 +75,20 @@ def compare_places(rows: Iterable[Timed], what: str = "node") -> Compared:
     limit = math.log1p(thresholds()["batch.node_pct"] / 100)
     places = []
     for place, (effect, q) in enumerate(zip(effects, q_values, strict=True)):
-        odd = q < _ALPHA and abs(effect.change) > limit and model.stays(place, effect.change, limit)
-        verdict = ("slower" if effect.change > 0 else "faster") if odd else ""
-        ratios = (math.exp(effect.change + end * effect.margin) for end in (0, -1, 1))
-        places.append(Place(model.names[place], model.tasks[place], *ratios, q, verdict))
+        # Of two places the slower one is named: they share one test.
+        named = effect.change > 0 or model.others(place) > 1
+        verdict = ""
+        if named and q < _ALPHA and abs(effect.change) > limit and _stays(model, place, limit):
+            verdict = "slower" if effect.change > 0 else "faster"
+        ratio, low, high = (math.exp(effect.change + end * effect.margin) for end in (0, -1, 1))
+        places.append(Place(model.names[place], model.tasks[place], ratio, low, high, q, verdict))
     return Compared(tuple(places))
+
+
+def _stays(model: Model, place: int, limit: float) -> bool:
+    left = model.without_most(place)
+    change = model.effect(place).change
+    return left is not None and left.p < _ALPHA and math.copysign(1, change) * left.change > limit
 
 
 def _shared(rows: Sequence[Timed]) -> list[Timed]:
@@ -90,7 +99,7 @@ def _shared(rows: Sequence[Timed]) -> list[Timed]:
     return [row for row in rows if len(places[row.work]) > 1]
 
 
-class _Effect(NamedTuple):
+class Effect(NamedTuple):
     """How a place differs, as a logarithm: half of the 95 % interval, two-sided p-value."""
 
     change: float
@@ -98,7 +107,7 @@ class _Effect(NamedTuple):
     p: float
 
 
-class _Model:
+class Model:
     """The least-squares fit of log(time) = work + place; places that share work are comparable."""
 
     def __init__(self, rows: Sequence[Timed]) -> None:
@@ -130,7 +139,7 @@ class _Model:
         self.freedom = len(rows) - lost
         self.tasks = [int(count) for count in self._counts.sum(axis=0)]
 
-    def effect(self, place: int) -> _Effect:
+    def effect(self, place: int) -> Effect:
         """Return how a place differs from the median one; of two, from the other.
 
         The interval is that of the difference to the mean of the others, which is no narrower.
@@ -144,26 +153,32 @@ class _Model:
         variance = float(contrast @ self._inverse @ contrast)
         return _judged(change, self._squares() / self.freedom * variance, self.freedom)
 
-    def stays(self, place: int, change: float, limit: float) -> bool:
-        """Return whether a place differs without the task that says so most."""
+    def without_most(self, place: int) -> Effect | None:
+        """Return how a place differs without the task that says so most; None if that is all.
+
+        What leaving a row out of a least-squares fit changes is known in closed form.
+        """
         import numpy as np
 
+        change = self.effect(place).change
         own = np.flatnonzero(self._place == place)
         most = own[np.argmax(self._rest[own] * math.copysign(1, change))]
-        # What leaving one row out changes in a least-squares fit, in closed form.
         row = -self._counts[self._work[most]] / self._of_work[self._work[most]]
         row[place] += 1
         pulled = self._inverse @ row
         left = 1 - 1 / self._of_work[self._work[most]] - float(row @ pulled)
         if left < 1e-9 or self.freedom < 2:
-            return False
-        contrast = self._contrast(place)
-        less = float(contrast @ pulled)
-        variance = float(contrast @ self._inverse @ contrast) + less**2 / left
-        squares = max(self._squares() - float(self._rest[most]) ** 2 / left, 0)
-        changed = change - less * float(self._rest[most]) / left
-        judged = _judged(changed, squares / (self.freedom - 1) * variance, self.freedom - 1)
-        return judged.p < _ALPHA and changed * change > 0 and abs(changed) > limit
+            return None
+        contrast, rest = self._contrast(place), float(self._rest[most])
+        pull = float(contrast @ pulled)
+        variance = float(contrast @ self._inverse @ contrast) + pull**2 / left
+        squares = max(self._squares() - rest**2 / left, 0)
+        freedom = self.freedom - 1
+        return _judged(change - pull * rest / left, squares / freedom * variance, freedom)
+
+    def others(self, place: int) -> int:
+        """Return the number of places that one is compared with."""
+        return len(self._others(place))
 
     def _others(self, place: int) -> list[int]:
         group = self._comparable[place]
@@ -183,17 +198,17 @@ class _Model:
         return float(self._rest @ self._rest)
 
 
-def _judged(change: float, variance: float, freedom: int) -> _Effect:
+def _judged(change: float, variance: float, freedom: int) -> Effect:
     from scipy.special import stdtr, stdtrit
 
     # The last digits of logarithms must not decide.
     if abs(change) < 1e-9:
         change = 0.0
     if variance < 1e-24:
-        return _Effect(change, 0.0, float(change == 0))
+        return Effect(change, 0.0, float(change == 0))
     error = math.sqrt(variance)
     margin = float(stdtrit(freedom, 1 - _ALPHA / 2)) * error
-    return _Effect(change, margin, 2 * float(stdtr(freedom, -abs(change) / error)))
+    return Effect(change, margin, 2 * float(stdtr(freedom, -abs(change) / error)))
 
 
 def _components(counts: np.ndarray[Any, np.dtype[np.float64]]) -> list[int]:
@@ -207,8 +222,3 @@ def _components(counts: np.ndarray[Any, np.dtype[np.float64]]) -> list[int]:
     both = csr_array(([1] * len(rows), (rows, columns + works)), shape=(works + places,) * 2)
     _, found = connected_components(both, directed=False)
     return [int(number) for number in found[works:]]
-
-
-def tasks_of(rows: Iterable[Timed]) -> Counter[str]:
-    """Return the number of timed tasks of each place."""
-    return Counter(row.place for row in rows)

@@ -57,7 +57,11 @@ def collect(
             return _outcome(directory, number, state, len(broken))
     for run in directory.batch.runs:
         directory.store.write_run(run_record(directory, run, state))
-    compact(directory.store, _GRACE_S)
+    try:
+        compact(directory.store, _GRACE_S)
+    except PerfpipeError as error:
+        # What was not gathered is read all the same, and gathered another time.
+        say(str(error))
     outcome = _outcome(directory, number, state, 0)
     write_pages(directory, state)
     directory.write_outcome(outcome)

@@ -19,7 +19,7 @@ from pipelines.recording import load_recording
 from pipelines.runs import new_id
 from pipelines.slurm.options import Slurm, merged
 from pipelines.tasks import Task, task_of
-from pipelines.workload import Workload
+from pipelines.workload import Execution, Workload
 
 #: Collector of a run that reads existing reports.
 INGEST = "ingest"
@@ -74,7 +74,7 @@ def freeze(
             asked = merged(asked, Slurm(gpus=0, gpu_type=None))
         recording = _recording(one) if collector == "replay" else None
         kind = "all" if collector == "auto" else collector
-        workloads[run_id] = one.workload.model_copy(update={"slurm": asked})
+        workloads[run_id] = _spread(one.workload, asked)
         path = str(one.path.resolve())
         runs.append(BatchRun(run_id, one.workload.name, path, kind, recording, one.words))
         tasks += [
@@ -117,6 +117,14 @@ def freeze_inputs(
     runs = [BatchRun(run_id, INGEST, "", INGEST)]
     batch = _batch(runs, len(tasks), store, command, pages, max_attempts, now)
     return Frozen(batch, tuple(tasks), {run_id: workload})
+
+
+def _spread(workload: Workload, slurm: Slurm) -> Workload:
+    """Return a workload with what its jobs ask for; srun starts the ranks of a program."""
+    changed: dict[str, object] = {"slurm": slurm}
+    if slurm.ranks is not None and workload.execution.kind == "local":
+        changed["execution"] = Execution(kind="srun", wrapper=["srun"])
+    return workload.model_copy(update=changed)
 
 
 def task_again(task: BatchTask, workload: Workload, path: Path) -> Task:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfpipe.errors import InputError, TaskFailed
+from pipelines.commands.batch_doctor import batch_doctor_command
 from pipelines.commands.batch_submit import batch_submit_command
 from pipelines.console import say
 from pipelines.options import json_document, json_option, resolve_store, store_option
@@ -51,6 +52,7 @@ def batch_command() -> None:
 
 
 batch_command.add_command(batch_submit_command)
+batch_command.add_command(batch_doctor_command)
 
 
 @batch_command.command("status")

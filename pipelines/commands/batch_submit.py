@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +21,10 @@ from pipelines.options import (
     store_option,
 )
 from pipelines.plan import COLLECTORS
+
+if TYPE_CHECKING:
+    from pipelines.slurm.client import Cluster
+    from pipelines.slurm.limits import Limits
 
 
 def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -151,17 +156,20 @@ def batch_submit_command(
             **common,
         )
     cluster = Cluster()
+    limits = _limits(cluster, dry_run)
     kinds = {run.run_id: run.collector for run in frozen.batch.runs}
     arrays = submitting.arrays_of(
         frozen.tasks,
         {run_id: workload.slurm for run_id, workload in frozen.workloads.items() if workload.slurm},
         packing.expected_seconds(store, frozen.tasks, kinds),
-        _largest(cluster, dry_run),
+        submitting.largest_array(limits) if limits else submitting.USUAL_ARRAY,
         arms,
     )
     if dry_run:
         planned = submitting.scripts(BatchDirectory(store, frozen.batch), arrays)
         _show_plan(frozen.tasks, planned, as_json)
+        if limits:
+            _check_plan(cluster, [script for what, script in planned if not what.after])
         return
     directory = BatchDirectory.create(store, frozen.batch, frozen.tasks, frozen.workloads)
     batch_id = frozen.batch.batch_id
@@ -179,16 +187,24 @@ def batch_submit_command(
     click.echo(batch_id)
 
 
-def _largest(cluster: Any, dry_run: bool) -> int:
-    """Return the most elements of an array; for a dry run without Slurm, the usual number."""
-    from pipelines.batch.submitting import USUAL_ARRAY, largest_array
-
+def _limits(cluster: Cluster, dry_run: bool) -> Limits | None:
+    """Return what the cluster allows; None for a dry run without one."""
     try:
-        return largest_array(cluster.limits())
-    except PerfpipeError:
+        return cluster.limits()
+    except PerfpipeError as error:
         if not dry_run:
             raise
-        return USUAL_ARRAY
+        say(f"not checked by Slurm: {error}")
+        return None
+
+
+def _check_plan(cluster: Cluster, scripts: Iterable[str]) -> None:
+    """Ask Slurm whether it would take scripts; raises TaskFailed if not."""
+    with tempfile.TemporaryDirectory(prefix="perfpipe-") as folder:
+        for script in scripts:
+            path = Path(folder) / "script.sh"
+            path.write_text(script, encoding="utf-8")
+            say(f"Slurm: {cluster.check(path)}")
 
 
 def _show_plan(tasks: Any, planned: Any, as_json: bool) -> None:

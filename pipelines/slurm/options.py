@@ -117,7 +117,12 @@ class Slurm(_Model):
     mem: Memory | None = Field(None, description="memory per node, such as 64G; 0: all of it")
     constraint: Line | None = Field(None, description="features that nodes must have")
     exclusive: bool = Field(False, description="ask for whole nodes")
-    nodes: int = Field(1, ge=1, description="nodes per task; the command contains its own srun")
+    nodes: int = Field(1, ge=1, description="nodes per task; on several, srun starts the program")
+    ranks_per_node: int | None = Field(
+        None,
+        ge=1,
+        description="processes that srun starts on a node; default: one per GPU on several nodes",
+    )
     array_parallelism: int | None = Field(None, ge=1, description="most jobs to run at a time")
     tasks_per_job: int | None = Field(
         None, ge=1, description="tasks that one job runs in turn; default: chosen"
@@ -136,6 +141,13 @@ class Slurm(_Model):
         120, ge=0, le=65535, description="s before the time limit at which a job begins to end"
     )
     extra: list[Option] = Field([], description="other options of sbatch, such as --reservation=x")
+
+    @property
+    def ranks(self) -> int | None:
+        """Processes that srun starts on a node; None where it starts none."""
+        if self.ranks_per_node is None and self.nodes == 1:
+            return None
+        return self.ranks_per_node or max(self.gpus, 1)
 
     @property
     def limit_s(self) -> int | None:

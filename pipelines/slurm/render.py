@@ -85,9 +85,9 @@ def _options(spec: JobSpec) -> Iterator[str]:
     yield _set("qos", slurm.qos)
     yield _set("time", slurm.time)
     yield _set("nodes", slurm.nodes if spec.gpu else 1)
-    if not spec.gpu or slurm.nodes == 1:
-        yield "--ntasks=1"
-    yield _set("cpus-per-task", slurm.cpus)
+    ranks = slurm.ranks if spec.gpu else None
+    yield _set("ntasks-per-node", ranks) if ranks else "--ntasks=1"
+    yield _set("cpus-per-task", slurm.cpus and max(slurm.cpus // (ranks or 1), 1))
     yield _set("mem", slurm.mem)
     if spec.gpu:
         kind = f"gpu:{slurm.gpu_type}" if slurm.gpu_type else "gpu"
