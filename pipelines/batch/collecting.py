@@ -10,6 +10,7 @@ from perfpipe.compaction import compact
 from perfpipe.errors import PerfpipeError
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
+from perfpipe.units import counted
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.page import write_pages
 from pipelines.batch.resuming import broken_by_slurm, jobs_in_flight, resubmit
@@ -51,9 +52,9 @@ def collect(
                 resubmit(directory, cluster, broken, "lost by Slurm", jobs_in_flight(state))
         except PerfpipeError as error:
             # Some sites let no job submit another.
-            say(f"{len(broken)} tasks could not be submitted again: {error}")
+            say(f"{counted(len(broken), 'task')} could not be submitted again: {error}")
         else:
-            say(f"{len(broken)} tasks submitted again: {', '.join(_names(broken))}")
+            say(f"{counted(len(broken), 'task')} submitted again: {', '.join(_names(broken))}")
             return _outcome(directory, number, state, len(broken))
     for run in directory.batch.runs:
         directory.store.write_run(run_record(directory, run, state))
