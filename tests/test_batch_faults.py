@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, lacking
+from conftest import lacking
 from slurm_cluster import SlurmCluster
 from slurm_site import PATIENCE_S, PERFPIPE, Site, wait_for, write_workload
 
@@ -149,16 +149,17 @@ for name in ("rename", "replace"):
 """
 
 
-def test_writes_that_are_cut_off(slurm: SlurmCluster, site: Site, tmp_path: Path) -> None:
+def test_writes_that_are_cut_off(
+    slurm: SlurmCluster, expand: Callable[[str], Path], site: Site, tmp_path: Path
+) -> None:
     folder = tmp_path / "crashes"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(f"FOLDER = {str(folder)!r}\n{CRASHES}")
     for name in ("reports", "result.json"):
         (folder / name).touch()
     words = ("--tasks-per-job", "1", "--setup", f"export PYTHONPATH={folder}")
-    gemm = ROOT / "workloads" / "gemm.yaml"
-    sizes = ("--filter", "size=512,1024")
-    batch = site.submit(gemm, *sizes, *words, collector="replay")
+    captures = [expand(f"nsys/{name}.sqlite") for name in ("memcpy", "h2d")]
+    batch = site.submit(*captures, "--ingest-only", *words, collector="")
     site.batch("wait", batch, "--interval", "1", code=1)
     assert site.states(batch) == ["lost", "lost"]
     assert "signal 9" in site.batch("status", batch)

@@ -10,23 +10,19 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from conftest import ROOT
 from slurm_cluster import SlurmCluster
 from slurm_site import PATIENCE_S, PERFPIPE, Site, wait_for, write_workload
 
 from perfpipe.store import Store
 
 
-@pytest.mark.parametrize("accounting", [False, True])
 def test_from_submit_to_resume(
-    accounting: bool,
-    request: pytest.FixtureRequest,
+    accounted_slurm: SlurmCluster,
     site: Site,
     calls: Callable[[], Counter[str]],
     tmp_path: Path,
 ) -> None:
-    request.getfixturevalue("accounted_slurm" if accounting else "slurm")
-    calls()  # those of the fixture
     more = {"setup": [f"export PATH={tmp_path}/wrappers:$PATH"]}
     kinds = write_workload(tmp_path, matrix={"kind": ["ok", "fail", "killer"]}, slurm=more)
     late = write_workload(tmp_path, "late", matrix={"kind": ["slow"]}, timeout=8, slurm=more)
@@ -121,7 +117,7 @@ def test_kinds_of_batches(
     site: Site,
     tmp_path: Path,
 ) -> None:
-    """Tasks of several nodes, reports that other jobs read, arms in turn, packed tasks, inputs."""
+    """Tasks of several nodes, reports that other jobs read, arms in turn, packed tasks, files."""
     for rank in (0, 1):
         capture = expand(f"nsys/collectives_rank{rank}.sqlite")
         (profilers / f"timeline{rank}.sqlite").symlink_to(capture)
@@ -144,7 +140,9 @@ def test_kinds_of_batches(
     arms = site.submit(write_workload(tmp_path, "arms", matrix=two, launches=4), "--arms", "n")
     assert "2 tasks in 1 job;" in site.cli.err
     packed = site.submit(write_workload(tmp_path, "packed", matrix=two), "--tasks-per-job", "5")
-    inputs = site.submit(expand("nsys/memcpy.sqlite"), "--ingest-only", collector="")
+    inputs = site.submit(expand("nsys/collectives_rank0.sqlite"), "--ingest-only", collector="")
+    gemm = ROOT / "workloads" / "gemm.yaml"
+    recorded = site.submit(gemm, "--filter", "size=512", collector="replay")
 
     found = site.finish(separate)
     assert [len(task.reports) for task in found] == [1, 1]
@@ -159,6 +157,8 @@ def test_kinds_of_batches(
     assert len(site.finish(packed)) == 2
     (read,) = site.finish(inputs)
     assert set(read.reports) == set(found[0].reports), "the same timeline"
+    (shown,) = site.finish(recorded)
+    assert len(shown.reports) == 2, "a timeline and a profile"
     nodes = {line.split()[1] for line in lines}
     assert nodes == {"n1", "n2"}, "they write the same store"
 

@@ -183,10 +183,9 @@ def batch_submit_command(
     if as_json:
         click.echo(json_document(batch=asdict(frozen.batch), jobs=jobs))
         return
-    count = sum(len(array.elements) for array in arrays)
-    say(
-        f"{counted(len(frozen.tasks), 'task')} in {counted(count, 'job')}; the collector is job {jobs[-1]}"
-    )
+    tasks = counted(len(frozen.tasks), "task")
+    elements = counted(sum(len(array.elements) for array in arrays), "job")
+    say(f"{tasks} in {elements}; the collector is job {jobs[-1]}")
     click.echo(batch_id)
 
 
