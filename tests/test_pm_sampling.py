@@ -213,7 +213,7 @@ def test_without_pm_sampling_it_is_said_what_to_collect(opened: Opened, ingested
         "ncu/visible.details.csv": "not printed on this CSV page; ingest the .ncu-rep",
     }
     for name, reason in reasons.items():
-        with opened(name) as con:
+        with Session.open(captures, [ingested(name)], use=VIEWS_USED) as con:
             told = con.execute("SELECT DISTINCT reason, tail_pct FROM kernel_activity").fetchall()
             parts = con.execute("SELECT count(*) FROM kernel_activity_parts").fetchone()
             assert _activity_tables(con, [ingested(name)]) == {
