@@ -207,7 +207,9 @@ def test_the_course_of_real_kernels(opened: Opened) -> None:
     assert {name: units[name] for name in expected} == expected
 
 
-def test_without_pm_sampling_it_is_said_what_to_collect(opened: Opened, ingested: Ingested) -> None:
+def test_without_pm_sampling_it_is_said_what_to_collect(
+    captures: Store, ingested: Ingested
+) -> None:
     reasons = {
         "ncu/block.ncu-rep": "not collected: ncu --section PmSampling",
         "ncu/visible.details.csv": "not printed on this CSV page; ingest the .ncu-rep",
