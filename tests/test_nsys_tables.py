@@ -14,7 +14,9 @@ from ingest.nsys import sqlite_export
 from ingest.outcome import Outcome
 from ingest.reading import ingest
 from perfpipe.manifest import Manifest
+from perfpipe.model import tables
 from perfpipe.store import Store
+from perfpipe.tablewriter import TableWriter
 
 Expand = Callable[[str], Path]
 
@@ -340,3 +342,17 @@ def test_an_empty_capture_is_warned_of(edited: Callable[..., Path], store: Store
     path = edited("memcpy", *(f"DELETE FROM CUPTI_ACTIVITY_KIND_{t}" for t in tables))
     outcome: Outcome = ingest(path, store)
     assert "the capture has no GPU work" in outcome.warnings
+
+
+def test_each_text_of_a_row_group_is_stored_once(tmp_path: Path) -> None:
+    """Batches come with dictionaries of their own, and Parquet writes texts in full from then on."""
+    names = [f"kernel {number} {'x' * 1000}" for number in range(4)]
+    with TableWriter(tmp_path, tables()["nsys_kernels"], "r") as writer:
+        for name in names:
+            writer.write({"name": pa.array([name] * 500).dictionary_encode()}, 500)
+        writer.close()
+    with pq.ParquetFile(writer.path) as file:
+        assert file.read(["name"])["name"].to_pylist() == [n for n in names for _ in range(500)]
+        group = file.metadata.row_group(0)
+        column = group.column(file.schema_arrow.names.index("name"))
+        assert column.total_uncompressed_size < 2 * sum(map(len, names))

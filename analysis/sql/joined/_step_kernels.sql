@@ -5,26 +5,17 @@
 CREATE VIEW _step_kernels AS
 WITH launches AS (
     SELECT
-        k.report_id,
-        t.device,
-        w.kind AS window_kind,
-        w.steps,
-        k.name,
-        k.demangled,
-        concat_ws(',', k.grid_x, k.grid_y, k.grid_z) AS grid,
-        concat_ws(',', k.block_x, k.block_y, k.block_z) AS block,
-        k.dur_ns
-    FROM nsys_kernels AS k
-    JOIN _tracks AS t
-        ON t.report_id = k.report_id
-            AND t.pid IS NOT DISTINCT FROM k.pid
-            AND t.cuda_device IS NOT DISTINCT FROM k.device
-    JOIN analysis_windows AS w
-        ON w.report_id = t.report_id
-            AND w.device IS NOT DISTINCT FROM t.device
-            AND k.start_ns >= w.start_ns
-            AND k.start_ns < w.end_ns
-    WHERE k.report_id IN (SELECT report_id FROM _report_pairs)
+        report_id,
+        gpu AS device,
+        window_kind,
+        steps,
+        name,
+        demangled,
+        concat_ws(',', grid_x, grid_y, grid_z) AS grid,
+        concat_ws(',', block_x, block_y, block_z) AS block,
+        dur_ns
+    FROM _windowed_kernels
+    WHERE inside AND report_id IN (SELECT report_id FROM _report_pairs)
 ),
 keys AS (
     SELECT demangled, kernel_key(demangled) AS key

@@ -1,17 +1,16 @@
 -- Names on the timeline, each once, and their spelling in nsys's statistics: with millions of rows,
 -- a regular expression costs more than everything else.  They are elements of a list, so that a
--- filter on names is applied after DISTINCT, not to all rows.
+-- filter on names is applied after DISTINCT, not to all rows.  Those of operations are numbered.
 -- @materialize
 CREATE VIEW _names AS
-SELECT 'kernel' AS kind, unnest(list(DISTINCT name)) AS name, NULL AS title
-FROM launches
-WHERE launches.kind = 'kernel'
+SELECT 'operation' AS kind, name, NULL AS title, (row_number() OVER (ORDER BY name))::INTEGER AS number
+FROM (SELECT unnest(list(DISTINCT name)) AS name FROM launches)
 UNION ALL
-SELECT 'api', unnest(list(DISTINCT name)), NULL
+SELECT 'api', unnest(list(DISTINCT name)), NULL, NULL
 FROM nsys_api_calls
 UNION ALL
-SELECT 'recorded api', recorded_name, nsys_api_name(recorded_name)
+SELECT 'recorded api', recorded_name, nsys_api_name(recorded_name), NULL
 FROM (SELECT unnest(list(DISTINCT recorded_name)) AS recorded_name FROM nsys_api_calls)
 UNION ALL
-SELECT 'range', unnest(list(DISTINCT name)), NULL
+SELECT 'range', unnest(list(DISTINCT name)), NULL, NULL
 FROM nsys_nvtx_ranges;

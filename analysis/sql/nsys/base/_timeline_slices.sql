@@ -16,11 +16,11 @@
 CREATE VIEW _timeline_slices AS
 SELECT
     l.report_id,
-    concat('GPU ', t.device) AS process,
+    concat('GPU ', l.gpu) AS process,
     concat(
         'Stream ',
         l.stream,
-        if(count(DISTINCT l.pid) OVER (PARTITION BY t.track) > 1, concat(' of ', l.pid), '')
+        if(count(DISTINCT l.pid) OVER (PARTITION BY l.track) > 1, concat(' of ', l.pid), '')
     ) AS row_name,
     l.kind,
     l.name,
@@ -32,11 +32,7 @@ SELECT
     l.tid AS api_tid,
     l.api_start_ns,
     NULL::VARCHAR AS detail
-FROM launches AS l
-JOIN _tracks AS t
-    ON t.report_id = l.report_id
-        AND t.pid IS NOT DISTINCT FROM l.pid
-        AND t.cuda_device IS NOT DISTINCT FROM l.device
+FROM _placed_launches AS l
 UNION ALL
 SELECT
     t.report_id,

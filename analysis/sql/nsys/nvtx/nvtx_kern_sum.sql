@@ -44,12 +44,12 @@ domains AS MATERIALIZED (
 ),
 kernels AS (
     SELECT
-        t.report,
-        l.call_id,
+        -- Calls are numbered within a report.
+        4294967296 * t.report + l.call_id AS call,
         t.kernel,
         l.end_ns - l.start_ns AS dur_ns,
         l.range_id IS NULL OR l.range_source = 'main thread' AS alone,
-        lag(l.call_id) OVER (PARTITION BY t.kernel ORDER BY l.call_id) AS same_before
+        lag(call) OVER (PARTITION BY t.kernel ORDER BY l.call_id) AS same_before
     FROM launches AS l
     JOIN threads AS t
         ON t.report_id = l.report_id
@@ -61,8 +61,7 @@ kernels AS (
 ranges AS NOT MATERIALIZED (
     -- Joined on one text at a time, which costs least.  0 stands for what has no name.
     SELECT
-        p.report,
-        r.first_call,
+        4294967296 * p.report + r.first_call AS first_call,
         r.calls,
         coalesce(n.number, 0)
             + ((r.style = 'StartEnd')::BIGINT + 2 * coalesce(d.number, 0)) * 4294967296 AS title
@@ -72,11 +71,11 @@ ranges AS NOT MATERIALIZED (
     LEFT JOIN names AS n ON n.name = r.name
 ),
 held AS (
-    SELECT report, title, first_call, first_call AS call_id
+    SELECT title, first_call, first_call AS call
     FROM ranges
     WHERE calls = 1
     UNION ALL
-    SELECT report, title, first_call, unnest(range(first_call, first_call + calls))
+    SELECT title, first_call, unnest(range(first_call, first_call + calls))
     FROM ranges
     WHERE calls > 1
 ),
@@ -84,7 +83,7 @@ occurrences AS (
     -- A range counts at the first launch of a kernel within it.
     SELECT h.title, k.kernel, k.dur_ns, coalesce(k.same_before < h.first_call, true) AS first_in_range
     FROM held AS h
-    JOIN kernels AS k USING (report, call_id)
+    JOIN kernels AS k USING (call)
     UNION ALL
     SELECT NULL, kernel, dur_ns, false
     FROM kernels

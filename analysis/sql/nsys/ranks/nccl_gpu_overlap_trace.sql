@@ -17,18 +17,21 @@ WITH kernels AS (
         track,
         op_id,
         pid,
+        name_number,
         class = 'communication' AS communicates,
         start_ns,
         end_ns,
         if(class = 'communication', communication_until, compute_until) AS own_until,
         if(class = 'communication', compute_until, communication_until) AS other_until,
-        lead(start_ns) OVER w AS next_ns,
-        sum(beyond_ns(start_ns, end_ns, compute_until)) FILTER (WHERE class = 'compute') OVER w AS compute_ns,
-        sum(beyond_ns(start_ns, end_ns, communication_until)) FILTER (WHERE class = 'communication') OVER w
-            AS communication_ns
+        lead(start_ns) OVER (PARTITION BY track ORDER BY start_ns, end_ns, op_id) AS next_ns
     FROM _ops
     WHERE class != 'transfer' AND track IN (SELECT track FROM _ops WHERE class = 'communication')
-    WINDOW w AS (PARTITION BY track ORDER BY start_ns, end_ns, op_id)
+),
+-- Most run alone; they need not be sorted again.
+together AS (
+    SELECT *
+    FROM kernels
+    WHERE next_ns < end_ns OR own_until > start_ns OR other_until > start_ns
 ),
 -- Where a kernel runs together with an earlier one of its kind.
 shared AS (
@@ -42,30 +45,29 @@ shared AS (
             ORDER BY start_ns, end_ns, op_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS until
-    FROM kernels
+    FROM together
     WHERE own_until > start_ns
 ),
--- The time until each interval's end in which kernels of a kind run: at least one, or at least two.
-covering AS (
+-- The time in which kernels of a kind run, at least one or at least two, as intervals one after the other.
+unions AS (
     SELECT
         track,
         communicates,
         false AS two,
         greatest(start_ns, coalesce(own_until, start_ns)) AS start_ns,
-        end_ns,
-        if(communicates, communication_ns, compute_ns) AS total_ns
-    FROM kernels
+        end_ns
+    FROM together
     WHERE beyond_ns(start_ns, end_ns, own_until) > 0
     UNION ALL
-    SELECT
-        track,
-        communicates,
-        true,
-        greatest(start_ns, coalesce(until, start_ns)) AS from_ns,
-        end_ns,
-        sum(end_ns - from_ns) OVER (PARTITION BY track, communicates ORDER BY from_ns)
+    SELECT track, communicates, true, greatest(start_ns, coalesce(until, start_ns)), end_ns
     FROM shared
     WHERE beyond_ns(start_ns, end_ns, until) > 0
+),
+covering AS (
+    SELECT
+        *,
+        sum(end_ns - start_ns) OVER (PARTITION BY track, communicates, two ORDER BY start_ns) AS total_ns
+    FROM unions
 ),
 -- Both ends of kernels during which others start, for either kind of these.  A kernel does not overlap
 -- itself: of its own kind, two must run.
@@ -77,7 +79,7 @@ borders AS (
         two,
         unnest([start_ns, end_ns]) AS at_ns,
         unnest([-1, 1]) AS sign
-    FROM kernels, (VALUES (true), (false)) AS v (two)
+    FROM together, (VALUES (true), (false)) AS v (two)
     WHERE next_ns < end_ns
 ),
 timed AS (
@@ -111,7 +113,7 @@ SELECT
     t.report_id,
     t.device,
     c.pid,
-    l.name,
+    n.name,
     c.start_ns,
     c.end_ns,
     c.communicates,
@@ -120,5 +122,5 @@ SELECT
     100.0 * if(c.communicates, other_ns, own_ns) / nullif(c.end_ns - c.start_ns, 0) AS compute_overlap_pct
 FROM covered AS c
 JOIN _gpus AS t USING (track)
-JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = c.op_id
+LEFT JOIN _names AS n ON n.number = c.name_number
 ORDER BY c.track, c.start_ns, c.op_id;

@@ -11,11 +11,15 @@ WITH windows AS (
 ),
 ops AS (
     SELECT
-        *,
+        track,
+        pid,
+        class,
+        start_ns,
+        end_ns,
         max(end_ns) OVER earlier AS busy_until,
         max(CASE WHEN class = 'compute' THEN end_ns END) OVER earlier AS compute_until,
         max(CASE WHEN class != 'transfer' THEN end_ns END) OVER earlier AS kernels_until
-    FROM (FROM _classed_ops SEMI JOIN windows USING (track, pid))
+    FROM (FROM _ops SEMI JOIN windows USING (track, pid))
     WINDOW earlier AS (
         PARTITION BY track, pid
         ORDER BY start_ns, end_ns, op_id
@@ -60,7 +64,7 @@ gaps AS (
     SELECT g.*, l.pid, o.pid IS NOT DISTINCT FROM l.pid AS before_own
     FROM _gaps AS g
     JOIN (SELECT DISTINCT track, pid FROM windows) AS l USING (track)
-    JOIN _classed_ops AS o USING (track, op_id)
+    JOIN _ops AS o USING (track, op_id)
 ),
 idle AS (
     SELECT

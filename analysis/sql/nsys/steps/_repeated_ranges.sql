@@ -2,9 +2,15 @@
 -- the ranges of the name whose occurrences, one after the other on a thread, launch most of the
 -- GPU's work; of names that launch about as much, that with the fewest occurrences.
 CREATE VIEW _repeated_ranges AS
-WITH plain AS (
+WITH processes AS (
+    -- They come first: where all have numbered ranges, no range is read again.
+    SELECT DISTINCT report_id, pid
+    FROM _tracks
+    ANTI JOIN _steps USING (report_id, pid)
+),
+plain AS (
     SELECT report_id, pid, tid, name, start_ns, end_ns, range_id, first_call, calls
-    FROM (FROM nsys_nvtx_ranges ANTI JOIN _steps USING (report_id, pid))
+    FROM (FROM nsys_nvtx_ranges SEMI JOIN processes USING (report_id, pid))
     WHERE end_ns > start_ns AND style != 'Mark'
 ),
 names AS (

@@ -22,7 +22,7 @@ WITH ops AS (
             PARTITION BY track, pid ORDER BY start_ns, end_ns, op_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS busy_until
-    FROM _classed_ops
+    FROM _ops
     SEMI JOIN (SELECT track FROM _tracks GROUP BY track HAVING count(DISTINCT pid) > 1) USING (track)
 ),
 busy AS (

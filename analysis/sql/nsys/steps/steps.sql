@@ -18,12 +18,15 @@
 --   ranges
 -- why: why that phase; NULL for steady steps
 CREATE VIEW steps AS
-WITH kernels AS (
+WITH lanes AS (
+    SELECT DISTINCT track, lane, lane_pid
+    FROM _lane_windows
+),
+kernels AS (
     SELECT o.track, o.start_ns, l.lane_pid
-    FROM _classed_ops AS o
-    JOIN (SELECT DISTINCT track, lane_pid FROM _lane_windows) AS l
-        ON l.track = o.track AND coalesce(l.lane_pid = o.pid, true)
-    WHERE o.class != 'transfer'
+    FROM _ops AS o
+    JOIN lanes AS l ON l.track = o.track AND l.lane_pid = o.pid
+    WHERE l.lane > 1 AND o.class != 'transfer'
 ),
 begins AS (
     -- Of windows that begin at the same time, all but the last have no length.
@@ -32,10 +35,17 @@ begins AS (
     GROUP BY track, lane_pid, start_ns
 ),
 counted AS (
+    -- Windows of lane 1 are those that operations are assigned to.
+    SELECT o.track, o.window_id, count(*) AS launches
+    FROM _ops AS o
+    JOIN lanes AS l ON l.track = o.track AND coalesce(l.lane_pid = o.pid, true)
+    WHERE l.lane = 1 AND o.class != 'transfer'
+    GROUP BY o.track, o.window_id
+    UNION ALL
     SELECT w.track, w.window_id, count(*) AS launches
     FROM kernels AS k
     ASOF JOIN begins AS w
-        ON w.track = k.track AND w.lane_pid IS NOT DISTINCT FROM k.lane_pid AND w.start_ns <= k.start_ns
+        ON w.track = k.track AND w.lane_pid = k.lane_pid AND w.start_ns <= k.start_ns
     GROUP BY w.track, w.window_id
 )
 SELECT
