@@ -163,7 +163,7 @@ def test_launches_are_split_evenly(launches: list[tuple[int, int, int]], jobs: i
 
 #: What a worker does that has workers, which tell that they are there and wait for ever.
 NESTED = """
-import os, time
+import os, signal, time
 from pathlib import Path
 from pipelines.workers import spread
 
@@ -171,6 +171,11 @@ def nest(told):
     list(spread(wait, [f"{told}.1", f"{told}.2"], jobs=2, limit_s=600))
 
 def wait(told):
+    def end(*_):
+        time.sleep(0.5)
+        Path(told + ".ended").touch()
+        os._exit(0)
+    signal.signal(signal.SIGTERM, end)
     Path(told).write_text(str(os.getpid()))
     while True:
         time.sleep(1)
@@ -203,6 +208,9 @@ def test_workers_of_workers_end_with_the_process(number: signal.Signals, tmp_pat
     assert all(map(_alive, readers))
     process.send_signal(number)
     process.wait(60)
+    if number == signal.SIGINT:
+        assert not any(map(_alive, readers)), "nothing is left when it returns"
+        assert all(path.with_suffix(f"{path.suffix}.ended").exists() for path in paths)
     _until(lambda: not any(map(_alive, readers)))
 
 
