@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: For less work than this no process is started, which takes half of it, s of CPU.
-_WORTH_S = 1.0
+#: Starting a process takes most of a second, so less work than this is done here, s of CPU; of
+#: more work each process has about this much.
+_WORTH_S, _SHARE_S = 3.0, 1.0
 
 Work = Callable[[Any], Any]
 
@@ -24,7 +25,7 @@ class Workers:
 
     def worth(self, seconds: float) -> int:
         """Return the number of processes for work that takes one of them so long."""
-        return max(1, min(self.jobs, int(seconds / _WORTH_S)))
+        return 1 if seconds < _WORTH_S else max(1, min(self.jobs, int(seconds / _SHARE_S)))
 
     def each(self, work: Work, tasks: Sequence[Any]) -> Iterable[Any]:
         """Return the answers of work to tasks; a single one is done here."""

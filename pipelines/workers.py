@@ -151,6 +151,9 @@ def _order(work: Callable[[Any], Any], task: Any, scratch: str) -> _Order:
 
 def _end(workers: list[_Worker]) -> None:
     """Terminate workers, with some time to clean up."""
+    if signal.getsignal(signal.SIGALRM) is _leave:
+        # This process leaves, which has come through and must not come again in the midst of this.
+        signal.setitimer(signal.ITIMER_REAL, 0)
     for worker in workers:
         worker.process.terminate()
     for worker in workers:

@@ -5,9 +5,10 @@ What is read goes into a file launch by launch, so that a part may be of any siz
 
 from __future__ import annotations
 
+import heapq
 import pickle
 import struct
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,11 +55,17 @@ class PartRead:
     path: Path
     listings: dict[int, Listing]
 
-    def launches(self) -> Iterator[LaunchRead]:
-        """Yield the launches in order."""
+    def launches(self) -> Iterator[tuple[LaunchRead, Listing]]:
+        """Yield the launches in order, each with the instructions that it reached at least."""
         with self.path.open("rb") as file:
             while file.peek(1):
-                yield pickle.load(file)  # noqa: S301 (written by read_part)
+                launch: LaunchRead = pickle.load(file)  # noqa: S301 (written by read_part)
+                yield launch, self.listings.get(launch.function, {})
+
+
+def in_order(parts: Iterable[PartRead]) -> Iterator[tuple[LaunchRead, Listing]]:
+    """Yield the launches of all parts in order."""
+    return heapq.merge(*(part.launches() for part in parts), key=lambda launch: launch[0].launch_id)
 
 
 def split(copies: LeanCopies, directory: Path, workers: Workers) -> list[Part]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
 import struct
-from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +17,7 @@ from ingest.ncu.instances import rows
 from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
 from ingest.ncu.lean import LeanCopies
 from ingest.ncu.names import nvtx_step, plain_message
-from ingest.ncu.parts import LaunchRead, read_part, split
+from ingest.ncu.parts import LaunchRead, in_order, read_part, split
 from ingest.ncu.sass import Listing, actions
 from ingest.ncu.values import Metrics, Value
 from ingest.used_gpus import UsedGpus
@@ -88,28 +85,18 @@ class _Reader:
             for name, metric in zip(names, found, strict=True):
                 # Of a damaged one there is the name only.
                 self._units[name] = (metric and metric.unit()) or None
-        listings: dict[int, Listing] = {}
-        for launch in self._launches(copies, directory, listings):
+        workers = self._builder.workers
+        parts = workers.each(read_part, split(copies, directory, workers))
+        for launch, listing in in_order(parts):
             range_index, action_index, action = lean[launch.launch_id]
             self._add_metrics(launch.launch_id, launch.metrics)
             self._add_launch(
                 launch.launch_id, range_index, action_index, action, launch.metrics.values
             )
             self._add_rules(launch.launch_id, action)
-            self._add_source(launch, listings.get(launch.function, {}))
+            self._add_source(launch, listing)
             self.checks.add(launch.launch_id, launch.metrics.values)
             self.launches += 1
-
-    def _launches(
-        self, copies: LeanCopies, directory: Path, listings: dict[int, Listing]
-    ) -> Iterator[LaunchRead]:
-        """Yield the launches in order, once the listings of their functions are there."""
-        workers = self._builder.workers
-        parts = list(workers.each(read_part, split(copies, directory, workers)))
-        for part in parts:
-            for function, listing in part.listings.items():
-                listings.setdefault(function, {}).update(listing)
-        return heapq.merge(*(part.launches() for part in parts), key=attrgetter("launch_id"))
 
     def _add_metrics(self, launch_id: int, metrics: Metrics) -> None:
         self._tables.metrics.write(

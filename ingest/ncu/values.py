@@ -82,11 +82,10 @@ class MetricReader:
         valued[list(texts)] = True
         there &= valued | ~listed
         # A report has some twice: the last one counts.
-        once = dict(zip(strings[there].tolist(), np.flatnonzero(there).tolist(), strict=True))
-        rows = np.array([*once.values()], np.int64)
+        once = dict(zip(told[there].tolist(), np.flatnonzero(there).tolist(), strict=True))
         return Metrics(
-            told[rows].tolist(),
-            values[rows],
+            list(once),
+            values[np.array([*once.values()], np.int64)],
             {told[index]: text for index, text in texts.items() if there[index]},
             read_instances(message, data, lists),
         )
