@@ -61,7 +61,9 @@ _FINDINGS = f"""
     SELECT
         coalesce(short_name, concat('GPU ', device)) AS what,
         nvtx_path,
-        concat_ws(', ', claim, if(subject = 'kernel', subclass, NULL), cause) AS verdict,
+        concat_ws(
+            ', ', claim, if(subject = 'kernel' OR claim = 'operator', subclass, NULL), cause
+        ) AS verdict,
         share_pct, headroom_pct, bound_pct, floor, technique
     FROM findings ORDER BY rank LIMIT {MOST}
 """

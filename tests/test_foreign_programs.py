@@ -11,7 +11,7 @@ from analysis.session import Session
 from perfpipe.store import Store
 
 #: What may be said of a long start-up, whose share is of the capture.
-START_UP = {"keep_alive", "cache_compiled", "preload"}
+START_UP = {"keep_alive", "cache_compiled", "cache_tuned", "preload"}
 
 
 @pytest.mark.parametrize(

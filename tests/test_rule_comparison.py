@@ -81,6 +81,12 @@ def test_reasons_hold_by_the_numbers(profiled: Session) -> None:
         ("strided_read", "UncoalescedGlobalAccess", None, "same_limiter"),
         ("spill_local", "MemoryCacheAccessPattern", "L2 Local Load Access Pattern", "same_limiter"),
         ("spill_local", "UncoalescedGlobalAccess", None, "below_threshold"),
+        (
+            "spill_local",
+            "MemoryCacheAccessPattern",
+            "L1TEX Global Load Access Pattern",
+            "below_threshold",
+        ),
         ("atomic_hot", "CPIStall", "Lg Throttle Stalls", "same_limiter"),
         ("pointer_chase", "CPIStall", "Long Scoreboard Stalls", "same_limiter"),
         ("dram_copy", "HighPipeUtilization", "Low Utilization", "local_unit"),
@@ -126,7 +132,7 @@ def test_an_estimate_is_held_against_headroom() -> None:
     assert _ruled(BUSY, speedup_pct=7.0, **stall)[0] == "busy_unit"
     reason, _, explanation = _ruled(BUSY, speedup_pct=40.0, **stall)
     assert reason == "beyond_headroom"
-    assert explanation == "memory runs at 92 % of its peak, so the same work saves 8 % at most"
+    assert explanation == "the same work saves 8 % at most (SOL 92 %)"
     assert _ruled(BUSY, speedup_pct=40.0, speedup_kind="local", **stall)[0] == "local_unit"
     assert _ruled(BUSY, speedup_pct=0.5, **stall)[0] == "negligible"
     free = {SOL: 20.0, MEMORY: 70.0, DRAM: 70.0}

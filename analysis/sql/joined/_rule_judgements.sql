@@ -23,7 +23,6 @@ classed AS (
         a.advice,
         l.duration_ns,
         l.kernel_name,
-        if(l.compute_sol_pct >= l.memory_sol_pct, 'compute', 'memory') AS side,
         l.max_sol_pct,
         headroom(l.max_sol_pct) AS headroom_pct,
         i.imbalance_pct,
@@ -53,7 +52,10 @@ matched AS (
         c.* EXCLUDE (report_id, launch_id, advice, levels),
         coalesce(c.levels[s.unit], p.pct) AS unit_pct,
         list_filter(
-            c.advice, lambda x: coalesce(x.rule = r.rule, false) OR list_has_any(x.features, s.subjects)
+            c.advice,
+            -- That rule is about many kinds of access.
+            lambda x: (coalesce(x.rule = r.rule, false) AND r.rule != 'MemoryCacheAccessPattern')
+                OR list_has_any(x.features, s.subjects)
         )[1] AS advised
     FROM kernel_rules AS r
     JOIN classed AS c USING (report_id, launch_id)

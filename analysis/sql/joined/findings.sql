@@ -74,6 +74,8 @@ WITH found AS (
         ON o.key = kernel_key(coalesce(k.kernel_demangled, k.kernel_name))
     WHERE bound != 'unknown'
         AND NOT coalesce(list_has_all(o.reports, k.reports), false)
+        -- Of a step, what hardly is part of it was only profiled.
+        AND (share_of = 'profile' OR share_pct >= threshold('finding.min_gain_pct'))
 )
 SELECT
     row_number() OVER (

@@ -76,20 +76,16 @@ SELECT
             THEN concat('same finding', printf('; perfpipe''s bound is %.0f %%', advised.gain_pct))
         WHEN 'verdict' THEN coalesce(explanation, limiter)
         WHEN 'no_stall' THEN 'these warps are ready and another one issues: no time is lost'
-        WHEN 'not_compressible'
-            THEN 'no sector was compressed: only memory that was allocated as compressible is'
+        WHEN 'not_compressible' THEN 'nothing compressed: it takes memory allocated as compressible'
         WHEN 'beyond_bound' THEN printf(
             'same finding, but what stays (%s) takes %.0f %% of the time at its peak: at most %.0f %% can go',
             replace(advised.floor, '_', ' '), advised.floor_pct, advised.gain_pct
         )
         WHEN 'local_unit' THEN printf(
-            'a speedup of one unit: %s runs at %.0f %% of its peak, so the same work saves %.0f %% at most',
-            side, max_sol_pct, headroom_pct
+            'one unit''s gain; the same work saves %.0f %% at most (SOL %.0f %%)', headroom_pct, max_sol_pct
         )
-        WHEN 'beyond_headroom' THEN printf(
-            '%s runs at %.0f %% of its peak, so the same work saves %.0f %% at most',
-            side, max_sol_pct, headroom_pct
-        )
+        WHEN 'beyond_headroom'
+            THEN printf('the same work saves %.0f %% at most (SOL %.0f %%)', headroom_pct, max_sol_pct)
         WHEN 'negligible' THEN printf('less than %.0f %% of its time', threshold('rule.negligible_pct'))
         WHEN 'too_small' THEN printf(
             'it takes %.1f us and leaves SMs idle: more work per launch comes first', duration_ns / 1000

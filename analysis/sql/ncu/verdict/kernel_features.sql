@@ -4,11 +4,12 @@
 -- report_id: report
 -- launch_id: launch
 -- features: any of closed (library code that is not the user's to change), open, triton, cuda (open, not
---   Triton), product (matrix product, attention), convolution, optimizer, framework (another operator of a
---   library), tensor, no_tensor, mma_sync (matrix instructions of a warp where those of a warpgroup are
---   faster), wide (no tensor operands of 16 bits or less), half (tensor operands of 16 bits, where FP8 would
---   do), shared, elementwise, neighbor (its stream has other kernels within its NVTX ranges), after_tensor,
---   uncoalesced, conflicts, spills, atomics, divergent, registers_limit, shared_limit, tail
+--   Triton), product (matrix product, attention; in XLA's programs convolution), convolution, optimizer (not
+--   a fused one), framework (another operator of a library), tensor, no_tensor, mma_sync (matrix
+--   instructions of a warp where those of a warpgroup are faster), wide (no tensor operands of 16 bits or
+--   less), half (tensor operands of 16 bits, where FP8 would do), shared, elementwise, neighbor (its stream
+--   has other kernels within its NVTX ranges), after_tensor, uncoalesced, conflicts, spills, atomics,
+--   divergent, registers_limit, shared_limit, tail
 -- category: what it does, as in kernel_categories
 -- flop: FLOPs on CUDA and tensor cores
 -- tensor_flop: FLOPs on tensor cores; NULL if not collected
@@ -69,6 +70,9 @@ ordered AS (
         b.closed,
         b.library,
         cc_number(l.cc) >= 89 AS has_fp8,
+        kernel_operator(l.kernel_name, coalesce(l.kernel_demangled, l.kernel_name))
+            = 'fused_optimizer' AS fused,
+        bool_or(b.library = 'xla') OVER (PARTITION BY s.report_id) AS of_xla,
         lag(s.tensor) OVER (
             PARTITION BY s.report_id, l.stream, l.nvtx_path ORDER BY s.launch_id
         ) AS after_tensor,
@@ -85,7 +89,9 @@ SELECT
         CASE WHEN library = 'triton' THEN 'triton' WHEN NOT closed THEN 'cuda' END,
         CASE
             WHEN category IN ('gemm', 'attention') THEN 'product'
-            WHEN category IN ('convolution', 'optimizer') THEN category
+            -- XLA tries the algorithms of its convolutions itself.
+            WHEN category = 'convolution' THEN if(of_xla, 'product', 'convolution')
+            WHEN category = 'optimizer' THEN if(fused, NULL, 'optimizer')
             WHEN closed AND library NOT IN ('xla', 'inductor') THEN 'framework'
         END,
         CASE WHEN tensor THEN 'tensor' WHEN NOT tensor THEN 'no_tensor' END,

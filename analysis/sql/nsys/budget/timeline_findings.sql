@@ -1,6 +1,6 @@
--- What can be done about each GPU's time, largest share first: the techniques of the knowledge base
--- for every contributor of 10 % or more (launch overhead: 5 %), and for small copies to the host if they are many; each with a
--- bound on its gain.  For kernels see kernel_findings.
+-- What can be done about each GPU's time, largest share first: the techniques of the knowledge base for
+-- every contributor of 10 % or more (launch overhead: 5 %), and for small copies to the host if they are
+-- many; each with a bound on its gain.  For kernels see kernel_findings.
 -- @materialize
 --
 -- report_id: report

@@ -1,5 +1,6 @@
 -- What programs do before they run steadily: first uses of kernels, module loading, allocation of device
--- memory, contexts, communicators, compilation and autotuning.  What is loaded within a first use counts as that.
+-- memory, contexts, communicators, compilation and autotuning.  What is loaded within a first use counts as
+-- that.
 -- @materialize
 CREATE VIEW _occasional_calls AS
 WITH first_uses AS (
