@@ -160,6 +160,14 @@ def test_a_timeline_that_computes_says_what_to_profile(pages: Callable[..., Path
         "prints the ncu command",
         text,
     )
+    (finding,) = document["findings"]
+    assert "pointwise kernels between matrix products" in finding["claim"]
+
+
+def test_a_timeline_without_findings_says_so(pages: Callable[..., Path]) -> None:
+    """Traced whole, a graph does not show its kernels."""
+    folder = pages("nsys/graph_whole.sqlite")
+    document = json.loads((folder / "report.json").read_text())
     assert document["findings"] == []
     assert (
         document["nothing_found"]
