@@ -10,15 +10,17 @@ DEV := -c constraints.txt -e '.[dev,notebook,workloads]'
 # What tests start beside Python: an ssh server, and a browser.
 SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver
 
+# What is imported is compiled then, and once: pip would compile ten times as much.  Without this
+# a Python that is told to write nothing would compile it in each of the many processes here.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check lint system bench docs examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
 
-# An idle worker takes tests from a busy one, each from the end of what it has left.  The many
-# processes that tests start find perfpipe compiled, wherever Python is told to write nothing.
+# An idle worker takes tests from a busy one, each from the end of what it has left.
 test: check system
-	$(BIN)/python -m compileall -q perfpipe ingest analysis templates pipelines
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
 # Installed where this runs as root and has apt.  Tests that lack one of them are skipped, and fail
@@ -57,7 +59,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	$(PIP) install -e .
+	$(PIP) install --no-compile -e .
 	touch $@
 
 # Whether the requirements can be met is asked before anything is installed.  An older pip loads
@@ -68,7 +70,7 @@ $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --dry-run --use-feature=fast-deps $(DEV) >$(VENV)/resolution.log 2>&1 || { \
 	sed -n '/^ERROR/,$$p' $(VENV)/resolution.log >&2; \
 	echo 'The requirements in pyproject.toml and constraints.txt cannot be met here: see above.' >&2; exit 1; }
-	$(PIP) install $(DEV)
+	$(PIP) install --no-compile $(DEV)
 	touch $(VENV)/.installed $@
 
 clean:

@@ -92,7 +92,7 @@ def test_figures_stand_beside_markdown(
     cli: Cli, stored: Stored, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is drawn is the same each time; that it holds the same is tested below."""
-    made = reporting.make_report(store, stored(*STEP))
+    made = reporting.make_report(store, stored("ncu/visible.ncu-rep", "nsys/memcpy.sqlite"))
     monkeypatch.setattr(reporting, "make_report", lambda *_: made)
     for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG")):
         assert cli("report", "--md", "pr.md", "--figures", kind) == 0
