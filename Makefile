@@ -12,15 +12,17 @@ SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver slurmc
 	munge slurmdbd slurm-wlm-mysql-plugin mariadb-server-core
 NO_DAEMONS := /usr/sbin/policy-rc.d
 
+# What is imported is compiled then, and once: pip would compile ten times as much.  Without this
+# a Python that is told to write nothing would compile it in each of the many processes here.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check lint system bench docs examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
 
-# An idle worker takes tests from a busy one, each from the end of what it has left.  The many
-# processes that tests start find perfpipe compiled, wherever Python is told to write nothing.
+# An idle worker takes tests from a busy one, each from the end of what it has left.
 test: check system
-	$(BIN)/python -m compileall -q perfpipe ingest analysis templates pipelines
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
 # Installed where this runs as root and has apt, which starts none of their daemons.  Tests that lack
@@ -61,7 +63,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	$(PIP) install -e .
+	$(PIP) install --no-compile -e .
 	touch $@
 
 # Whether the requirements can be met is asked before anything is installed.  An older pip loads
@@ -72,7 +74,7 @@ $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --dry-run --use-feature=fast-deps $(DEV) >$(VENV)/resolution.log 2>&1 || { \
 	sed -n '/^ERROR/,$$p' $(VENV)/resolution.log >&2; \
 	echo 'The requirements in pyproject.toml and constraints.txt cannot be met here: see above.' >&2; exit 1; }
-	$(PIP) install $(DEV)
+	$(PIP) install --no-compile $(DEV)
 	touch $(VENV)/.installed $@
 
 clean:

@@ -9,8 +9,9 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, redirect_stdout
 from functools import cache, cached_property
+from io import StringIO
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -133,6 +134,16 @@ def replayed(shared: Path) -> Callable[[str], Path]:
     return replay
 
 
+@pytest.fixture
+def read_before(replayed: Callable[[str], Path], store: Store) -> Callable[[str], None]:
+    """Put the reports of a shipped recording into `store`: its replay need not read them again."""
+
+    def put(name: str) -> None:
+        shutil.copytree(replayed(name) / "reports", store.reports_dir, dirs_exist_ok=True)
+
+    return put
+
+
 @pytest.fixture(scope="session")
 def pages(
     shared: Path, replayed: Callable[[str], Path], captures: Store, ingested: Callable[[str], str]
@@ -173,7 +184,9 @@ def stored(
 
 
 def _succeed(*words: str) -> None:
-    assert run_cli(list(words)) == 0
+    # What it prints is no part of what the test prints that is the first to ask.
+    with redirect_stdout(StringIO()):
+        assert run_cli(list(words)) == 0
 
 
 @pytest.fixture
@@ -209,7 +222,8 @@ def profilers(
     folder.mkdir()
     (folder / "capture.ncu-rep").symlink_to(_small_capture(shared))
     (folder / "timeline.sqlite").symlink_to(expand("nsys/memcpy.sqlite"))
-    script = f"#!{sys.executable}\n" + (Path(__file__).parent / "standin.py").read_text()
+    # They need no packages; to look for those takes as long as all else that they do.
+    script = f"#!{sys.executable} -IS\n" + (Path(__file__).parent / "standin.py").read_text()
     for name in ("nsys", "ncu"):
         (folder / name).write_text(script)
         (folder / name).chmod(0o755)

@@ -201,7 +201,14 @@ def test_a_program_is_started_as_from_a_shell(mark: str) -> None:
         fds = [fd for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
         print(ignored == [13, 25], fds, os.getsid(0) == os.getpid(), os.environ["MARK"])
     """)
-    finished = run([sys.executable, "-c", program], env={"MARK": mark})
+    # A test run in the background ignores these, and would hand that down.
+    background = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    before = [signal.signal(number, signal.SIG_DFL) for number in background]
+    try:
+        finished = run([sys.executable, "-c", program], env={"MARK": mark})
+    finally:
+        for number, handler in zip(background, before, strict=True):
+            signal.signal(number, handler)
     assert finished.stdout == f"True ['0', '1', '2'] True {mark}\n", finished.stderr
 
 

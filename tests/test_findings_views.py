@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,11 +96,14 @@ def _rows(cli: Cli, sql: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_report_prints_what_the_views_hold(cli: Cli, stored: Callable[..., list[str]]) -> None:
+def test_a_report_prints_what_the_views_hold(
+    cli: Cli, stored: Callable[..., list[str]], pages: Callable[..., Path]
+) -> None:
     """One step of a model, profiled and as a timeline."""
-    stored("ncu/block.ncu-rep", "nsys/gpumetrics.sqlite")
-    assert cli("report", "--json") == 0
-    report = json.loads(cli.out)
+    step = ("ncu/block.ncu-rep", "nsys/gpumetrics.sqlite")
+    stored(*step)
+    report = json.loads((pages(*step) / "report.json").read_text())
+    assert report["title"]
     found = _rows(cli, "FROM findings ORDER BY rank")
     assert report["findings_total"] == len(found) > 15
     assert {row["subject"] for row in found} == {"timeline", "kernel"}

@@ -65,7 +65,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     (folder / "config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nStrictModes no\n"
         f"AuthorizedKeysFile {folder}/user.pub\nPidFile none\nUsePAM no\n"
-        "PasswordAuthentication no\nPermitRootLogin yes\n"
+        "PasswordAuthentication no\nPermitRootLogin yes\nKexAlgorithms curve25519-sha256\n"
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)

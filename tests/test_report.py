@@ -13,6 +13,7 @@ from conftest import Cli
 
 from perfpipe.store import Store
 from perfpipe.units import format_ns
+from perfpipe.viewmodel import Report
 from pipelines import reporting
 from templates.formats import format_value, shorten
 from templates.renderers import markdown_text
@@ -92,7 +93,7 @@ def test_figures_stand_beside_markdown(
     cli: Cli, stored: Stored, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is drawn is the same each time; that it holds the same is tested below."""
-    made = reporting.make_report(store, stored(*STEP))
+    made = reporting.make_report(store, stored("ncu/visible.ncu-rep", "nsys/memcpy.sqlite"))
     monkeypatch.setattr(reporting, "make_report", lambda *_: made)
     for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG")):
         assert cli("report", "--md", "pr.md", "--figures", kind) == 0
@@ -140,8 +141,21 @@ def test_every_table_and_finding_names_its_source(
 
 
 def test_an_index_links_to_a_page_for_each_run(
-    cli: Cli, stored: Stored, replayed: Callable[[str], Path], tmp_path: Path
+    cli: Cli,
+    stored: Stored,
+    replayed: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A run that stands in two indexes is reported once: what is asked is which runs stand where."""
+    make, made = reporting.make_report, dict[str, Report]()
+
+    def once(store: Store, names: list[str], **options: Any) -> Report:
+        if names[0] not in made:
+            made[names[0]] = make(store, names, **options)
+        return made[names[0]]
+
+    monkeypatch.setattr(reporting, "make_report", once)
     (report,) = stored("nsys/memcpy.sqlite")
     assert cli("report", "--index", "pages") == 2
     assert "no runs to list" in cli.err

@@ -18,7 +18,10 @@ GEMM = ROOT / "workloads" / "gemm.yaml"
 Expand = Callable[[str], Path]
 
 
-def test_replay_says_so_everywhere(cli: Cli, tmp_path: Path) -> None:
+def test_replay_says_so_everywhere(
+    cli: Cli, read_before: Callable[[str], None], tmp_path: Path
+) -> None:
+    read_before("gemm")
     assert cli("run", GEMM, "--collector", "replay", report=True) == 0
     assert cli.out.splitlines()[0] == "gemm"
     assert cli.out.splitlines()[-1] == "Report: report.html, report.md"

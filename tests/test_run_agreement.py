@@ -144,7 +144,9 @@ def test_a_recording_that_is_replayed_twice_counts_once(
         )
 
 
-def test_later_runs_change_nothing_in_the_report_of_a_run(cli: Cli) -> None:
+def test_later_runs_change_nothing_in_the_report_of_a_run(
+    cli: Cli, read_before: Callable[[str], None]
+) -> None:
     words = ("run", ROOT / "workloads" / "gemm.yaml", "--collector", "replay")
     assert cli(*words, "--set", "size=512,1024") == 0
     (store,) = Path.cwd().glob("**/runs")
@@ -153,7 +155,9 @@ def test_later_runs_change_nothing_in_the_report_of_a_run(cli: Cli) -> None:
     for again in (True, False):
         assert cli("report", first, "--json") == 0
         reports.append(json.loads(cli.out))
-        assert not again or cli(*words) == 0
+        if again:
+            read_before("gemm")
+            assert cli(*words) == 0
     assert [section["tables"] for section in reports[0]["sections"]] == [
         section["tables"] for section in reports[1]["sections"]
     ]

@@ -45,7 +45,7 @@ if y != 3:
 WORKLOAD = """
 version: 1
 name: t
-command: ["{python}", program.py, "{x}", "{y}"]
+command: ["{python}", -IS, program.py, "{x}", "{y}"]
 tune:
   parameters: {x: [1, 2, 3, 4, 5, 6, 7, 8], y: [1, 2, 3, 4, 5, 6, 7, 8, 9]}
   default: {x: 1, y: 1}
