@@ -116,8 +116,8 @@ A workload file says what to launch and what to collect.  A program can also be
   set `detailed`, or less where there is no time for it.  nsys runs first for this; `perfpipe plan`
   shows the choice.  Communication kernels are never profiled, and of several ranks one is.  The
   program is ended once all has been seen (not over ssh or srun), and at `time_limit`; what was
-  profiled until then is kept.  A filter (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or one in `options`) or
-  `select: all` turns this off.
+  profiled until then is kept.  A filter (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or one
+  in `options`) or `select: all` turns this off.
 - `execution` prefixes every command: `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}` runs it on
   another machine, which must have its files, and copies reports back; `kind: srun` shares this
   file system.

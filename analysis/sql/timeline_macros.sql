@@ -45,7 +45,8 @@ CREATE MACRO mostly_waits(waiting_pct, start_ns, waiting_ns) AS
 -- different work with the same grid (a persistent one always has the same), which a profile says nothing of.
 CREATE MACRO takes_as_long(dur_ns, shortest_ns, longest_ns) AS
     coalesce(
-        dur_ns BETWEEN shortest_ns / threshold('plan.alike_times') AND longest_ns * threshold('plan.alike_times'),
+        dur_ns BETWEEN shortest_ns / threshold('plan.alike_times')
+            AND longest_ns * threshold('plan.alike_times'),
         false
     );
 

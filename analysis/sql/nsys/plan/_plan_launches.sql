@@ -6,7 +6,13 @@
 -- @materialize
 CREATE VIEW _plan_launches AS
 WITH windows AS (
-    SELECT p.report_id, p.pid, p.cuda_device, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns, w.steps
+    SELECT
+        p.report_id,
+        p.pid,
+        p.cuda_device,
+        w.start_ns AS window_start_ns,
+        w.end_ns AS window_end_ns,
+        w.steps
     FROM _profiled_process AS p
     JOIN analysis_windows AS w
         ON w.report_id = p.report_id AND w.device IS NOT DISTINCT FROM p.device
