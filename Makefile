@@ -7,8 +7,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # What tests and checks need: every extra, with the versions that are fixed.
 DEV := -c constraints.txt -e '.[dev,notebook,workloads]'
 
-# What tests start beside Python: an ssh server, and a browser.
-SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver
+# What tests start beside Python: an ssh server, a browser, and a Slurm cluster with accounting.
+SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver slurmctld slurmd slurm-client \
+	munge slurmdbd slurm-wlm-mysql-plugin mariadb-server-core
+NO_DAEMONS := /usr/sbin/policy-rc.d
 
 .PHONY: demo test check lint system bench docs examples clean
 
@@ -21,11 +23,13 @@ test: check system
 	$(BIN)/python -m compileall -q perfpipe ingest analysis templates pipelines
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
-# Installed where this runs as root and has apt.  Tests that lack one of them are skipped, and fail
-# where CI is set.
+# Installed where this runs as root and has apt, which starts none of their daemons.  Tests that lack
+# one of them are skipped, and fail where CI is set.
 system:
 	@dpkg -s $(SYSTEM_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
-	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(SYSTEM_PACKAGES); } >/dev/null
+	{ [ -e $(NO_DAEMONS) ] || { trap 'rm -f $(NO_DAEMONS)' EXIT INT TERM; \
+	printf '#!/bin/sh\nexit 101\n' >$(NO_DAEMONS); chmod +x $(NO_DAEMONS); }; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(SYSTEM_PACKAGES); } >/dev/null
 
 check lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ import click
 from perfpipe.specs import gpu_specs, tensor_rates
 from pipelines.cli import cli
 from pipelines.commands.schema import relations
+from pipelines.settings_model import Settings
 from pipelines.workload import Workload
 
 DOCS = Path(__file__).parent
@@ -121,12 +122,36 @@ A workload file says what to launch and what to collect.  A program can also be
 - `execution` prefixes every command: `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}` runs it on
   another machine, which must have its files, and copies reports back; `kind: srun` shares this
   file system.
+- `slurm` says what `perfpipe batch submit` asks of Slurm; site defaults stand in
+  [perfpipe.toml](#perfpipetoml).  A time is `30m`, `1h30m`, `2:00:00` or `1-12:00:00`: what could
+  be misread, such as `90` or `90:00`, is an error.
 - Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run: it
   launches what is missing and what has changed since (command, environment, collectors, the program
   and the Python files next to it).
 - `perfpipe run --save FILE -- PROGRAM ...` writes a file for a program, to start from.
 - YAML is read strictly: only `true` and `false` are booleans; `1:30`, `off` and dates are text;
   unknown and duplicate keys are errors.""".splitlines()
+
+
+_SETTINGS = """\
+Settings of a project stand in `perfpipe.toml`, in the working directory or above it; those of a
+user or a site in `~/.config/perfpipe/config.toml`.  An unknown key is an error with file and line.
+
+```toml
+store = "/scratch/me/perfpipe-store"
+
+[slurm]
+partition = "gpu"
+account = "lab"
+time = "2h"
+setup = ["module load cuda/12.4"]
+```
+
+What is stated wins in this order: option, environment variable, workload file, `perfpipe.toml`,
+the user's file, default.  Options of `slurm` and of its `container` are combined one by one; a
+list is replaced as a whole.  The variables are `PERFPIPE_` and the key: `PERFPIPE_STORE`,
+`PERFPIPE_SLURM_PARTITION`; a list has an entry a line.  Paths in a file are relative to it.
+`perfpipe config show --origin [WORKLOAD]` shows what is in effect, and where it comes from."""
 
 
 def workload_file() -> str:
@@ -136,12 +161,17 @@ def workload_file() -> str:
     lines += _model("Workload", schema)
     for name, definition in sorted(schema["$defs"].items()):
         lines += _model(name, definition)
+    lines += ["## perfpipe.toml", "", *_SETTINGS.splitlines(), ""]
+    lines += _table(Settings.model_json_schema())
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _model(name: str, definition: dict[str, Any]) -> list[str]:
-    lines = [f"## {name}", "", definition.get("description", ""), ""]
-    lines += ["| key | meaning | default |", "| --- | --- | --- |"]
+    return [f"## {name}", "", definition.get("description", ""), "", *_table(definition)]
+
+
+def _table(definition: dict[str, Any]) -> list[str]:
+    lines = ["| key | meaning | default |", "| --- | --- | --- |"]
     required = definition.get("required", [])
     for key, field in definition["properties"].items():
         default = "required" if key in required else f"`{field.get('default', '-')}`"
@@ -158,7 +188,8 @@ def gpus() -> str:
         "TFLOP/s (int8: TOP/s).  Where the vendor's peaks hold at another clock than the maximum,",
         "that clock stands beside it.  A type without a peak is one that the hardware has and the",
         "document gives no figure for: what is measured in it has no percentage of the peak.",
-        "V100 SXM3 and H20 are absent, because NVIDIA publishes no peaks of theirs.",
+        "In brackets behind a source: what confirms it.  V100 SXM3 and H20 are absent: gpus.toml",
+        "says why.",
         "",
         "| GPU | CC | SMs | MHz | GB/s | dense peaks | without a peak | source |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -58,6 +58,9 @@ def decode(kind: Any, value: Any, where: str = "") -> Any:
     if origin in (Union, UnionType):
         return _decode_union(arguments, value, where)
     if origin is tuple and isinstance(value, list):
+        # Thousands of samples are looked at together.
+        if arguments[0] in (float, str) and {*map(type, value)} == {arguments[0]}:
+            return tuple(value)
         return tuple(decode(arguments[0], v, f"{where}[{n}]") for n, v in enumerate(value))
     if origin is dict and isinstance(value, dict):
         return {k: decode(arguments[1], v, _inside(where, k)) for k, v in value.items()}

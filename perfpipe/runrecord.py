@@ -23,6 +23,10 @@ Scalar = bool | int | float | str
 _RUN_ID = re.compile(r"[^./\\\0][^/\\\0]*")
 
 
+#: Failure of a task that ran into the time limit of its job.
+TIME_LIMIT = "time_limit"
+
+
 @dataclass(frozen=True)
 class Spread:
     """Minimum, median and maximum of a quantity."""
@@ -110,6 +114,34 @@ class Validation(Stated):
 
 
 @dataclass(frozen=True)
+class Ran:
+    """Where and when a configuration was measured.
+
+    `host` and `gpus` (UUIDs of those that it might use) are None where programs run elsewhere;
+    `job` is that of a scheduler, as JOB_INDEX; `exit_code` is the program's.
+    """
+
+    started_at: str = field(metadata=column("VARCHAR", "start of its measurement, UTC"))
+    ended_at: str = field(metadata=column("VARCHAR", "end of its measurement, UTC"))
+    seconds: float = field(
+        metadata=column("DOUBLE", "wall time of all its launches and of reading its reports, s")
+    )
+    host: str | None = field(
+        default=None, metadata=column("VARCHAR", "machine that it ran on", "node")
+    )
+    gpus: tuple[str, ...] | None = field(
+        default=None, metadata=column("VARCHAR[]", "UUIDs of the GPUs that it could use")
+    )
+    job: str | None = field(
+        default=None, metadata=column("VARCHAR", "job of the scheduler, as JOB_INDEX")
+    )
+    attempt: int = field(
+        default=1, metadata=column("BIGINT", "how often it was started, this time included")
+    )
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
 class TaskResult:
     """The result of a configuration; times in ms, `seconds` of each launch without a profiler.
 
@@ -140,7 +172,8 @@ class TaskResult:
         default=None,
         metadata=column(
             "VARCHAR",
-            "kind: wrong_result, out_of_resources, timeout, crash, profiler or not_recorded",
+            "kind: wrong_result, out_of_resources, timeout, time_limit (of its job), crash, "
+            "profiler, tool_missing or not_recorded; in a batch also what became of its job",
         ),
     )
     generation: int | None = field(
@@ -172,6 +205,7 @@ class TaskResult:
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     key: str = ""
+    ran: Ran | None = None
 
     @property
     def done(self) -> bool:

@@ -39,6 +39,7 @@ class Store:
         self.root = Path(root)
         self.reports_dir = self.root / "reports"
         self.runs_dir = self.root / "runs"
+        self.batches_dir = self.root / "batches"
         self.segments_dir = self.root / "segments"
         self.removed_dir = self.root / "removed"
 
@@ -46,7 +47,8 @@ class Store:
     def locate(cls, path: str | Path | None = None, *, must_exist: bool = False) -> Store:
         """Return the store at `path`, else $PERFPIPE_STORE, else ./perfpipe-store."""
         store = cls(path or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
-        if must_exist and not (store.reports_dir.is_dir() or store.runs_dir.is_dir()):
+        parts = (store.reports_dir, store.runs_dir, store.batches_dir)
+        if must_exist and not any(part.is_dir() for part in parts):
             raise StoreError(
                 f"{store.root}: no store here; create one with 'perfpipe ingest FILE...' "
                 f"or choose another with --store or ${STORE_VARIABLE}"
@@ -148,6 +150,10 @@ class Store:
         found = _published(self.runs_dir)
         return [run_id for run_id in found if (self.runs_dir / run_id / "run.json").exists()]
 
+    def batch_ids(self) -> list[str]:
+        """Return the ids of the batches, sorted."""
+        return _published(self.batches_dir)
+
     def runs(self) -> list[RunRecord]:
         """Return the run records, oldest first."""
         records = [self.run(run_id) for run_id in self.run_ids()]
@@ -238,7 +244,8 @@ class Store:
 
     def leftovers(self) -> list[Path]:
         """Return temporary directories that unfinished or killed writers left behind."""
-        return self._temporary(self.reports_dir) + self._temporary(self.segments_dir)
+        parents = (self.reports_dir, self.segments_dir, self.batches_dir)
+        return [path for parent in parents for path in self._temporary(parent)]
 
     @staticmethod
     def _temporary(directory: Path) -> list[Path]:

@@ -10,8 +10,22 @@ from typing import Any, Literal
 
 from perfpipe.model import SCHEMA_VERSION
 
-#: How a column is formatted.
-Kind = Literal["text", "int", "pct", "ns", "ms", "number", "bytes", "flops", "bandwidth", "hz"]
+#: How a column is formatted; `lines` is text of several lines, of which the last matters most,
+#: `change` a difference in %.
+Kind = Literal[
+    "text",
+    "lines",
+    "int",
+    "pct",
+    "change",
+    "ns",
+    "ms",
+    "number",
+    "bytes",
+    "flops",
+    "bandwidth",
+    "hz",
+]
 
 Value = str | int | float | bool | None
 
@@ -38,7 +52,8 @@ class Column:
     """A column: `unit` is shown in its header, `doc` is the glossary's text.
 
     Only `core` columns are shown where space is limited (Markdown, terminal).  One with
-    `hover_of` is the hover text of that column.
+    `hover_of` is the hover text of that column; one with `link_of` the file that its cells link to
+    in HTML, as a path relative to the page.
     """
 
     name: str
@@ -48,6 +63,12 @@ class Column:
     doc: str = ""
     core: bool = True
     hover_of: str = ""
+    link_of: str = ""
+
+    @property
+    def shown(self) -> bool:
+        """Whether it is a column of its own."""
+        return not self.hover_of and not self.link_of
 
 
 @dataclass(frozen=True)

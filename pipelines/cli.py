@@ -16,6 +16,7 @@ from pipelines import signals
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
     "run": "Launch a workload under nsys and ncu, ingest the results, and report.",
+    "batch": "Run many configurations on a Slurm cluster.",
     "ingest": "Read report files into the store.",
     "report": "Write a report of a run, or of ingested reports.",
     "plan": "Show which kernels of a timeline to profile, and how.",
@@ -30,6 +31,7 @@ COMMANDS = {
     "scrub": "Write an anonymized copy of a report or store.",
     "tuning": "Summarize an autotuning run.",
     "export": "Export a timeline to another viewer.",
+    "config": "Show settings and where they come from.",
     "doctor": "Check profilers, driver, permissions and disk space.",
     "init": "Copy the example workloads into a directory.",
     "store": "List, verify and clean up the store.",

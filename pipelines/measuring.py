@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfpipe.errors import PerfpipeError, ToolMissing
@@ -15,44 +15,100 @@ from pipelines.collectors.base import Collected, Context, ProgramFailed
 from pipelines.collectors.guide import Budget
 from pipelines.collectors.ncu import collect_ncu
 from pipelines.collectors.nsys import collect_nsys
-from pipelines.collectors.timing import time_task
+from pipelines.collectors.timing import Timing
 from pipelines.collectors.torch_profiler import collect_torch
 from pipelines.guiding import NothingToProfile, guide_by
 from pipelines.ingesting import Failure, default_jobs, ingest_many
+from pipelines.place import stopwatch
 from pipelines.plan import Plan
 from pipelines.runs import result_of
 
+#: Takes a result that is not whole yet, and the reports that it has: all there is if it ends here.
+Keep = Callable[[TaskResult, Sequence[Path]], None]
+
+
+def forget(result: TaskResult, files: Sequence[Path]) -> None:
+    """Keep nothing of a result that is not whole."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A task to measure: its plan, where it is launched, and what keeps its results meanwhile."""
+
+    plan: Plan
+    context: Context
+    keep: Keep = forget
+
 
 def measure(plan: Plan, context: Context, store: Store) -> TaskResult:
-    """Return the result of a task, with reports.
+    """Return the result of a task, with reports."""
+    (result,) = measure_in_turn([Measurement(plan, context)], store)
+    return result
 
-    A search times its tasks only; those that are worth it are profiled in the end.
+
+def measure_in_turn(tasks: Sequence[Measurement], store: Store) -> list[TaskResult]:
+    """Return the results of tasks whose launches without a profiler take turns: A B B A.
+
+    So whatever drifts meanwhile (clocks, temperature, neighbors) meets all of them alike.  A search
+    times its tasks only; those that are worth it are profiled in the end.
     """
-    result = result_of(context.task)
-    try:
-        result = time_task(context, plan.workload.collect.nvml, result)
-    except ToolMissing:
-        raise
-    except PerfpipeError as error:
-        return failed(result, error)
-    return result if plan.workload.tune else profile(plan, context, store, result)
+    began = [stopwatch(task.context.launcher, task.plan.workload.env) for task in tasks]
+    timed = _timed(tasks)
+    results = []
+    for task, ran, result in zip(tasks, began, timed, strict=True):
+        if isinstance(result, PerfpipeError):
+            code = result.program_code if isinstance(result, ProgramFailed) else None
+            lost = failed(result_of(task.context.task), result)
+            results.append(replace(lost, ran=replace(ran(), exit_code=code)))
+            continue
+        if not task.plan.workload.tune:
+            result = profile(task.plan, task.context, store, result, task.keep)
+        results.append(replace(result, ran=replace(ran(), exit_code=0)))
+    return results
 
 
-def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> TaskResult:
-    """Return a result with reports; a profiler that fails takes nothing from the others."""
+def _timed(tasks: Sequence[Measurement]) -> list[TaskResult | PerfpipeError]:
+    """Return the timed result of each task, or why it has none: it takes no further turn."""
+    timings = {at: Timing(task.context) for at, task in enumerate(tasks)}
+    errors: dict[int, PerfpipeError] = {}
+    for turn in range(max(task.plan.workload.launches for task in tasks)):
+        order = [at for at, task in enumerate(tasks) if turn < task.plan.workload.launches]
+        for at in order if turn % 2 == 0 else reversed(order):
+            if at in errors:
+                continue
+            try:
+                timings[at].launch()
+            except ToolMissing:
+                raise
+            except PerfpipeError as error:
+                errors[at] = error
+    return [
+        errors[at] if at in errors else timings[at].result(result_of(task.context.task))
+        for at, task in enumerate(tasks)
+    ]
+
+
+def profile(
+    plan: Plan, context: Context, store: Store, result: TaskResult, keep: Keep = forget
+) -> TaskResult:
+    """Return a result with reports; a profiler that fails takes nothing from the others.
+
+    Where the plan says so, its reports are left to be read later.
+    """
     started = time.monotonic() - sum(result.seconds or ())
     errors: list[PerfpipeError] = []
     files: list[Path] = []
     notes: list[str] = []
     seconds: dict[str, float] = {}
     for name in plan.profilers:
+        keep(result, files)
         context.say(f"{context.task.label}: {name}")
         try:
             if name == "ncu":
                 collected = _profile_kernels(context, store, files, result, started)
             else:
                 collected = _collect(name, context)
-            files.append(collected.path)
+            files += [collected.path, *collected.others]
             notes += collected.notes
             seconds[name] = collected.seconds
         except NothingToProfile as reason:
@@ -67,6 +123,8 @@ def profile(plan: Plan, context: Context, store: Store, result: TaskResult) -> T
         notes=tuple(notes),
         profiler_s=seconds,
     )
+    if plan.read_later:
+        return failed(result, errors[0]) if errors else result
     return with_reports(result, files, store, errors)
 
 
@@ -128,4 +186,6 @@ def with_reports(
 def failed(result: TaskResult, error: PerfpipeError) -> TaskResult:
     """Return the result of a task that failed."""
     kind = error.kind if isinstance(error, ProgramFailed) else "profiler"
+    if isinstance(error, ToolMissing):
+        kind = "tool_missing"
     return replace(result, status="failed", failure=kind, error=str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from perfpipe.errors import InputError
 from perfpipe.store import STORE_VARIABLE, Store
 from perfpipe.windows import STEADY, WINDOWS
+from pipelines.settings import stated
 
 #: Regular expression of NVTX ranges that are steps, in upper or lower case, instead of ours.
 STEP_RANGE_VARIABLE = "PERFPIPE_STEP_RANGE"
@@ -21,6 +23,7 @@ store_option: Callable[[Any], Any] = click.option(
     metavar="DIR",
     envvar=STORE_VARIABLE,
     show_envvar=True,
+    default=partial(stated, "store"),
     help="Store directory (default: ./perfpipe-store).",
 )
 
@@ -49,6 +52,19 @@ def pairs(option: str, settings: Iterable[str]) -> Iterator[tuple[str, list[str]
         yield name, values.split(",")
 
 
+class WithProgram(click.Command):
+    """Takes what stands after `--` as a program, which its own options would be confused with.
+
+    The program is in the context's meta as `program` (None without `--`), the whole line as `args`.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta["args"] = [*args]
+        ctx.meta["program"] = tuple(args[at + 1 :]) if at < len(args) else None
+        return super().parse_args(ctx, args[:at])
+
+
 filter_option: Callable[[Any], Any] = click.option(
     "--filter",
     "filters",
@@ -74,5 +90,6 @@ step_range_option: Callable[[Any], Any] = click.option(
     metavar="REGEX",
     envvar=STEP_RANGE_VARIABLE,
     show_envvar=True,
+    default=partial(stated, "step_range"),
     help="NVTX ranges to treat as steps (default: 'step 3', 'iter_3', 'ProfilerStep#3', ...).",
 )

@@ -30,7 +30,8 @@ _PROFILERS = {
 class Plan:
     """A workload, its path, its configurations, and how they are collected.
 
-    `words` are those of a program without a workload file, None with one.
+    `words` are those of a program without a workload file, None with one.  With `read_later`
+    reports are left as files.
     """
 
     workload: Workload
@@ -40,6 +41,7 @@ class Plan:
     resume: bool = False
     rerun_failed: bool = False
     words: tuple[str, ...] | None = None
+    read_later: bool = False
 
     @property
     def recording(self) -> Path:

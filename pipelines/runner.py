@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from perfpipe.errors import TaskFailed
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
@@ -13,7 +14,7 @@ from pipelines.console import Progress
 from pipelines.launcher import Launcher
 from pipelines.measuring import measure, profile, with_reports
 from pipelines.plan import Plan
-from pipelines.recording import load_recording
+from pipelines.recording import RecordedTask, load_recording
 from pipelines.runs import Run, counts_as_failed, result_of
 from pipelines.search import Search
 from pipelines.tasks import Task, directory_of, task_of
@@ -108,17 +109,20 @@ def _replay(plan: Plan, store: Store, progress: Progress) -> RunRecord:
     run = _new(plan, store, Recorded(recording.gpu, recording.captured_at, recording.tools))
     with run.track_status():
         for task, recorded in recording.tasks_for(plan.tasks, plan.workload, plan.path):
-            if recorded is None:
-                error = "this configuration is not in the recording"
-                result = replace(
-                    result_of(task), status="failed", failure="not_recorded", error=error
-                )
-            else:
-                files = [plan.recording / name for name in recorded.files]
-                result = with_reports(recorded.result(task), files, store)
+            result = replayed(task, recorded, plan.recording, store)
             run.add(result)
             progress.step(_line(plan, result, "replayed"))
     return run.record
+
+
+def replayed(
+    task: Task, recorded: RecordedTask | None, recording: Path, store: Store
+) -> TaskResult:
+    """Return the recorded result of a task, with its reports ingested."""
+    if recorded is None:
+        error = "this configuration is not in the recording"
+        return replace(result_of(task), status="failed", failure="not_recorded", error=error)
+    return with_reports(recorded.result(task), [recording / name for name in recorded.files], store)
 
 
 def _line(plan: Plan, result: TaskResult, verb: str) -> str:

@@ -16,7 +16,23 @@ from perfpipe.store import Store, storing
 from pipelines.claim import claimed
 from pipelines.tasks import Task
 
-_RESULT = "result.json"
+#: Name of the file with a task's result.
+RESULT = "result.json"
+
+
+def task_folder(index: int, key: str) -> str:
+    """Return the name of a task's directory in its run."""
+    return f"{index:03d}-{key[:8]}"
+
+
+def new_id(name: str, at: str) -> str:
+    """Return an id that begins with a name and a time, and that no other run has.
+
+    >>> new_id("gemm", "2026-11-22T14:43:38Z")[:-4]
+    'gemm-20261122t144338z-'
+    """
+    stamp = at.replace("-", "").replace(":", "").lower()
+    return f"{name}-{stamp}-{uuid.uuid4().hex[:4]}"
 
 
 class Run:
@@ -39,9 +55,8 @@ class Run:
     ) -> Run:
         """Begin a run."""
         started = utc_now()
-        stamp = started.replace("-", "").replace(":", "").lower()
         record = RunRecord(
-            run_id=f"{workload}-{stamp}-{uuid.uuid4().hex[:4]}",
+            run_id=new_id(workload, started),
             workload=workload,
             workload_file=workload_file,
             words=words,
@@ -67,7 +82,7 @@ class Run:
     def results(self) -> dict[str, TaskResult]:
         """Return the complete results of this run, by task key."""
         found = {}
-        for path in sorted((self.directory / "tasks").glob(f"*/{_RESULT}")):
+        for path in sorted((self.directory / "tasks").glob(f"*/{RESULT}")):
             with contextlib.suppress(StoreError):
                 result = TaskResult.read(path)
                 found[result.key] = result
@@ -75,7 +90,7 @@ class Run:
 
     def task_directory(self, task: Task, *, fresh: bool = True) -> Path:
         """Return the directory for a task's output and reports, emptied if `fresh`."""
-        directory = self.directory / "tasks" / f"{task.index:03d}-{task.key[:8]}"
+        directory = self.directory / "tasks" / task_folder(task.index, task.key)
         with storing(directory):
             if fresh:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -86,7 +101,7 @@ class Run:
         """Store a task's result, in its directory first."""
         if directory is not None:
             with storing(directory):
-                result.write(directory / _RESULT)
+                result.write(directory / RESULT)
         others = [task for task in self.record.tasks if task.index != result.index]
         tasks = tuple(sorted((*others, result), key=lambda task: task.index))
         reports = tuple(sorted({report for task in tasks for report in task.reports}))

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from perfpipe.errors import InputError, did_you_mean
+from perfpipe.errors import InputError
+from pipelines.faults import explain
+from pipelines.slurm.options import Slurm
 from pipelines.strict_yaml import line_of, load
 
 Scalar = int | float | str
@@ -244,6 +246,7 @@ class Workload(_Model):
     timeout: float = Field(600, gt=0, description="time limit of one launch, seconds")
     collect: Collect = Field(Collect(), description="profilers")
     execution: Execution = Field(Execution(), description="where programs run")
+    slurm: Slurm | None = Field(None, description="batch jobs: what is asked of Slurm")
     recording: str | None = Field(None, description="recording to replay if there is no GPU")
 
 
@@ -261,7 +264,8 @@ def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = Non
         return Workload.model_validate(value)
     except ValidationError as error:
         faults = [
-            f"{path}:{line_of(node, fault['loc'])}: {_explain(fault)}" for fault in error.errors()
+            f"{path}:{line_of(node, fault['loc'])}: {explain(Workload, fault)}"
+            for fault in error.errors()
         ]
         raise InputError("\n".join(faults)) from error
 
@@ -286,25 +290,3 @@ def _override(value: dict[str, Any], overrides: Mapping[str, list[Scalar]]) -> d
         if left and left not in sizes:
             sizes.append(left)
     return {**value, **settings, "matrix": matrix, "sizes": sizes, "include": include}
-
-
-def _explain(fault: Any) -> str:
-    location = ".".join(str(step) for step in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        known = _known_keys(fault["loc"][:-1])
-        return f"unknown key '{fault['loc'][-1]}'" + did_you_mean(str(fault["loc"][-1]), known)
-    return f"{location}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
-
-
-def _known_keys(location: tuple[str | int, ...]) -> list[str]:
-    model: Any = Workload
-    for step in location:
-        fields = {f.alias or name: f for name, f in model.model_fields.items()}
-        annotation = fields[str(step)].annotation
-        options = [
-            a for a in getattr(annotation, "__args__", (annotation,)) if hasattr(a, "model_fields")
-        ]
-        if not options:
-            return []
-        model = options[0]
-    return [f.alias or name for name, f in model.model_fields.items()]

@@ -10,9 +10,11 @@ NOT_COLLECTED = "-"
 
 
 def format_value(value: Value, kind: Kind) -> str:
-    """Return a value as displayed text."""
+    """Return a value as displayed text on one line."""
     if value is None:
         return NOT_COLLECTED
+    if kind == "lines":
+        return next((line for line in reversed(str(value).splitlines()) if line.strip()), "")
     if kind == "text" or isinstance(value, str):
         return str(value)
     if kind == "ns":
@@ -24,6 +26,8 @@ def format_value(value: Value, kind: Kind) -> str:
         return format_rate(value, unit)
     if kind == "pct":
         return f"{value:.1f}"
+    if kind == "change":
+        return f"{value:+.1f}"
     if kind == "int":
         return f"{value:,.0f}"
     if kind == "ms":
@@ -38,7 +42,7 @@ def header(column: Column) -> str:
 
 def is_number(kind: Kind) -> bool:
     """Return whether a column is right-aligned."""
-    return kind != "text"
+    return kind not in ("text", "lines")
 
 
 def shorten(text: str, limit: int) -> str:

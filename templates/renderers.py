@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
 
 from perfpipe.viewmodel import Column, Kind, Report, Source, Table, Value
 from templates.figures import Drawing
@@ -165,7 +166,7 @@ def _shown(table: Table, core: bool = False) -> list[Column]:
     return [
         column
         for at, column in enumerate(table.columns)
-        if not column.hover_of
+        if column.shown
         and (column.core or not core)
         and any(row[at] is not None for row in table.rows)
     ]
@@ -174,7 +175,7 @@ def _shown(table: Table, core: bool = False) -> list[Column]:
 def _without(table: Table) -> list[str]:
     """Return the titles of the columns that have no value in any row."""
     known = {column.name for column in _shown(table)}
-    return [c.title for c in table.columns if not c.hover_of and c.name not in known]
+    return [c.title for c in table.columns if c.shown and c.name not in known]
 
 
 def _hover(row: tuple[Value, ...], table: Table, column: Column) -> Value:
@@ -182,6 +183,24 @@ def _hover(row: tuple[Value, ...], table: Table, column: Column) -> Value:
     return next(
         (v for v, c in zip(row, table.columns, strict=True) if c.hover_of == column.name), None
     )
+
+
+def _link(row: tuple[Value, ...], table: Table, column: Column) -> str | None:
+    """Return the URL of the file that a cell links to, if there is one."""
+    cells = zip(row, table.columns, strict=True)
+    path = next((value for value, c in cells if c.link_of == column.name), None)
+    return local_url(path) if isinstance(path, str) else None
+
+
+def local_url(path: str) -> str | None:
+    """Return a relative path as URL; None for an absolute one, which could lead to another host.
+
+    >>> local_url("runs/gemm 1/report.html")
+    'runs/gemm%201/report.html'
+    >>> local_url("javascript:alert(1)")
+    'javascript%3Aalert%281%29'
+    """
+    return None if not path or path.startswith("/") else quote(path, errors="replace")
 
 
 def _cut(table: Table, shown: int) -> str:
@@ -239,6 +258,7 @@ def _environment() -> Environment:
         "value": format_value,
         "header": header,
         "hover": _hover,
+        "link": _link,
         "shown": _shown,
         "without": _without,
         "keyed": _keyed,

@@ -6,6 +6,7 @@ A file FAULT beside it makes it fail as the real one does.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -41,12 +42,17 @@ def main() -> int:
         target = next(w.partition("=")[2] for w in words if w.startswith("--output="))
         if not Path(words[-1]).is_file():
             return 1
-        shutil.copyfile(HERE / "timeline.sqlite", target)
+        # Ranks have captures of their own where there are several.
+        own = HERE / f"timeline{os.environ.get('SLURM_PROCID', '')}.sqlite"
+        shutil.copyfile(own if own.exists() else HERE / "timeline.sqlite", target)
         return 0
     start = 1 if name == "nsys" else 0
     command = next(i for i, w in enumerate(words) if i >= start and not w.startswith("-"))
     key = "--output=" if name == "nsys" else "--export="
     target = next(w.partition("=")[2] for w in words if w.startswith(key))
+    target = re.sub(r"%q\{(\w+)\}", lambda name: os.environ.get(name[1], ""), target)
+    if name == "nsys" and not target.endswith(".nsys-rep"):
+        target += ".nsys-rep"
     if fault == "importer" and name == "nsys":
         Path(target).with_suffix(".qdstrm").write_text("raw")
         return 1

@@ -193,7 +193,7 @@ def test_doctor_asks_slurm(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert line in cli.out.splitlines()
     srun.unlink()
     assert cli("doctor", "--need", "slurm") == 5
-    assert "needed by workloads with execution kind srun" in cli.out
+    assert "needed by batches, and by workloads with execution kind srun" in cli.out
 
 
 def test_tools_are_found_where_installers_put_them(

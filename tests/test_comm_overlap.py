@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-
-from analysis.session import Session
-from perfpipe.store import Store
-
-Ingested = Callable[[str], str]
+from conftest import Opened
 
 
 @pytest.mark.parametrize("window", ["steady", "whole", "startup"])
-def test_communication_is_measured_by_unions(
-    captures: Store, ingested: Ingested, window: str
-) -> None:
+def test_communication_is_measured_by_unions(opened: Opened, window: str) -> None:
     """Of the kernels that begin in the window: the sum of overlapped and exposed time."""
     sql = (
         "SELECT communication_ns, compute_ns, overlapped_ns, exposed_ns, overlap_pct "
         "FROM comm_overlap"
     )
-    with Session.open(captures, [ingested("nsys/ddp_comm_rank0.sqlite")], window=window) as con:
+    with opened("nsys/ddp_comm_rank0.sqlite", window=window) as con:
         communication, compute, overlapped, exposed, pct = con.execute(sql).fetchall()[0]
         ((kind, first, last),) = con.execute(
             "SELECT kind, start_ns, end_ns FROM analysis_windows"

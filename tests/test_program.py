@@ -124,7 +124,7 @@ def test_a_saved_file_collects_what_was_asked_for(
 
 
 def test_several_ranks(profilers: Path, cli: Cli, tmp_path: Path) -> None:
-    """nsys stands before what forks ranks, and behind srun, whose tasks are no children of it."""
+    """nsys stands before what forks ranks, and before each task of srun, with its rank's name."""
     (tmp_path / "train.py").write_text(
         "import os; open('ranks', 'a').write(os.environ.get('SLURM_PROCID', '-'))"
     )
@@ -143,8 +143,10 @@ def test_several_ranks(profilers: Path, cli: Cli, tmp_path: Path) -> None:
     words = ["srun", "-ln", "2", "-p", "gpu", "--gpus", "1", "--exclusive", "python3", "train.py"]
     assert cli("run", "--collector", "nsys", "--", *words) == 0, cli.err
     traced = [line for line in (profilers / "nsys.log").open() if line.startswith("profile")]
-    assert len(traced) == 1, "one of the tasks"
-    assert traced[0].endswith("nsys.nsys-rep python3 train.py\n")
+    assert len(traced) == 2, "each of the tasks"
+    assert all(line.endswith("nsys-rank%q{SLURM_PROCID} python3 train.py\n") for line in traced)
+    written = {path.name for path in (tmp_path / "store" / "runs").rglob("nsys*.sqlite")}
+    assert written == {"nsys.sqlite", "nsys-rank0.sqlite", "nsys-rank1.sqlite"}
     assert (tmp_path / "ranks").read_text() == "0101"
     names = [run.workload for run in Store(tmp_path / "store").runs()]
     assert names == ["train", "train"]

@@ -40,6 +40,16 @@ def test_parameters_can_be_set(tmp_path: Path) -> None:
     assert workload.repeats == 3
 
 
+def test_options_of_slurm_do_not_change_what_a_task_is(tmp_path: Path) -> None:
+    path = _write(tmp_path, GOOD)
+    keys = [task.key for task in tasks(load_workload(path), path)]
+    path = _write(tmp_path, GOOD + "slurm: {time: 1:30:00, gpus: 4}\n")
+    workload = load_workload(path)
+    assert workload.slurm is not None
+    assert (workload.slurm.time, workload.slurm.gpus) == ("0-01:30:00", 4)
+    assert [task.key for task in tasks(workload, path)] == keys
+
+
 def test_excluded_combinations(tmp_path: Path) -> None:
     path = _write(tmp_path, GOOD + "exclude: [{m: 2}]\n")
     assert [task.params for task in tasks(load_workload(path), path)] == [{"m": 1}]
@@ -59,6 +69,9 @@ def test_excluded_combinations(tmp_path: Path) -> None:
         (GOOD + "name: again\n", r"w.yaml:5: duplicate key 'name', first in line 2"),
         (GOOD + "env: {A: off}\n", None),
         (GOOD + "env: {A: 1:30}\n", None),
+        (GOOD + "slurm: {partitoin: x}\n", r"w.yaml:5: unknown key 'partitoin'; .*'partition'"),
+        (GOOD + "slurm:\n  gpus: 1\n  time: 90:00\n", r"w.yaml:7: slurm.time: '90:00' is no time"),
+        (GOOD + "slurm: {container: {imag: x}}\n", r"w.yaml:5: unknown key 'imag'; .*'image'"),
         ("- a\n", "not a workload"),
         ("", "not a workload"),
         ("a: [\n", r"w.yaml:2: "),

@@ -24,20 +24,27 @@ Say = Callable[[str], None]
 
 
 class ProgramFailed(TaskFailed):
-    """A task that failed; `kind` is wrong_result, out_of_resources, timeout, crash or profiler."""
+    """A task that failed; `kind` is wrong_result, out_of_resources, timeout, crash or profiler.
 
-    def __init__(self, kind: str, message: str) -> None:
+    `program_code` is what the program exited with, None where it did not exit by itself.
+    """
+
+    def __init__(self, kind: str, message: str, program_code: int | None = None) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.program_code = kind, program_code
 
 
 @dataclass(frozen=True)
 class Collected:
-    """A profiler's report, how long its launches took, s, and what it lacks."""
+    """A profiler's report, how long its launches took, s, and what it lacks.
+
+    `others` are the reports of further ranks.
+    """
 
     path: Path
     seconds: float
     notes: tuple[str, ...] = ()
+    others: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,13 @@ class Context:
         command: Sequence[str | Path] | None = None,
         on_line: Say | None = None,
         timeout: float | None = None,
+        every_rank: bool = False,
     ) -> Finished:
         """Launch the task's command, prefixed by a profiler's; `timeout`: the workload's, else.
 
-        Of several tasks of srun the first is profiled: all would write the same report.
+        Of several tasks of srun the first is profiled, unless each writes a report of its own.
         """
-        if before and self.launcher.execution.kind == "srun":
+        if before and self.launcher.execution.kind == "srun" and not every_rank:
             before = ["sh", "-c", _FIRST_OF_SRUN, str(len(before)), *before]
         return self.launcher.run(
             [*before, *(command or self.task.command)],
@@ -95,7 +103,7 @@ def check(finished: Finished, what: str, timeout: float | None, kind: str = "pro
         return
     advice = explain(finished.stdout + finished.stderr)
     reason = advice or finished.complaint() or "no output"
-    raise ProgramFailed(kind, f"{what} {ended(finished)}: {reason}")
+    raise ProgramFailed(kind, f"{what} {ended(finished)}: {reason}", finished.returncode)
 
 
 def ended(finished: Finished) -> str:

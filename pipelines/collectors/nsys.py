@@ -18,13 +18,20 @@ _NOT_IMPORTED = (
 )
 
 
+#: Exports the report of a task of srun: $0 is the path without rank and ending.
+_EXPORT_OF_RANK = 'exec "$@" --output="$0-rank$SLURM_PROCID.sqlite" "$0-rank$SLURM_PROCID.nsys-rep"'
+
+
 def collect_nsys(context: Context, options: CollectNsys) -> Collected:
     """Launch under nsys and return the exported SQLite file; the .nsys-rep is next to it.
 
-    Its time is that of the launch, without the export.
+    Its time is that of the launch, without the export.  Every task of srun has a report of its
+    own, with its rank in the name.
     """
     launcher = context.launcher
     nsys = require_tool("nsys", launcher)
+    if launcher.execution.kind == "srun":
+        return _collect_ranks(context, options, nsys.path)
     report, database = context.into / "nsys.nsys-rep", context.into / "nsys.sqlite"
     words = [nsys.path, "profile", *profile_options(options), f"--output={launcher.output(report)}"]
     # Also capture ranges whose names are not registered strings.
@@ -35,11 +42,41 @@ def collect_nsys(context: Context, options: CollectNsys) -> Collected:
     traced = context.product(finished, "nsys", report)
     context.say("nsys export")
     exported = launcher.run(
-        [nsys.path, *export_options(launcher.output(database)), launcher.output(report)],
+        [
+            nsys.path,
+            *export_options(),
+            f"--output={launcher.output(database)}",
+            launcher.output(report),
+        ],
         log=context.into / "nsys-export",
     )
     context.product(exported, "nsys export", database)
     return replace(traced, path=database)
+
+
+def _collect_ranks(context: Context, options: CollectNsys, nsys: str) -> Collected:
+    """Launch every task of srun under an nsys of its own, and return all of their exports."""
+    base = context.into / "nsys"
+    words = [nsys, "profile", *profile_options(options), f"--output={base}-rank%q{{SLURM_PROCID}}"]
+    env = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if options.nvtx else None
+    finished = context.launch("nsys", words, env=env, every_rank=True)
+    check(finished, "nsys", context.workload.timeout)
+    traced = sorted(base.parent.glob("nsys-rank*.nsys-rep"), key=_rank)
+    if not traced:
+        raise ProgramFailed("profiler", f"nsys wrote no report: {finished.complaint()}")
+    context.say("nsys export")
+    export = ["sh", "-c", _EXPORT_OF_RANK, str(base), nsys, *export_options()]
+    exported = context.launcher.run(export, log=context.into / "nsys-export")
+    check(exported, "nsys export", None)
+    first, *others = (path.with_suffix(".sqlite") for path in traced)
+    if lost := [path.name for path in (first, *others) if not path.is_file()]:
+        raise ProgramFailed("profiler", f"nsys export wrote no {lost[0]}")
+    return Collected(first, finished.seconds, others=tuple(others))
+
+
+def _rank(path: Path) -> tuple[int, str]:
+    digits = path.stem.rpartition("rank")[2]
+    return int(digits) if digits.isdigit() else -1, path.name
 
 
 def profile_options(options: CollectNsys) -> list[str]:
@@ -64,15 +101,17 @@ def profile_options(options: CollectNsys) -> list[str]:
     return [*words, *options.options]
 
 
-def export_options(database: str | Path) -> list[str]:
-    """Return the options of `nsys export`; NVTX payloads have NCCL's sizes and communicators."""
+def export_options() -> list[str]:
+    """Return the options of `nsys export` but its output.
+
+    NVTX payloads have NCCL's sizes and communicators.
+    """
     return [
         "export",
         "--type=sqlite",
         "--lazy=false",
         "--include-blobs=true",
         "--force-overwrite=true",
-        f"--output={database}",
     ]
 
 
@@ -80,7 +119,7 @@ def export_nsys_rep(report: Path, database: Path) -> Path:
     """Export an .nsys-rep locally; raises ToolMissing without nsys, TaskFailed on failure."""
     nsys = require_tool("nsys")
     launcher = Launcher(Execution(), Path.cwd())
-    exported = launcher.run([nsys.path, *export_options(database), report])
+    exported = launcher.run([nsys.path, *export_options(), f"--output={database}", report])
     check(exported, "nsys export", None)
     if not database.is_file():
         raise TaskFailed(f"nsys export wrote no {database.name}: {exported.complaint()}")

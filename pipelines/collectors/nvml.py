@@ -64,14 +64,20 @@ def _spread(samples: list[dict[str, Any]], name: str) -> Spread | None:
 
 @contextlib.contextmanager
 def sampling(
-    options: CollectNvml | None, into: Path, env: Mapping[str, str] | None = None
+    options: CollectNvml | None,
+    into: Path,
+    env: Mapping[str, str] | None = None,
+    state: Samples | None = None,
 ) -> Iterator[Samples]:
     """Sample in a separate thread while the block runs; samples go to nvml.jsonl.
 
     `env` is what the program's environment has besides ours: only GPUs that it can see are sampled.
+    A `state` has the samples of earlier launches, which these are added to.
     """
-    state = Samples()
-    handles = _handles(state, {**os.environ, **(env or {})}) if options is not None else {}
+    state = Samples() if state is None else state
+    handles: dict[int, Any] = {}
+    if options is not None:
+        handles, state.reason = handles_of({**os.environ, **(env or {})})
     if options is None or not handles:
         state.reason = state.reason or "not requested, or the program runs on another machine"
         yield state
@@ -91,8 +97,11 @@ def sampling(
             (into / "nvml.jsonl").write_text(lines, encoding="utf-8")
 
 
-def _handles(state: Samples, env: Mapping[str, str]) -> dict[int, Any]:
-    """Return handles of the GPUs that a program with an environment sees, by NVML's number."""
+def handles_of(env: Mapping[str, str]) -> tuple[dict[int, Any], str | None]:
+    """Return NVML's handles of the GPUs that a program with an environment sees, by their number.
+
+    With the reason if there are none.
+    """
     import pynvml
 
     try:
@@ -102,14 +111,12 @@ def _handles(state: Samples, env: Mapping[str, str]) -> dict[int, Any]:
         uuids = {index: _text(pynvml.nvmlDeviceGetUUID(of)) for index, of in handles.items()}
         names = {_text(pynvml.nvmlDeviceGetName(of)) for of in handles.values()}
     except pynvml.NVMLError as error:
-        state.reason = f"NVML does not respond ({error})"
-        return {}
+        return {}, f"NVML does not respond ({error})"
     # NVML numbers GPUs by their place on the bus; by default CUDA begins with the fastest.
     same_order = len(names) == 1 or env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     visible = visible_gpus(env.get("CUDA_VISIBLE_DEVICES"), uuids, same_order)
-    if not visible:
-        state.reason = "the program sees no GPU (CUDA_VISIBLE_DEVICES)"
-    return {index: handles[index] for index in visible}
+    why = None if visible else "the program sees no GPU (CUDA_VISIBLE_DEVICES)"
+    return {index: handles[index] for index in visible}, why
 
 
 def visible_gpus(variable: str | None, uuids: Mapping[int, str], same_order: bool) -> list[int]:

@@ -6,42 +6,49 @@ from dataclasses import replace
 
 from perfpipe.runrecord import TaskResult
 from pipelines.collectors.base import Context, ProgramFailed, check
-from pipelines.collectors.nvml import sampling
+from pipelines.collectors.nvml import Samples, sampling
 from pipelines.protocol import ProgramOutput
-from pipelines.workload import CollectNvml
 
 
-def time_task(context: Context, nvml: CollectNvml | None, result: TaskResult) -> TaskResult:
-    """Return the result with times, validation and the GPU's state.
+class Timing:
+    """The launches of one task without a profiler; those of several tasks may take turns."""
 
-    `times_ms` are the samples of all launches in order, `launches_ms` those of each.  Raises
-    ProgramFailed where the program fails or its result is wrong; nothing is profiled then.
-    """
-    workload = context.workload
-    launches: list[ProgramOutput] = []
-    seconds = []
-    wanted = nvml if context.launcher.here else None
-    with sampling(wanted, context.into, workload.env) as samples:
-        for index in range(workload.launches):
-            said = ProgramOutput()
-            log = "plain" if workload.launches == 1 else f"plain-{index}"
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._launches: list[ProgramOutput] = []
+        self._seconds: list[float] = []
+        self._samples = Samples()
+
+    def launch(self) -> None:
+        """Launch the program once; raises ProgramFailed if it fails or its result is wrong."""
+        context, workload = self._context, self._context.workload
+        wanted = workload.collect.nvml if context.launcher.here else None
+        said = ProgramOutput()
+        log = "plain" if workload.launches == 1 else f"plain-{len(self._launches)}"
+        with sampling(wanted, context.into, workload.env, self._samples):
             finished = context.launch("plain", log=log, on_line=said.feed)
-            seconds.append(finished.seconds)
-            launches.append(said)
+            self._seconds.append(finished.seconds)
+            self._launches.append(said)
             _judge(said)
             check(finished, "the program", workload.timeout, kind="crash")
-    first = launches[0]
-    return replace(
-        result,
-        times_ms=tuple(ms for said in launches for ms in said.times_ms),
-        launches_ms=tuple(tuple(said.times_ms) for said in launches),
-        timing_method=first.method,
-        seconds=tuple(seconds),
-        validation=first.validation,
-        kernel=first.kernel,
-        software=first.software,
-        gpu_state=samples.summary(),
-    )
+
+    def result(self, result: TaskResult) -> TaskResult:
+        """Return a result with times, validation and the GPU's state.
+
+        `times_ms` are the samples of all launches in order, `launches_ms` those of each.
+        """
+        first = self._launches[0]
+        return replace(
+            result,
+            times_ms=tuple(ms for said in self._launches for ms in said.times_ms),
+            launches_ms=tuple(tuple(said.times_ms) for said in self._launches),
+            timing_method=first.method,
+            seconds=tuple(self._seconds),
+            validation=first.validation,
+            kernel=first.kernel,
+            software=first.software,
+            gpu_state=self._samples.summary(),
+        )
 
 
 def _judge(said: ProgramOutput) -> None:

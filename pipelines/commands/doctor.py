@@ -6,31 +6,22 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from perfpipe.errors import PerfpipeError, ToolMissing
+from perfpipe.errors import PerfpipeError
 from perfpipe.units import format_bytes
+from pipelines.checks import MISSING, NEEDS, OK, WARNING, Check, require
 from pipelines.options import json_document, json_option, resolve_store, store_option
 from pipelines.process import run
+from pipelines.slurm.doctor import cluster_checks
 from pipelines.tools import find_tool
 
 #: Warn if less space than this is free, bytes.
 _LITTLE_SPACE = 2e9
-
-OK, MISSING, WARNING = "ok", "missing", "warning"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the doctor: `state` is ok, warning or missing."""
-
-    name: str
-    state: str
-    text: str
 
 
 @click.command("doctor")
@@ -38,7 +29,7 @@ class Check:
 @click.option(
     "--need",
     multiple=True,
-    type=click.Choice(["nsys", "ncu", "gpu", "slurm"]),
+    type=click.Choice(NEEDS),
     help="Exit with code 5 if this is missing.",
 )
 @store_option
@@ -47,28 +38,25 @@ def doctor_command(as_json: bool, need: tuple[str, ...], store_path: str | None)
 
     Ingesting and reporting need none of them, so a missing tool is an error only with --need.
     """
-    checks = [check() for check in _checks(store_path)]
+    checks = list(_checks(store_path))
     if as_json:
         click.echo(json_document(checks=[asdict(check) for check in checks]))
     else:
         for check in checks:
-            click.echo(f"{check.state:8} {check.name:12} {check.text}")
-    missing = [c.name for c in checks if c.name in need and c.state == MISSING]
-    if missing:
-        raise ToolMissing(f"missing: {', '.join(missing)}")
+            click.echo(str(check))
+    require(checks, need)
 
 
-def _checks(store_path: str | None) -> list[Callable[[], Check]]:
-    return [
-        lambda: _tool("nsys", "needed to trace timelines and to read .nsys-rep"),
-        lambda: _tool("ncu", "needed to profile kernels"),
-        _gpu,
-        _counters,
-        _slurm,
-        lambda: _store(store_path),
-        _temporary,
-        _packages,
-    ]
+def _checks(store_path: str | None) -> Iterator[Check]:
+    yield _tool("nsys", "needed to trace timelines and to read .nsys-rep")
+    yield _tool("ncu", "needed to profile kernels")
+    yield _gpu()
+    yield _counters()
+    yield _slurm()
+    yield from cluster_checks()
+    yield _store(store_path)
+    yield _temporary()
+    yield _packages()
 
 
 def _tool(name: str, purpose: str) -> Check:
@@ -112,9 +100,13 @@ def _counters() -> Check:
 
 def _slurm() -> Check:
     if shutil.which("srun") is None:
-        return Check("slurm", MISSING, "no srun; needed by workloads with execution kind srun")
+        return Check(
+            "slurm",
+            MISSING,
+            "no srun; needed by batches, and by workloads with execution kind srun",
+        )
     try:
-        version = run(["srun", "--version"], timeout=60)
+        version = run(["srun", "--version"], timeout=20)
     except PerfpipeError as error:
         return Check("slurm", WARNING, str(error))
     text = version.stdout.strip() if version.ok else f"srun fails: {version.complaint()}"

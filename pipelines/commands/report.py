@@ -24,7 +24,7 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
 
 
 @click.command("report")
-@click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
+@click.argument("names", nargs=-1, metavar="[RUN|REPORT|BATCH]...")
 @_output("html", "report.html", "Write a self-contained HTML page.")
 @_output("md", "report.md", "Write Markdown for a pull request.")
 @_output("json", "-", "Write the report's data.")
@@ -61,9 +61,12 @@ def report_command(
 ) -> None:
     """Report on a run, or on ingested reports: what bounds it, how close to SOL, what to do.
 
-    A name is a run id, a report id, or a prefix of one.  The default is the latest run, or every
-    report if there is no run.  Without options, prints a summary.  FILE is optional, so put names
-    before the options.
+    A name is the id of a run, a report or a batch, or a prefix of one.  The default is the latest
+    run, or every report if there is no run.  Without options, prints a summary.  FILE is optional,
+    so put names before the options.
+
+    A batch alone gives a page on all its tasks: how far it is, what failed, which configurations
+    are best, which node is slow.
 
     \b
     perfpipe report --html
@@ -73,6 +76,7 @@ def report_command(
     perfpipe report gemm-2026b --baseline gemm-2026a --md pr.md
     """
     from pipelines.reporting import make_report, output, write_index
+    from pipelines.selection import batch_named
     from templates.renderers import print_terminal
 
     if figures and as_md in (None, "-"):
@@ -81,7 +85,13 @@ def report_command(
     if index is not None:
         click.echo(write_index(store, names, index, step_range, window))
         return
-    report = make_report(store, names, baseline, step_range, window)
+    batch = batch_named(store, names) if not baseline else None
+    if batch is not None:
+        from pipelines.batch.page import page_of
+
+        report = page_of(store, batch, Path(as_html).parent if as_html else Path())
+    else:
+        report = make_report(store, names, baseline, step_range, window)
     output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)
     if as_html is None and as_md is None and as_json is None:
         from rich.console import Console

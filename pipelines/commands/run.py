@@ -14,6 +14,7 @@ from perfpipe.errors import InputError, PerfpipeError, ToolMissing
 from pipelines.console import progress, say
 from pipelines.launcher import Launcher
 from pipelines.options import (
+    WithProgram,
     filter_option,
     json_document,
     json_option,
@@ -35,22 +36,17 @@ from pipelines.workload import Scalar, Workload, load_workload
 _YAML = (".yaml", ".yml")
 
 
-class _RunCommand(click.Command):
-    """Takes everything after `--` as a program, which options of that would be confused with."""
+class _RunCommand(WithProgram):
+    """Takes a workload file or a program, and tells one without `--` from a file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own, program = args, None
-        if "--" in args:
-            at = args.index("--")
-            own, program = args[:at], tuple(args[at + 1 :])
-        ctx.meta["args"] = args
         try:
-            rest = super().parse_args(ctx, list(own))
+            rest = super().parse_args(ctx, args)
         except click.UsageError as error:
-            if program is None and (meant := self._meant(own)):
+            if ctx.meta["program"] is None and (meant := self._meant(args)):
                 raise InputError(meant) from error
             raise
-        ctx.params["program"] = program
+        program = ctx.params["program"] = ctx.meta["program"]
         if program is not None and ctx.params["workload"] is not None:
             file = ctx.params["workload"]
             raise click.UsageError(f"either a workload file ({file}) or a program after --", ctx)
@@ -200,7 +196,7 @@ def run_command(
     Ending perfpipe (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL) ends all that it launched; --resume
     continues the run.
     """
-    chosen = _settings(settings)
+    chosen = settings_of(settings)
     given = None
     if program is not None:
         _refuse("a workload file", {"--sizes": sizes, "--filter": filters})
@@ -310,7 +306,8 @@ def _show(planned: list[Task], as_json: bool) -> None:
         click.echo(f"[{task.index}] {task.label}\n    {shlex.join(task.command)}")
 
 
-def _settings(settings: tuple[str, ...]) -> dict[str, list[Scalar]]:
+def settings_of(settings: tuple[str, ...]) -> dict[str, list[Scalar]]:
+    """Return the values of --set by name; raises InputError for another form."""
     return {name: [_scalar(value) for value in values] for name, values in pairs("--set", settings)}
 
 

@@ -1,0 +1,1 @@
+"""What a batch shows: summaries of its tasks, its nodes compared, and its page."""

@@ -1,0 +1,208 @@
+"""The page of a batch: how far it is, what failed and why, what bounds it, which node is slow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from analysis.batch import tables
+from analysis.batch.items import FAILED, OPEN, Item, times_of
+from analysis.batch.nodes import Compared, compare_places
+from analysis.thresholds import thresholds
+from perfpipe.batchrecord import Batch
+from perfpipe.units import counted, format_ns, words
+from perfpipe.viewmodel import Fact, Report, Section, Source, Table
+
+#: Workloads that the title names.
+_NAMED = 4
+
+
+def batch_report(
+    batch: Batch, items: Sequence[Item], pages: Mapping[str, str], unasked: str | None = None
+) -> Report:
+    """Build the page of a batch from its tasks; `pages` are those of its runs, by run id.
+
+    `unasked` says why the scheduler could not tell what became of tasks without a result.
+    """
+    nodes = _compared(batch, items, by_gpu=False)
+    # Where each node has one GPU, nodes are GPUs.
+    one_each = len({(item.state.node, *item.gpus) for item in items if item.gpus}) <= len(
+        {item.state.node for item in items if item.gpus}
+    )
+    gpus = None if one_each else _compared(batch, items, by_gpu=True)
+    sections = (
+        _section(
+            "progress",
+            "Progress",
+            tables.progress(batch, items, pages),
+            tables.reasons(batch, items),
+        ),
+        _section("failures", "Failures", tables.failures(batch, items), missing="no task failed"),
+        _section("best", "Best and worst", tables.extremes(batch, items)),
+        _section(
+            "nodes",
+            "Nodes and GPUs",
+            tables.places(batch, items, nodes, by_gpu=False),
+            *([] if gpus is None else [tables.places(batch, items, gpus, by_gpu=True)]),
+            missing="no task says where it ran",
+        ),
+        _section("configurations", "All tasks", tables.configurations(batch, items)),
+    )
+    return Report(
+        title=f"{_title(batch)} ({batch.batch_id})",
+        notice=_notice(batch),
+        statements=tuple(_statements(batch, items, [of for of in (nodes, gpus) if of])),
+        summary=tuple(_summary(batch, items, nodes)),
+        sections=sections,
+        findings=(),
+        findings_total=0,
+        nothing_found="",
+        recommendations=(),
+        warnings=(_warning(unasked),) if unasked else (),
+        gaps=(),
+        provenance=tuple(_provenance(batch)),
+    )
+
+
+def _title(batch: Batch) -> str:
+    names = list(dict.fromkeys(run.workload for run in batch.runs))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _warning(unasked: str) -> Fact:
+    said = f"Slurm did not say what became of tasks without a result: {unasked}"
+    return Fact("", said, Source("squeue", ()))
+
+
+def _section(id_: str, title: str, *made: Table, missing: str = "") -> Section:
+    known = tuple(table for table in made if table.rows)
+    said = missing or "too few tasks are done"
+    return Section(id_, title, known, "" if known else said)
+
+
+def _compared(batch: Batch, items: Sequence[Item], *, by_gpu: bool) -> Compared:
+    """Compare nodes or GPUs by what was measured on them."""
+    replayed = {run.run_id for run in batch.runs if run.recording is not None}
+    measured = [item for item in items if item.state.task.run_id not in replayed]
+    if items and not measured:
+        return Compared((), "the times are of a recording, not of these machines")
+    return compare_places(times_of(measured, by_gpu=by_gpu), "GPU" if by_gpu else "node")
+
+
+def _notice(batch: Batch) -> str | None:
+    """Return the sentence that marks the page where something was replayed."""
+    replayed = [run for run in batch.runs if run.recording is not None]
+    captured = dict.fromkeys(
+        f"captured on {run.recording.gpu} on {run.recording.captured_at}"
+        for run in replayed
+        if run.recording is not None
+    )
+    if not replayed:
+        return None
+    if len(replayed) == len(batch.runs):
+        begin, end = "Replayed", "Nothing was measured on these machines."
+    else:
+        names = ", ".join(dict.fromkeys(run.workload for run in replayed))
+        begin, end = f"{names}: replayed", "Nothing of it was measured on these machines."
+    of = "a recording" if len(captured) == 1 else "recordings"
+    return f"{begin} from {of}: {'; '.join(captured)}. {end}"
+
+
+def _statements(
+    batch: Batch, items: Sequence[Item], compared: Sequence[Compared]
+) -> Iterator[Fact]:
+    runs = tuple(run.run_id for run in batch.runs)
+    yield Fact("", how_far(items), Source("result.json", runs))
+    if text := _bounds(items):
+        yield Fact("", text, Source("summary.json", runs))
+    odd: list[str] = []
+    for of in compared:
+        for place in of.places:
+            # A GPU of a node that stands out says nothing new.
+            if place.verdict and not place.name.startswith(tuple(f"{node} " for node in odd)):
+                odd.append(place.name)
+                ends = [100 * abs(end - 1) for end in (place.ratio, place.low, place.high)]
+                low, high = sorted(ends[1:])
+                yield Fact(
+                    "",
+                    f"{place.name} is {ends[0]:.1f} % {place.verdict} than the others at the same "
+                    f"work (95 % CI {low:.1f} to {high:.1f} %, {counted(place.tasks, 'task')})",
+                    Source("result.json", runs),
+                )
+
+
+def how_far(items: Sequence[Item]) -> str:
+    """Return how many tasks are done, what became of the others, and what still goes on."""
+    counts = Counter(item.state.state for item in items)
+    failed = sum(item.failed for item in items)
+    done = sum(item.done for item in items)
+    said = [f"{done:,} of {counted(len(items), 'task')} done"]
+    for states, what in ((FAILED, "not successful: "), (OPEN, "")):
+        parts = [f"{counts[state]:,} {state}" for state in states if counts[state]]
+        if parts:
+            before = f"{failed:,} {what}" if what and len(parts) > 1 else ""
+            said.append(before + ", ".join(parts))
+    return "; ".join(said)
+
+
+def _bounds(items: Sequence[Item]) -> str | None:
+    """Return what bounds most of the configurations."""
+    known = [item.summary for item in items if item.done and item.summary.bound]
+    if not known:
+        return None
+    bounds = Counter(words(summary.bound or "") for summary in known)
+    parts = [f"{name} in {count:,}" for name, count in _sorted(bounds)]
+    parts[0] += f" of {counted(len(known), 'task')}"
+    text = f"Largest part of the time: {', '.join(parts)}"
+    kernels = Counter(summary.kernel_bound for summary in known if summary.kernel_bound)
+    if kernels:
+        some = [f"{name} in {count:,}" for name, count in _sorted(kernels)[:3]]
+        text += f"; most kernel time is bound by {', '.join(some)}"
+    return text
+
+
+def _sorted(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _summary(batch: Batch, items: Sequence[Item], nodes: Compared) -> Iterator[Fact]:
+    runs = tuple(run.run_id for run in batch.runs)
+    results = Source("result.json", runs)
+    last = max((item.state.ended_at or "" for item in items), default="")
+    said = batch.created_at + (f"; the last task ended {last}" if last else "")
+    yield Fact("Submitted", said, Source("batch.json", (batch.batch_id,)))
+    models = Counter(item.summary.gpu for item in items if item.summary.gpu)
+    if models:
+        named = [f"{name}" + (f" ({n})" if len(models) > 1 else "") for name, n in _sorted(models)]
+        yield Fact("GPU" if len(models) == 1 else "GPUs", "; ".join(named), results)
+    where = {item.state.node for item in items if item.state.node}
+    if where:
+        said = f"{len(where)}, not compared: {nodes.reason}"
+        if nodes.places:
+            odd = sum(bool(place.verdict) for place in nodes.places)
+            largest = max(abs(place.ratio - 1) for place in nodes.places)
+            said = f"{len(nodes.places)} of {len(where)} compared, "
+            said += f"{odd} stand out" if odd > 1 else "1 stands out" if odd else "none stands out"
+            said += f"; largest difference {100 * largest:.1f} %"
+        yield Fact("Nodes", said, results)
+    times = [item.state.seconds for item in items if item.state.seconds is not None]
+    if times:
+        text = f"{sum(times) / 3600:,.1f} h in all tasks, longest {format_ns(max(times) * 1e9)}"
+        yield Fact("Wall time", text, results)
+    again = sum(item.state.attempts > 1 for item in items)
+    if again:
+        yield Fact("Started again", counted(again, "task"), results)
+    if any(item.failed for item in items):
+        yield Fact("Next", tables.resume_command(batch), Source("batch.json", (batch.batch_id,)))
+
+
+def _provenance(batch: Batch) -> Iterator[Fact]:
+    source = Source("batch.json", (batch.batch_id,))
+    if batch.command:
+        yield Fact("Command", " ".join(batch.command), source)
+    yield Fact("Runs", ", ".join(run.run_id for run in batch.runs), source)
+    yield Fact("Store", batch.store, source)
+    for name, value in batch.provenance.items():
+        yield Fact(words(name).capitalize() if name != "perfpipe" else name, value, source)
+    yield Fact("Thresholds", f"version {thresholds()['version']:g}", Source("thresholds.toml", ()))

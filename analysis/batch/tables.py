@@ -1,0 +1,353 @@
+"""The tables of a batch's page."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from analysis.batch.items import ORDER, Item, gpu_name, in_order
+from analysis.batch.nodes import Compared
+from perfpipe.batchrecord import Batch
+from perfpipe.units import words
+from perfpipe.viewmodel import Column, Source, Table, Value
+
+#: Rows of the table of all tasks, and of failed ones with their logs; a note says what was cut.
+MOST, MOST_FAILED = 1000, 50
+
+Cells = Sequence[tuple[Column, Callable[[Item], Value]]]
+
+#: What identifies a task, with a link to its page.
+_TASK: Cells = (
+    (
+        Column("task", "Task", "int", doc="number of the task in the batch, from 0"),
+        lambda i: i.index,
+    ),
+    (
+        Column("configuration", "Configuration", "text", doc="its parameters"),
+        lambda item: item.state.task.label,
+    ),
+    (Column("page", "Page", "text", core=False, link_of="configuration"), lambda item: item.page),
+    (Column("workload", "Workload", "text"), lambda item: item.state.task.workload),
+    (
+        Column("state", "State", "text", doc="what became of the task"),
+        lambda item: item.state.state.value,
+    ),
+)
+
+_NODE: Cells = (
+    (Column("node", "Node", "text", doc="where it ran last"), lambda item: item.state.node),
+    (
+        Column("attempts", "Attempts", "int", doc="how often it was started", core=False),
+        lambda item: item.state.attempts,
+    ),
+)
+
+_MEASURED: Cells = (
+    (Column("reason", "Reason", "text", core=False, hover_of="state"), lambda item: item.reason),
+    (
+        Column("time_ms", "Time", "ms", "ms", "median of an iteration without a profiler"),
+        lambda item: item.time_ms,
+    ),
+    (
+        Column("step_ms", "Step", "ms", "ms", "median steady step of the timeline"),
+        lambda item: item.step_ms,
+    ),
+    (
+        Column("p95_ms", "p95", "ms", "ms", "95th percentile of these steps", core=False),
+        lambda item: item.summary.step_p95_ms if item.step_ms is not None else None,
+    ),
+    (
+        Column("sol_pct", "% of peak", "pct", "", "time at the lower roof / measured time"),
+        lambda item: item.summary.sol_pct,
+    ),
+    (
+        Column(
+            "mfu_pct",
+            "MFU",
+            "pct",
+            "%",
+            "declared FLOP/s / dense peak, where no bytes are declared",
+        ),
+        lambda item: item.summary.mfu_pct if item.summary.sol_pct is None else None,
+    ),
+    (
+        Column("bound", "Bound", "text", doc="largest part of the GPU's time"),
+        lambda item: words(item.summary.bound) if item.summary.bound else None,
+    ),
+    (
+        Column("share_pct", "Share", "pct", "%", "share of that part", core=False),
+        lambda item: item.summary.share_pct,
+    ),
+    (
+        Column("finding", "First finding", "text", core=False, hover_of="bound"),
+        lambda item: item.summary.finding,
+    ),
+    (
+        Column("kernel_bound", "Kernels bound by", "text", doc="what bounds most of kernel time"),
+        lambda item: item.summary.kernel_bound,
+    ),
+)
+
+_AROUND: Cells = (
+    (
+        Column("gpus", "GPUs", "text", core=False, hover_of="node"),
+        lambda item: "; ".join(filter(None, (item.summary.gpu, *item.gpus))) or None,
+    ),
+    (
+        Column("wall_s", "Wall time", "number", "s", "of the last attempt", core=False),
+        lambda item: item.state.seconds,
+    ),
+)
+
+
+def _table(
+    batch: Batch,
+    title: str,
+    doc: str,
+    cells: Cells,
+    items: Sequence[Item],
+    most: int,
+    headline: int,
+) -> Table:
+    return Table(
+        title,
+        doc,
+        tuple(column for column, _ in cells),
+        tuple(tuple(value(item) for _, value in cells) for item in items[:most]),
+        len(items),
+        _source(batch),
+        headline=headline,
+    )
+
+
+def _source(batch: Batch) -> Source:
+    return Source("result.json", tuple(run.run_id for run in batch.runs))
+
+
+def configurations(batch: Batch, items: Sequence[Item]) -> Table:
+    """Return the table of all tasks, what failed first."""
+    doc = "All tasks, those that failed first; names link to their reports."
+    cells = (*_TASK, *_MEASURED, *_NODE, *_AROUND)
+    return _table(batch, "Configurations", doc, cells, in_order(items), MOST, 2)
+
+
+def failures(batch: Batch, items: Sequence[Item]) -> Table:
+    """Return the failed tasks with the end of their logs, and the command that shows more."""
+    cells: Cells = (
+        *_TASK,
+        (Column("node", "Node", "text", doc="where it ran last"), lambda item: item.state.node),
+        (Column("why", "Reason", "lines"), lambda item: item.reason),
+        (
+            Column("log", "Last lines of its log", "lines"),
+            lambda item: item.log or None,
+        ),
+        (Column("command", "Look further", "text"), lambda item: logs_command(batch, item)),
+    )
+    doc = f"'{resume_command(batch)}' starts them again."
+    failed = [item for item in in_order(items) if item.failed]
+    return _table(batch, "Failed tasks", doc, cells, failed, MOST_FAILED, 0)
+
+
+def logs_command(batch: Batch, item: Item) -> str:
+    """Return the command that prints what a task printed."""
+    return f"perfpipe batch logs {item.index} --batch {batch.batch_id}"
+
+
+def resume_command(batch: Batch) -> str:
+    """Return the command that starts failed tasks again."""
+    return f"perfpipe batch resume {batch.batch_id}"
+
+
+#: Numbers, which differ between two failures of the same kind.
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?", re.IGNORECASE)
+
+
+def reasons(batch: Batch, items: Sequence[Item]) -> Table:
+    """Return failures by state and reason, numbers aside, the most frequent first."""
+    groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
+    for item in in_order(items):
+        if item.failed:
+            groups[item.state.state.value, _NUMBERS.sub("#", item.reason or "")].append(item)
+    columns = (
+        Column("reason", "Reason", "text", doc="that of the first; numbers may differ"),
+        Column("state", "State", "text"),
+        Column("tasks", "Tasks", "int"),
+        Column("nodes", "Nodes", "text", doc="where they ran, most first"),
+        Column("workloads", "Workloads", "text", core=False),
+        Column("which", "Task numbers", "text"),
+        Column("command", "Look further", "text", core=False),
+    )
+    rows = [
+        (
+            own[0].reason or "not known",
+            state,
+            len(own),
+            _most_common(item.state.node or "not known" for item in own),
+            _most_common(item.state.task.workload for item in own),
+            _few([str(item.index) for item in own]),
+            logs_command(batch, own[0]),
+        )
+        for (state, _), own in sorted(groups.items(), key=lambda group: -len(group[1]))
+    ]
+    doc = "Failed tasks by what became of them and why."
+    shown = tuple(rows[:MOST_FAILED])
+    return Table("Failures by reason", doc, columns, shown, len(rows), _source(batch), headline=1)
+
+
+def _most_common(values: Iterable[str]) -> str:
+    counts = Counter(values)
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return _few([f"{name} ({count})" if len(counts) > 1 else name for name, count in ordered])
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def progress(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> Table:
+    """Return how each run of the batch stands; `pages` are those of runs, by run id."""
+    of_run: dict[str, list[Item]] = {run.run_id: [] for run in batch.runs}
+    for item in items:
+        of_run[item.state.task.run_id].append(item)
+    present = [state for state in ORDER if any(item.state.state is state for item in items)]
+    columns = (
+        Column("workload", "Workload", "text"),
+        Column("page", "Page", "text", core=False, link_of="workload"),
+        Column("run_id", "Run", "text", core=False, hover_of="workload"),
+        Column("tasks", "Tasks", "int"),
+        *(Column(state.name.lower(), state.value.capitalize(), "int") for state in present[::-1]),
+        Column("wall_s", "Wall time", "number", "s", "median of a task"),
+        Column("hours", "Total", "number", "h", "wall time of all its tasks"),
+    )
+    rows = []
+    for run in batch.runs:
+        own = of_run[run.run_id]
+        times = [item.state.seconds for item in own if item.state.seconds is not None]
+        counts = Counter(item.state.state for item in own)
+        rows.append(
+            (
+                run.workload,
+                pages.get(run.run_id),
+                run.run_id,
+                len(own),
+                *(counts[state] for state in present[::-1]),
+                statistics.median(times) if times else None,
+                sum(times) / 3600 if times else None,
+            )
+        )
+    return Table(
+        "Runs", "Tasks of each run by state.", columns, tuple(rows), len(rows), _source(batch)
+    )
+
+
+def extremes(batch: Batch, items: Sequence[Item]) -> Table:
+    """Return the best and the worst configuration of each workload, by % of peak, else by time."""
+    of_workload: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        if item.done:
+            of_workload[item.state.task.workload].append(item)
+    rows = []
+    for workload, own in of_workload.items():
+        for measure in _MEASURES:
+            known = _medians(own, measure)
+            if len(known) > 1:
+                known = known if measure.more_is_better else known[::-1]
+                ends = (*_end(known[-1]), *_end(known[0]))
+                middle = statistics.median(value for value, _ in known)
+                rows.append((workload, measure.name, len(known), *ends, middle))
+                break
+    columns = (
+        Column("workload", "Workload", "text"),
+        Column("by", "By", "text", "", "% of peak, MFU (%); else the shortest time or step (ms)"),
+        Column("known", "Configurations", "int", doc="those that it is known of"),
+        Column("best", "Best", "text"),
+        Column("best_page", "Page", "text", core=False, link_of="best"),
+        Column("best_value", "at", "number"),
+        Column("worst", "Worst", "text"),
+        Column("worst_page", "Page", "text", core=False, link_of="worst"),
+        Column("worst_value", "at", "number"),
+        Column("median", "Median", "number", core=False, doc="over the configurations"),
+    )
+    doc = "The best and the worst configuration of each workload; of repeats the median."
+    title = "Best and worst configurations"
+    return Table(title, doc, columns, tuple(rows), len(rows), _source(batch), headline=3)
+
+
+class _Measure(NamedTuple):
+    """By what configurations are compared."""
+
+    name: str
+    value: Callable[[Item], float | None]
+    more_is_better: bool
+
+
+_MEASURES = (
+    _Measure("% of peak", lambda item: item.summary.sol_pct, True),
+    _Measure("MFU", lambda item: item.summary.mfu_pct, True),
+    _Measure("time", lambda item: item.time_ms, False),
+    _Measure("step", lambda item: item.step_ms, False),
+)
+
+
+def _medians(items: Sequence[Item], measure: _Measure) -> list[tuple[float, Item]]:
+    """Return the median over the repeats of each configuration with its first task, sorted."""
+    repeats: dict[str, list[tuple[float, Item]]] = defaultdict(list)
+    for item in items:
+        if (value := measure.value(item)) is not None:
+            repeats[item.state.task.label].append((value, item))
+    medians = [
+        (statistics.median(value for value, _ in own), own[0][1]) for own in repeats.values()
+    ]
+    return sorted(medians, key=lambda pair: (pair[0], pair[1].index))
+
+
+def _end(end: tuple[float, Item]) -> tuple[Value, ...]:
+    value, item = end
+    return (item.state.task.label, item.page, value)
+
+
+def places(batch: Batch, items: Sequence[Item], compared: Compared, *, by_gpu: bool) -> Table:
+    """Return nodes or GPUs with their tasks, and how they compare on the same work."""
+    of_place: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        names = [item.state.node] if item.state.node else []
+        if by_gpu:
+            names = [gpu_name(item.state.node, uuid) for uuid in item.gpus]
+        for name in names:
+            of_place[name].append(item)
+    known = {place.name: place for place in compared.places}
+    rows = []
+    for name, own in of_place.items():
+        place = known.get(name)
+        numbers: tuple[Value, ...] = (None,) * 4
+        if place is not None:
+            ends = (100 * (ratio - 1) for ratio in (place.ratio, place.low, place.high))
+            numbers = (place.tasks, *ends)
+        verdict = None if place is None else place.verdict or "like the others"
+        done, failed = (sum(getattr(item, what) for item in own) for what in ("done", "failed"))
+        rows.append((name, len(own), done, failed, *numbers, verdict))
+    rows.sort(key=lambda row: (row[-1] in (None, "like the others"), -(row[5] or 0), row[0]))
+    what = "GPU" if by_gpu else "node"
+    columns = (
+        Column("place", "GPU" if by_gpu else "Node", "text"),
+        Column("tasks", "Tasks", "int"),
+        Column("done", "Done", "int"),
+        Column("failed", "Failed", "int"),
+        Column("compared", "Compared", "int", doc=f"tasks whose work ran on another {what} too"),
+        Column("change_pct", "Slower by", "change", "%", f"than the median {what}, same work"),
+        Column("low_pct", "CI low", "change", "%", "lower end of the 95 % confidence interval"),
+        Column("high_pct", "CI high", "change", "%", "upper end of the 95 % confidence interval"),
+        Column("verdict", "Verdict", "text", doc="whether it stands out"),
+    )
+    doc = f"Time of a {what} over that of the median {what}, for the same configurations."
+    doc += f" Not compared: {compared.reason}." if compared.reason else ""
+    shown = tuple(rows[:MOST])
+    if by_gpu:
+        title, figure, headline = "GPUs compared", "", 5
+    else:
+        title, figure, headline = "Nodes compared", "places", 4
+    return Table(title, doc, columns, shown, len(rows), _source(batch), figure, headline)

@@ -1,0 +1,226 @@
+"""What is on disk of a batch: what was asked, its tasks, each call of sbatch, and the outcome.
+
+A batch is runs whose configurations are jobs of a scheduler.  Results lie in the runs, as of
+`perfpipe run`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from perfpipe.decoding import decode
+from perfpipe.errors import StoreError
+from perfpipe.jsonfile import read_versioned, write_json
+from perfpipe.model import SCHEMA_VERSION
+from perfpipe.runrecord import Recorded, Scalar
+
+
+class Stage(StrEnum):
+    """What a submission does: profile (and ingest), ingest what was profiled, or collect."""
+
+    PROFILE = "profile"
+    INGEST = "ingest"
+    COLLECT = "collect"
+
+
+class State(StrEnum):
+    """How a task stands.
+
+    `lost`: the scheduler says that its job has ended, or does not know it any more, and there is no
+    result.  `unknown`: there is no result, and the scheduler does not answer.  `stopped`: its job
+    ended before it came to it.
+    """
+
+    UNSUBMITTED = "not submitted"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out of memory"
+    CANCELLED = "cancelled"
+    NODE_FAILURE = "node failure"
+    PREEMPTED = "preempted"
+    STOPPED = "stopped"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether it may still give a result by itself."""
+        return self in (State.WAITING, State.RUNNING, State.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class BatchRun:
+    """A run of a batch: its workload, and the file that the workload is from.
+
+    `collector` is as in the run record, or `ingest` for existing reports.  `words` are those of a
+    program without a workload file.
+    """
+
+    run_id: str
+    workload: str
+    file: str
+    collector: str
+    recording: Recorded | None = None
+    words: tuple[str, ...] | None = None
+
+    @property
+    def workload_file(self) -> str:
+        """The name of its workload file, as in the run record; empty if it has none."""
+        return "" if self.words is not None else Path(self.file).name
+
+
+@dataclass(frozen=True)
+class BatchTask:
+    """A task of a batch: `index` in the batch, `task_index` in its run.
+
+    `input` is the report to read where nothing is launched.
+    """
+
+    index: int
+    run_id: str
+    workload: str
+    task_index: int
+    key: str
+    label: str
+    params: dict[str, Scalar] = field(default_factory=dict)
+    input: str | None = None
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One call of sbatch: a job array whose element i runs the tasks `elements[i]` in turn.
+
+    `after` are the jobs that it waits for.  `reason` says why it was made.  `warn_s` is how long
+    before its time limit it is told, s.
+    """
+
+    number: int
+    stage: str
+    elements: tuple[tuple[int, ...], ...]
+    submitted_at: str
+    after: tuple[str, ...] = ()
+    reason: str = "submit"
+    warn_s: int = 0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A start of a task: where and when; `element` is JOB_INDEX as Slurm writes it."""
+
+    task: int
+    number: int
+    host: str
+    started_at: str
+    element: str = ""
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    """What the reports of a task say, so that a batch need not read them again.
+
+    Times in ms.  `step_ms` is the median steady step of the timeline, else (`steps` is None) the
+    program's own time.  `bound` is the class of the timeline's verdict, else that of the most
+    profiled time; `share_pct` is its share.  `kernel_bound` is what bounds most of the kernel
+    time, such as compute (tensor); None where too little of it was profiled.  `sol_pct` is how
+    close it comes to its roof, `mfu_pct` the model FLOP/s utilization.  `headline` is the report's
+    first sentence, `finding` the claim of its first finding, `page` its page (beside this file).
+    What is not known is None.
+    """
+
+    step_ms: float | None = None
+    step_p95_ms: float | None = None
+    steps: int | None = None
+    bound: str | None = None
+    share_pct: float | None = None
+    sol_pct: float | None = None
+    mfu_pct: float | None = None
+    headline: str | None = None
+    finding: str | None = None
+    page: str | None = None
+    gpu: str | None = None
+    kernel_bound: str | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch as it was submitted; it never changes.
+
+    `command` is the command line, `store` the store's path as nodes see it, `python` the
+    interpreter that runs perfpipe there.  A task is submitted at most `max_attempts` times without
+    being asked for.  Configurations that differ in the parameter `arms` alone are measured in turn.
+    """
+
+    batch_id: str
+    created_at: str
+    runs: tuple[BatchRun, ...]
+    tasks: int
+    store: str
+    python: str
+    directory: str
+    command: tuple[str, ...] = ()
+    max_attempts: int = 3
+    pages: bool = True
+    arms: str | None = None
+    provenance: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def measures(self) -> bool:
+        """Whether programs are launched, rather than recordings or reports read."""
+        return any(run.collector not in ("replay", "ingest") for run in self.runs)
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """A task with its state and the reason, as far as they are known.
+
+    `element` is the last job that had it (JOB_INDEX), `attempts` how often it was started, `node`
+    where last, `log` the output of that job.  `seconds` is the time that the last attempt took,
+    `job_code` is the exit code of its job, if that left no result and was not killed.
+    """
+
+    task: BatchTask
+    state: State
+    reason: str | None = None
+    attempts: int = 0
+    element: str | None = None
+    node: str | None = None
+    log: str | None = None
+    seconds: float | None = None
+    ended_at: str | None = None
+    job_code: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a collector found: tasks by state, and whether all succeeded.
+
+    `submission` is the collector's; one that submitted tasks again is not the last.
+    """
+
+    batch_id: str
+    submission: int
+    collected_at: str
+    counts: dict[str, int]
+    ok: bool
+    exit_code: int
+    resubmitted: int = 0
+
+
+def write_record(path: Path, record: Any) -> None:
+    """Write a record of this module as JSON, atomically."""
+    write_json(path, {"schema_version": SCHEMA_VERSION, **vars(record)})
+
+
+def read_record(kind: type[Any], path: Path, what: str) -> Any:
+    """Read a record; raises StoreError if it is unreadable or of an unknown schema version."""
+    content = read_versioned(path, what)
+    try:
+        return decode(kind, content)
+    except ValueError as error:
+        raise StoreError(f"{path}: not a whole {what} ({error})") from error

@@ -1,0 +1,5 @@
+"""Runs the command line: python -m pipelines."""
+
+from pipelines.cli import main
+
+main()

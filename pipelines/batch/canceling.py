@@ -1,0 +1,42 @@
+"""Cancels tasks of a batch through the jobs that hold them."""
+
+from __future__ import annotations
+
+from perfpipe.errors import InputError
+from pipelines.batch.disk import BatchDirectory
+from pipelines.batch.state import state_of
+from pipelines.slurm.client import Cluster
+from pipelines.slurm.render import compact_array
+from pipelines.slurm.states import indices
+
+
+def cancel(directory: BatchDirectory, cluster: Cluster, wanted: str | None) -> list[int]:
+    """Cancel tasks, such as 3,7-9, or all that may still run; returns those that were.
+
+    Others of the same job end with them.  The collector runs on: it reports what there is.  Raises
+    InputError for what is no list of tasks.
+    """
+    numbers = None if wanted is None else _numbers(wanted, directory.batch.tasks)
+    live = [task for task in state_of(directory, cluster).tasks if task.state.in_flight]
+    chosen = {task.element for task in live if numbers is None or task.task.index in numbers}
+    chosen.discard(None)
+    cluster.cancel(_compact([one for one in chosen if one]))
+    return sorted(task.task.index for task in live if task.element in chosen)
+
+
+def _numbers(text: str, count: int) -> frozenset[int]:
+    found = indices(text)
+    if not found or len(text.split(",")) > len(found):
+        raise InputError(f"{text}: expected tasks such as 3,7-9")
+    if outside := [number for number in found if number >= count]:
+        raise InputError(f"{outside[0]}: the batch has the tasks 0 to {count - 1}")
+    return frozenset(found)
+
+
+def _compact(elements: list[str]) -> list[str]:
+    """Return elements of arrays as few words: 12_3, 12_4 as 12_[3-4]."""
+    arrays: dict[str, list[int]] = {}
+    for element in elements:
+        job, _, at = element.partition("_")
+        arrays.setdefault(job, []).append(int(at))
+    return [f"{job}_[{compact_array(held)}]" for job, held in sorted(arrays.items())]

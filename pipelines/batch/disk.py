@@ -1,0 +1,308 @@
+"""Where the parts of a batch lie in the store, and how they are read and written.
+
+Whatever is written appears by a rename, and what several processes might write at once has a name
+of its own, so that nodes which share the store need no locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from perfpipe.batchrecord import (
+    Attempt,
+    Batch,
+    BatchRun,
+    BatchTask,
+    Outcome,
+    Stage,
+    Submission,
+    TaskSummary,
+    read_record,
+    write_record,
+)
+from perfpipe.decoding import decode
+from perfpipe.errors import InputError, StoreError
+from perfpipe.files import replacing
+from perfpipe.jsonfile import json_lines, read_json, write_json
+from perfpipe.runrecord import TaskResult
+from perfpipe.store import Store, storing
+from pipelines.runs import RESULT, task_folder
+from pipelines.workload import Workload
+
+_NUMBERED = re.compile(r"\d{4}")
+_ATTEMPT = re.compile(r"(\d+)-(\d+)\.json")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A submission with the job that it became; None if sbatch has not answered."""
+
+    what: Submission
+    job: str | None
+
+
+class BatchDirectory:
+    """A batch in a store."""
+
+    def __init__(self, store: Store, batch: Batch) -> None:
+        self.store, self.batch = store, batch
+        self.path: Path = store.batches_dir.resolve() / batch.batch_id
+
+    @classmethod
+    def read(cls, store: Store, batch_id: str) -> BatchDirectory:
+        """Read a batch; raises StoreError if it is damaged or of another version."""
+        path = store.batches_dir / batch_id / "batch.json"
+        return cls(store, read_record(Batch, path, "batch"))
+
+    @classmethod
+    def find(cls, store: Store, name: str | None) -> BatchDirectory:
+        """Return the batch of this id or beginning of one, the newest without a name.
+
+        Raises InputError if there is none, or several.
+        """
+        ids = store.batch_ids()
+        found = [one for one in ids if one == name] or [
+            one for one in ids if one.startswith(name or "")
+        ]
+        if not ids:
+            raise InputError(f"{store.root}: no batch here; 'perfpipe batch submit' makes one")
+        if name is None:
+            every = [cls.read(store, one) for one in ids]
+            return max(every, key=lambda one: (one.batch.created_at, one.batch.batch_id))
+        if len(found) != 1:
+            problem = "is ambiguous" if found else "is not a batch of this store"
+            raise InputError(f"{name}: {problem}{': ' + ', '.join(found) if found else ''}")
+        return cls.read(store, found[0])
+
+    @classmethod
+    def create(
+        cls,
+        store: Store,
+        batch: Batch,
+        tasks: Iterable[BatchTask],
+        workloads: Mapping[str, Workload],
+    ) -> BatchDirectory:
+        """Write a batch; it appears whole."""
+        made = cls(store, batch)
+        writing = made.path.with_name(f".tmp-{batch.batch_id}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+        with storing(made.path):
+            for folder in ("workloads", "submissions", "attempts", "logs"):
+                (writing / folder).mkdir(parents=True)
+            write_record(writing / "batch.json", batch)
+            lines = (json.dumps(asdict(task), ensure_ascii=False) + "\n" for task in tasks)
+            (writing / "tasks.jsonl").write_text("".join(lines), encoding="utf-8")
+            for run_id, workload in workloads.items():
+                content = workload.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                write_json(writing / "workloads" / f"{run_id}.json", content)
+            writing.rename(made.path)
+        return made
+
+    @cached_property
+    def tasks(self) -> tuple[BatchTask, ...]:
+        """The tasks, by index."""
+        path = self.path / "tasks.jsonl"
+        found = []
+        for place, value in json_lines(path, "task of a batch"):
+            try:
+                found.append(decode(BatchTask, value))
+            except ValueError as error:
+                raise StoreError(f"{place}: not a whole task ({error})") from error
+        if [task.index for task in found] != list(range(self.batch.tasks)):
+            raise StoreError(f"{path}: not the {self.batch.tasks} tasks of the batch")
+        return tuple(found)
+
+    def run_of(self, task: BatchTask) -> BatchRun:
+        """Return the run that a task is part of."""
+        return next(run for run in self.batch.runs if run.run_id == task.run_id)
+
+    def workload(self, run_id: str) -> Workload:
+        """Return a run's workload as it was submitted."""
+        path = self.path / "workloads" / f"{run_id}.json"
+        try:
+            return Workload.model_validate(read_json(path, "workload of a batch"))
+        except ValueError as error:
+            raise StoreError(f"{path}: not a workload that this perfpipe reads") from error
+
+    # Submissions
+
+    def submissions(self) -> list[Submitted]:
+        """Return the submissions, oldest first."""
+        folder = self.path / "submissions"
+        found = []
+        for name in sorted(name for name in _names(folder) if _NUMBERED.fullmatch(name)):
+            try:
+                what = read_record(Submission, folder / name / "plan.json", "submission")
+            except StoreError:
+                # Its writer is about to write it, or ended before it called sbatch.
+                if (folder / name / "plan.json").exists():
+                    raise
+                continue
+            job = None
+            with contextlib.suppress(FileNotFoundError):
+                text = (folder / name / "job").read_text(encoding="ascii")
+                job = text.strip() or None
+            found.append(Submitted(what, job))
+        return found
+
+    def next_submission(self) -> int:
+        """Return the number of a new submission; whoever submits has claimed the batch."""
+        folder = self.path / "submissions"
+        taken = [int(name) for name in _names(folder) if _NUMBERED.fullmatch(name)]
+        number = max(taken, default=0) + 1
+        with storing(folder):
+            self.submission_directory(number).mkdir()
+        return number
+
+    def submission_directory(self, number: int) -> Path:
+        """Return where a submission lies."""
+        return self.path / "submissions" / f"{number:04d}"
+
+    def write_submission(self, what: Submission, script: str) -> Path:
+        """Write what will be submitted, and return the script's path."""
+        directory = self.submission_directory(what.number)
+        with storing(directory):
+            with replacing(directory / "script.sh") as temporary:
+                temporary.write_text(script, encoding="utf-8")
+            write_record(directory / "plan.json", what)
+        return directory / "script.sh"
+
+    def write_job(self, number: int, job: str) -> None:
+        """Keep the job that a submission became; empty if it became none."""
+        directory = self.submission_directory(number)
+        with storing(directory), replacing(directory / "job") as temporary:
+            temporary.write_text(f"{job}\n", encoding="ascii")
+
+    def read_submission(self, number: int) -> Submission:
+        """Return a submission."""
+        path = self.submission_directory(number) / "plan.json"
+        found: Submission = read_record(Submission, path, "submission")
+        return found
+
+    # What tasks leave
+
+    def task_directory(self, task: BatchTask) -> Path:
+        """Return the directory of a task in its run."""
+        folder = task_folder(task.task_index, task.key)
+        return self.store.runs_dir.resolve() / task.run_id / "tasks" / folder
+
+    def result_path(self, task: BatchTask) -> Path:
+        """Return where the result of a task is."""
+        return self.task_directory(task) / RESULT
+
+    def result(self, task: BatchTask) -> TaskResult | None:
+        """Return the result of a task; None if it has none, or a damaged one."""
+        path = self.result_path(task)
+        try:
+            return TaskResult.read(path) if path.exists() else None
+        except StoreError:
+            return None
+
+    def results(self, without: Collection[int] = ()) -> dict[int, TaskResult]:
+        """Return the results that there are, by index of the task; but those of some tasks."""
+        # Listing a directory asks a network file system anew where opening a file may not.
+        for run in self.batch.runs:
+            with contextlib.suppress(FileNotFoundError):
+                _names(self.store.runs_dir / run.run_id / "tasks")
+        wanted = (task for task in self.tasks if task.index not in without)
+        found = ((task.index, self.result(task)) for task in wanted)
+        return {index: result for index, result in found if result is not None}
+
+    def summary(self, task: BatchTask) -> TaskSummary | None:
+        """Return what the reports of a task say; None if that is not known."""
+        path = self.task_directory(task) / "summary.json"
+        try:
+            return read_record(TaskSummary, path, "summary") if path.exists() else None
+        except StoreError:
+            return None
+
+    def write_summary(self, task: BatchTask, summary: TaskSummary) -> None:
+        """Keep what the reports of a task say."""
+        directory = self.task_directory(task)
+        with storing(directory):
+            write_record(directory / "summary.json", summary)
+
+    def set_aside(self, task: BatchTask, attempt: int) -> None:
+        """Keep the result of a failed attempt under another name, so that the task lacks one."""
+        path = self.result_path(task)
+        with storing(path), contextlib.suppress(FileNotFoundError):
+            path.rename(path.with_name(f"result-attempt-{attempt}.json"))
+
+    # Attempts
+
+    def attempts(self) -> dict[int, int]:
+        """Return how often each task was started, where it was."""
+        found: dict[int, int] = defaultdict(int)
+        for name in _names(self.path / "attempts"):
+            if match := _ATTEMPT.fullmatch(name):
+                task, number = map(int, match.groups())
+                found[task] = max(found[task], number)
+        return found
+
+    def begin(self, attempt: Attempt) -> Attempt:
+        """Write down that a task starts; its number is the next that is free."""
+        while True:
+            path = self._attempt_path(attempt.task, attempt.number)
+            try:
+                with storing(path), path.open("x", encoding="utf-8") as file:
+                    json.dump({"schema_version": 1, **asdict(attempt)}, file)
+            except StoreError:
+                if not path.exists():
+                    raise
+                attempt = replace(attempt, number=attempt.number + 1)
+                continue
+            return attempt
+
+    def attempt(self, task: int, number: int) -> Attempt | None:
+        """Return an attempt; None if it cannot be read."""
+        try:
+            found: Attempt = read_record(Attempt, self._attempt_path(task, number), "attempt")
+        except StoreError:
+            return None
+        return found
+
+    def _attempt_path(self, task: int, number: int) -> Path:
+        return self.path / "attempts" / f"{task}-{number}.json"
+
+    # The outcome
+
+    def outcome(self) -> Outcome | None:
+        """Return what the last collector found; None if none has ended."""
+        path = self.path / "outcome.json"
+        if not path.exists():
+            return None
+        found: Outcome = read_record(Outcome, path, "outcome of a batch")
+        return found
+
+    def write_outcome(self, outcome: Outcome) -> None:
+        """Keep what the collector found."""
+        with storing(self.path):
+            write_record(self.path / "outcome.json", outcome)
+
+    def log_of(self, element: str | None) -> Path | None:
+        """Return the output of an array element; None if there is none yet."""
+        path = self.path / "logs" / f"{element}.out"
+        return path if element and path.exists() else None
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def elements_of(submissions: Sequence[Submitted], stage: Stage) -> dict[int, list[Submitted]]:
+    """Return the submissions of a stage that hold each task, oldest first."""
+    found: dict[int, list[Submitted]] = defaultdict(list)
+    for submitted in submissions:
+        if submitted.what.stage == stage:
+            for element in submitted.what.elements:
+                for task in element:
+                    found[task].append(submitted)
+    return found

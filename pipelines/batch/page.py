@@ -1,0 +1,93 @@
+"""The page of a batch, and its results for CI, from what is on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from analysis.batch.items import Item, plain_text
+from analysis.batch.page import batch_report
+from perfpipe.batchrecord import TaskState, TaskSummary
+from perfpipe.store import Store
+from perfpipe.viewmodel import Report
+from pipelines.batch.disk import BatchDirectory
+from pipelines.batch.junit import junit
+from pipelines.batch.state import BatchState, state_of
+from pipelines.reporting import output, write_text
+from pipelines.slurm.client import Cluster
+
+#: Last lines of a log that are shown, and the bytes that are looked at for them.
+_LINES, _BYTES = 12, 8192
+
+#: How long Slurm is waited for, s, where somebody waits for the page.
+_PATIENCE_S = 10.0
+
+#: Name of a page, of a batch as of a run.
+_PAGE = "report.html"
+
+
+def write_pages(directory: BatchDirectory, state: BatchState) -> None:
+    """Write the page, its Markdown and data, and JUnit XML into the directory of a batch."""
+    folder = directory.path
+    items = list(items_of(directory, state, folder))
+    report = batch_report(directory.batch, items, pages_of_runs(directory, folder), state.unasked)
+    paths = {kind: str(folder / f"report.{kind}") for kind in ("html", "md", "json")}
+    output(report, html=paths["html"], md=paths["md"], as_json=paths["json"], quiet=True)
+    write_text(folder / "junit.xml", junit(directory.batch, items))
+
+
+def page_of(store: Store, batch_id: str, folder: Path) -> Report:
+    """Return the page of a batch as it stands, with links that hold for a page in `folder`.
+
+    Slurm is asked about what has no result, but not waited for long.
+    """
+    directory = BatchDirectory.read(store, batch_id)
+    state = state_of(directory, Cluster(patience_s=_PATIENCE_S))
+    items = list(items_of(directory, state, folder))
+    return batch_report(directory.batch, items, pages_of_runs(directory, folder), state.unasked)
+
+
+def pages_of_runs(directory: BatchDirectory, folder: Path) -> dict[str, str]:
+    """Return the pages of runs that there are, relative to `folder`, by run id."""
+    runs = directory.store.runs_dir.resolve()
+    return {
+        run.run_id: _relative(runs / run.run_id / _PAGE, folder)
+        for run in directory.batch.runs
+        if (runs / run.run_id / _PAGE).exists()
+    }
+
+
+def items_of(directory: BatchDirectory, state: BatchState, folder: Path) -> Iterator[Item]:
+    """Yield the tasks with all that is known of them; links are relative to `folder`."""
+    for task in state.tasks:
+        result = state.results.get(task.task.index)
+        summary = directory.summary(task.task) if result is not None else None
+        page = None
+        if summary is not None and summary.page:
+            page = _relative(directory.task_directory(task.task) / summary.page, folder)
+        ran = result.ran if result is not None else None
+        item = Item(task, result, summary or TaskSummary(), (ran and ran.gpus) or (), page)
+        yield replace(item, log=_log(directory, task)) if item.failed else item
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return os.path.relpath(path, folder.resolve())
+
+
+def _log(directory: BatchDirectory, task: TaskState) -> str | None:
+    """Return the last lines of what a task's job printed."""
+    path = directory.log_of(task.element)
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            start = max(file.seek(0, os.SEEK_END) - _BYTES, 0)
+            file.seek(start)
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return None
+    # A line that is not seen whole is left out.
+    lines = [line.rstrip() for line in plain_text(text).splitlines()[1 if start else 0 :]]
+    return "\n".join([line for line in lines if line][-_LINES:]) or None

@@ -1,0 +1,139 @@
+"""Submits again what a batch lacks: by itself what Slurm broke, on demand all but successes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perfpipe.batchrecord import Stage, State, TaskState
+from perfpipe.errors import InputError, TaskFailed
+from pipelines.batch.disk import BatchDirectory
+from pipelines.batch.packing import expected_seconds
+from pipelines.batch.state import BatchState, state_of
+from pipelines.batch.submitting import arrays_of, comment_of, largest_array, submit
+from pipelines.claim import claimed
+from pipelines.slurm.client import Cluster
+from pipelines.slurm.options import Slurm
+
+#: What is the scheduler's fault, and is submitted again by itself.
+_BROKEN = (State.NODE_FAILURE, State.PREEMPTED)
+
+
+def broken_by_slurm(directory: BatchDirectory, state: BatchState) -> list[TaskState]:
+    """Return the tasks to submit again by themselves: those submitted less often than allowed."""
+    most = directory.batch.max_attempts
+    submitted = _times_submitted(directory)
+    return [
+        task
+        for task in state.tasks
+        if task.state in _BROKEN and submitted.get(task.task.index, 0) < most
+    ]
+
+
+def _times_submitted(directory: BatchDirectory) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for own in directory.submissions():
+        if own.what.stage == Stage.PROFILE and own.job:
+            for element in own.what.elements:
+                for task in element:
+                    found[task] = found.get(task, 0) + 1
+    return found
+
+
+def unfinished(state: BatchState, only: Iterable[State] = ()) -> list[TaskState]:
+    """Return the tasks that `resume` submits: without success, and not in flight.
+
+    `only` leaves those in some states.
+    """
+    wanted = {*only}
+    return [
+        task
+        for task in state.tasks
+        if task.state != State.DONE
+        and not task.state.in_flight
+        and (not wanted or task.state in wanted)
+    ]
+
+
+def jobs_in_flight(state: BatchState) -> tuple[str, ...]:
+    """Return the jobs that may still give results."""
+    elements = (task.element for task in state.tasks if task.state.in_flight)
+    return tuple(dict.fromkeys(one.partition("_")[0] for one in elements if one))
+
+
+def states_named(names: Iterable[str]) -> frozenset[State]:
+    """Return states by their names; raises InputError for what is none that can be resumed."""
+    known = {str(state): state for state in State if state != State.DONE and not state.in_flight}
+    for name in names:
+        if name not in known:
+            raise InputError(f"--only {name}: known are {', '.join(known)}")
+    return frozenset(known[name] for name in names)
+
+
+def resume(
+    directory: BatchDirectory, cluster: Cluster, only: frozenset[State] = frozenset()
+) -> tuple[list[TaskState], list[str]]:
+    """Submit again what did not succeed; returns the tasks and the jobs, the collector's last.
+
+    Where nothing is lacking but an outcome, a collector is submitted alone.  Raises InputError if
+    another process submits for this batch just now, TaskFailed if Slurm does not answer.
+    """
+    with claimed(directory.path):
+        adopt_orphans(directory, cluster)
+        state = state_of(directory, cluster)
+        if state.unasked is not None:
+            raise TaskFailed(f"it is not known what still runs: {state.unasked}")
+        again = unfinished(state, only)
+        collects = state.collector is not None and not state.collector.state.final
+        outcome = directory.outcome()
+        if not again and (only or collects or (outcome is not None and outcome.ok)):
+            return [], []
+        others = jobs_in_flight(state)
+        return again, resubmit(directory, cluster, again, "resume", others)
+
+
+def resubmit(
+    directory: BatchDirectory,
+    cluster: Cluster,
+    tasks: Sequence[TaskState],
+    reason: str,
+    others: tuple[str, ...] = (),
+) -> list[str]:
+    """Submit tasks again and return the jobs; the collector waits for these and for `others`.
+
+    Results of failed attempts are set aside.  The caller has claimed the batch.
+    """
+    slurm = {run.run_id: _slurm(directory, run.run_id) for run in directory.batch.runs}
+    chosen = [task.task for task in tasks]
+    kinds = {run.run_id: run.collector for run in directory.batch.runs}
+    expected = expected_seconds(directory.store, chosen, kinds)
+    most = largest_array(cluster.limits())
+    arrays = arrays_of(chosen, slurm, expected, most, directory.batch.arms)
+    for task in tasks:
+        directory.set_aside(task.task, task.attempts)
+    return submit(directory, cluster, arrays, reason, others)
+
+
+def adopt_orphans(directory: BatchDirectory, cluster: Cluster) -> int:
+    """Write down the jobs of submissions whose writer was killed before it could; their number.
+
+    A submission that became no job is marked as such.  Raises InputError while it cannot be told.
+    """
+    adopted = 0
+    for own in directory.submissions():
+        if own.job is not None or _was_refused(directory, own.what.number):
+            continue
+        number = own.what.number
+        jobs = cluster.find(comment_of(directory, number))
+        if len(jobs) > 1:
+            raise InputError(f"submission {number} has several jobs: {', '.join(jobs)}")
+        directory.write_job(number, jobs[0] if jobs else "")
+        adopted += len(jobs)
+    return adopted
+
+
+def _was_refused(directory: BatchDirectory, number: int) -> bool:
+    return (directory.submission_directory(number) / "job").exists()
+
+
+def _slurm(directory: BatchDirectory, run_id: str) -> Slurm:
+    return directory.workload(run_id).slurm or Slurm()

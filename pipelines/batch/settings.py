@@ -1,0 +1,26 @@
+"""What the command line asks of Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from perfpipe.errors import InputError
+from pipelines.slurm.options import Slurm
+
+
+def given(options: Mapping[str, Any]) -> Slurm:
+    """Return the options that were given; raises InputError for a value that is none."""
+    stated = {}
+    for name, value in options.items():
+        if value is not None and value != ():
+            stated[name] = list(value) if isinstance(value, tuple) else value
+    try:
+        return Slurm.model_validate(stated)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        option = str(fault["loc"][0]).replace("_", "-") if fault["loc"] else "options"
+        text = fault["msg"].removeprefix("Value error, ")
+        raise InputError(f"--{option}: {text}") from error

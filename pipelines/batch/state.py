@@ -1,0 +1,206 @@
+"""How the tasks of a batch stand: by their results, and where there is none, by the scheduler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from perfpipe.batchrecord import BatchTask, Stage, State, TaskState
+from perfpipe.runrecord import TIME_LIMIT, TaskResult
+from pipelines.batch.disk import BatchDirectory, Submitted, elements_of
+from pipelines.slurm.client import Answer, Cluster
+from pipelines.slurm.states import JobState
+from pipelines.slurm.states import State as JobIs
+
+#: States of a job that ended without a result of its task.
+_ENDED = {
+    JobIs.TIMEOUT: State.TIMEOUT,
+    JobIs.OUT_OF_MEMORY: State.OUT_OF_MEMORY,
+    JobIs.CANCELLED: State.CANCELLED,
+    JobIs.NODE_FAIL: State.NODE_FAILURE,
+    JobIs.PREEMPTED: State.PREEMPTED,
+}
+
+#: What ends a job whatever its tasks do.
+_OF_ALL = (State.CANCELLED, State.NODE_FAILURE, State.PREEMPTED)
+
+
+@dataclass(frozen=True)
+class BatchState:
+    """The tasks of a batch with their states; `results` by index.
+
+    `unasked` is the reason if the scheduler could not be asked, `collector` how the last collector
+    stands, None if there is none or its result is there.
+    """
+
+    tasks: tuple[TaskState, ...]
+    results: Mapping[int, TaskResult]
+    unasked: str | None = None
+    collector: JobState | None = None
+    jobs: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> dict[State, int]:
+        """The number of tasks in each state that occurs, in the order of State."""
+        found = Counter(task.state for task in self.tasks)
+        return {state: found[state] for state in State if found[state]}
+
+    @property
+    def finished(self) -> bool:
+        """Whether no task will change by itself."""
+        return not any(task.state.in_flight for task in self.tasks)
+
+
+def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
+    """Return how a batch stands; `cluster` is asked once, and only if results are missing.
+
+    Results are read after the scheduler answered: a task that ends meanwhile is done, not lost.
+    """
+    submissions = directory.submissions()
+    results = directory.results()
+    asked = _elements(submissions, {task.index for task in directory.tasks} - results.keys())
+    answer = Answer({}, "the scheduler was not asked")
+    if asked and cluster is not None:
+        answer = cluster.states(asked)
+    results |= directory.results(without=results.keys())
+    by_element = answer.states
+    holding = elements_of(submissions, Stage.PROFILE)
+    reading = elements_of(submissions, Stage.INGEST)
+    attempts = directory.attempts()
+    tasks = tuple(
+        _one(
+            directory,
+            task,
+            results,
+            attempts.get(task.index, 0),
+            _deciding(task.index, holding[task.index], reading[task.index], by_element),
+            by_element,
+            answer.trouble,
+        )
+        for task in directory.tasks
+    )
+    collectors = [own.job for own in submissions if own.what.stage == Stage.COLLECT and own.job]
+    collector = by_element.get((collectors[-1], None)) if collectors else None
+    jobs = tuple(own.job for own in submissions if own.job)
+    unasked = answer.trouble if asked else None
+    return BatchState(tasks, results, unasked, collector, jobs)
+
+
+def _elements(submissions: Iterable[Submitted], missing: Set[int]) -> dict[str, list[int]]:
+    """Return what to ask about by job: elements that hold what is missing, the last collector."""
+    asked: dict[str, list[int]] = {}
+    collector = ""
+    for own in submissions:
+        if own.job and own.what.stage == Stage.COLLECT:
+            collector = own.job
+        elif own.job:
+            held = [
+                at
+                for at, element in enumerate(own.what.elements)
+                if not missing.isdisjoint(element)
+            ]
+            asked |= {own.job: held} if held else {}
+    return {**asked, collector: []} if collector else asked
+
+
+def _one(
+    directory: BatchDirectory,
+    task: BatchTask,
+    results: Mapping[int, TaskResult],
+    attempts: int,
+    submitted: Submitted | None,
+    by_element: Mapping[tuple[str, int | None], JobState],
+    why: str | None,
+) -> TaskState:
+    """Return the state of a task, from its result or its last job."""
+    found = TaskState(task, State.UNSUBMITTED, attempts=attempts)
+    result = results.get(task.index)
+    if result is not None:
+        ran = result.ran
+        state = State.DONE if result.done else _failure(result)
+        found = replace(found, state=state, reason=result.error)
+        if ran is not None:
+            element = ran.job
+            found = replace(
+                found, element=element, node=ran.host, seconds=ran.seconds, ended_at=ran.ended_at
+            )
+        return found
+    if submitted is None or submitted.job is None:
+        return found
+    at = _place(submitted, task.index)
+    element = f"{submitted.job}_{at}"
+    began = directory.attempt(task.index, attempts) if attempts else None
+    if began is not None and began.element != element:
+        began = None  # an earlier job started it, not this one
+    row = by_element.get((submitted.job, at))
+    state, reason, node = _by_scheduler(row, began is not None, why)
+    first = next(index for index in submitted.what.elements[at] if index not in results)
+    if (
+        row is not None
+        and row.state.final
+        and state not in _OF_ALL
+        and began is None
+        and first != task.index
+    ):
+        # What ended the job is told of the task that it was at.
+        state, reason = State.STOPPED, f"its job ended ({state}) before it came to this task"
+    node = node or (began.host if began else None)
+    code = row.exit_code if row and not row.signal else None
+    return replace(found, state=state, reason=reason, element=element, node=node, job_code=code)
+
+
+def _deciding(
+    task: int,
+    profiling: Sequence[Submitted],
+    reading: Sequence[Submitted],
+    by_element: Mapping[tuple[str, int | None], JobState],
+) -> Submitted | None:
+    """Return the submission whose job says how a task without a result stands.
+
+    The last that profiles it, or the one that reads its reports, once there are some to read.
+    """
+    last = next((own for own in reversed(profiling) if own.job), None)
+    if last is None or last.job is None:
+        return None
+    row = by_element.get((last.job, _place(last, task)))
+    if row is None or row.state != JobIs.COMPLETED:
+        return last
+    reader = (own for own in reading if own.job and own.what.number > last.what.number)
+    return next(reader, last)
+
+
+def _place(submitted: Submitted, task: int) -> int:
+    """Return the index of the array element that has a task."""
+    return next(i for i, tasks in enumerate(submitted.what.elements) if task in tasks)
+
+
+def _by_scheduler(
+    row: JobState | None, begun: bool, why: str | None
+) -> tuple[State, str | None, str | None]:
+    """Return state, reason and node of a task without a result."""
+    if row is None and why is None:
+        # It was asked and answered: the job ended longer ago than it remembers.
+        return State.LOST, "Slurm does not know its job any more, and there is no result", None
+    if row is None:
+        return State.UNKNOWN, why, None
+    if row.state == JobIs.UNKNOWN:
+        return State.UNKNOWN, why or row.reason, row.node
+    node = row.node
+    match row.state:
+        case JobIs.PENDING:
+            return State.WAITING, row.reason, None
+        case JobIs.RUNNING:
+            return (State.RUNNING if begun else State.WAITING), row.reason, node
+    if row.state in _ENDED:
+        return _ENDED[row.state], row.reason, node
+    ended = "completed" if row.state == JobIs.COMPLETED else "failed"
+    how = f" with exit code {row.exit_code}" if row.exit_code else ""
+    how = f" by signal {row.signal}" if row.signal else how
+    if not begun:
+        return State.STOPPED, f"its job {ended}{how} before it came to this task", node
+    return State.LOST, f"its job {ended}{how} and left no result", node
+
+
+def _failure(result: TaskResult) -> State:
+    return State.TIMEOUT if result.failure in (TIME_LIMIT, "timeout") else State.FAILED

@@ -1,0 +1,171 @@
+"""Hands tasks to Slurm: each array is written down before sbatch is called, and its job after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfpipe.batchrecord import BatchTask, Stage, Submission
+from perfpipe.errors import PerfpipeError
+from perfpipe.provenance import utc_now
+from pipelines.batch.disk import BatchDirectory
+from pipelines.batch.packing import packed
+from pipelines.slurm.client import Cluster, Unreachable
+from pipelines.slurm.limits import Limits
+from pipelines.slurm.options import Slurm, shape
+from pipelines.slurm.render import JobSpec, render
+
+#: Elements of an array where the cluster does not say how many it takes.
+USUAL_ARRAY = 1000
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array to submit: its elements, and what they ask of Slurm."""
+
+    elements: list[tuple[int, ...]]
+    slurm: Slurm
+
+
+def arrays_of(
+    tasks: Iterable[BatchTask],
+    slurm_of: Mapping[str, Slurm],
+    expected_s: Mapping[int, float],
+    most: int,
+    arms: str | None = None,
+) -> list[Array]:
+    """Return the arrays of some tasks; `slurm_of` has what each run asks for.
+
+    `most` is the number of elements that the cluster takes in one.
+    """
+    by_index = {task.index: task for task in tasks}
+    arrays = packed(
+        by_index.values(),
+        lambda task: shape(slurm_of[task.run_id]),
+        expected_s,
+        lambda task: slurm_of[task.run_id].tasks_per_job,
+        most,
+        arms,
+    )
+    return [Array(array, slurm_of[by_index[array[0][0]].run_id]) for array in arrays]
+
+
+def largest_array(limits: Limits) -> int:
+    """Return the most elements that a cluster takes in an array."""
+    return min(limits.max_array_size or USUAL_ARRAY, limits.max_submit or USUAL_ARRAY)
+
+
+def submit(
+    directory: BatchDirectory,
+    cluster: Cluster,
+    arrays: Sequence[Array],
+    reason: str,
+    others: tuple[str, ...] = (),
+) -> list[str]:
+    """Submit arrays with what follows them: reading of reports, and the collector.
+
+    The collector waits for `others` too.
+    Returns the jobs.  What was submitted before an error is on disk, and `resume` goes on from
+    there.  The caller has claimed the batch.
+    """
+    jobs = []
+    for array in arrays:
+        job = _submit(directory, cluster, Stage.PROFILE, array, (), reason)
+        jobs.append(job)
+        if array.slurm.ingest == "separate":
+            jobs.append(_submit(directory, cluster, Stage.INGEST, array, (job,), reason))
+    one = Array([()], arrays[0].slurm if arrays else slurm_of_first(directory))
+    after = (*jobs, *others)
+    return [*jobs, _submit(directory, cluster, Stage.COLLECT, one, after, reason)]
+
+
+def slurm_of_first(directory: BatchDirectory) -> Slurm:
+    """Return what the first run of a batch asks of Slurm."""
+    return directory.workload(directory.batch.runs[0].run_id).slurm or Slurm()
+
+
+def scripts(directory: BatchDirectory, arrays: Sequence[Array]) -> list[tuple[Submission, str]]:
+    """Return what `submit` would submit, without job ids."""
+    made: list[tuple[Submission, str]] = []
+    for array in arrays:
+        made.append(_written(directory, len(made) + 1, Stage.PROFILE, array, (), "submit"))
+        if array.slurm.ingest == "separate":
+            job = (f"JOB{len(made)}",)
+            made.append(_written(directory, len(made) + 1, Stage.INGEST, array, job, "submit"))
+    after = tuple(f"JOB{number + 1}" for number in range(len(made)))
+    one = Array([()], arrays[0].slurm)
+    return [*made, _written(directory, len(made) + 1, Stage.COLLECT, one, after, "submit")]
+
+
+def _submit(
+    directory: BatchDirectory,
+    cluster: Cluster,
+    stage: Stage,
+    array: Array,
+    after: tuple[str, ...],
+    reason: str,
+) -> str:
+    number = directory.next_submission()
+    what, script = _written(directory, number, stage, array, after, reason)
+    path = directory.write_submission(what, script)
+    try:
+        job = cluster.submit(path)
+    except Unreachable:
+        raise  # it may have become a job
+    except PerfpipeError:
+        directory.write_job(number, "")
+        raise
+    directory.write_job(number, job)
+    return job
+
+
+def _written(
+    directory: BatchDirectory,
+    number: int,
+    stage: Stage,
+    array: Array,
+    after: tuple[str, ...],
+    reason: str,
+) -> tuple[Submission, str]:
+    """Return a submission and its script."""
+    elements = () if stage == Stage.COLLECT else tuple(array.elements)
+    what = Submission(number, stage, elements, utc_now(), after, reason, warn_s=array.slurm.warn_s)
+    return what, render(_spec(directory, what, array))
+
+
+def _spec(directory: BatchDirectory, what: Submission, array: Array) -> JobSpec:
+    batch = directory.batch
+    program = ["perfpipe"] if array.slurm.container.image else [batch.python, "-m", "pipelines"]
+    verb = "_collect" if what.stage == Stage.COLLECT else "_task"
+    words = [*program, "batch", verb, batch.batch_id, str(what.number), "--store", batch.store]
+    collects = what.stage == Stage.COLLECT
+    return JobSpec(
+        name=_name(directory, what),
+        slurm=array.slurm,
+        command=tuple(words),
+        log=str(directory.path / "logs" / ("%j.out" if collects else "%A_%a.out")),
+        directory=batch.directory,
+        array=None if collects else tuple(range(len(what.elements))),
+        parallelism=None if collects else array.slurm.array_parallelism,
+        dependency=_dependency(what),
+        comment=comment_of(directory, what.number),
+        gpu=what.stage == Stage.PROFILE and batch.measures,
+    )
+
+
+def comment_of(directory: BatchDirectory, number: int) -> str:
+    """Return the comment by which a job is found whose id was not written down."""
+    return f"perfpipe:{directory.batch.batch_id}:{number}"
+
+
+def _name(directory: BatchDirectory, what: Submission) -> str:
+    names = "+".join(dict.fromkeys(run.workload for run in directory.batch.runs))
+    return f"perfpipe-{what.stage}-{names}"[:60]
+
+
+def _dependency(what: Submission) -> str | None:
+    if not what.after:
+        return None
+    # Reading follows each element of its array; the collector follows all, however they end.
+    kind = "aftercorr" if what.stage == Stage.INGEST else "afterany"
+    return f"{kind}:{':'.join(what.after)}"

@@ -1,0 +1,274 @@
+"""What a job of a batch runs: the tasks of its array element, one after the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from analysis.batch.summary import summary_of
+from perfpipe.batchrecord import Attempt, BatchTask, Stage, Submission, TaskSummary
+from perfpipe.errors import InputError, PerfpipeError
+from perfpipe.provenance import utc_now
+from perfpipe.runrecord import TIME_LIMIT, Ran, RunRecord, TaskResult
+from perfpipe.store import Store, storing
+from pipelines.batch.disk import BatchDirectory
+from pipelines.batch.freezing import INGEST, task_again
+from pipelines.batch.packing import in_turn
+from pipelines.collectors.base import Context
+from pipelines.console import say
+from pipelines.launcher import Launcher
+from pipelines.measuring import Measurement, failed, measure_in_turn, with_reports
+from pipelines.place import host_name, stopwatch
+from pipelines.plan import Plan
+from pipelines.recording import load_recording
+from pipelines.reporting import make_report, output
+from pipelines.runner import replayed
+from pipelines.runs import RESULT, result_of
+from pipelines.signals import Ended, launching
+from pipelines.tasks import directory_of
+from pipelines.tools import require_tool
+from pipelines.workload import Execution
+
+#: Results whose reports have not been read yet.
+_PROFILED = "profiled.json"
+
+#: The warning that Slurm sends before the time limit.
+_WARNING = signal.SIGUSR1
+
+
+class _OneRun(Store):
+    """A store in which one run is recorded: that of the task, whose record is written later."""
+
+    def __init__(self, store: Store, record: RunRecord) -> None:
+        super().__init__(store.root)
+        self._record = record
+
+    def runs(self) -> list[RunRecord]:
+        return [self._record]
+
+
+def run_element(directory: BatchDirectory, number: int, at: int) -> bool:
+    """Run the tasks of an array element; returns whether all have results that are not failures.
+
+    A task that has a result is not run again.  When Slurm warns that the time is nearly over, what
+    runs is ended, its result says so, and the tasks behind it are left.
+    """
+    submission = directory.read_submission(number)
+    if not 0 <= at < len(submission.elements):
+        raise InputError(f"{directory.batch.batch_id}: submission {number} has no element {at}")
+    done = True
+    tasks = [directory.tasks[index] for index in submission.elements[at]]
+    with launching(), _warned():
+        for group in in_turn(tasks, directory.batch.arms):
+            running = []
+            for task in group:
+                known = directory.result(task)
+                if known is None:
+                    running.append(_Running(directory, task, submission))
+                else:
+                    say(f"[{task.index}] {task.workload} {task.label}: has a result")
+                    done &= known.done
+            for own, result in zip(running, _results(running), strict=True):
+                task = own.task
+                say(f"[{task.index}] {task.workload} {task.label}: {result.error or 'done'}")
+                # A job that reads the reports follows only where this one exits with 0.
+                done &= result.done or own.read_later
+                if result.failure == TIME_LIMIT:
+                    return False
+    return done
+
+
+@contextmanager
+def _warned() -> Iterator[None]:
+    """Raise Ended in the block when the job is warned, once."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(_WARNING, signal.SIG_IGN)
+        raise Ended(number)
+
+    before = signal.signal(_WARNING, end)
+    try:
+        yield
+    finally:
+        signal.signal(_WARNING, before)
+
+
+def _results(running: Sequence[_Running]) -> list[TaskResult]:
+    """Return the results of tasks that are measured in turn; they are then on disk."""
+    try:
+        if len(running) > 1 and all(task.measured for task in running):
+            results = _measured(running)
+        else:
+            results = [task.result() for task in running]
+    except Ended as end:
+        if end.number != _WARNING:
+            raise
+        results = [task.stopped() for task in running]
+    except PerfpipeError as error:
+        results = [failed(task.blank(), error) for task in running]
+    return [task.write(result) for task, result in zip(running, results, strict=True)]
+
+
+def _measured(running: Sequence[_Running]) -> list[TaskResult]:
+    """Launch programs, those of several tasks in turn.
+
+    Raises ToolMissing before anything is launched where a profiler is missing.
+    """
+    first = running[0]
+    cwd = directory_of(first.workload, Path(first.run.file))
+    with Launcher(first.workload.execution, cwd) as launcher:
+        tasks = [task.measurement(launcher) for task in running]
+        for name in tasks[0].plan.profilers:
+            if name != "torch":
+                require_tool(name, launcher)
+        return measure_in_turn(tasks, first.store)
+
+
+class _Running:
+    """A task while it runs; what there is of its result is kept if it must end early."""
+
+    def __init__(self, directory: BatchDirectory, task: BatchTask, submission: Submission) -> None:
+        self.directory, self.task, self.submission = directory, task, submission
+        self.store = directory.store
+        self.run = directory.run_of(task)
+        self.workload = directory.workload(task.run_id)
+        self.attempt = directory.begin(Attempt(task.index, 1, host_name(), utc_now(), _element()))
+        self.ran = stopwatch(Launcher(Execution(), Path.cwd()), self.workload.env)
+        self.partial: TaskResult | None = None
+        self.files: Sequence[Path] = ()
+
+    @property
+    def read_later(self) -> bool:
+        """Whether another job reads the reports of this one."""
+        slurm = self.workload.slurm
+        separate = slurm is not None and slurm.ingest == "separate"
+        return separate and self.submission.stage == Stage.PROFILE
+
+    @property
+    def measured(self) -> bool:
+        """Whether its program is launched here."""
+        return (
+            self.run.collector not in (INGEST, "replay") and self.submission.stage == Stage.PROFILE
+        )
+
+    def result(self) -> TaskResult:
+        """Return its result; it is not on disk yet."""
+        if self.measured:
+            (result,) = _measured([self])
+            return result
+        if self.submission.stage == Stage.INGEST:
+            return self._read_profiled()
+        return self._read_input() if self.run.collector == INGEST else self._replay()
+
+    def measurement(self, launcher: Launcher) -> Measurement:
+        """Return what is to be measured, with a directory of its own."""
+        path = Path(self.run.file)
+        task = task_again(self.task, self.workload, path)
+        kind = self.run.collector
+        plan = Plan(self.workload, path, [task], kind, read_later=self.read_later)
+        into = self.directory.task_directory(self.task) / f"attempt-{self.attempt.number}"
+        with storing(into):
+            into.mkdir(parents=True, exist_ok=True)
+        return Measurement(plan, Context(self.workload, task, launcher, into, say), self._keep)
+
+    def _keep(self, result: TaskResult, files: Sequence[Path]) -> None:
+        self.partial, self.files = result, tuple(files)
+
+    def stopped(self) -> TaskResult:
+        """Return what there is of a task that ran into the time limit of its job."""
+        result = with_reports(self.partial or self.blank(), self.files, self.store)
+        error = "stopped before the time limit of its job (raise --time, or --tasks-per-job 1)"
+        return replace(result, status="failed", failure=TIME_LIMIT, error=error)
+
+    def _replay(self) -> TaskResult:
+        path = Path(self.run.file)
+        if self.workload.recording is None:
+            raise InputError(f"{path}: the workload has no recording")
+        folder = path.parent / self.workload.recording
+        task = task_again(self.task, self.workload, path)
+        recording = load_recording(folder)
+        (pair,) = recording.tasks_for([task], self.workload, path)
+        return replayed(*pair, folder, self.store)
+
+    def _read_input(self) -> TaskResult:
+        return with_reports(self.blank(), [Path(self.task.input or "")], self.store)
+
+    def _read_profiled(self) -> TaskResult:
+        """Read the reports that another job left; raises StoreError if it left no word of them."""
+        profiled = TaskResult.read(self.directory.task_directory(self.task) / _PROFILED)
+        if not profiled.files:
+            return profiled
+        files = [self.store.runs_dir.resolve() / name for name in profiled.files]
+        read = with_reports(profiled, files, self.store)
+        return read if profiled.done else replace(read, status="failed", error=profiled.error)
+
+    def blank(self) -> TaskResult:
+        """Return the result of the task before anything is known."""
+        if self.run.collector == INGEST:
+            own = self.task
+            return TaskResult(own.task_index, own.label, dict(own.params), key=own.key)
+        path = Path(self.run.file)
+        return result_of(task_again(self.task, self.workload, path))
+
+    def write(self, result: TaskResult) -> TaskResult:
+        """Write the result, with where and when it ran and as which of the batch's tasks."""
+        own: Ran = result.ran or self.ran()
+        ran = replace(own, job=_element() or None, attempt=self.attempt.number)
+        notes = result.notes
+        if result.key != self.task.key:
+            notes += ("the program's files have changed since the batch was submitted",)
+        result = replace(
+            result, ran=ran, key=self.task.key, index=self.task.task_index, notes=notes
+        )
+        folder = self.directory.task_directory(self.task)
+        with storing(folder / RESULT):
+            folder.mkdir(parents=True, exist_ok=True)
+            if self.read_later:
+                result.write(folder / _PROFILED)
+                return result
+        # Before the result, so that whoever sees that sees what its reports say.
+        self._summarize(result)
+        with storing(folder / RESULT):
+            result.write(folder / RESULT)
+        return result
+
+    def _summarize(self, result: TaskResult) -> None:
+        """Keep what the reports say, and their page; a fault in either takes nothing away."""
+        record = RunRecord(
+            run_id=self.run.run_id,
+            workload=self.run.workload,
+            collector=self.run.collector,
+            started_at=self.directory.batch.created_at,
+            status="done" if result.done else "failed",
+            reports=result.reports,
+            tasks=(result,),
+            workload_file=self.run.workload_file,
+            words=self.run.words,
+            recording=self.run.recording,
+            provenance=self.directory.batch.provenance,
+        )
+        store = _OneRun(self.store, record)
+        try:
+            summary = summary_of(store, result.reports, record)
+            if result.reports and self.directory.batch.pages:
+                summary = replace(summary, page=self._page(store, record))
+        except PerfpipeError as error:
+            say(f"no summary of {self.task.label}: {error}")
+            summary = TaskSummary()
+        self.directory.write_summary(self.task, summary)
+
+    def _page(self, store: Store, record: RunRecord) -> str:
+        path = self.directory.task_directory(self.task) / "report.html"
+        output(make_report(store, [record.run_id]), html=str(path), quiet=True)
+        return path.name
+
+
+def _element() -> str:
+    """Return the job and index of this array element; empty outside of Slurm."""
+    job, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{job}_{index}" if job and index else os.environ.get("SLURM_JOB_ID", "")

@@ -1,0 +1,80 @@
+"""Waits for the end of a batch, and says what changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from perfpipe.batchrecord import Outcome, State, TaskState
+from perfpipe.errors import TaskFailed
+from pipelines.batch.collecting import last_collector
+from pipelines.batch.disk import BatchDirectory
+from pipelines.batch.state import BatchState, state_of
+from pipelines.console import Progress, progress
+from pipelines.slurm.client import Cluster
+
+#: How many times in a row a batch may be over without a collector before waiting is given up.
+_PATIENCE = 4
+
+
+def wait_for(
+    directory: BatchDirectory,
+    cluster: Cluster,
+    interval_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Outcome:
+    """Wait until a collector has finished a batch, and return the outcome.
+
+    Raises TaskFailed if the batch is over but nothing collects it.  While Slurm does not answer, it
+    is asked again.
+    """
+    batch = directory.batch
+    over = 0
+    said: dict[int, State] = {}
+    trouble: str | None = None
+    with progress(batch.batch_id, batch.tasks) as shown:
+        while True:
+            state = state_of(directory, cluster)
+            _tell(state, said, shown)
+            if state.unasked and state.unasked != trouble:
+                shown.note(f"Slurm does not answer: {state.unasked}")
+            trouble = state.unasked
+            outcome = directory.outcome()
+            if outcome is not None and outcome.submission == last_collector(directory):
+                return outcome
+            over = over + 1 if _abandoned(state) else 0
+            if over > _PATIENCE:
+                raise TaskFailed(
+                    f"{batch.batch_id}: its jobs have ended and nothing collects their results; "
+                    f"'perfpipe batch resume {batch.batch_id}' does"
+                )
+            sleep(interval_s)
+
+
+def _abandoned(state: BatchState) -> bool:
+    collects = state.collector is not None and not state.collector.state.final
+    return state.finished and not collects and state.unasked is None
+
+
+def _tell(state: BatchState, said: dict[int, State], shown: Progress) -> None:
+    """Report the tasks that have ended since they were last told."""
+    for task in state.tasks:
+        index = task.task.index
+        if task.state == said.get(index):
+            continue
+        if not task.state.in_flight and task.state != State.UNSUBMITTED:
+            if index not in said or said[index].in_flight:
+                shown.step(line_of(task))
+            else:
+                shown.note(line_of(task))
+        said[index] = task.state
+
+
+def line_of(task: TaskState) -> str:
+    """Return a task as a line."""
+    own = task.task
+    what = f"[{own.index}] {own.workload} {own.label}: {task.state}"
+    where = f" on {task.node}" if task.node else ""
+    took = f", {task.seconds:.1f} s" if task.seconds is not None else ""
+    why = f": {task.reason}" if task.reason and task.state != State.DONE else ""
+    return f"{what}{where}{took}{why}"

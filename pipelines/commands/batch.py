@@ -1,0 +1,263 @@
+"""perfpipe batch."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from perfpipe.errors import InputError, TaskFailed
+from perfpipe.units import counted
+from pipelines.commands.batch_doctor import batch_doctor_command
+from pipelines.commands.batch_submit import batch_submit_command
+from pipelines.console import say
+from pipelines.options import json_document, json_option, resolve_store, store_option
+
+if TYPE_CHECKING:
+    from pipelines.batch.disk import BatchDirectory
+    from pipelines.batch.state import BatchState
+
+#: How often the scheduler is asked, s: many of us may share it.
+_TICK_S = 15.0
+
+_batch = click.argument("batch", required=False)
+_interval = click.option(
+    "--interval",
+    type=click.FloatRange(min=1),
+    default=_TICK_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often Slurm is asked; one call for all jobs.",
+)
+_of = click.option("--batch", metavar="BATCH", help="The batch [default: the newest].")
+
+
+@click.group("batch")
+def batch_command() -> None:
+    """Run many configurations as jobs of a Slurm cluster, and report on all of them.
+
+    \b
+    perfpipe batch submit workloads/gemm.yaml workloads/attention.yaml --partition gpu
+    perfpipe batch submit runs/*.nsys-rep --ingest-only
+    perfpipe batch status
+    perfpipe batch wait && perfpipe report BATCH --html
+
+    Results lie in the store and are what counts; Slurm is asked about those that are missing.
+    BATCH is an id or the beginning of one; without it, the newest batch is meant.
+    """
+
+
+batch_command.add_command(batch_submit_command)
+batch_command.add_command(batch_doctor_command)
+
+
+@batch_command.command("status")
+@_batch
+@click.option("--watch", is_flag=True, help="Print again what changes, until all is done.")
+@_interval
+@json_option("Print every task as JSON.")
+@store_option
+def status_command(
+    batch: str | None, watch: bool, interval: float, as_json: bool, store_path: str | None
+) -> None:
+    """Show how many tasks are done, run, wait and failed, and why.
+
+    \b
+    perfpipe batch status
+    perfpipe batch status --watch
+    perfpipe batch status batch-2026 --json
+    """
+    from pipelines.batch.state import state_of
+    from pipelines.batch.telling import status_lines, task_document
+    from pipelines.slurm.client import Cluster
+
+    directory = _find(batch, store_path)
+    before: list[str] = []
+    while True:
+        state = state_of(directory, Cluster())
+        if as_json:
+            click.echo(json_document(**task_document(directory, state)))
+        elif (lines := status_lines(directory, state)) != before:
+            click.echo("\n".join(lines))
+            before = lines
+        if not watch or (state.finished and not _collecting(state)):
+            return
+        time.sleep(interval)
+
+
+@batch_command.command("wait")
+@_batch
+@_interval
+@json_option("Print the outcome as JSON.")
+@store_option
+def wait_command(batch: str | None, interval: float, as_json: bool, store_path: str | None) -> None:
+    """Wait until a batch is collected; exit with 0 if every task succeeded, else 1.
+
+    \b
+    perfpipe batch wait && perfpipe report BATCH --html
+    """
+    from pipelines.batch.waiting import wait_for
+    from pipelines.slurm.client import Cluster
+
+    directory = _find(batch, store_path)
+    outcome = wait_for(directory, Cluster(), interval)
+    if as_json:
+        click.echo(json_document(outcome=asdict(outcome)))
+    else:
+        click.echo(str(directory.path / "report.html"))
+    if not outcome.ok:
+        counts = ", ".join(f"{number} {name}" for name, number in outcome.counts.items())
+        raise TaskFailed(f"{directory.batch.batch_id}: {counts}")
+
+
+@batch_command.command("logs")
+@click.argument("task", type=int)
+@_of
+@store_option
+def logs_command(task: int, batch: str | None, store_path: str | None) -> None:
+    """Print the output of a task's job, and name the files that its program left.
+
+    TASK is the number that `batch status` shows.
+
+    \b
+    perfpipe batch logs 7
+    """
+    from pipelines.batch.state import state_of
+    from pipelines.batch.telling import log_lines
+    from pipelines.slurm.client import Cluster
+
+    directory = _find(batch, store_path)
+    if not 0 <= task < directory.batch.tasks:
+        raise InputError(f"{task}: the batch has the tasks 0 to {directory.batch.tasks - 1}")
+    found = state_of(directory, Cluster()).tasks[task]
+    for line in log_lines(directory, found):
+        click.echo(line)
+
+
+@batch_command.command("cancel")
+@click.argument("tasks", required=False)
+@_of
+@store_option
+def cancel_command(tasks: str | None, batch: str | None, store_path: str | None) -> None:
+    """Cancel tasks, such as 3,7-9, or all that have not ended; what is done stays.
+
+    Tasks of one job end together.
+
+    \b
+    perfpipe batch cancel
+    perfpipe batch cancel 3,7-9
+    """
+    from pipelines.batch.canceling import cancel
+    from pipelines.slurm.client import Cluster
+
+    directory = _find(batch, store_path)
+    ended = cancel(directory, Cluster(), tasks)
+    numbers = ", ".join(str(index) for index in ended[:20]) + (", ..." if len(ended) > 20 else "")
+    click.echo(f"{counted(len(ended), 'task')} canceled" + (f": {numbers}" if ended else ""))
+
+
+@batch_command.command("resume")
+@_batch
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="STATE",
+    help="Only tasks in this state, such as timeout, 'node failure', lost.",
+)
+@json_option("Print the jobs as JSON.")
+@store_option
+def resume_command(
+    batch: str | None, only: tuple[str, ...], as_json: bool, store_path: str | None
+) -> None:
+    """Submit again what did not succeed; what is done or still runs is left alone.
+
+    \b
+    perfpipe batch resume
+    perfpipe batch resume --only timeout --only 'out of memory'
+    """
+    from pipelines.batch.resuming import resume, states_named
+    from pipelines.slurm.client import Cluster
+
+    directory = _find(batch, store_path)
+    again, jobs = resume(directory, Cluster(), states_named(only))
+    if as_json:
+        click.echo(json_document(tasks=[task.task.index for task in again], jobs=jobs))
+    elif jobs:
+        click.echo(
+            f"{counted(len(again), 'task')} submitted again; the collector is job {jobs[-1]}"
+        )
+    else:
+        click.echo("nothing to resume: every task is done or still runs")
+
+
+@batch_command.command("ls")
+@json_option()
+@store_option
+def ls_command(as_json: bool, store_path: str | None) -> None:
+    """List the batches of the store, newest first, by what is on disk."""
+    from pipelines.batch.disk import BatchDirectory
+    from pipelines.batch.telling import listing
+
+    store = resolve_store(store_path, must_exist=True)
+    every = [BatchDirectory.read(store, batch_id) for batch_id in store.batch_ids()]
+    every.sort(key=lambda one: (one.batch.created_at, one.batch.batch_id), reverse=True)
+    if as_json:
+        click.echo(json_document(batches=[asdict(one.batch) for one in every]))
+        return
+    for line in listing(every):
+        click.echo(line)
+
+
+@batch_command.command("_task", hidden=True)
+@click.argument("batch")
+@click.argument("number", type=int)
+@store_option
+def task_command(batch: str, number: int, store_path: str | None) -> None:
+    """Run the tasks of this array element."""
+    from pipelines.batch.task import run_element
+
+    at = os.environ.get("SLURM_ARRAY_TASK_ID", "")
+    if not at.isdigit():
+        raise InputError("SLURM_ARRAY_TASK_ID is not set: this runs as an element of a job array")
+    if not run_element(_find(batch, store_path), number, int(at)):
+        raise TaskFailed("not every task succeeded")
+
+
+@batch_command.command("_collect", hidden=True)
+@click.argument("batch")
+@click.argument("number", type=int)
+@store_option
+def collect_command(batch: str, number: int, store_path: str | None) -> None:
+    """Collect the results of a batch."""
+    from pipelines.batch.collecting import collect
+    from pipelines.slurm.client import Cluster
+
+    outcome = collect(_find(batch, store_path), number, Cluster())
+    if outcome is None:
+        say("a later collector finishes this batch")
+    elif not outcome.ok and not outcome.resubmitted:
+        raise TaskFailed(f"tasks failed: {shlex.join(_counted(outcome.counts))}")
+
+
+def _counted(counts: Mapping[str, int]) -> list[str]:
+    return [f"{name}={number}" for name, number in counts.items()]
+
+
+def _collecting(state: BatchState) -> bool:
+    from pipelines.slurm.states import State as JobIs
+
+    return state.collector is not None and state.collector.state in (
+        JobIs.PENDING,
+        JobIs.RUNNING,
+    )
+
+
+def _find(batch: str | None, store_path: str | None) -> BatchDirectory:
+    from pipelines.batch.disk import BatchDirectory
+
+    return BatchDirectory.find(resolve_store(store_path, must_exist=True), batch)

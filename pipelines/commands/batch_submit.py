@@ -1,0 +1,225 @@
+"""perfpipe batch submit."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfpipe.errors import PerfpipeError
+from perfpipe.units import counted
+from pipelines.console import say
+from pipelines.options import (
+    WithProgram,
+    filter_option,
+    json_document,
+    json_option,
+    resolve_store,
+    store_option,
+)
+from pipelines.plan import COLLECTORS
+
+if TYPE_CHECKING:
+    from pipelines.slurm.client import Cluster
+    from pipelines.slurm.limits import Limits
+
+
+def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that are passed on to Slurm."""
+    texts = {
+        "partition": ("NAME", "Partition."),
+        "account": ("NAME", "Account to charge."),
+        "qos": ("NAME", "Quality of service."),
+        "time": ("TIME", "Time limit of a job: 30m, 1h30m, 2:00:00."),
+        "gpus": ("N", "GPUs per node [default: 1; 0 where nothing is measured]."),
+        "cpus": ("N", "CPUs per node."),
+        "mem": ("SIZE", "Memory per node, such as 64G."),
+        "constraint": ("FEATURES", "Features that nodes must have."),
+        "nodes": ("N", "Nodes per task."),
+        "array-parallelism": ("N", "Most jobs to run at a time."),
+        "tasks-per-job": ("N", "Tasks that a job runs in turn [default: chosen]."),
+    }
+    numbers = ("gpus", "cpus", "nodes", "array-parallelism", "tasks-per-job")
+    for name, (metavar, text) in reversed(texts.items()):
+        kind = int if name in numbers else str
+        command = click.option(f"--{name}", type=kind, metavar=metavar, help=text)(command)
+    return command
+
+
+@click.command("submit", cls=WithProgram)
+@click.argument("paths", nargs=-1, metavar="[WORKLOAD.yaml|REPORT... | -- PROGRAM...]")
+@click.option(
+    "--collector",
+    type=click.Choice(COLLECTORS),
+    default="auto",
+    show_default=True,
+    help="What to collect with; auto profiles with nsys and ncu, replay reads the recordings.",
+)
+@click.option("--ingest-only", is_flag=True, help="Read existing reports; no GPU is asked for.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE[,VALUE]",
+    help="Override a parameter of the files (or warmup, repeats, launches, timeout).",
+)
+@filter_option
+@click.option(
+    "--arms",
+    metavar="NAME",
+    help="Parameter whose values are compared: they share a job, and their launches take turns "
+    "(A B B A).",
+)
+@_slurm_options
+@click.option("--exclusive", is_flag=True, default=None, help="Ask for whole nodes.")
+@click.option("--setup", multiple=True, metavar="LINE", help="Shell line before each task.")
+@click.option("--extra", multiple=True, metavar="OPTION", help="Another option of sbatch.")
+@click.option("--no-pages", is_flag=True, help="Make no page for each configuration.")
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="How often a task is submitted whose node failed or that was preempted.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the scripts and tasks; submit nothing.")
+@json_option("Print the batch, or what --dry-run shows, as JSON.")
+@store_option
+@click.pass_context
+def batch_submit_command(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    collector: str,
+    ingest_only: bool,
+    settings: tuple[str, ...],
+    filters: dict[str, list[str]],
+    arms: str | None,
+    no_pages: bool,
+    max_attempts: int,
+    dry_run: bool,
+    as_json: bool,
+    store_path: str | None,
+    **asked: Any,
+) -> None:
+    """Submit workloads as job arrays, a program, or existing reports to read; return at once.
+
+    Each configuration is a task; several short ones share a job.  A last job collects: it writes
+    the runs and the pages.  The store must be on a file system that the nodes share.
+
+    \b
+    perfpipe batch submit workloads/gemm.yaml --partition gpu --time 30m
+    perfpipe batch submit workloads/*.yaml --array-parallelism 8 --set dtype=fp16
+    perfpipe batch submit --gpus 8 --time 20m -- torchrun --nproc-per-node 8 train.py
+    perfpipe batch submit captures/ --ingest-only --partition cpu
+    perfpipe batch submit workloads/gemm.yaml --dry-run
+    """
+    from pipelines.batch import freezing, packing, submitting
+    from pipelines.batch.disk import BatchDirectory
+    from pipelines.batch.settings import given
+    from pipelines.claim import claimed
+    from pipelines.commands.run import settings_of
+    from pipelines.program import program_of
+    from pipelines.settings import slurm_options
+    from pipelines.slurm.client import Cluster
+    from pipelines.workload import load_workload
+
+    program = ctx.meta["program"]
+    if bool(paths) == (program is not None):
+        raise click.UsageError("workload files, reports (--ingest-only), or -- and a program", ctx)
+    store = resolve_store(store_path)
+    flags = given(asked)
+    words = ["perfpipe", "batch", "submit", *ctx.meta["args"]]
+    common: dict[str, Any] = {
+        "store": store,
+        "command": words,
+        "pages": not no_pages,
+        "max_attempts": max_attempts,
+    }
+    if ingest_only:
+        frozen = freezing.freeze_inputs(paths, slurm=slurm_options(flags=flags), **common)
+    else:
+        chosen = settings_of(settings)
+        wanted = [freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths]
+        if program is not None:
+            alone = program_of(program, settings=chosen, collector=collector).workload()
+            wanted = [freezing.Wanted(alone, Path("program"), program)]
+        frozen = freezing.freeze(
+            wanted,
+            collector=collector,
+            slurm_of=lambda own: slurm_options(own, flags),
+            filters=filters,
+            arms=arms,
+            **common,
+        )
+    cluster = Cluster()
+    limits = _limits(cluster, dry_run)
+    kinds = {run.run_id: run.collector for run in frozen.batch.runs}
+    arrays = submitting.arrays_of(
+        frozen.tasks,
+        {run_id: workload.slurm for run_id, workload in frozen.workloads.items() if workload.slurm},
+        packing.expected_seconds(store, frozen.tasks, kinds),
+        submitting.largest_array(limits) if limits else submitting.USUAL_ARRAY,
+        arms,
+    )
+    if dry_run:
+        planned = submitting.scripts(BatchDirectory(store, frozen.batch), arrays)
+        _show_plan(frozen.tasks, planned, as_json)
+        if limits:
+            _check_plan(cluster, [script for what, script in planned if not what.after])
+        return
+    directory = BatchDirectory.create(store, frozen.batch, frozen.tasks, frozen.workloads)
+    batch_id = frozen.batch.batch_id
+    try:
+        with claimed(directory.path):
+            jobs = submitting.submit(directory, cluster, arrays, "submit")
+    except PerfpipeError as error:
+        error.args = (f"{error} (when mended: perfpipe batch resume {batch_id})",)
+        raise
+    if as_json:
+        click.echo(json_document(batch=asdict(frozen.batch), jobs=jobs))
+        return
+    tasks = counted(len(frozen.tasks), "task")
+    elements = counted(sum(len(array.elements) for array in arrays), "job")
+    say(f"{tasks} in {elements}; the collector is job {jobs[-1]}")
+    click.echo(batch_id)
+
+
+def _limits(cluster: Cluster, dry_run: bool) -> Limits | None:
+    """Return what the cluster allows; None for a dry run without one."""
+    try:
+        return cluster.limits()
+    except PerfpipeError as error:
+        if not dry_run:
+            raise
+        say(f"not checked by Slurm: {error}")
+        return None
+
+
+def _check_plan(cluster: Cluster, scripts: Iterable[str]) -> None:
+    """Ask Slurm whether it would take scripts; raises TaskFailed if not."""
+    with tempfile.TemporaryDirectory(prefix="perfpipe-") as folder:
+        for script in scripts:
+            path = Path(folder) / "script.sh"
+            path.write_text(script, encoding="utf-8")
+            say(f"Slurm: {cluster.check(path)}")
+
+
+def _show_plan(tasks: Any, planned: Any, as_json: bool) -> None:
+    if as_json:
+        click.echo(
+            json_document(
+                tasks=[asdict(task) for task in tasks],
+                submissions=[{**asdict(what), "script": script} for what, script in planned],
+            )
+        )
+        return
+    for task in tasks:
+        click.echo(f"[{task.index}] {task.workload} {task.label}")
+    for what, script in planned:
+        size = f", {counted(len(what.elements), 'job')}" if what.elements else ""
+        click.echo(f"\n# {what.stage}{size}\n{script}", nl=False)

@@ -1,0 +1,32 @@
+"""Says what is wrong with a file, from what pydantic found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from perfpipe.errors import did_you_mean
+
+
+def explain(model: type[BaseModel], fault: Any) -> str:
+    """Return a sentence for an error in the content of a model."""
+    location = ".".join(str(step) for step in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        known = _known_keys(model, fault["loc"][:-1])
+        return f"unknown key '{fault['loc'][-1]}'" + did_you_mean(str(fault["loc"][-1]), known)
+    sentence = fault["msg"].removeprefix("Value error, ")
+    return f"{location}: {sentence[0].lower()}{sentence[1:]}"
+
+
+def _known_keys(model: Any, location: tuple[str | int, ...]) -> list[str]:
+    for step in location:
+        fields = {f.alias or name: f for name, f in model.model_fields.items()}
+        annotation = fields[str(step)].annotation
+        options = [
+            a for a in getattr(annotation, "__args__", (annotation,)) if hasattr(a, "model_fields")
+        ]
+        if not options:
+            return []
+        model = options[0]
+    return [f.alias or name for name, f in model.model_fields.items()]

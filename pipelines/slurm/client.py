@@ -1,0 +1,255 @@
+"""Calls sbatch, squeue, sacct, scancel, scontrol and sinfo, each with a time limit."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from perfpipe.errors import TaskFailed, ToolMissing, os_error_sentence
+from pipelines.slurm.limits import SINFO_FIELDS, Limits, parse_limits
+from pipelines.slurm.states import (
+    SACCT_FIELDS,
+    SQUEUE_FIELDS,
+    JobState,
+    State,
+    parse_sacct,
+    parse_squeue,
+)
+
+#: Time that a command gets, s: where the controller is away, it tries again by itself.
+_PATIENCE_S = 60.0
+
+#: Variables that would change what the commands do or print; SLURM_CONF says which cluster.
+_MISLEADING = re.compile(r"(SBATCH|SQUEUE|SACCT|SACCTMGR|SCANCEL|SCONTROL|SINFO|SLURM)_\w+")
+_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
+
+#: Signs that the controller or the accounting did not answer, rather than refuse.
+_AWAY = re.compile(
+    r"[Uu]nable to contact slurm|timed out|Connection refused|[Cc]onnection (timed out|reset)"
+    r"|Zero Bytes were transmitted|Unable to connect|Problem talking to the database"
+    r"|[Cc]ommunication (connection )?failure|backup mode|Transport endpoint"
+)
+_NO_ACCOUNTING = "accounting storage is disabled"
+_UNKNOWN_JOB = "Invalid job id"
+_ID = re.compile(r"(\d+)(?:;\S+)?")
+_SAID_ID = re.compile(r"Submitted batch job (\d+)")
+_PREFIX = re.compile(r"^s\w+: (?:(?:error|fatal): )?")
+
+
+class Unreachable(TaskFailed):
+    """The controller did not answer: what was asked may have been done or not."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """States of all elements asked for; `trouble` says why some may be unknown."""
+
+    states: Mapping[tuple[str, int | None], JobState]
+    trouble: str | None = None
+
+    def of(self, job: str, index: int | None = None) -> JobState:
+        """Return the state of a job or of an element."""
+        known = self.states.get((job, index))
+        return known or JobState(job, index, State.UNKNOWN, reason=self.trouble or _NOT_LISTED)
+
+
+_NOT_LISTED = "Slurm does not know it any more, and keeps no accounting of it"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster that Slurm's commands talk to."""
+
+    patience_s: float = _PATIENCE_S
+
+    def submit(self, script: Path) -> str:
+        """Submit a script and return the job id; raises Unreachable where that stays open."""
+        answer = self._call("sbatch", "--parsable", script)
+        # What else a site's wrapper prints is left out.
+        for line in reversed(answer.splitlines()):
+            if match := _ID.fullmatch(line.strip()) or _SAID_ID.search(line):
+                return match[1]
+        raise TaskFailed(f"sbatch printed no job id: {_sentence(answer)}")
+
+    def check(self, script: Path) -> str:
+        """Return when and where a script would start, without submitting it."""
+        done = self._run("sbatch", "--test-only", script)
+        _require(done)
+        return _sentence(done.stderr or done.stdout)
+
+    def states(self, jobs: Mapping[str, Iterable[int]] | Iterable[str]) -> Answer:
+        """Return the states of jobs, or of elements of arrays, by one call to the controller.
+
+        Accounting is asked for what the controller does not know any more.
+        """
+        asked = dict(jobs) if isinstance(jobs, Mapping) else dict.fromkeys(jobs, ())
+        if not asked:
+            return Answer({})
+        ids = ",".join(asked)
+        fields = ",".join(f"{name}:|" for name in SQUEUE_FIELDS)
+        queue = self._query("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-O", fields)
+        states = {row.element: row for row in parse_squeue(queue.stdout)}
+        trouble = None if queue.ok or _UNKNOWN_JOB in queue.stderr else queue.complaint()
+        missing = [job for job, wanted in asked.items() if _lacks(states, job, wanted)]
+        if missing:
+            rows, why = self._accounted(missing)
+            for row in rows:
+                states.setdefault(row.element, _trusted(row, trouble))
+            if trouble and why:
+                trouble = f"{trouble}; {why}"
+            if trouble is None and any(_lacks(states, job, asked[job]) for job in missing):
+                trouble = why
+        return Answer(states, trouble)
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Cancel jobs and elements, such as 12 or 12_[3-5]; those that have ended are no error."""
+        words = list(ids)
+        if words:
+            self._call("scancel", "--quiet", *words)
+
+    def find(self, comment: str) -> list[str]:
+        """Return the ids of your jobs with a comment, also where sbatch's answer was lost."""
+        user = _user()
+        queue = self._call("squeue", "-h", "-a", "-t", "all", "-u", user, "-o", "%F|%k")
+        found = {line.partition("|")[0] for line in _with(comment, queue)}
+        past = ("sacct", "-X", "-P", "-n", "-u", user, "-S", "now-7days", "-o", "JobID,Comment")
+        done = self._query(*past)
+        if done.ok:
+            found |= {re.split(r"[_+;|]", line)[0] for line in _with(comment, done.stdout)}
+        return sorted(found, key=int)
+
+    def limits(self) -> Limits:
+        """Return what the cluster allows."""
+        config = self._call("scontrol", "show", "config")
+        sinfo = self._call("sinfo", "-h", "-o", SINFO_FIELDS)
+        who = f"user={_user()}"
+        wanted = "format=MaxSubmitJobs,GrpSubmitJobs"
+        limits = parse_limits(config, sinfo, "")
+        if not limits.accounting:
+            return limits
+        done = self._query("sacctmgr", "-n", "-P", "show", "assoc", "where", who, wanted)
+        return parse_limits(config, sinfo, done.stdout if done.ok else "")
+
+    def _accounted(self, jobs: list[str]) -> tuple[list[JobState], str | None]:
+        """Return what accounting says of jobs, or why it says nothing."""
+        fields = ",".join(SACCT_FIELDS)
+        done = self._query("sacct", "-X", "-P", "-n", "-j", ",".join(jobs), "-o", fields)
+        if done.ok:
+            return parse_sacct(done.stdout), None
+        return [], None if _NO_ACCOUNTING in done.stderr else done.complaint()
+
+    def _call(self, *words: str | Path) -> str:
+        """Return the output of a command that must succeed."""
+        done = self._run(*words)
+        _require(done)
+        return done.stdout
+
+    def _query(self, *words: str | Path) -> _Done:
+        """Run a command that may fail for any reason."""
+        try:
+            return self._run(*words)
+        except ToolMissing as error:
+            return _Done(str(words[0]), 127, "", str(error))
+
+    def _run(self, *words: str | Path) -> _Done:
+        program = str(words[0])
+        try:
+            done = subprocess.run(
+                [str(word) for word in words],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=self.patience_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return _Done(program, None, "", f"no answer within {self.patience_s:g} s")
+        except FileNotFoundError as error:
+            raise ToolMissing(
+                f"{program} was not found on PATH; is Slurm installed here?"
+            ) from error
+        except OSError as error:
+            raise TaskFailed(os_error_sentence(error, "cannot start")) from error
+        return _Done(program, done.returncode, done.stdout, done.stderr)
+
+    @cached_property
+    def _environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if k in _KEPT or not _MISLEADING.fullmatch(k)}
+        # All indices of an array, and times in s since 1970.
+        return kept | {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A finished command; without a code, it was given up."""
+
+    program: str
+    code: int | None
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def away(self) -> bool:
+        return self.code is None or bool(_AWAY.search(self.stderr))
+
+    def complaint(self) -> str:
+        return (
+            f"{self.program}: {_sentence(self.stderr or self.stdout) or f'exit code {self.code}'}"
+        )
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _require(done: _Done) -> None:
+    if not done.ok:
+        raise (Unreachable if done.away else TaskFailed)(done.complaint())
+
+
+def _sentence(text: str) -> str:
+    """Return the last lines that Slurm printed as one, without the names of its programs."""
+    lines = [_PREFIX.sub("", line.strip()) for line in text.splitlines()]
+    return "; ".join([line[:500] for line in lines if line][-3:])
+
+
+def _with(comment: str, text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.partition("|")[2].strip() == comment]
+
+
+def _lacks(
+    states: Mapping[tuple[str, int | None], JobState], job: str, wanted: Iterable[int]
+) -> bool:
+    """Return whether a state is missing: of an element, or of the job where none are named."""
+    elements = list(wanted)
+    if elements:
+        return any((job, index) not in states for index in elements)
+    return not any(known == job for known, _ in states)
+
+
+def _trusted(row: JobState, trouble: str | None) -> JobState:
+    """Return what accounting says where the controller says nothing.
+
+    It is late: only an end is certain.
+    """
+    if row.state.final:
+        return row
+    why = trouble or "the controller does not know it any more"
+    reason = f"{why}; accounting last said {row.state.value}"
+    return JobState(row.job, row.array_index, State.UNKNOWN, reason=reason, node=row.node)

@@ -1,0 +1,174 @@
+"""What `slurm:` in a workload file and [slurm] in perfpipe.toml hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+_UNITS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
+_HOW_TO_WRITE = "write 30m, 1h30m, 2:00:00 or 1-12:00:00"
+
+#: Options that perfpipe writes itself, or that change what it reads.
+_OWN = (
+    "--array --chdir --comment --dependency --error --export --job-name --kill-on-invalid-dep "
+    "--no-requeue --open-mode --output --parsable --requeue --signal --test-only --wait --wrap "
+    "-a -D -d -e -J -o -W"
+).split()
+
+
+def seconds(text: str) -> int:
+    """Return a time limit in seconds; raises ValueError for one that could be misread.
+
+    Slurm takes 90 for minutes and 90:00 for minutes and seconds, YAML once took 1:30:00 for 5400.
+
+    >>> seconds("1h30m"), seconds("1-12:00:00")
+    (5400, 129600)
+    """
+    if match := _CLOCK.fullmatch(text):
+        days, hours, minutes, rest = (int(part or 0) for part in match.groups())
+        if match[1] and hours >= 24:
+            raise ValueError(f"{text} has {hours} hours beside days; {_HOW_TO_WRITE}")
+    elif text and (match := _UNITS.fullmatch(text)):
+        days, hours, minutes, rest = (int(part or 0) for part in match.groups())
+    else:
+        raise ValueError(f"{text!r} is no time limit, or an ambiguous one; {_HOW_TO_WRITE}")
+    total = days * _DAY + hours * _HOUR + minutes * _MINUTE + rest
+    if not total:
+        raise ValueError(f"{text} is no time at all; {_HOW_TO_WRITE}")
+    return total
+
+
+def clock(total: int) -> str:
+    """Return seconds as Slurm's D-HH:MM:SS."""
+    days, rest = divmod(total, _DAY)
+    hours, rest = divmod(rest, _HOUR)
+    return f"{days}-{hours:02}:{rest // _MINUTE:02}:{rest % _MINUTE:02}"
+
+
+def _time(value: object) -> str:
+    return clock(seconds(str(value)))
+
+
+def _memory(value: object) -> str:
+    """Refuse a number without a unit: Slurm takes it for megabytes."""
+    if not re.fullmatch(r"0|[1-9]\d*[KMGT]", str(value)):
+        raise ValueError(f"{value!r} is no amount of memory; write 64G, or 0 for all of a node's")
+    return str(value)
+
+
+def line(text: object) -> object:
+    """Return a value of an #SBATCH line; raises ValueError for one that would end it."""
+    if isinstance(text, str) and (not text or re.search(r'[\x00-\x1f\x7f"\\]', text)):
+        raise ValueError(f"{text!r} is empty, or has a line break, a quote or a backslash")
+    return text
+
+
+def _option(text: object) -> object:
+    name = re.match(r"(--[^=\s]+|-\w)", str(text))
+    if not name:
+        raise ValueError(f"{text!r} is no option of sbatch, such as --qos=high")
+    if name[0] in _OWN:
+        raise ValueError(f"{name[0]} is set by perfpipe")
+    return text
+
+
+Line = Annotated[str, BeforeValidator(line)]
+Time = Annotated[str, BeforeValidator(_time)]
+Memory = Annotated[str, BeforeValidator(_memory)]
+Option = Annotated[Line, BeforeValidator(_option)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Container(_Model):
+    """The container that jobs run in."""
+
+    image: Line | None = Field(
+        None, description="file or registry address of the image; default: no container"
+    )
+    runtime: Literal["apptainer", "pyxis"] = Field("apptainer", description="what starts it")
+    mounts: list[Line] = Field([], description="directories to mount, as FROM or FROM:TO")
+    options: list[str] = Field([], description="other options of apptainer exec, or of srun")
+
+
+class Slurm(_Model):
+    """Batch jobs: what `perfpipe batch submit` asks Slurm for."""
+
+    partition: Line | None = Field(None, description="partition; default: the cluster's")
+    cpu_partition: Line | None = Field(
+        None, description="partition of jobs that need no GPU; default: the same"
+    )
+    account: Line | None = Field(None, description="account to charge")
+    qos: Line | None = Field(None, description="quality of service")
+    time: Time | None = Field(
+        None, description="time limit of a job: 30m, 1h30m, 2:00:00 or 1-12:00:00"
+    )
+    gpus: int = Field(1, ge=0, description="GPUs per node")
+    gpu_type: Line | None = Field(None, description="type of GPU as Slurm names it, such as h100")
+    cpus: int | None = Field(None, ge=1, description="CPUs per node")
+    mem: Memory | None = Field(None, description="memory per node, such as 64G; 0: all of it")
+    constraint: Line | None = Field(None, description="features that nodes must have")
+    exclusive: bool = Field(False, description="ask for whole nodes")
+    nodes: int = Field(1, ge=1, description="nodes per task; on several, srun starts the program")
+    ranks_per_node: int | None = Field(
+        None,
+        ge=1,
+        description="processes that srun starts on a node; default: one per GPU on several nodes",
+    )
+    array_parallelism: int | None = Field(None, ge=1, description="most jobs to run at a time")
+    tasks_per_job: int | None = Field(
+        None, ge=1, description="tasks that one job runs in turn; default: chosen"
+    )
+    setup: list[str] = Field(
+        [], description="shell lines before the task, such as module load cuda"
+    )
+    container: Container = Field(
+        default_factory=Container, description="the container that tasks run in"
+    )
+    ingest: Literal["inside", "separate"] = Field(
+        "inside", description="read reports in the job that made them, or in one without a GPU"
+    )
+    requeue: bool = Field(False, description="let Slurm start a job again after a node failed")
+    warn_s: int = Field(
+        120, ge=0, le=65535, description="s before the time limit at which a job begins to end"
+    )
+    extra: list[Option] = Field([], description="other options of sbatch, such as --reservation=x")
+
+    @property
+    def ranks(self) -> int | None:
+        """Processes that srun starts on a node; None where it starts none."""
+        if self.ranks_per_node is None and self.nodes == 1:
+            return None
+        return self.ranks_per_node or max(self.gpus, 1)
+
+    @property
+    def limit_s(self) -> int | None:
+        """The time limit, s; None for the partition's."""
+        return seconds(self.time) if self.time else None
+
+
+def merged(*layers: Slurm | None) -> Slurm:
+    """Return options from layers; what a later layer states replaces what earlier ones do.
+
+    A list is replaced as a whole, a container key by key.
+    """
+    stated: dict[str, Any] = {}
+    container: dict[str, Any] = {}
+    for layer in layers:
+        if layer is not None:
+            stated |= layer.model_dump(exclude_unset=True, exclude={"container"})
+            container |= layer.container.model_dump(exclude_unset=True)
+    return Slurm.model_validate(stated | ({"container": container} if container else {}))
+
+
+def shape(slurm: Slurm) -> Hashable:
+    """Return all that decides which job a task fits in."""
+    return slurm.model_dump_json(exclude={"array_parallelism", "tasks_per_job"})

@@ -1,0 +1,56 @@
+"""The commands of docs/batch.md and of README's section on batches, on a real cluster."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Cli
+from slurm_cluster import SlurmCluster
+
+#: What would need a GPU or the profilers is shown, and checked by Slurm, instead of run.
+_MEASURES = "--dry-run"
+
+#: Of what is replayed, one configuration is enough.
+_ONE = ["--filter", "size=512", "--no-pages"]
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yield the commands of a page's shell blocks that are about batches, and those before them."""
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        if page.name == "README.md" and "perfpipe batch" not in block:
+            continue
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            assert words[0] == "perfpipe", line
+            yield words[1:]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/batch.md"])
+def test_every_command_works(name: str, slurm: SlurmCluster, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / "captures").mkdir()
+    capture = ROOT / "tests" / "data" / "ncu" / "visible.ncu-rep.xz"
+    (tmp_path / "captures" / "visible.ncu-rep.xz").write_bytes(capture.read_bytes())
+    shown = [*commands(ROOT / name)]
+    if ["init"] not in shown:
+        shown.insert(0, ["init"])
+    for words in shown:
+        if words[:2] == ["batch", "submit"] and "replay" in words:
+            words += _ONE
+        elif words[:2] == ["batch", "submit"] and "--ingest-only" not in words:
+            words.insert(2, _MEASURES)
+        if words[:2] == ["batch", "wait"]:
+            words += ["--interval", "1"]
+        assert cli(*words) == 0, f"{shlex.join(words)}: {cli.err}"
+        if words[:2] == ["batch", "submit"] and _MEASURES in words:
+            assert "#SBATCH --array=0" in cli.out
+            assert "Slurm: " in cli.err, "checked by sbatch --test-only"
+    assert cli("batch", "wait", "--interval", "1") == 0, cli.err
+    assert cli("query", "SELECT DISTINCT status FROM run_tasks") == 0
+    assert cli.out.split() == ["status", "done"]
+    if name != "README.md":
+        assert (tmp_path / "report.html").exists()
