@@ -40,6 +40,7 @@ class PlannedKernel:
     share_pct: float
     cumulative_pct: float
     chosen: bool
+    covered_pct: float
     why: str
 
 
@@ -64,6 +65,7 @@ class ProfilePlan:
     communication_pct: float | None
     expected_launches: int
     most_launches: int
+    span_ns: int | None
     refused: str | None
     kernels: tuple[PlannedKernel, ...]
     names: tuple[str, ...]

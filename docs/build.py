@@ -112,13 +112,13 @@ A workload file says what to launch and what to collect.  A program can also be
   the fastest configuration and the default are profiled.  `candidates` is a JSON lines file of
   configurations to try instead, from any optimizer; `perfpipe tuning FILE.jsonl` summarizes a
   history made elsewhere.
-- `ncu: {}` profiles by the timeline: the kernel configurations (function, grid, block) that take
-  most time in the steady steps, until they cover `coverage` percent or are `max_kernels`, one
-  launch each, with the set `detailed`.  nsys runs first for this; `perfpipe plan` shows the choice.
-  Communication kernels are never profiled, and of several ranks one is.  The program is ended once
-  all has been seen (not over ssh or srun), and at `time_limit`; what was profiled until then is
-  kept.  A filter (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or one in `options`) or
-  `select: all` turns this off.
+- `ncu: {}` profiles by the timeline: the kernels that take most time in the steady steps, until
+  they cover `coverage` percent, one launch of each size, at most `max_kernels` launches; with the
+  set `detailed`, or less where there is no time for it.  nsys runs first for this; `perfpipe plan`
+  shows the choice.  Communication kernels are never profiled, and of several ranks one is.  The
+  program is ended once all has been seen (not over ssh or srun), and at `time_limit`; what was
+  profiled until then is kept.  A filter (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or one
+  in `options`) or `select: all` turns this off.
 - `execution` prefixes every command: `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}` runs it on
   another machine, which must have its files, and copies reports back; `kind: srun` shares this
   file system.

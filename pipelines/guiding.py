@@ -6,6 +6,8 @@ from analysis.profile_plan import VIEWS_USED, ProfilePlan, limits_of, read_plan
 from analysis.session import Session
 from perfpipe.errors import TaskFailed
 from perfpipe.store import Store
+from pipelines.collectors.guide import Budget, Guide, guide_of
+from pipelines.workload import CollectNcu
 
 
 class KernelsHidden(TaskFailed):
@@ -38,3 +40,25 @@ def plan_of(
     if plan.refused:
         raise NothingToProfile(plan.refused)
     return plan
+
+
+def guide_by(store: Store, report_id: str | None, options: CollectNcu, budget: Budget) -> Guide:
+    """Return how ncu is to profile what a timeline shows; None stands for no timeline.
+
+    Raises NothingToProfile where it has no kernel that may be profiled.
+    """
+    # What the workload does not state follows from thresholds.toml.
+    stated = options.model_fields_set
+    coverage = options.coverage if "coverage" in stated else None
+    most = options.max_kernels if "max_kernels" in stated else None
+
+    def make_plan(fitting: int | None) -> ProfilePlan | str:
+        if report_id is None:
+            return "there is no timeline"
+        launches = min((n for n in (most, fitting) if n is not None), default=None)
+        try:
+            return plan_of(store, report_id, coverage, launches)
+        except KernelsHidden as reason:
+            return str(reason)
+
+    return guide_of(make_plan, options, budget)

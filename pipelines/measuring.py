@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +12,12 @@ from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 from pipelines.collectors.base import Collected, Context, ProgramFailed
-from pipelines.collectors.ncu import collect_ncu, guide_of
+from pipelines.collectors.guide import Budget
+from pipelines.collectors.ncu import collect_ncu
 from pipelines.collectors.nsys import collect_nsys
 from pipelines.collectors.timing import Timing
 from pipelines.collectors.torch_profiler import collect_torch
-from pipelines.guiding import KernelsHidden, NothingToProfile, plan_of
+from pipelines.guiding import NothingToProfile, guide_by
 from pipelines.ingesting import Failure, default_jobs, ingest_many
 from pipelines.place import stopwatch
 from pipelines.plan import Plan
@@ -93,6 +95,7 @@ def profile(
 
     Where the plan says so, its reports are left to be read later.
     """
+    started = time.monotonic() - sum(result.seconds or ())
     errors: list[PerfpipeError] = []
     files: list[Path] = []
     notes: list[str] = []
@@ -102,7 +105,7 @@ def profile(
         context.say(f"{context.task.label}: {name}")
         try:
             if name == "ncu":
-                collected = _profile_kernels(context, store, files, result)
+                collected = _profile_kernels(context, store, files, result, started)
             else:
                 collected = _collect(name, context)
             files += [collected.path, *collected.others]
@@ -135,26 +138,31 @@ def _collect(name: str, context: Context) -> Collected:
 
 
 def _profile_kernels(
-    context: Context, store: Store, timelines: Iterable[Path], result: TaskResult
+    context: Context,
+    store: Store,
+    timelines: Iterable[Path],
+    result: TaskResult,
+    started: float,
 ) -> Collected:
     """Profile kernels with ncu: those that the first of the timelines says, if nothing else does.
 
-    Raises NothingToProfile where the timeline has no kernel that may be profiled.
+    `started` is when the first launch of the task was.  Raises NothingToProfile where the timeline
+    has no kernel that may be profiled.
     """
     options = context.workload.collect.ncu
     if options is None:
         raise ValueError("ncu")
     if not options.guided:
         return collect_ncu(context, options)
-    plan, why = None, "there is no timeline"
-    for outcome in ingest_many(list(timelines)[:1], store, jobs=1):
-        if not isinstance(outcome, Failure):
-            try:
-                plan = plan_of(store, outcome.report_id, options.coverage, options.max_kernels)
-            except KernelsHidden as reason:
-                why = str(reason)
+    reports = [
+        outcome.report_id
+        for outcome in ingest_many(list(timelines)[:1], store, jobs=1)
+        if not isinstance(outcome, Failure)
+    ]
     plain_s = statistics.median(result.seconds) if result.seconds else 0.0
-    return collect_ncu(context, options, guide_of(plan or why, options, plain_s))
+    budget = Budget(plain_s, time.monotonic() - started)
+    guide = guide_by(store, next(iter(reports), None), options, budget)
+    return collect_ncu(context, options, guide)
 
 
 def with_reports(

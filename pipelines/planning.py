@@ -12,7 +12,8 @@ from analysis.session import Session
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.collectors.ncu import expected_seconds, guide_of, profile_options
+from pipelines.collectors.guide import DETAILED, Budget, words_of
+from pipelines.collectors.ncu import profile_options
 from pipelines.guiding import plan_of
 from pipelines.ingesting import Failure, default_jobs, ingest_many
 from pipelines.selection import select
@@ -42,7 +43,9 @@ class Planned:
     @property
     def seconds(self) -> float:
         """About how long ncu takes, s."""
-        return expected_seconds(self.plan.most_launches, self.plain_s) if self.plan else 0.0
+        if self.plan is None:
+            return 0.0
+        return Budget(self.plain_s).expected_s(self.plan.most_launches, DETAILED)
 
 
 def plans_of(
@@ -92,7 +95,7 @@ def _planned(
     except TaskFailed as reason:
         return Planned(report_id, source_name, None, str(reason))
     options = CollectNcu()
-    words = ["ncu", *profile_options(options), *guide_of(plan, options, 0.0).words]
+    words = ["ncu", *profile_options(options), *words_of(plan, options)]
     program = task.command if task and task.command else (command or PROGRAM).split()
     measured = bool(task and task.seconds)
     plain_s = statistics.median(task.seconds) if task and task.seconds else traced_s or 0.0

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from conftest import Opened
 
-from perfpipe.store import Store
 
-Ingested = Callable[[str], str]
-
-
-def test_communication_is_measured_by_unions(captures: Store, opened: Opened) -> None:
-    """Against nsys's own recipe of these captures: the sum of overlapped and exposed time."""
+@pytest.mark.parametrize("window", ["steady", "whole", "startup"])
+def test_communication_is_measured_by_unions(opened: Opened, window: str) -> None:
+    """Of the kernels that begin in the window: the sum of overlapped and exposed time."""
     sql = (
         "SELECT communication_ns, compute_ns, overlapped_ns, exposed_ns, overlap_pct "
         "FROM comm_overlap"
     )
-    with opened("nsys/ddp_comm_rank0.sqlite") as con:
+    with opened("nsys/ddp_comm_rank0.sqlite", window=window) as con:
         communication, compute, overlapped, exposed, pct = con.execute(sql).fetchall()[0]
-        kernels = con.execute("SELECT name, start_ns, end_ns FROM nsys_kernels").fetchall()
-        budget = con.execute("SELECT sum(dur_ns) FROM nsys_kernels WHERE name LIKE 'nccl%'")
-        assert budget.fetchone() == (communication,), "one communicating kernel at a time here"
+        ((kind, first, last),) = con.execute(
+            "SELECT kind, start_ns, end_ns FROM analysis_windows"
+        ).fetchall()
+        assert kind == window
+        every = con.execute("SELECT name, start_ns, end_ns FROM nsys_kernels").fetchall()
+    kernels = [row for row in every if first <= row[1] < last]
+    assert (len(kernels) == len(every)) == (window == "whole")
     comm = sorted((s, e) for name, s, e in kernels if name.startswith("nccl"))
     rest = sorted((s, e) for name, s, e in kernels if not name.startswith("nccl"))
     shared = sum(max(0, min(e, f) - max(s, t)) for s, e in _union(comm) for t, f in _union(rest))
+    assert communication == sum(e - s for s, e in comm), "one communicating kernel at a time here"
     assert overlapped == shared
     assert communication == overlapped + exposed
     assert compute == sum(e - s for s, e in _union(rest))

@@ -142,6 +142,12 @@ def test_ranks_that_start_apart_are_not_out_of_balance(captures: Store, ingested
     """Nearly all waiting is in the first collective, and its share is of communication."""
     ids = [ingested(f"nsys/ddp_comm_rank{rank}.sqlite") for rank in (0, 1)]
     with Session.open(captures, ids) as con:
+        # The steady steps come behind it.
+        claims = con.execute("SELECT claim FROM findings WHERE bound = 'communication'").fetchall()
+        waits = con.execute("SELECT start_ns, window_pct FROM rank_skew").fetchall()
+    assert claims == [("communication",)] * 2
+    assert all(start == 0 and share < 10 for start, share in waits)
+    with Session.open(captures, ids, window="whole") as con:
         skew = con.execute(
             "SELECT rank, waiting_pct, window_pct, 100.0 * start_ns / waiting_ns FROM rank_skew"
         ).fetchall()

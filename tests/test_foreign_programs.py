@@ -51,3 +51,74 @@ def test_a_program_without_annotations(
     assert all(row[3] is None or row[3] <= row[2] for row in findings if row[0] == "kernel")
     timeline = [row for row in findings if row[0] == "timeline" and row[1] == "step"]
     assert [row[4] for row in timeline] == techniques
+
+
+@pytest.mark.parametrize(
+    ("name", "launches", "moved", "coverage"),
+    [
+        # 39 names have 98 sizes; the next name would be too many.
+        ("vision_train", 98, 0, 84),
+        # Of three conversions with one grid, ncu takes the one that takes most time.
+        ("jax_train", 17, 11, 85),
+    ],
+)
+def test_what_is_planned_stands_for_most_of_a_step(
+    replayed: Callable[[str], Path], name: str, launches: int, moved: int, coverage: int
+) -> None:
+    with Session.open(Store(replayed(name))) as con:
+        (found,) = con.execute(
+            "SELECT most_launches, launches_before, coverage_pct FROM profile_plan_totals"
+        ).fetchall()
+        (before,) = (
+            con.execute(
+                "SELECT count(*) FROM nsys_kernels, (FROM analysis_windows) AS w "
+                "WHERE nsys_kernels.start_ns < w.start_ns"
+            ).fetchone()
+            or ()
+        )
+        took = con.execute(
+            "SELECT demangled, grid, block, covered_pct FROM profile_plan WHERE chosen"
+        ).fetchall()
+    assert found[:2] == (launches, before + moved)
+    assert found[2] == pytest.approx(sum(row[3] for row in took))
+    assert coverage < found[2] < coverage + 2
+
+
+@pytest.mark.parametrize("name", ["vision_train", "jax_train"])
+def test_what_was_profiled_is_counted_by_one_rule(
+    replayed: Callable[[str], Path], name: str
+) -> None:
+    """Launches of a profiled grid that take much longer or shorter are not: JAX converts tensors
+    of several sizes with one grid."""
+    with Session.open(Store(replayed(name)), window="whole") as con:
+        (covered,) = con.execute("SELECT profiled_pct FROM step_coverage").fetchone() or ()
+        rows = con.execute(
+            "SELECT name, grid, block, matched, instances, total_time_ns, time_pct, max_sol_pct "
+            "FROM kernel_headroom"
+        ).fetchall()
+        launches = con.execute(
+            "SELECT demangled, concat_ws(',', grid_x, grid_y, grid_z), "
+            "concat_ws(',', block_x, block_y, block_z), dur_ns FROM nsys_kernels"
+        ).fetchall()
+        profiled = con.execute(
+            "SELECT key, grid, block, min_ns, max_ns FROM _profiled_kernels"
+        ).fetchall()
+        keys = dict(
+            con.execute(
+                "SELECT DISTINCT demangled, kernel_key(demangled) FROM nsys_kernels"
+            ).fetchall()
+        )
+    ranges = {tuple(row[:3]): row[3:] for row in profiled}
+    expected: dict[tuple[str, str, str, bool], list[int]] = {}
+    for kernel, grid, block, ns in launches:
+        least, most = ranges.get((keys[kernel], grid, block), (1, 0))
+        expected.setdefault((kernel, grid, block, least <= 3 * ns and ns <= 3 * most), []).append(
+            ns
+        )
+    assert {tuple(row[:4]): row[4:6] for row in rows} == {
+        key: (len(durations), sum(durations)) for key, durations in expected.items()
+    }
+    assert all((row[7] is not None) == row[3] for row in rows)
+    both = {row[:3] for row in rows if row[3]} & {row[:3] for row in rows if not row[3]}
+    assert both
+    assert sum(row[6] for row in rows if row[3]) == pytest.approx(covered)

@@ -6,15 +6,19 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import Cli
+from hypothesis import given
+from hypothesis import strategies as st
 
+from analysis.profile_plan import ProfilePlan
 from perfpipe.errors import InputError
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.collectors import ncu
+from pipelines.collectors import guide, ncu, ncu_watch
 from pipelines.workload import CollectNcu, load_workload
 
 Write = Callable[..., Path]
@@ -135,9 +139,10 @@ def test_a_timeline_without_kernels_is_no_failure(
     ],
 )  # fmt: skip
 def test_what_was_profiled_is_kept(
-    workload: Write, profilers: Path, cli: Cli, tmp_path: Path,
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     fault: str, launches: int, note: str | None,
 ) -> None:  # fmt: skip
+    monkeypatch.setattr(guide, "STARTUP_S", 0.0)
     limit = 2 if fault == "ncu-hang" else 80
     (profilers / "FAULT").write_text(fault)
     path = workload(f"{{nsys: {{}}, ncu: {{time_limit: {limit}}}}}")
@@ -171,6 +176,7 @@ def test_a_failing_ncu_leaves_the_timeline_and_no_process(
     fault: str, failure: str, sentences: tuple[str, ...],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(ncu, "_WRITING_S", 1.0)
+    monkeypatch.setattr(guide, "STARTUP_S", 0.0)
     (profilers / "FAULT").write_text(fault)
     limit = 2 if fault == "ncu-stuck" else 80
     path = workload(f"{{nsys: {{}}, ncu: {{time_limit: {limit}}}}}")
@@ -184,25 +190,93 @@ def test_a_failing_ncu_leaves_the_timeline_and_no_process(
     assert _is_gone(int((profilers / "child").read_text()))
 
 
-def test_the_time_that_ncu_may_take() -> None:
-    assert ncu.time_limit(CollectNcu(), 20) == 120
-    assert ncu.time_limit(CollectNcu(time_limit=7), 20) == 7
-    assert ncu.expected_seconds(10, 20) == pytest.approx(33)
+PLAN = ProfilePlan(
+    report_id="r", device=0, cuda_device=0, processes=1, window_kind="steady", steps=9,
+    launches_before=7, configurations=40, chosen=30, coverage_pct=86, communication_pct=0,
+    expected_launches=40, most_launches=40, span_ns=2_000_000_000, refused=None, kernels=(),
+    names=("k",), others=(), mangled=True,
+)  # fmt: skip
+
+
+def _guide(plain_s: float, spent_s: float = 0, **options: object) -> guide.Guide:
+    """Return the guide for 40 launches, or as many as fit."""
+    return guide.guide_of(
+        lambda most: replace(PLAN, expected_launches=min(most or 40, 40), coverage_pct=80),
+        CollectNcu.model_validate(options),
+        guide.Budget(plain_s, spent_s),
+    )
+
+
+def test_all_launches_of_a_configuration_share_its_time() -> None:
+    """Four plain runs and a minute are for the plain run, the timeline, ncu and the report."""
+    assert guide.Budget(20).whole_s == 140
+    assert _guide(20, 50).limit_s == 140 - 50 - 10
+    assert _guide(20, 50).budget_s == 140
+    assert _guide(20, 50, time_limit=7).limit_s == 7
+    assert _guide(20, 50, time_limit=7).budget_s is None
+    # A timeline that took long leaves ncu the start of the program, and a little more.
+    assert _guide(20, 500).limit_s == 40
+
+
+def test_as_much_of_each_launch_as_there_is_time_for() -> None:
+    found = [_guide(7, spent) for spent in (0, 30, 40)]
+    assert [one.depth for one in found] == [guide.DETAILED, guide.LEAN, guide.BASIC]
+    assert [one.expected for one in found] == [40, 40, 40]
+    for one in found:
+        assert guide.Budget(7).expected_s(40, one.depth) <= one.limit_s
+    assert "40 launches, set=basic, within 38 s of the 88 s" in found[2].summary()
+
+
+@given(st.floats(0, 300), st.floats(0, 1000))
+def test_what_does_not_fit_is_not_asked_for_and_said(plain_s: float, spent_s: float) -> None:
+    found = _guide(plain_s, spent_s)
+    assert found.expected is not None
+    expected_s = guide.Budget(plain_s).expected_s(found.expected, found.depth)
+    assert expected_s <= found.limit_s or found.expected == 1
+    assert bool(found.notes) == (found.expected < 40)
+    if found.notes:
+        assert found.depth == guide.BASIC
+        assert guide.Budget(plain_s).expected_s(found.expected + 1, found.depth) > found.limit_s
+        assert f"asked for {found.expected} of 40 launches" in found.notes[0]
+
+
+def test_what_the_workload_says_of_sections_is_kept() -> None:
+    assert _guide(7, 45, set="full").depth.words == ("--set=full",)
+    stated = _guide(7, 45, sections=["SourceCounters"]).depth
+    assert stated.words == ("--set=detailed", "--section=SourceCounters")
+    words = ncu.profile_options(CollectNcu(), guide.LEAN)
+    assert "--set=basic" in words
+    assert "--section=WarpStateStats" in words
+
+
+def test_what_never_comes_is_not_waited_for(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program chooses another kernel this time, and runs on without one that is wanted."""
+    monkeypatch.setattr(guide, "_QUIET_S", 1.0)
+    (profilers / "FAULT").write_text("ncu-quiet")
+    started = time.monotonic()
+    assert cli("run", workload(), "--collector", "all") == 0, cli.err
+    assert time.monotonic() - started < 50
+    (note,) = _task(tmp_path).notes
+    assert "ncu profiled 1 of 2 launches and was stopped when no more had come for 1 s" in note
+    assert _kinds(tmp_path) == ["ncu", "nsys"]
+    assert _is_gone(int((profilers / "child").read_text()))
 
 
 def test_only_processes_of_the_launch_are_ended() -> None:
     """A line of the program that looks like one of ncu ends nothing."""
     child = subprocess.Popen(
-        ["sleep", "60"], env={ncu.MARK_VARIABLE: "ab", "PATH": "/usr/bin:/bin"}
+        ["sleep", "60"], env={ncu_watch.MARK_VARIABLE: "ab", "PATH": "/usr/bin:/bin"}
     )
     try:
         until = time.monotonic() + 20
-        while not ncu.is_marked(child.pid, "ab") and time.monotonic() < until:
+        while not ncu_watch.is_marked(child.pid, "ab") and time.monotonic() < until:
             time.sleep(0.01)
-        assert ncu.is_marked(child.pid, "ab")
-        assert not ncu.is_marked(child.pid, "a")
-        assert not ncu.is_marked(1, "ab")
-        assert not ncu.is_marked(2**22 + 1, "ab")
+        assert ncu_watch.is_marked(child.pid, "ab")
+        assert not ncu_watch.is_marked(child.pid, "a")
+        assert not ncu_watch.is_marked(1, "ab")
+        assert not ncu_watch.is_marked(2**22 + 1, "ab")
     finally:
         child.kill()
         child.wait()

@@ -19,7 +19,8 @@ KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
 def _ask(captures: Store, reports: list[str], sql: str) -> list[tuple[Any, ...]]:
-    with Session.open(captures, reports) as con:
+    """Ask about the whole captures."""
+    with Session.open(captures, reports, window="whole") as con:
         return con.execute(sql).fetchall()
 
 
@@ -60,6 +61,35 @@ def test_the_rank_with_more_work_is_last_in_each_step(
     assert [row[0] for row in last][::3] == expected
     steps = _ask(captures, stragglers, "SELECT step, busiest_rank FROM step_skew WHERE ranks = 2")
     assert steps[1:] == [(f"step {n}", int(n % 4 != 3)) for n in (101, 102, *range(10))]
+
+
+@pytest.mark.parametrize("window", ["steady", "whole", "startup"])
+def test_waiting_is_that_of_the_window(captures: Store, stragglers: list[str], window: str) -> None:
+    """Collectives that begin in the window of both ranks, against their durations."""
+    with Session.open(captures, stragglers, window=window) as con:
+        paired = con.execute(
+            "SELECT p.pair, p.rank, p.dur_ns, p.start_ns >= w.start_ns AND p.start_ns < w.end_ns "
+            "FROM _paired AS p JOIN analysis_windows AS w USING (report_id) ORDER BY p.start_ns"
+        ).fetchall()
+        (collectives,) = con.execute("SELECT count(*) FROM paired_collectives").fetchone() or ()
+        skew = con.execute(
+            "SELECT rank, collectives, waiting_ns, k.start_ns, window_pct * w.time_ns / 100 "
+            "FROM rank_skew AS k JOIN analysis_windows AS w USING (report_id) ORDER BY rank"
+        ).fetchall()
+    outside = {pair for pair, _, _, inside in paired if not inside}
+    least = {pair: min(ns for p, _, ns, _ in paired if p == pair) for pair, *_ in paired}
+    waits = {
+        rank: [(pair, ns - least[pair]) for pair, r, ns, _ in paired if r == rank]
+        for rank in (0, 1)
+    }
+    assert (not outside) == (window == "whole")
+    assert collectives == len(least) - len(outside)
+    for rank, counted, waiting, started, of_window in skew:
+        known = [ns for pair, ns in waits[rank] if pair not in outside]
+        first, ns = waits[rank][0]
+        assert (counted, waiting) == (len(known), sum(known))
+        assert started == (0 if first in outside else ns)
+        assert of_window == pytest.approx(waiting)
 
 
 def test_bandwidth_is_that_of_the_transfer(captures: Store, stragglers: list[str]) -> None:

@@ -101,6 +101,10 @@ def test_copies_by_kind_of_memory() -> None:
     db.add(
         "launches", _kernel(120, 140, -9, -8), _kernel(125, 145, -7, -6), _kernel(90, 101, -5, -4)
     )
+    for start, end in ((0, 100), (100, 150), (160, 160)):
+        db.add(
+            "launches", {"kind": "memcpy", "pid": 1, "device": 0, "start_ns": start, "end_ns": end}
+        )
     assert db.rows(
         "SELECT src_kind, count, total_ns, bytes, bytes_per_s, covered_pct, pageable "
         "FROM memory_op_summary"
@@ -108,6 +112,30 @@ def test_copies_by_kind_of_memory() -> None:
         ("Pageable", 1, 100, 1000, 1e10, 10.0, True),
         ("Pinned", 2, 50, 1000, 2e10, 52.0, False),
     ]
+
+
+@pytest.mark.parametrize("window", ["steady", "whole", "startup"])
+def test_copies_are_those_of_the_window(opened: Opened, window: str) -> None:
+    with opened("nsys/h2d.sqlite", window=window) as con:
+        found = con.execute(
+            "SELECT operation, src_kind, dst_kind, count, total_ns, bytes FROM memory_op_summary "
+            "ORDER BY ALL"
+        ).fetchall()
+        expected = con.execute(
+            "SELECT operation, src_kind, dst_kind, count(*), sum(dur_ns), sum(bytes) "
+            "FROM nsys_memory_ops AS m JOIN analysis_windows AS w USING (report_id) "
+            "WHERE m.start_ns >= w.start_ns AND (m.start_ns < w.end_ns OR w.kind = 'whole') "
+            "GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+        (kind, every) = (
+            con.execute(
+                "SELECT any_value(kind), (SELECT count(*) FROM nsys_memory_ops) FROM analysis_windows"
+            ).fetchone()
+            or ()
+        )
+    assert found == expected
+    assert kind == window
+    assert (sum(row[3] for row in found) == every) == (window == "whole")
 
 
 def test_a_kernel_without_length_hides_no_other() -> None:
@@ -156,7 +184,7 @@ def test_a_timeline_that_computes_says_what_to_profile(pages: Callable[..., Path
     document = json.loads((folder / "report.json").read_text())
     (text,) = [fact["text"] for fact in document["summary"] if fact["name"] == "Next"]
     assert re.fullmatch(
-        r"Profile the 9 kernels that take 83 % of the steps' kernel time: perfpipe plan [0-9a-f]{16} "
+        r"Profile the 14 kernels that take 85 % of the steps' kernel time: perfpipe plan [0-9a-f]{16} "
         "prints the ncu command",
         text,
     )
@@ -195,7 +223,7 @@ def test_a_capture_without_gpu_work_has_no_budget() -> None:
 
 def test_copies_against_their_links(opened: Opened) -> None:
     """256 MiB copies between host and an H200, pinned and pageable."""
-    with opened("nsys/memcpy.sqlite") as con:
+    with opened("nsys/memcpy.sqlite", window="whole") as con:
         rows = con.execute(
             "SELECT operation, src_kind, dst_kind, link, link_bytes_per_s, link_pct "
             "FROM memory_op_summary WHERE bytes > 1e6"

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import signal
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from analysis.profile_plan import ProfilePlan, each_once
 from pipelines.collectors.base import Collected, Context, ProgramFailed, ended
+from pipelines.collectors.guide import BUDGET_RUNS, BUDGET_S, Depth, Guide
+from pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
 from pipelines.process import Finished
 from pipelines.tools import explain, require_tool
 from pipelines.workload import CollectNcu
-
-#: What ncu prints for each kernel that it has profiled, and for each process that it has entered.
-_PROFILING = re.compile(r'==PROF== Profiling "(?P<kernel>[^"]+)"')
-_CONNECTED = re.compile(r"==PROF== Connected to process (?P<pid>\d+)")
-
-#: Environment variable that tells the processes of one launch of ncu from all others.
-MARK_VARIABLE = "PERFPIPE_NCU_LAUNCH"
 
 #: Kernel replay saves and restores all memory that the context holds, and JAX takes most of the
 #: GPU's at the start.
@@ -36,13 +26,6 @@ _INTERPRETER = re.compile(r"python[0-9.]*")
 #: Modules of Python that start the processes which do the work.
 _STARTERS = re.compile(r"torch\.distributed|accelerate|deepspeed|horovod|mpi4py|multiprocess")
 
-#: The time that ncu takes besides the program's own: to start, and for each launch with the set
-#: `detailed`.  Measured with ncu 2025.3.1 on H100 and H200, 18 to 32 kernels of a training step.
-STARTUP_S, LAUNCH_S = 4.0, 0.9
-
-#: The time that ncu may take by default: so many plain runs, and so many seconds.
-BUDGET_RUNS, BUDGET_S = 3.0, 60.0
-
 #: How long ncu may take to write its report once it was told to stop, s.
 _WRITING_S = 30.0
 
@@ -51,42 +34,6 @@ _TIMED_OUT = 124
 
 #: Less time than this is not worth another attempt, s.
 _WORTH_RETRYING_S = 20.0
-
-
-@dataclass(frozen=True)
-class Guide:
-    """What a guided launch of ncu is to profile, and the most that it may take.
-
-    `expected` launches and all that was asked for has been seen; None if that is unknown.
-    """
-
-    words: Sequence[str]
-    limit_s: float
-    expected: int | None = None
-    notes: tuple[str, ...] = ()
-
-
-def guide_of(plan: ProfilePlan | str, options: CollectNcu, plain_s: float) -> Guide:
-    """Return how to profile the kernels of a plan; or each once, with the reason for no plan."""
-    limit_s = time_limit(options, plain_s)
-    if isinstance(plan, str):
-        note = f"ncu profiled the first launch of each kernel configuration: {plan}"
-        return Guide(each_once(), limit_s, notes=(note,))
-    words = plan.ncu_words
-    if options.capture_range != "none":
-        # The range already leaves out what comes before it.
-        words = [word for word in words if not word.startswith("--launch-skip-before-match")]
-    return Guide(words, limit_s, plan.expected_launches)
-
-
-def time_limit(options: CollectNcu, plain_s: float) -> float:
-    """Return the seconds that a guided ncu may take."""
-    return options.time_limit or BUDGET_RUNS * plain_s + BUDGET_S
-
-
-def expected_seconds(launches: int, plain_s: float) -> float:
-    """Return about how long ncu takes for some launches of a program, s."""
-    return plain_s + STARTUP_S + LAUNCH_S * launches
 
 
 def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = None) -> Collected:
@@ -99,7 +46,7 @@ def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = Non
     if guide is not None:
         return _Guided(context, options, guide, ncu.path).collect()
     report = context.into / "ncu.ncu-rep"
-    seen = _Seen(context)
+    seen = Seen(context)
     words = [ncu.path, *profile_options(options), _export(context, report)]
     finished = context.launch("ncu", words, env=_environment(context), on_line=seen.hear)
     return context.product(finished, "ncu", report)
@@ -119,21 +66,26 @@ def _environment(context: Context) -> dict[str, str]:
     return {name: value for name, value in _ENVIRONMENT.items() if name not in given}
 
 
-def profile_options(options: CollectNcu, *, alone: bool = False) -> list[str]:
+def profile_options(
+    options: CollectNcu, depth: Depth | None = None, *, alone: bool = False
+) -> list[str]:
     """Return the options of ncu, without those that a timeline chooses.
 
-    With `alone` only the first process is profiled, else its children as well.
+    `depth` says what is collected of each launch where the options do not.  With `alone` only the
+    first process is profiled, else its children as well.
     """
+    stated = (f"--set={options.chosen_set}", *(f"--section={name}" for name in options.sections))
+    chosen, *sections = depth.words if depth else stated
     words = [
         "--force-overwrite",
-        f"--set={options.chosen_set}",
+        chosen,
         f"--clock-control={options.clock_control}",
         f"--cache-control={options.cache_control}",
         f"--replay-mode={options.replay_mode}",
         f"--graph-profiling={options.graph_profiling}",
         f"--target-processes={'application-only' if alone else 'all'}",
         "--nvtx",
-        *(f"--section={section}" for section in options.sections),
+        *sections,
     ]
     if options.metrics:
         words.append(f"--metrics={','.join(options.metrics)}")
@@ -158,63 +110,6 @@ def _export(context: Context, report: Path) -> str:
     return f"--export={context.launcher.output(report)}"
 
 
-class _Seen:
-    """Counts the kernels that ncu has profiled; ends the program at the last that is expected.
-
-    In per-launch-config mode, ncu ignores --kill.  An interrupt of it and of the program makes it
-    write its report; `timeout` hands the one that it receives on to both.
-    """
-
-    def __init__(self, context: Context, expected: int | None = None, *, led: bool = False) -> None:
-        """`led` says that `timeout` leads the group of processes."""
-        self._context, self._expected, self._led = context, expected, led
-        self.mark = uuid.uuid4().hex
-        self.kernels = 0
-        self.stopped = False
-        self.group: int | None = None
-        self._pid: int | None = None
-
-    def hear(self, line: str) -> None:
-        """Read a line that ncu prints."""
-        if match := _PROFILING.search(line):
-            self.kernels += 1
-            self._find_group()
-            of = f" of {self._expected}" if self._expected else ""
-            self._context.say(f"ncu: kernel {self.kernels}{of}, {match['kernel']}")
-            if self.kernels == self._expected and self.group is not None:
-                self.stopped = True
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    (os.kill if self._led else os.killpg)(self.group, signal.SIGINT)
-        elif match := _CONNECTED.search(line):
-            self._pid = int(match["pid"])
-            self._find_group()
-
-    def _find_group(self) -> None:
-        """Find the group of the program, whose mark may not show when it has just begun."""
-        if self.group is None and self._pid is not None and is_marked(self._pid, self.mark):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                group = os.getpgid(self._pid)
-                self.group = group if group != os.getpgid(0) else None
-
-    def end_all(self) -> None:
-        """End what is left of the program: where ncu crashes, its processes go on."""
-        if self.group is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.group, signal.SIGKILL)
-
-
-def is_marked(pid: int, mark: str) -> bool:
-    """Return whether a process of this machine was launched with a mark in its environment.
-
-    What a program prints may look like a line of ncu, and ids of another machine mean nothing here.
-    """
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
-    return f"{MARK_VARIABLE}={mark}".encode() in environment.split(b"\0")
-
-
 class _Guided:
     """A launch of ncu within a limit of time."""
 
@@ -228,6 +123,7 @@ class _Guided:
 
     def collect(self) -> Collected:
         """Launch, and once more if no process worked, or if ending it early cost the report."""
+        self.context.say(self.guide.summary())
         seen, finished, there = self._attempt(self._expecting())
         if self.alone and not seen.kernels and self.left_s > _WORTH_RETRYING_S:
             self.context.say("ncu: once more, with the processes that the program starts")
@@ -235,24 +131,25 @@ class _Guided:
             seen, finished, there = self._attempt(self._expecting())
         if seen.stopped and not there and self.left_s > _WORTH_RETRYING_S:
             self.context.say("ncu: once more, without ending the program early")
-            seen, finished, there = self._attempt(_Seen(self.context))
+            seen, finished, there = self._attempt(Seen(self.context))
         if there and (seen.kernels or finished.ok):
             notes = self.guide.notes + self._left_out(finished, seen)
             return Collected(self.report, self.limit_s - self.left_s, notes)
         raise self._failure(finished)
 
-    def _expecting(self) -> _Seen:
-        return _Seen(self.context, self.guide.expected, led=self.timeout is not None)
+    def _expecting(self) -> Seen:
+        quiet_s, led = self.guide.quiet_s, self.timeout is not None
+        return Seen(self.context, self.guide.expected, quiet_s, led=led)
 
-    def _attempt(self, seen: _Seen) -> tuple[_Seen, Finished, bool]:
+    def _attempt(self, seen: Seen) -> tuple[Seen, Finished, bool]:
         """Launch within the time that is left; return also whether there is a report."""
         self.granted_s = self.left_s
         finished = self._launch(seen)
         self.left_s -= finished.seconds
         return seen, finished, self.context.launcher.fetch(self.report)
 
-    def _launch(self, seen: _Seen) -> Finished:
-        chosen = profile_options(self.options, alone=self.alone)
+    def _launch(self, seen: Seen) -> Finished:
+        chosen = profile_options(self.options, self.guide.depth, alone=self.alone)
         words: list[str] = [self.ncu, *chosen, *self.guide.words]
         if self.timeout:
             kill = f"--kill-after={_WRITING_S:g}"
@@ -273,18 +170,32 @@ class _Guided:
         killed = not finished.ok and finished.seconds >= self.granted_s
         return finished.timed_out or finished.returncode == _TIMED_OUT or killed
 
-    def _left_out(self, finished: Finished, seen: _Seen) -> tuple[str, ...]:
+    def _left_out(self, finished: Finished, seen: Seen) -> tuple[str, ...]:
         """Return what the report lacks, as sentences."""
         expected = self.guide.expected
         so_far = f"{seen.kernels} of {expected}" if expected else f"{seen.kernels}"
         if self._late(finished):
             return (
-                f"ncu was stopped at its limit of {self.limit_s:.0f} s, after {so_far} launches; "
-                "raise collect.ncu.time_limit to profile more",
+                f"ncu was stopped at its limit of {self.limit_s:.0f} s{self._of_all()}, after "
+                f"{so_far} launches; raise collect.ncu.time_limit to profile more",
+            )
+        if seen.quiet:
+            return (
+                f"ncu profiled {so_far} launches and was stopped when no more had come for "
+                f"{self.guide.quiet_s:.0f} s: a program that tunes itself may choose other kernels",
             )
         if not finished.ok and not seen.stopped:
             return (f"ncu {ended(finished)} after {so_far} launches; what it wrote is kept",)
         return ()
+
+    def _of_all(self) -> str:
+        """Return what the limit follows from, where the workload does not state it."""
+        if self.guide.budget_s is None or self.limit_s < self.guide.limit_s:
+            return ""
+        return (
+            f" (all profilers and the report have {self.guide.budget_s:.0f} s: {BUDGET_RUNS:g} "
+            f"plain runs and {BUDGET_S:g} s)"
+        )
 
     def _failure(self, finished: Finished) -> ProgramFailed:
         """Return why there is no report, and the way out."""

@@ -25,10 +25,10 @@ _LONGEST_NAME = 56
     "--coverage",
     type=click.FloatRange(0, 100, min_open=True),
     metavar="PERCENT",
-    help="Share of the kernel time to profile.  [default: 80]",
+    help="Share of the kernel time to profile.  [default: 85]",
 )
 @click.option(
-    "--max-kernels", type=click.IntRange(1), help="Most kernels to profile.  [default: 20]"
+    "--max-kernels", type=click.IntRange(1), help="Most launches to profile.  [default: 100]"
 )
 @json_option()
 @store_option
@@ -133,8 +133,9 @@ def _notes(planned: Planned, plan: ProfilePlan) -> list[str]:
         )
     program = "" if planned.measured else ", and what the program does before its first kernel"
     notes.append(
-        f"ncu takes one launch of each size of each instance, {plan.most_launches} in all, which "
-        f"cover {plan.coverage_pct:.0f} %: about {_minutes(planned.seconds)}{program}."
+        f"ncu takes one launch of each size of each instance, {plan.most_launches} in all.  They "
+        f"stand for {plan.coverage_pct:.0f} %, the launches that take about as long: about "
+        f"{_minutes(planned.seconds)}{program}."
     )
     if plan.most_launches > plan.expected_launches:
         notes.append(

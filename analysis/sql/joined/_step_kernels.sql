@@ -1,6 +1,5 @@
 -- Kernels of the analyzed window of timelines that were also profiled, each with its profile if it
--- has one.  Launches of one configuration may do quite different work (a persistent kernel always has
--- the same grid): those that take much longer or shorter than the profiled ones were not profiled.
+-- has one.  Launches that take much longer or shorter than the profiled ones were not profiled.
 -- @materialize
 CREATE VIEW _step_kernels AS
 WITH launches AS (
@@ -27,11 +26,7 @@ matched AS (
         is_communication(l.name) AS communication,
         p.key,
         l.dur_ns,
-        coalesce(
-            l.dur_ns BETWEEN p.min_ns / threshold('plan.alike_times')
-            AND p.max_ns * threshold('plan.alike_times'),
-            false
-        ) AS alike
+        takes_as_long(l.dur_ns, p.min_ns, p.max_ns) AS alike
     FROM launches AS l
     JOIN keys USING (demangled)
     LEFT JOIN _profiled_kernels AS p

@@ -1,7 +1,8 @@
 -- SOL headroom by kernel: kernels of a timeline joined to ncu launches by (name, grid, block),
 -- regardless of how the ncu export spells the name.  Headroom is GPU time x (1 - max SOL): what the
 -- same work would save at 100 % SOL.  Another algorithm, type or tile may save more (kernel_findings).
--- Kernels that ncu did not profile are kept, with NULLs.
+-- Kernels that ncu did not profile are kept, with NULLs, and so are launches that take much longer or
+-- shorter than the profiled ones: the same grid may do other work (persistent kernels).
 --
 -- report_id: nsys report
 -- ncu_reports: ncu reports that profiled this kernel: those of the same configuration of a run, or
@@ -9,10 +10,10 @@
 -- name: kernel name with template arguments
 -- grid: blocks as x,y,z
 -- block: threads as x,y,z
--- instances: executions on the timeline
+-- instances: executions on the timeline that are alike in that
 -- total_time_ns: sum of their durations, ns
 -- time_pct: share of all kernel time of the report, %
--- matched: whether ncu profiled this (name, grid, block)
+-- matched: whether ncu profiled this (name, grid, block) with a launch that takes about as long
 -- ncu_launches: number of its launches in the ncu reports
 -- compute_sol_pct: compute SOL, mean over those launches weighted by duration, %
 -- memory_sol_pct: memory SOL, weighted likewise, %
@@ -21,26 +22,44 @@
 -- headroom_pct: SOL headroom, share of all kernel time of the report, %
 -- headroom_ns: SOL headroom in time, ns
 CREATE VIEW kernel_headroom AS
-WITH timeline AS (
+WITH keys AS (
+    SELECT demangled, kernel_key(demangled) AS key
+    FROM (SELECT DISTINCT demangled FROM nsys_kernels)
+),
+launches AS (
     SELECT
         report_id,
-        demangled AS name,
+        demangled,
         concat_ws(',', grid_x, grid_y, grid_z) AS grid,
         concat_ws(',', block_x, block_y, block_z) AS block,
-        count(*) AS instances,
-        sum(dur_ns)::BIGINT AS total_time_ns
+        dur_ns
     FROM nsys_kernels
-    GROUP BY ALL
+),
+timeline AS (
+    SELECT
+        l.report_id,
+        l.demangled AS name,
+        l.grid,
+        l.block,
+        k.key,
+        takes_as_long(l.dur_ns, p.min_ns, p.max_ns) AS matched,
+        count(*) AS instances,
+        sum(l.dur_ns)::BIGINT AS total_time_ns
+    FROM launches AS l
+    JOIN keys AS k USING (demangled)
+    LEFT JOIN _profiled_kernels AS p
+        ON p.report_id = l.report_id AND p.key = k.key AND p.grid = l.grid AND p.block = l.block
+    GROUP BY l.report_id, l.demangled, l.grid, l.block, k.key, matched
 ),
 shares AS (
     SELECT
-        t.*,
+        t.* EXCLUDE (key),
         100.0 * t.total_time_ns / nullif(sum(t.total_time_ns) OVER (PARTITION BY t.report_id), 0) AS time_pct,
         headroom(p.max_sol_pct) / 100 AS headroom,
         p.* EXCLUDE (report_id, key, grid, block, subclass, min_ns, max_ns)
     FROM timeline AS t
     LEFT JOIN _profiled_kernels AS p
-        ON p.report_id = t.report_id AND p.key = kernel_key(t.name) AND p.grid = t.grid AND p.block = t.block
+        ON t.matched AND p.report_id = t.report_id AND p.key = t.key AND p.grid = t.grid AND p.block = t.block
 )
 SELECT
     report_id,
@@ -51,7 +70,7 @@ SELECT
     instances,
     total_time_ns,
     time_pct,
-    ncu_launches IS NOT NULL AS matched,
+    matched,
     ncu_launches,
     compute_sol_pct,
     memory_sol_pct,
@@ -60,4 +79,4 @@ SELECT
     time_pct * headroom AS headroom_pct,
     round(total_time_ns * headroom)::BIGINT AS headroom_ns
 FROM shares
-ORDER BY report_id, headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block;
+ORDER BY report_id, headroom_ns DESC NULLS LAST, total_time_ns DESC, name, grid, block, matched;

@@ -1,6 +1,6 @@
 -- How much of each GPU's kernel time ncu has looked at: the kernels of the analyzed window (the steady
--- steps, where there are steps) that were profiled, matched by name, grid and block.  One row per GPU of
--- each timeline that has ncu reports.
+-- steps, where there are steps) that were profiled: launches of the name, grid and block of a profiled
+-- one that take about as long.  One row per GPU of each timeline that has ncu reports.
 --
 -- report_id: nsys report
 -- device: physical GPU number

@@ -1,5 +1,6 @@
 -- Copies and memsets by direction and memory kind on each GPU: bytes, achieved bandwidth, and how
--- much of their time overlaps with kernels.
+-- much of their time overlaps with kernels.  Those that begin in the analyzed window: the steady
+-- steps, where there are steps.
 --
 -- report_id: report
 -- device: physical GPU number
@@ -32,9 +33,9 @@ WITH kernels AS (
 ),
 ops AS (
     SELECT
-        t.track,
-        t.report_id,
-        t.device,
+        w.track,
+        g.report_id,
+        g.device,
         m.operation,
         m.src_kind,
         m.dst_kind,
@@ -43,7 +44,13 @@ ops AS (
         m.dur_ns,
         m.bytes
     FROM nsys_memory_ops AS m
-    JOIN _tracks AS t ON t.report_id = m.report_id AND t.pid = m.pid AND t.cuda_device = m.device
+    JOIN _analysed_spans AS w
+        ON w.report_id = m.report_id
+            AND w.pid = m.pid
+            AND w.cuda_device = m.device
+            AND m.start_ns >= w.start_ns
+            AND m.start_ns < w.end_ns
+    JOIN _gpus AS g USING (track)
 ),
 borders AS (
     SELECT *, end_ns AS at_ns, 1 AS sign

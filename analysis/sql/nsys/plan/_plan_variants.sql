@@ -1,53 +1,60 @@
--- Kernels of the process to profile, in the window: template instances and sizes of shared memory of a
--- configuration (function, grid, block) apart.  `place` ranks configurations, `wanted` are the
--- instances that are to be profiled: the longest of the chosen configurations, until they cover what is
--- asked for.
+-- What ncu tells apart of the kernels that may be profiled: names, sizes and shared memory.  `first_place`
+-- and `first_end_ns` are those of the launch that ncu takes, `gain_ns` what it stands for.  ncu selects by
+-- name and takes one launch of each size, so that names are chosen: those first that stand for most time for
+-- each launch, until they cover what is asked for.  `fits` is false where that would be too many launches.
 -- @materialize
 CREATE VIEW _plan_variants AS
-WITH own AS (
-    SELECT k.*
-    FROM _window_kernels AS k
-    JOIN _profiled_process AS p
-        ON p.report_id = k.report_id
-            AND p.pid IS NOT DISTINCT FROM k.pid
-            AND p.cuda_device IS NOT DISTINCT FROM k.cuda_device
-    WHERE k.launches > 0
-),
-units AS (
-    SELECT report_id, communication, name, grid, block, sum(time_ns)::BIGINT AS unit_ns
-    FROM own
+WITH variants AS (
+    SELECT
+        l.report_id,
+        l.filter_name,
+        l.demangled,
+        l.grid,
+        l.block,
+        l.smem,
+        count(*) FILTER (l.inside) AS launches,
+        coalesce(sum(l.dur_ns) FILTER (l.inside), 0)::BIGINT AS time_ns,
+        min(l.place) FILTER (l.place >= s.start_place) AS first_place,
+        min(l.end_ns) FILTER (l.place >= s.start_place) AS first_end_ns,
+        coalesce(arg_min(l.gain_ns, l.place) FILTER (l.place >= s.start_place AND l.inside), 0) AS gain_ns
+    FROM _plan_launches AS l
+    JOIN _plan_starts AS s USING (report_id)
     GROUP BY ALL
 ),
-placed AS (
+names AS (
     SELECT
-        *,
-        row_number() OVER ordered AS place,
-        (sum(unit_ns) OVER ordered)::BIGINT AS sum_ns,
-        (sum(unit_ns) OVER (PARTITION BY report_id, communication))::BIGINT AS all_ns
-    FROM units
-    WINDOW ordered AS (
-        PARTITION BY report_id, communication
-        ORDER BY unit_ns DESC, name, grid, block ROWS UNBOUNDED PRECEDING
+        report_id,
+        filter_name,
+        sum(gain_ns)::BIGINT AS gain_ns,
+        count(first_place) FILTER (launches > 0) AS profiles,
+        sum(gain_ns) / nullif(count(first_place) FILTER (launches > 0), 0) AS worth_ns
+    FROM variants
+    GROUP BY report_id, filter_name
+),
+ordered AS (
+    SELECT
+        report_id,
+        filter_name,
+        (sum(gain_ns) OVER earlier)::BIGINT - gain_ns AS before_ns,
+        sum(profiles) OVER earlier AS profiles
+    FROM names
+    WHERE gain_ns > 0
+    WINDOW earlier AS (
+        PARTITION BY report_id
+        ORDER BY worth_ns DESC, gain_ns DESC, filter_name ROWS UNBOUNDED PRECEDING
     )
 ),
-decided AS (
-    SELECT
-        o.*,
-        u.place,
-        u.all_ns,
-        100.0 * u.unit_ns / nullif(u.all_ns, 0) AS share_pct,
-        100.0 * u.sum_ns / nullif(u.all_ns, 0) AS cumulative_pct,
-        NOT o.communication
-            AND 100.0 * (u.sum_ns - u.unit_ns) < threshold('plan.coverage_pct') * u.all_ns AS needed,
-        needed AND u.place <= threshold('plan.max_kernels') AS chosen
-    FROM own AS o
-    JOIN placed AS u USING (report_id, communication, name, grid, block)
+totals AS (
+    SELECT report_id, sum(time_ns)::BIGINT AS all_ns
+    FROM variants
+    GROUP BY report_id
 )
 SELECT
-    *,
-    chosen AND 100.0 * coalesce(sum(time_ns) FILTER (chosen) OVER (
-        PARTITION BY report_id
-        ORDER BY time_ns DESC, demangled, grid, block, smem, filter_name
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ), 0) < threshold('plan.coverage_pct') * all_ns AS wanted
-FROM decided;
+    v.*,
+    t.all_ns,
+    coalesce(100.0 * o.before_ns < threshold('plan.coverage_pct') * t.all_ns, false) AS needed,
+    coalesce(o.profiles <= threshold('plan.max_kernels'), false) AS fits,
+    needed AND fits AS wanted
+FROM variants AS v
+JOIN totals AS t USING (report_id)
+LEFT JOIN ordered AS o USING (report_id, filter_name);

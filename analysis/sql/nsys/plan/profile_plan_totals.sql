@@ -9,30 +9,31 @@
 -- processes: number of processes (ranks) with kernels; one of them is profiled
 -- window_kind: steady, or whole where no repeating step was found
 -- steps: number of steps in the window; NULL for whole
--- launches_before: kernels that the process launches before the window
+-- launches_before: kernels that the process launches before the first that may be profiled: those before
+--   the window, and those of its first step behind which better ones come first
 -- configurations: kernel configurations in the window, without communication
 -- chosen: how many of them are to be profiled
--- coverage_pct: share of the window's kernel time without communication that ncu profiles if the
---   program runs to its end, %
+-- coverage_pct: share of the window's kernel time without communication that the profiles stand for, %
 -- communication_pct: share of communication in the process's kernel time, %
 -- expected_launches: launches that ncu profiles until it has seen all that are chosen
 -- most_launches: launches that it profiles if the program runs to its end
+-- span_ns: time on the timeline from the first launch that may be profiled to the end of the last that is
+--   chosen, ns; NULL if none is
 -- refused: why nothing may be profiled; NULL if it may
 CREATE VIEW profile_plan_totals AS
-WITH own AS (
-    SELECT k.*, p.compute_ns, p.communication_ns, p.processes, p.refused
-    FROM _window_kernels AS k
-    JOIN _profiled_process AS p
-        ON p.report_id = k.report_id
-            AND p.pid IS NOT DISTINCT FROM k.pid
-            AND p.cuda_device IS NOT DISTINCT FROM k.cuda_device
+WITH processes AS (
+    SELECT p.*, w.kind AS window_kind, w.steps, w.start_ns AS window_start_ns
+    FROM _profiled_process AS p
+    JOIN analysis_windows AS w
+        ON w.report_id = p.report_id AND w.device IS NOT DISTINCT FROM p.device
 ),
 -- Launches are skipped by process, whatever GPU they are for.
-skipped AS (
-    SELECT k.report_id, sum(k.before)::BIGINT AS launches_before
-    FROM _window_kernels AS k
-    JOIN _profiled_process AS p ON p.report_id = k.report_id AND p.pid IS NOT DISTINCT FROM k.pid
-    GROUP BY k.report_id
+before AS (
+    SELECT p.report_id, count(*) AS launches
+    FROM nsys_kernels AS k
+    JOIN processes AS p ON p.report_id = k.report_id AND p.pid IS NOT DISTINCT FROM k.pid
+    WHERE k.start_ns < p.window_start_ns
+    GROUP BY p.report_id
 ),
 planned AS (
     SELECT
@@ -42,72 +43,54 @@ planned AS (
     FROM profile_plan
     GROUP BY report_id
 ),
-covered AS (
+-- The last launch that is asked for; those of the same names that come later are not waited for.
+lasts AS (
     SELECT
         report_id,
-        100.0 * coalesce(sum(time_ns) FILTER (filter_name IN (
-            SELECT n.filter_name FROM _plan_variants AS n WHERE n.wanted AND n.report_id = v.report_id
-        )), 0) / nullif(any_value(all_ns), 0) AS coverage_pct
-    FROM _plan_variants AS v
-    WHERE NOT communication
+        max(first_place) AS last_place,
+        max(first_end_ns) AS last_end_ns,
+        100.0 * sum(gain_ns) / nullif(any_value(all_ns), 0) AS coverage_pct
+    FROM _plan_variants
+    WHERE wanted AND gain_ns > 0
     GROUP BY report_id
 ),
+starts AS (
+    SELECT s.report_id, s.start_place, min(l.start_ns) FILTER (l.place >= s.start_place) AS start_ns
+    FROM _plan_starts AS s
+    JOIN _plan_launches AS l USING (report_id)
+    GROUP BY s.report_id, s.start_place
+),
 seen AS (
-    SELECT o.report_id, o.first_ns, coalesce(v.wanted, false) AS wanted
-    FROM own AS o
-    JOIN (SELECT DISTINCT report_id, filter_name FROM _plan_variants WHERE wanted) AS n
-        ON n.report_id = o.report_id AND n.filter_name = o.filter_name
-    LEFT JOIN _plan_variants AS v
-        ON v.report_id = o.report_id
-            AND v.filter_name = o.filter_name
-            AND v.demangled = o.demangled
-            AND v.grid = o.grid
-            AND v.block = o.block
-            AND v.smem IS NOT DISTINCT FROM o.smem
-    WHERE o.first_ns IS NOT NULL
-),
-counted AS (
-    SELECT s.report_id, count(*) AS most, count(*) FILTER (s.first_ns <= l.last_ns) AS expected
-    FROM seen AS s
-    JOIN (
-        SELECT report_id, max(first_ns) FILTER (wanted) AS last_ns FROM seen GROUP BY report_id
-    ) AS l USING (report_id)
-    GROUP BY s.report_id
-),
-windows AS (
     SELECT
-        report_id,
-        device,
-        pid,
-        cuda_device,
-        processes,
-        compute_ns,
-        communication_ns,
-        refused,
-        any_value(window_kind) AS window_kind,
-        any_value(steps) AS steps
-    FROM own
-    GROUP BY ALL
+        v.report_id,
+        count(v.first_place) FILTER (v.first_place <= l.last_place) AS expected,
+        count(v.first_place) AS most
+    FROM _plan_variants AS v
+    JOIN lasts AS l USING (report_id)
+    WHERE v.wanted
+    GROUP BY v.report_id
 )
 SELECT
-    w.report_id,
-    w.device,
-    w.cuda_device,
-    w.pid AS process_id,
-    w.processes,
-    w.window_kind,
-    w.steps,
-    b.launches_before,
-    coalesce(p.configurations, 0) AS configurations,
-    coalesce(p.chosen, 0) AS chosen,
-    coalesce(v.coverage_pct, 0) AS coverage_pct,
-    100.0 * w.communication_ns / nullif(w.compute_ns + w.communication_ns, 0) AS communication_pct,
+    p.report_id,
+    p.device,
+    p.cuda_device,
+    p.pid AS process_id,
+    p.processes,
+    p.window_kind,
+    p.steps,
+    coalesce(b.launches, 0) + coalesce(s.start_place, 1) - 1 AS launches_before,
+    coalesce(n.configurations, 0) AS configurations,
+    coalesce(n.chosen, 0) AS chosen,
+    coalesce(l.coverage_pct, 0) AS coverage_pct,
+    100.0 * p.communication_ns / nullif(p.compute_ns + p.communication_ns, 0) AS communication_pct,
     coalesce(c.expected, 0) AS expected_launches,
     coalesce(c.most, 0) AS most_launches,
-    w.refused
-FROM windows AS w
-JOIN skipped AS b USING (report_id)
-LEFT JOIN planned AS p USING (report_id)
-LEFT JOIN covered AS v USING (report_id)
-LEFT JOIN counted AS c USING (report_id)
-ORDER BY w.report_id;
+    l.last_end_ns - s.start_ns AS span_ns,
+    p.refused
+FROM processes AS p
+LEFT JOIN before AS b USING (report_id)
+LEFT JOIN planned AS n USING (report_id)
+LEFT JOIN lasts AS l USING (report_id)
+LEFT JOIN starts AS s USING (report_id)
+LEFT JOIN seen AS c USING (report_id)
+ORDER BY p.report_id;

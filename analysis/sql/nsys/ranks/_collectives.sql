@@ -1,5 +1,5 @@
 -- Communication kernels with what is known about their calls.  A group of calls that launched one
--- kernel counts with all its bytes.
+-- kernel counts with all its bytes.  `analysed` are those that begin in the analyzed window.
 -- @materialize
 CREATE VIEW _collectives AS
 SELECT
@@ -17,9 +17,11 @@ SELECT
     CASE
         WHEN NOT p.grouped OR count(*) OVER (PARTITION BY l.report_id, l.range_id) = 1 THEN nullif(p.bytes, 0)
     END::BIGINT AS bytes,
-    p.ranks::BIGINT AS ranks
+    p.ranks::BIGINT AS ranks,
+    a.window_id IS NOT NULL AS analysed
 FROM _ops AS o
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = o.op_id
 LEFT JOIN _collective_calls AS p ON p.report_id = l.report_id AND p.range_id = l.range_id
+LEFT JOIN _analysed AS a ON a.track = o.track AND a.window_id = o.window_id
 WHERE o.class = 'communication';

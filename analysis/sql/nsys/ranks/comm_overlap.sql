@@ -1,5 +1,5 @@
 -- How much communication between GPUs is overlapped by compute, from unions of intervals, never
--- sums.
+-- sums.  Of the kernels that begin in the analyzed window: the steady steps, where there are steps.
 --
 -- report_id: report
 -- device: physical GPU number
@@ -22,6 +22,7 @@ WITH unions AS (
             sum(beyond_ns(start_ns, end_ns, kernels_until)) FILTER (WHERE class != 'transfer'), 0
         )::BIGINT AS either_ns
     FROM _ops
+    SEMI JOIN _analysed USING (track, window_id)
     GROUP BY track
 )
 SELECT

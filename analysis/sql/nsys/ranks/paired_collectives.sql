@@ -1,10 +1,11 @@
--- Collectives of a job, each with all its ranks: the shortest participant's time is the transfer,
--- what the others take beyond it is waiting.  Times are on the clock of the job.
+-- Collectives of a job that begin in the analyzed window of every rank (the steady steps, where there
+-- are steps), each with all its ranks: the shortest participant's time is the transfer, what the others
+-- take beyond it is waiting.  Times are on the clock of the job.
 --
 -- job: as in job_ranks
 -- operation: AllReduce, AllGather, ...
 -- communicator: NCCL communicator; NULL if the export has no payloads
--- nth: number of the operation in that communicator, from 1
+-- nth: number of the operation in that communicator, from 1 at the start of the capture
 -- ranks: number of participants captured
 -- first_start_ns: when the first rank arrived, ns
 -- last_start_ns: when the last rank arrived, ns
@@ -49,6 +50,7 @@ sums AS (
         max(at_ns) <= min(until_ns) + max(residual_ns) AS together
     FROM aligned AS p
     GROUP BY job, operation, communicator, nth
+    HAVING bool_and(p.analysed)
 ),
 carried AS (
     -- One direction only, so late ranks find the data in their buffers already: no bandwidth.

@@ -1,0 +1,161 @@
+"""What a guided launch of ncu profiles, how much of each launch, and how long that may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from analysis.profile_plan import ProfilePlan, each_once
+from pipelines.workload import CollectNcu
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How much ncu collects of a launch: its options, and how long a launch takes with them, s."""
+
+    words: tuple[str, ...]
+    launch_s: float
+
+
+#: The times are those of H200 with ncu 2025.3.1, where a program has some pinned memory: ncu saves
+#: all memory for each pass.  Speed of Light alone needs 10 passes; the other counters of the second
+#: are cheap, those of the source are not.
+DETAILED = Depth(("--set=detailed",), 1.0)
+LEAN = Depth(
+    (
+        "--set=basic",
+        "--section=MemoryWorkloadAnalysis",
+        "--section=ComputeWorkloadAnalysis",
+        "--section=WarpStateStats",
+        "--section=SchedulerStats",
+        "--section=SpeedOfLight_RooflineChart",
+    ),
+    0.7,
+)
+BASIC = Depth(("--set=basic",), 0.6)
+DEPTHS = (DETAILED, LEAN, BASIC)
+
+#: What ncu takes besides the program's own time and its launches, s.
+STARTUP_S = 4.0
+
+#: What a configuration may take with all its profilers and its report: plain runs, and seconds.
+BUDGET_RUNS, BUDGET_S = 4.0, 60.0
+
+#: What is left to do behind ncu: its report is read, and the report is written, s.
+_AFTER_S = 10.0
+
+#: However long the timeline took, ncu may profile for so long behind the start of the program, s.
+_LEAST_S = 20.0
+
+#: The rest is not waited for where ncu has been silent for so many seconds, and so many times as
+#: long as all that was chosen takes on the timeline: it slows down what it does not profile, too.
+_QUIET_S, _QUIET_TIMES = 20.0, 10.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The time of a configuration: of its plain run, and what has been spent on it so far, s."""
+
+    plain_s: float
+    spent_s: float = 0.0
+
+    @property
+    def whole_s(self) -> float:
+        """What the configuration may take with all its profilers and its report, s."""
+        return BUDGET_RUNS * self.plain_s + BUDGET_S
+
+    def limit_s(self, options: CollectNcu) -> float:
+        """Return how long ncu may take, s: what the workload says, else what is left."""
+        left_s = self.whole_s - self.spent_s - _AFTER_S
+        return options.time_limit or max(left_s, self.plain_s + _LEAST_S)
+
+    def expected_s(self, launches: int, depth: Depth) -> float:
+        """Return about how long ncu takes for some launches of the program, s."""
+        return self.plain_s + STARTUP_S + depth.launch_s * launches
+
+    def fitting(self, depth: Depth, limit_s: float) -> int:
+        """Return how many launches ncu profiles in a time."""
+        return max(int((limit_s - self.expected_s(0, depth)) / depth.launch_s), 1)
+
+
+@dataclass(frozen=True)
+class Guide:
+    """What a guided launch of ncu is to profile, and the most that it may take.
+
+    `expected` launches and all that was asked for has been seen; None if that is unknown.
+    `budget_s` is the time of the whole configuration that the limit follows from, if it does.
+    """
+
+    words: Sequence[str]
+    depth: Depth
+    limit_s: float
+    expected: int | None = None
+    quiet_s: float | None = None
+    budget_s: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """Return what ncu is about to do."""
+        what = f"{self.expected} launches" if self.expected else "one launch of each kernel"
+        of = f" of the {self.budget_s:.0f} s that all profilers have" if self.budget_s else ""
+        depth = " ".join(word.removeprefix("--") for word in self.depth.words[:1])
+        return f"ncu: {what}, {depth}, within {self.limit_s:.0f} s{of}"
+
+
+def guide_of(
+    make_plan: Callable[[int | None], ProfilePlan | str], options: CollectNcu, budget: Budget
+) -> Guide:
+    """Return how to profile what a timeline says: as much of each launch as there is time for.
+
+    `make_plan` returns the plan with at most so many launches, or the reason why there is none;
+    then each kernel is profiled once.  Where even the cheapest sections take too long, the plan is
+    cut: ncu profiles in the order of the program, and what comes last may matter most.
+    """
+    limit_s = budget.limit_s(options)
+    budget_s = None if options.time_limit else budget.whole_s
+    depths = depths_of(options)
+    plan = make_plan(None)
+    if isinstance(plan, str):
+        note = f"ncu profiled the first launch of each kernel configuration: {plan}"
+        return Guide(each_once(), depths[0], limit_s, budget_s=budget_s, notes=(note,))
+    launches = plan.expected_launches
+    fitting = [d for d in depths if budget.expected_s(launches, d) <= limit_s]
+    depth = fitting[0] if fitting else depths[-1]
+    notes: tuple[str, ...] = ()
+    if not fitting:
+        most = budget.fitting(depth, limit_s)
+        cut = make_plan(most)
+        if not isinstance(cut, str) and cut.chosen > 0 and cut.expected_launches < launches:
+            plan, notes = cut, (_cut_note(plan, cut, limit_s),)
+    guide = Guide(words_of(plan, options), depth, limit_s, plan.expected_launches, notes=notes)
+    return replace(guide, quiet_s=_quiet_s(plan), budget_s=budget_s)
+
+
+def depths_of(options: CollectNcu) -> tuple[Depth, ...]:
+    """Return what may be collected of each launch, the richest first; what is stated is fixed."""
+    if options.model_fields_set & {"set", "sections"}:
+        words = (f"--set={options.chosen_set}", *(f"--section={name}" for name in options.sections))
+        known = {depth.words: depth.launch_s for depth in DEPTHS}
+        return (Depth(words, known.get(words, DETAILED.launch_s)),)
+    return DEPTHS
+
+
+def words_of(plan: ProfilePlan, options: CollectNcu) -> list[str]:
+    """Return the options of ncu that select the kernels of a plan."""
+    words = plan.ncu_words
+    if options.capture_range != "none":
+        # The range already leaves out what comes before it.
+        words = [word for word in words if not word.startswith("--launch-skip-before-match")]
+    return words
+
+
+def _quiet_s(plan: ProfilePlan) -> float:
+    return _QUIET_S + _QUIET_TIMES * (plan.span_ns or 0) / 1e9
+
+
+def _cut_note(plan: ProfilePlan, cut: ProfilePlan, limit_s: float) -> str:
+    return (
+        f"ncu was asked for {cut.expected_launches} of {plan.expected_launches} launches, which "
+        f"stand for {cut.coverage_pct:.0f} instead of {plan.coverage_pct:.0f} % of the kernel "
+        f"time: no more fit into {limit_s:.0f} s; raise collect.ncu.time_limit to profile more"
+    )

@@ -1,0 +1,108 @@
+"""Watches what ncu prints, and ends the program when there is no more to profile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import threading
+import uuid
+from pathlib import Path
+
+from pipelines.collectors.base import Context
+
+#: What ncu prints for each kernel that it has profiled, and for each process that it has entered.
+_PROFILING = re.compile(r'==PROF== Profiling "(?P<kernel>[^"]+)"')
+_CONNECTED = re.compile(r"==PROF== Connected to process (?P<pid>\d+)")
+
+#: Environment variable that tells the processes of one launch of ncu from all others.
+MARK_VARIABLE = "PERFPIPE_NCU_LAUNCH"
+
+
+class Seen:
+    """Counts the kernels that ncu has profiled; ends the program at the last that is expected.
+
+    It also ends it where no more come for `quiet_s`.  In per-launch-config mode, ncu ignores
+    --kill.  An interrupt of it and of the program makes it write its report; `timeout` hands the
+    one that it receives on to both.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        expected: int | None = None,
+        quiet_s: float | None = None,
+        *,
+        led: bool = False,
+    ) -> None:
+        """`led` says that `timeout` leads the group of processes."""
+        self._context, self._expected, self._led = context, expected, led
+        self._quiet_s = quiet_s
+        self._alarm: threading.Timer | None = None
+        self.mark = uuid.uuid4().hex
+        self.kernels = 0
+        self.stopped = False
+        self.quiet = False
+        self.group: int | None = None
+        self._pid: int | None = None
+
+    def hear(self, line: str) -> None:
+        """Read a line that ncu prints."""
+        if match := _PROFILING.search(line):
+            self.kernels += 1
+            self._find_group()
+            of = f" of {self._expected}" if self._expected else ""
+            self._context.say(f"ncu: kernel {self.kernels}{of}, {match['kernel']}")
+            self._wait_for_more()
+            if self.kernels == self._expected:
+                self._stop()
+        elif match := _CONNECTED.search(line):
+            self._pid = int(match["pid"])
+            self._find_group()
+
+    def _wait_for_more(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._quiet_s is not None and self.kernels != self._expected:
+            self._alarm = threading.Timer(self._quiet_s, self._grow_tired)
+            self._alarm.daemon = True
+            self._alarm.start()
+
+    def _grow_tired(self) -> None:
+        self.quiet = True
+        self._stop()
+
+    def _stop(self) -> None:
+        """Interrupt the program, after which ncu writes its report."""
+        if self.group is not None:
+            self.stopped = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                (os.kill if self._led else os.killpg)(self.group, signal.SIGINT)
+
+    def _find_group(self) -> None:
+        """Find the group of the program, whose mark may not show when it has just begun."""
+        if self.group is None and self._pid is not None and is_marked(self._pid, self.mark):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                group = os.getpgid(self._pid)
+                self.group = group if group != os.getpgid(0) else None
+
+    def end_all(self) -> None:
+        """End what is left of the program: where ncu crashes, its processes go on."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self.group is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.group, signal.SIGKILL)
+
+
+def is_marked(pid: int, mark: str) -> bool:
+    """Return whether a process of this machine was launched with a mark in its environment.
+
+    What a program prints may look like a line of ncu, and ids of another machine mean nothing here.
+    """
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"{MARK_VARIABLE}={mark}".encode() in environment.split(b"\0")
