@@ -15,6 +15,7 @@ from templates.bars import (
 )
 from templates.figures import Drawing, sol_figure, tuning_figure
 from templates.occupancy_figures import occupancy_figure, what_if_figure
+from templates.places_figure import places_figure
 from templates.roofline_figure import roofline_figure
 from templates.step_figure import steps_figure
 
@@ -42,6 +43,9 @@ FIGURES = {
         "Compute and memory SOL of each profiled kernel; area is duration",
     ),
     "search": Figure(tuning_figure, "Time of each configuration tried"),
+    "places": Figure(
+        places_figure, "Time of each node for the same work, with 95 % confidence intervals"
+    ),
     "roofline": Figure(
         roofline_figure,
         "Roofline at each memory level; color and shape show the bound, area is duration",
