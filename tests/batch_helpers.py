@@ -59,6 +59,9 @@ class Said(Cluster):
         self.asked.append(script.read_text())
         return str(100 + int(script.parent.name))
 
+    def cancel(self, ids: Iterable[str]) -> None:
+        self.asked.append([*ids])
+
     def find(self, comment: str) -> list[str]:
         return self.known.get(comment, [])
 

@@ -14,8 +14,9 @@ from perfpipe.batchrecord import State
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
+from pipelines.batch.canceling import cancel
 from pipelines.batch.collecting import collect
-from pipelines.batch.resuming import adopt_orphans, broken_by_slurm, resume
+from pipelines.batch.resuming import adopt_orphans, broken_by_slurm, resume, states_named
 from pipelines.batch.state import state_of
 from pipelines.batch.submitting import comment_of
 from pipelines.batch.telling import status_lines
@@ -57,6 +58,23 @@ def test_a_half_written_result_is_none(workload: Path, tmp_path: Path) -> None:
     assert directory.results() == {}
 
 
+def test_what_was_cancelled_before_it_started(workload: Path, tmp_path: Path) -> None:
+    """Slurm forgets at once the elements that are cancelled before they start."""
+    directory = batch(workload, tmp_path / "store")
+    cluster = Said()
+    submitted(directory, cluster)
+    cluster.say("101", 0, JobIs.RUNNING)
+    for at in (1, 2, 3):
+        cluster.say("101", at, JobIs.PENDING)
+    assert cancel(directory, cluster, "1,3") == [1, 3]
+    assert cluster.asked[-1] == ["101_[1,3]"]
+    del cluster.rows["101", 1], cluster.rows["101", 3], cluster.rows["101", 2]
+    states = [task.state for task in state_of(directory, cluster).tasks]
+    assert states == [State.WAITING, State.CANCELLED, State.LOST, State.CANCELLED]
+    silent = state_of(directory, Said(trouble="away"))
+    assert silent.counts == {State.UNKNOWN: 4}, "it may not have reached Slurm"
+
+
 # Resuming
 
 
@@ -81,6 +99,11 @@ def test_resume_submits_what_did_not_succeed(workload: Path, tmp_path: Path) -> 
     cluster.say("103", 0, JobIs.TIMEOUT)
     assert [t.task.index for t in resume(directory, cluster, frozenset({State.LOST}))[0]] == []
     assert [t.task.index for t in resume(directory, cluster, frozenset({State.TIMEOUT}))[0]] == [2]
+    cluster.say("101", 3, JobIs.UNKNOWN, reason="accounting last said running")
+    cluster.say("105", 0, JobIs.RUNNING)
+    assert resume(directory, cluster)[0] == [], "it may run"
+    again, _ = resume(directory, cluster, states_named(["unknown"]))
+    assert [task.task.index for task in again] == [3], "whoever says so knows better"
 
 
 def test_two_resumes_at_once_do_not_submit_twice(workload: Path, tmp_path: Path) -> None:

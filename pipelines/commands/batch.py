@@ -192,7 +192,7 @@ def resume_command(
             f"{counted(len(again), 'task')} submitted again; the collector is job {jobs[-1]}"
         )
     else:
-        click.echo("nothing to resume: every task is done or still runs")
+        click.echo("nothing to resume: every task is done, waits, runs or is unknown")
 
 
 @batch_command.command("ls")
