@@ -9,8 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from batch_helpers import Said, batch, element, submitted
 from conftest import ROOT, Cli
-from test_batch import Said, batch, element, submitted, workload  # noqa: F401 (a fixture)
 
 from perfpipe.store import Store
 from pipelines.batch.collecting import collect
@@ -22,7 +22,7 @@ from pipelines.workload import load_workload
 
 
 @pytest.fixture
-def collected(workload: Path, tmp_path: Path) -> BatchDirectory:  # noqa: F811
+def collected(workload: Path, tmp_path: Path) -> BatchDirectory:
     """A batch with two tasks done, one failed and one killed."""
     directory = batch(workload, tmp_path / "store")
     cluster = Said()
@@ -102,7 +102,7 @@ def test_a_batch_stands_for_its_runs_elsewhere(
 
 
 def test_an_uncollected_batch_is_reported_as_it_stands(
-    workload: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    workload: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     directory = batch(workload, tmp_path / "store")
     submitted(directory, Said())

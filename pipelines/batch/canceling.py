@@ -20,7 +20,10 @@ def cancel(directory: BatchDirectory, cluster: Cluster, wanted: str | None) -> l
     live = [task for task in state_of(directory, cluster).tasks if task.state.in_flight]
     chosen = {task.element for task in live if numbers is None or task.task.index in numbers}
     chosen.discard(None)
-    cluster.cancel(_compact([one for one in chosen if one]))
+    elements = sorted(one for one in chosen if one)
+    if elements:
+        directory.write_cancelled(elements)
+        cluster.cancel(_compact(elements))
     return sorted(task.task.index for task in live if task.element in chosen)
 
 

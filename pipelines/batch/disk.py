@@ -269,6 +269,24 @@ class BatchDirectory:
             return None
         return found
 
+    # Cancelled elements: Slurm forgets those that had not started
+
+    def cancelled(self) -> frozenset[str]:
+        """Return the array elements that were to be cancelled, as JOB_INDEX."""
+        folder = self.path / "cancelled"
+        with contextlib.suppress(FileNotFoundError):
+            texts = [path.read_text(encoding="ascii") for path in folder.glob("*.txt")]
+            return frozenset(name for text in texts for name in text.split())
+        return frozenset()
+
+    def write_cancelled(self, elements: Iterable[str]) -> None:
+        """Keep that elements are cancelled."""
+        folder = self.path / "cancelled"
+        with storing(folder):
+            folder.mkdir(exist_ok=True)
+            with replacing(folder / f"{uuid.uuid4().hex}.txt") as temporary:
+                temporary.write_text("".join(f"{name}\n" for name in elements), encoding="ascii")
+
     def _attempt_path(self, task: int, number: int) -> Path:
         return self.path / "attempts" / f"{task}-{number}.json"
 

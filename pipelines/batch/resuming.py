@@ -42,16 +42,10 @@ def _times_submitted(directory: BatchDirectory) -> dict[int, int]:
 def unfinished(state: BatchState, only: Iterable[State] = ()) -> list[TaskState]:
     """Return the tasks that `resume` submits: without success, and not in flight.
 
-    `only` leaves those in some states.
+    `only` leaves those in some states; what is unknown is submitted only where it names that.
     """
-    wanted = {*only}
-    return [
-        task
-        for task in state.tasks
-        if task.state != State.DONE
-        and not task.state.in_flight
-        and (not wanted or task.state in wanted)
-    ]
+    wanted = {*only} or {*State} - {State.DONE, State.WAITING, State.RUNNING, State.UNKNOWN}
+    return [task for task in state.tasks if task.state in wanted]
 
 
 def jobs_in_flight(state: BatchState) -> tuple[str, ...]:
@@ -62,7 +56,11 @@ def jobs_in_flight(state: BatchState) -> tuple[str, ...]:
 
 def states_named(names: Iterable[str]) -> frozenset[State]:
     """Return states by their names; raises InputError for what is none that can be resumed."""
-    known = {str(state): state for state in State if state != State.DONE and not state.in_flight}
+    known = {
+        str(state): state
+        for state in State
+        if state not in (State.DONE, State.WAITING, State.RUNNING)
+    }
     for name in names:
         if name not in known:
             raise InputError(f"--only {name}: known are {', '.join(known)}")

@@ -63,11 +63,12 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
     answer = Answer({}, "the scheduler was not asked")
     if asked and cluster is not None:
         answer = cluster.states(asked)
+    # A task begins when those before it in its job have their results.
+    attempts, cancelled = directory.attempts(), directory.cancelled()
     results |= directory.results(without=results.keys())
     by_element = answer.states
     holding = elements_of(submissions, Stage.PROFILE)
     reading = elements_of(submissions, Stage.INGEST)
-    attempts = directory.attempts()
     tasks = tuple(
         _one(
             directory,
@@ -77,6 +78,7 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
             _deciding(task.index, holding[task.index], reading[task.index], by_element),
             by_element,
             answer.trouble,
+            cancelled,
         )
         for task in directory.tasks
     )
@@ -112,6 +114,7 @@ def _one(
     submitted: Submitted | None,
     by_element: Mapping[tuple[str, int | None], JobState],
     why: str | None,
+    cancelled: frozenset[str],
 ) -> TaskState:
     """Return the state of a task, from its result or its last job."""
     found = TaskState(task, State.UNSUBMITTED, attempts=attempts)
@@ -134,6 +137,8 @@ def _one(
     if began is not None and began.element != element:
         began = None  # an earlier job started it, not this one
     row = by_element.get((submitted.job, at))
+    if row is None and why is None and element in cancelled:
+        row = JobState(submitted.job, at, JobIs.CANCELLED)
     state, reason, node = _by_scheduler(row, began is not None, why)
     first = next(index for index in submitted.what.elements[at] if index not in results)
     if (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -111,8 +110,7 @@ def wait_command(batch: str | None, interval: float, as_json: bool, store_path: 
     else:
         click.echo(str(directory.path / "report.html"))
     if not outcome.ok:
-        counts = ", ".join(f"{number} {name}" for name, number in outcome.counts.items())
-        raise TaskFailed(f"{directory.batch.batch_id}: {counts}")
+        raise TaskFailed(f"{directory.batch.batch_id}: {_counted(outcome.counts)}")
 
 
 @batch_command.command("logs")
@@ -192,7 +190,7 @@ def resume_command(
             f"{counted(len(again), 'task')} submitted again; the collector is job {jobs[-1]}"
         )
     else:
-        click.echo("nothing to resume: every task is done or still runs")
+        click.echo("nothing to resume: every task is done, waits, runs or is unknown")
 
 
 @batch_command.command("ls")
@@ -241,11 +239,11 @@ def collect_command(batch: str, number: int, store_path: str | None) -> None:
     if outcome is None:
         say("a later collector finishes this batch")
     elif not outcome.ok and not outcome.resubmitted:
-        raise TaskFailed(f"tasks failed: {shlex.join(_counted(outcome.counts))}")
+        raise TaskFailed(f"not every task succeeded: {_counted(outcome.counts)}")
 
 
-def _counted(counts: Mapping[str, int]) -> list[str]:
-    return [f"{name}={number}" for name, number in counts.items()]
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items())
 
 
 def _collecting(state: BatchState) -> bool:
