@@ -61,6 +61,11 @@ def change_of(before: Sequence[float], after: Sequence[float], resolution: float
     return Change(math.expm1(change), math.expm1(change - margin), math.expm1(change + margin), p)
 
 
+def log_variance(times: Sequence[float]) -> float:
+    """Return the variance of the logarithms of positive times, of which there are at least two."""
+    return statistics.variance([math.log(time) for time in times])
+
+
 def _welch(change: float, variances: Sequence[float], counts: Sequence[int]) -> tuple[float, float]:
     """Return half of the 95 % interval on a difference of means, and its two-sided p-value."""
     from scipy.special import stdtr, stdtrit
