@@ -28,6 +28,7 @@ _NAME_MACROS = {
     "allocating": "",
     "initializing": "",
     "compiling": "i",
+    "tuning": "i",
     "connecting": "",
     "waiting": "",
     "input": "i",
@@ -64,6 +65,7 @@ def macros(
         category_macro(),
         library_macro(),
         closed_macro(),
+        *operator_macros(),
     )
     of_files = {
         name: replace(macro, body=with_thresholds(macro.body, thresholds))
@@ -138,6 +140,16 @@ def closed_macro() -> Macro:
     """Return the macro that tells whether the kernels of a library are not the user's to change."""
     closed = _rules("libraries.toml")["closed"]
     return Macro("is_closed", "library", f"library IN ({', '.join(map(quote, closed))})")
+
+
+def operator_macros() -> Iterator[Macro]:
+    """Yield the macros of operators: of a kernel's name, and of several in one chain the first."""
+    yield _kernel_macro("operators.toml", "operator", "operators", "none")
+    chained = _rules("operators.toml")["chained"]
+    ranks = " ".join(f"WHEN {quote(name)} THEN {rank}" for rank, name in enumerate(chained))
+    yield Macro("chain_rank", "operator", f"CASE operator {ranks} END")
+    names = " ".join(f"WHEN {rank} THEN {quote(name)}" for rank, name in enumerate(chained))
+    yield Macro("chain_operator", "rank", f"CASE rank {names} END")
 
 
 def _kernel_macro(file: str, kind: str, kinds: str, otherwise: str, *first: str) -> Macro:

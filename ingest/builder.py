@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.source import Input
+from ingest.workers import Workers
 from perfpipe.manifest import Facts, Manifest, Missing, StoredTable
 from perfpipe.model import tables
 from perfpipe.provenance import provenance
@@ -21,6 +22,7 @@ class ReportBuilder:
 
     directory: Path
     source: Input
+    workers: Workers = field(default_factory=Workers)
     facts: Facts = field(default_factory=Facts)
     warnings: list[str] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)

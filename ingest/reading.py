@@ -11,6 +11,7 @@ from ingest.formats import FORMATS
 from ingest.inputs import hashed, identify, opened
 from ingest.outcome import Outcome, known
 from ingest.source import Input
+from ingest.workers import Workers
 from perfpipe.errors import InputError, ToolMissing
 from perfpipe.store import Store, storing
 
@@ -21,12 +22,14 @@ def ingest(
     *,
     force: bool = False,
     export: Callable[[Path], Path] | None = None,
+    workers: Workers | None = None,
 ) -> Outcome:
     """Read one input into the store, unless it already has the same bytes.
 
     `export` turns an .nsys-rep into an SQLite file (a process is started for that, which is not
-    this layer's business); without it ToolMissing is raised.  Raises InputError when the input
-    is not a whole report, StoreError when the store cannot be written.
+    this layer's business); without it ToolMissing is raised.  `workers` may help with a large
+    input.  Raises InputError when the input is not a whole report, StoreError when the store
+    cannot be written.
     """
     found = hashed(source if isinstance(source, Input) else identify(source))
     there = None if force else known(found, store)
@@ -34,7 +37,7 @@ def ingest(
         return there
     with opened(found) as content:
         there = None if force else known(content, store)
-        outcome = there or _read(content, store, force, export)
+        outcome = there or _read(content, store, force, export, workers or Workers())
     if found.compressed:
         with storing(store.root):
             store.add_alias(found.file_sha256, outcome.report_id)
@@ -42,11 +45,15 @@ def ingest(
 
 
 def _read(
-    source: Input, store: Store, force: bool, export: Callable[[Path], Path] | None
+    source: Input,
+    store: Store,
+    force: bool,
+    export: Callable[[Path], Path] | None,
+    workers: Workers,
 ) -> Outcome:
     readable = _exported(source, export) if FORMATS[source.format].exported else source
     with store.new_report(source.report_id) as directory:
-        builder = ReportBuilder(directory, readable)
+        builder = ReportBuilder(directory, readable, workers)
         try:
             FORMATS[readable.format].read(builder)
         except UnicodeDecodeError as error:

@@ -51,7 +51,8 @@ class TableWriter:
 
     def _flush(self) -> None:
         """Write what is gathered as row groups of ROW_GROUP rows; the last one may be smaller."""
-        batch = pa.concat_tables(self._gathered)
+        # One dictionary for all: where it changes in a row group, texts are written out in full.
+        batch = pa.concat_tables(self._gathered).unify_dictionaries()
         self._open(batch.schema).write_table(batch, row_group_size=ROW_GROUP)
         self._gathered.clear()
 

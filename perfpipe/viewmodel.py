@@ -10,9 +10,21 @@ from typing import Any, Literal
 
 from perfpipe.model import SCHEMA_VERSION
 
-#: How a column is formatted; `lines` is text of several lines, of which the last matters most.
+#: How a column is formatted; `lines` is text of several lines, of which the last matters most,
+#: `change` a difference in %.
 Kind = Literal[
-    "text", "lines", "int", "pct", "ns", "ms", "number", "bytes", "flops", "bandwidth", "hz"
+    "text",
+    "lines",
+    "int",
+    "pct",
+    "change",
+    "ns",
+    "ms",
+    "number",
+    "bytes",
+    "flops",
+    "bandwidth",
+    "hz",
 ]
 
 Value = str | int | float | bool | None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ingest.inputs import hashed, identify
 from ingest.outcome import Outcome, known
 from ingest.source import Input
+from ingest.workers import Workers
 from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.store import Store
 from pipelines.workers import Lost, spread
@@ -32,6 +34,9 @@ class _Task:
     source: Path | Input
     store: Store
     force: bool
+    #: Processes that may read parts of it.
+    jobs: int
+    limit_s: float
 
     @property
     def path(self) -> Path:
@@ -55,7 +60,9 @@ def ingest_many(
 
     An input that takes longer than `limit_s` seconds fails, as does one whose reader crashes.
     """
-    tasks = [_Task(path, store, force) for path in paths]
+    inputs = list(paths)
+    share = max(1, jobs // max(1, len(inputs)))
+    tasks = [_Task(path, store, force, share, limit_s) for path in inputs]
     if len(tasks) == 1 and (tasks[0].path.is_file() or tasks[0].path.is_dir()):
         # No process is needed if it is already in the store, or is not a report.
         result = _looked_up(tasks[0])
@@ -76,7 +83,7 @@ def _looked_up(task: _Task) -> Outcome | Failure | _Task:
         there = None if task.force else known(found, task.store)
     except PerfpipeError as error:
         return Failure(task.path, error)
-    return there or _Task(found, task.store, task.force)
+    return there or replace(task, source=found)
 
 
 def _reason(lost: Lost, limit_s: float) -> str:
@@ -101,6 +108,35 @@ def _ingest(task: _Task) -> Outcome | Failure:
 
     with tempfile.TemporaryDirectory(prefix="perfpipe-") as directory:
         try:
-            return ingest(task.source, task.store, force=task.force, export=export)
+            return ingest(
+                task.source,
+                task.store,
+                force=task.force,
+                export=export,
+                workers=Workers(task.jobs, _in_parts(task)),
+            )
         except PerfpipeError as error:
             return Failure(task.path, error)
+
+
+def _in_parts(task: _Task) -> Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]:
+    """Return what has other processes read parts of an input."""
+
+    def answers(work: Callable[[Any], Any], parts: Iterable[Any]) -> Iterator[Any]:
+        orders = [(work, part) for part in parts]
+        for _, answer in spread(_attempt, orders, jobs=task.jobs, limit_s=task.limit_s):
+            if isinstance(answer, Lost):
+                raise TaskFailed(f"{task.path}: {_reason(answer, task.limit_s)}")
+            if isinstance(answer, PerfpipeError):
+                raise answer
+            yield answer
+
+    return answers
+
+
+def _attempt(order: tuple[Callable[[Any], Any], Any]) -> Any:
+    work, part = order
+    try:
+        return work(part)
+    except PerfpipeError as error:
+        return error

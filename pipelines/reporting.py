@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -14,9 +15,12 @@ from typing import Literal
 import click
 
 from analysis import sides
+from analysis.batch import summary
+from analysis.batch.summary import OneTask
 from analysis.comparison_story import Comparison, compare
 from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
+from perfpipe.batchrecord import TaskSummary
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.runrecord import RunRecord
@@ -47,10 +51,8 @@ def make_report(
     `step_range` is a regular expression of NVTX ranges that are steps, instead of perfpipe's own;
     `window` is the part of timelines that verdicts are about: steady, whole, startup or a step.
     """
-    import duckdb
-
     chosen = select(store, names)
-    try:
+    with _reading(store):
         compared = (
             _compared(store, chosen, select(store, baseline), step_range, window)
             if baseline
@@ -63,6 +65,26 @@ def make_report(
         ) as session:
             session.check_window()
             return build_report(session.con, chosen.reports, chosen.run, compared, chosen.title)
+    raise AssertionError("unreachable")
+
+
+def report_with_summary(store: Store, run: RunRecord) -> tuple[Report, TaskSummary]:
+    """Build the report of a run with one task, and what a batch keeps of it, in one session."""
+    alone = OneTask(store, run.reports, run)
+    views = (*VIEWS_USED, *summary.VIEWS)
+    with _reading(store), Session.open(alone, run.reports, [run.run_id], use=views) as session:
+        report = build_report(session.con, run.reports, run)
+        return report, summary.summarize(session.con, run.reports, run)
+    raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def _reading(store: Store) -> Iterator[None]:
+    """Turn an error of the database into one sentence."""
+    import duckdb
+
+    try:
+        yield
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise StoreError(

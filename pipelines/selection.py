@@ -83,7 +83,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
     matches = [key for key in known if key.startswith(name)]
     exact = [key for key in matches if key == name] or matches
     if len(exact) != 1:
-        problem = "is ambiguous" if exact else "is not a run, report or batch in this store"
+        problem = "is ambiguous" if exact else "is not a run or report in this store, nor a batch"
         raise InputError(f"{name}: {problem}{': ' + ', '.join(exact) if exact else ''}")
     return exact[0]
 

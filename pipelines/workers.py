@@ -1,6 +1,7 @@
 """Worker processes that run task after task; one that crashes or hangs is replaced.
 
-Workers start when they are needed and stay for later tasks of this process; they end with it.
+Workers start when they are needed and stay for later tasks of this process; they end with it.  A
+worker may have workers of its own.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ class _Worker:
 
     def __init__(self) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
-        self.process = _CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process = _CONTEXT.Process(target=_serve, args=(theirs,))
         self.process.start()
+        _all.add(self)
         theirs.close()
         self.task: Any = None
         self.deadline = 0.0
@@ -79,17 +81,23 @@ class _Worker:
             reply: _Reply = self.connection.recv()
         except (EOFError, OSError):
             self.process.join()
-            self.connection.close()
+            self.forget()
             return Lost("crash", self.process.exitcode)
         if reply.last:
-            self.connection.close()
             self.process.join(_PATIENCE_S)
+            self.forget()
         else:
             _idle.append(self)
         return reply.answer
 
+    def forget(self) -> None:
+        """Close the connection to a process that has ended, or is about to."""
+        self.connection.close()
+        _all.discard(self)
+
 
 _idle: list[_Worker] = []
+_all: set[_Worker] = set()
 
 
 def spread(
@@ -130,7 +138,7 @@ def _worker() -> _Worker:
         worker = _idle.pop()
         if worker.process.is_alive():
             return worker
-        worker.connection.close()
+        worker.forget()
     return _Worker()
 
 
@@ -149,14 +157,20 @@ def _end(workers: list[_Worker]) -> None:
         worker.process.join(_PATIENCE_S)
         worker.process.kill()
         worker.process.join()
-        worker.connection.close()
+        worker.forget()
 
 
-@atexit.register
 def end_idle_workers() -> None:
     """Terminate the workers kept for later tasks."""
     workers, _idle[:] = _idle[:], []
     _end(workers)
+
+
+@atexit.register
+def _end_all() -> None:
+    """Terminate all workers of this process."""
+    _idle.clear()
+    _end(list(_all))
 
 
 def _serve(orders: Connection) -> None:
@@ -167,12 +181,16 @@ def _serve(orders: Connection) -> None:
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     last = False
-    with contextlib.suppress(EOFError, OSError):
-        while not last:
-            order: _Order = orders.recv()
-            answer = _answer(order)
-            last = _peak_bytes() > _KEPT_BYTES or isinstance(answer, Lost)
-            orders.send(_Reply(answer, last))
+    try:
+        with contextlib.suppress(EOFError, OSError):
+            while not last:
+                order: _Order = orders.recv()
+                answer = _answer(order)
+                last = _peak_bytes() > _KEPT_BYTES or isinstance(answer, Lost)
+                orders.send(_Reply(answer, last))
+    finally:
+        # Before this process would wait for them.
+        _end_all()
 
 
 def _end_with_the_parent() -> None:

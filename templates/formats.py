@@ -26,6 +26,8 @@ def format_value(value: Value, kind: Kind) -> str:
         return format_rate(value, unit)
     if kind == "pct":
         return f"{value:.1f}"
+    if kind == "change":
+        return f"{value:+.1f}"
     if kind == "int":
         return f"{value:,.0f}"
     if kind == "ms":

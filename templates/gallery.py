@@ -13,8 +13,10 @@ from templates.bars import (
     sizes_figure,
     stalls_figure,
 )
+from templates.course_figure import courses_figure
 from templates.figures import Drawing, sol_figure, tuning_figure
 from templates.occupancy_figures import occupancy_figure, what_if_figure
+from templates.places_figure import places_figure
 from templates.roofline_figure import roofline_figure
 from templates.step_figure import steps_figure
 
@@ -36,12 +38,20 @@ FIGURES = {
     ),
     "stalls": Figure(stalls_figure, "Warp states of each profiled kernel, the three largest"),
     "occupancy": Figure(occupancy_figure, "Occupancy of each profiled kernel"),
+    "courses": Figure(
+        courses_figure,
+        "Activity over the time of the kernels whose SMs idle for longest: SMs in % of their "
+        "plateau, units in % of peak, strong where a unit is the busiest; shaded: ramp and tail",
+    ),
     "sizes": Figure(sizes_figure, "Throughput by problem size"),
     "speed_of_light": Figure(
         sol_figure,
         "Compute and memory SOL of each profiled kernel; area is duration",
     ),
     "search": Figure(tuning_figure, "Time of each configuration tried"),
+    "places": Figure(
+        places_figure, "Time of each node for the same work, with 95 % confidence intervals"
+    ),
     "roofline": Figure(
         roofline_figure,
         "Roofline at each memory level; color and shape show the bound, area is duration",

@@ -7,19 +7,28 @@ from typing import Any
 
 from selenium import webdriver
 
-#: Removes the rows of tables of which two like ones stand above: of the same classes, cell by cell.
-ROWS_THAT_DIFFER = """
+#: Removes the rows of tables of which two alike stand above: tag by tag, but for texts and addresses.
+ROWS_THAT_DIFFER = r"""
+const judged = /^(class|role|aria-.*|tabindex|scope|headers|hidden|type|lang|data-bound)$/;
+function attribute(a) { return a.name + '=' + (judged.test(a.name) ? a.value : !!a.value.trim()); }
+function look(node) {
+  if (node.nodeType === Node.TEXT_NODE) { return node.data.trim() ? 'text' : ''; }
+  const start = [node.tagName, ...[...node.attributes].map(attribute)].join(' ');
+  return `<${start}>${[...node.childNodes].map(look).join('')}</>`;
+}
 const rows = [...document.querySelectorAll('tbody tr')];
 const seen = new Map();
 let left = 0;
 for (const row of rows) {
-  const cells = [...row.cells].map((cell) => cell.className + !cell.children.length);
-  const look = [row.closest('.scroll').dataset.id, row.className, row.dataset.bound, ...cells].join();
-  seen.set(look, (seen.get(look) || 0) + 1);
-  if (seen.get(look) > 2) { row.remove(); } else { left += 1; }
+  const key = row.closest('.scroll').dataset.id + look(row);
+  seen.set(key, (seen.get(key) || 0) + 1);
+  if (seen.get(key) > 2) { row.remove(); } else { left += 1; }
 }
 return [rows.length, left];
 """
+
+#: What axe judges of a page as a whole, and not element by element.
+OF_WHOLE_PAGES = ["duplicate-id-aria", "scrollable-region-focusable"]
 
 
 def violations(

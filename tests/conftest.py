@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,10 +23,11 @@ from ingest.reading import ingest
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.model import tables
 from perfpipe.store import Store
+from perfpipe.windows import STEADY
 from pipelines import tools
 from pipelines.cli import run_cli
 
-pytest_plugins = ["slurm_fixtures"]
+pytest_plugins = ["slurm_fixtures", "slurm_site"]
 
 # Tests say what is right; how long things take is measured in benchmarks/.
 slow = [HealthCheck.too_slow]
@@ -100,6 +102,23 @@ def ingested(shared: Path, captures: Store, expand: Callable[[str], Path]) -> Ca
         return known.read_text()
 
     return report
+
+
+Opened = Callable[..., AbstractContextManager[Session]]
+
+
+@pytest.fixture(scope="session")
+def opened(captures: Store, ingested: Callable[[str], str]) -> Iterator[Opened]:
+    """Return a session on captures for a `with`, to read: tests of a worker share its views."""
+
+    @cache
+    def session(*names: str, window: str = STEADY) -> Session:
+        return sessions.enter_context(
+            Session.open(captures, [ingested(name) for name in names], window=window)
+        )
+
+    with ExitStack() as sessions:
+        yield lambda *names, **options: nullcontext(session(*names, **options))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,9 @@
-"""Runs Python programs in forks of one interpreter that has imported PyTorch and Triton already.
+"""Runs Python programs in forks of one interpreter that has imported PyTorch already.
 
-Reads a JSON object a line, with the words of a program, the environment variables to set, and the
-files that its output goes to; prints the exit code.
+python forks.py MODULE...
+
+Imports the modules; reads a JSON object a line, with the words of a program, the environment
+variables to set, and the files that its output goes to; prints the exit code.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import NoReturn
 
 def main() -> None:
     """Serve until the input ends."""
-    for name in ("torch", "torch._dynamo", "triton.language"):
+    for name in sys.argv[1:]:
         importlib.import_module(name)
     for line in sys.stdin:
         job = json.loads(line)

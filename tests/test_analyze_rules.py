@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DATA, Cli, Tiny
+from conftest import DATA, Cli, Opened, Tiny
 
-from analysis.session import Session
 from analysis.thresholds import thresholds
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 Stored = Callable[..., list[str]]
@@ -48,9 +46,7 @@ def gaps_of_a_millisecond(
 
 
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.stem)
-def test_equal_to_nsys(
-    path: Path, captures: Store, ingested: Ingested, gaps_of_a_millisecond: None
-) -> None:
+def test_equal_to_nsys(path: Path, opened: Opened, gaps_of_a_millisecond: None) -> None:
     match = re.fullmatch(r"(\w+?)_analyze_(\w+)", path.stem)
     assert match is not None
     capture, rule = match.groups()
@@ -58,7 +54,7 @@ def test_equal_to_nsys(
         header, *printed = [row for row in csv.reader(file) if row]
     known = [(index, *COLUMNS[name]) for index, name in enumerate(header) if name in COLUMNS]
     assert len(known) >= 2
-    with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")]) as con:
+    with opened(f"nsys/{capture}.sqlite") as con:
         rows = con.execute(
             f"SELECT {', '.join(column for _, column, _ in known)} FROM rule_{rule}"
         ).fetchall()
@@ -67,11 +63,11 @@ def test_equal_to_nsys(
 
 
 def test_a_rule_that_found_nothing_there_finds_nothing_here(
-    captures: Store, ingested: Ingested, gaps_of_a_millisecond: None
+    opened: Opened, gaps_of_a_millisecond: None
 ) -> None:
     answered = {path.stem for path in ANSWERS}
     for capture in ("compute", "graph_node", "h2d", "eager_small", "memcpy"):
-        with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")]) as con:
+        with opened(f"nsys/{capture}.sqlite") as con:
             count = con.execute("SELECT count(*) FROM rule_gpu_gaps").fetchone()
         assert (count != (0,)) == (f"{capture}_analyze_gpu_gaps" in answered), capture
 

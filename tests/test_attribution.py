@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.session import Session
 from ingest.arrays import NONE, STILL_OPEN
 from ingest.nsys.attribution import Projection, attribute
 from ingest.nsys.launches import Calls
 from ingest.nsys.ranges import PUSH_POP, START_END, Ranges
-from perfpipe.store import Store
 
 
 @st.composite
@@ -293,9 +290,9 @@ def test_a_tree_of_ranges() -> None:
     ]
 
 
-def test_the_tree_of_a_capture_adds_up(captures: Store, ingested: Callable[[str], str]) -> None:
+def test_the_tree_of_a_capture_adds_up(opened: Opened) -> None:
     """Inclusive time against a plain sum over the operations that each range of a thread launched."""
-    with Session.open(captures, [ingested("nsys/eager_small.sqlite")]) as con:
+    with opened("nsys/eager_small.sqlite") as con:
         tree = dict(con.execute("SELECT path, gpu_time_ns FROM nvtx_tree").fetchall())
         plain = con.execute(
             """
@@ -312,11 +309,9 @@ def test_the_tree_of_a_capture_adds_up(captures: Store, ingested: Callable[[str]
     assert tree[":step *"] == sum(time for name, time in plain if name.startswith("step "))
 
 
-def test_the_share_that_is_attributed_is_stated(
-    captures: Store, ingested: Callable[[str], str]
-) -> None:
+def test_the_share_that_is_attributed_is_stated(opened: Opened) -> None:
     """Autograd launches the backward pass of eager PyTorch, which is about two thirds of it."""
-    with Session.open(captures, [ingested("nsys/eager_small.sqlite")]) as con:
+    with opened("nsys/eager_small.sqlite") as con:
         ((total, own, main, without, *shares),) = con.execute(
             "SELECT * EXCLUDE (report_id, pid) FROM nvtx_attribution"
         ).fetchall()

@@ -98,7 +98,7 @@ def test_a_batch_stands_for_its_runs_elsewhere(
     assert cli(*words, "--baseline", run.run_id) == 2
     assert "on both sides" in cli.err
     assert cli("report", "nothing-", *words[2:]) == 2
-    assert "is not a run, report or batch in this store" in cli.err
+    assert "is not a run or report in this store, nor a batch" in cli.err
 
 
 def test_an_uncollected_batch_is_reported_as_it_stands(

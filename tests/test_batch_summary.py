@@ -14,7 +14,7 @@ from analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
-from pipelines.reporting import make_report
+from pipelines.reporting import make_report, report_with_summary
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,17 @@ def test_a_task_is_summarized_as_its_report_has_it(gemm: tuple[Store, RunRecord]
     assert found.step_p95_ms > 0.0357
     assert found.gpu == "NVIDIA H200, 132 SMs"
     assert found.page is None
+
+
+def test_a_report_and_its_summary_share_a_session(gemm: tuple[Store, RunRecord]) -> None:
+    store, run = gemm
+    task = run.tasks[3]
+    alone = replace(run, tasks=(task,), reports=task.reports)
+    report, found = report_with_summary(store, alone)
+    assert found == summary_of(store, task.reports, run)
+    assert found.headline == report.statements[0].text
+    assert found.finding == report.findings[0].claim
+    assert report.notice
 
 
 def test_other_tasks_of_the_run_do_not_matter(gemm: tuple[Store, RunRecord]) -> None:

@@ -7,12 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from analysis.session import Session
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 
@@ -70,8 +67,8 @@ OPERATORS = {
 }
 
 
-def test_labelled_kernels_read_as_they_were_built(captures: Store, ingested: Ingested) -> None:
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+def test_labelled_kernels_read_as_they_were_built(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep") as con:
         rows = con.execute(
             "SELECT nvtx_path, bound, subclass, cause, agrees_with_ncu, confidence, explanation "
             "FROM kernel_bottleneck JOIN ncu_launches USING (report_id, launch_id)"
@@ -84,8 +81,8 @@ def test_labelled_kernels_read_as_they_were_built(captures: Store, ingested: Ing
         assert confidence == "high" or explanation, label
 
 
-def test_operators_read_as_their_family(captures: Store, ingested: Ingested) -> None:
-    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+def test_operators_read_as_their_family(opened: Opened) -> None:
+    with opened("ncu/ops.ncu-rep") as con:
         rows = con.execute(
             "SELECT nvtx_path, bound, subclass, agrees_with_ncu, confidence, explanation "
             "FROM kernel_bottleneck JOIN ncu_launches USING (report_id, launch_id)"
@@ -101,10 +98,8 @@ def test_operators_read_as_their_family(captures: Store, ingested: Ingested) -> 
 
 @pytest.mark.parametrize("name", ["visible", "ops", "block"])
 @pytest.mark.parametrize("form", ["ncu-rep", "raw.csv"])
-def test_every_launch_has_a_verdict_with_evidence(
-    captures: Store, ingested: Ingested, name: str, form: str
-) -> None:
-    with Session.open(captures, [ingested(f"ncu/{name}.{form}")]) as con:
+def test_every_launch_has_a_verdict_with_evidence(opened: Opened, name: str, form: str) -> None:
+    with opened(f"ncu/{name}.{form}") as con:
         launches = con.execute("SELECT count(*) FROM ncu_launches").fetchone()
         rows = con.execute("SELECT * FROM kernel_bottleneck").fetchall()
         names = [column[0] for column in con.con.description]
@@ -121,11 +116,11 @@ def test_every_launch_has_a_verdict_with_evidence(
             assert row["verdict"] == row["ncu_verdict"]
 
 
-def test_csv_and_report_give_the_same_bound(captures: Store, ingested: Ingested) -> None:
+def test_csv_and_report_give_the_same_bound(opened: Opened) -> None:
     """CSV names no constituents, so that the level may be told less finely; never the bound."""
     answers = []
     for form in ("ncu-rep", "raw.csv"):
-        with Session.open(captures, [ingested(f"ncu/visible.{form}")]) as con:
+        with opened(f"ncu/visible.{form}") as con:
             sql = "SELECT launch_id, bound, subclass, cause FROM kernel_bottleneck ORDER BY ALL"
             answers.append(con.execute(sql).fetchall())
     assert answers[0] == answers[1]

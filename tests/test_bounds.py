@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 
 from analysis.session import Session
 from perfpipe.store import Store
@@ -24,9 +24,7 @@ SAME_WORK = {
 
 
 @pytest.mark.parametrize("pattern", SAME_WORK.values(), ids=SAME_WORK)
-def test_no_bound_is_refuted_by_a_faster_way(
-    captures: Store, ingested: Ingested, pattern: str
-) -> None:
+def test_no_bound_is_refuted_by_a_faster_way(opened: Opened, pattern: str) -> None:
     """A range's launches could together save what the fastest range of the same work saves."""
     sql = f"""
         SELECT
@@ -38,21 +36,21 @@ def test_no_bound_is_refuted_by_a_faster_way(
         WHERE regexp_full_match(regexp_extract(nvtx_path, '[^/]+$'), '{pattern}')
         GROUP BY 1
     """
-    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+    with opened("ncu/ops.ncu-rep") as con:
         ways = con.execute(sql).fetchall()
     assert len(ways) >= 2
     for slow, fast in combinations(sorted(ways, key=lambda way: -way[1]), 2):
         assert slow[2] >= slow[1] - fast[1], (slow, fast)
 
 
-def test_a_graph_is_not_faster_than_the_bound_of_eager(captures: Store, ingested: Ingested) -> None:
+def test_a_graph_is_not_faster_than_the_bound_of_eager(opened: Opened) -> None:
     """The same step launched kernel by kernel and as a CUDA graph."""
-    with Session.open(captures, [ingested("nsys/eager_small.sqlite")]) as con:
+    with opened("nsys/eager_small.sqlite") as con:
         ((eager,),) = con.execute("SELECT p50_ns FROM step_summary").fetchall()
         ((bound, technique, floor),) = con.execute(
             "SELECT bound_pct, technique, floor FROM findings WHERE claim = 'launch_overhead'"
         ).fetchall()
-    with Session.open(captures, [ingested("nsys/graph_whole.sqlite")]) as con:
+    with opened("nsys/graph_whole.sqlite") as con:
         ((graph,),) = con.execute("SELECT p50_ns FROM step_summary").fetchall()
     assert (technique, floor) == ("cuda_graphs", "busy")
     assert 100 * (1 - graph / eager) <= bound <= 100
@@ -80,6 +78,7 @@ def test_bounds_nest(captures: Store, ingested: Ingested) -> None:
             JOIN kernel_sol AS s ON s.kernel_name = f.kernel_name AND s.report_id = f.reports[1]
                 AND s.grid = f.grid AND s.block = f.block AND f.nvtx_path = s.nvtx_path
             JOIN kernel_findings AS k ON k.report_id = s.report_id AND k.launch_id = s.launch_id
+                AND (k.bound, k.subclass, k.cause) IS NOT DISTINCT FROM (f.bound, f.subclass, f.cause)
             WHERE f.subject = 'kernel' AND f.launches = 1
             GROUP BY ALL
             """

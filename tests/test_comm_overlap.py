@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from conftest import Opened
 
-from analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 
 
-def test_communication_is_measured_by_unions(captures: Store, ingested: Ingested) -> None:
+def test_communication_is_measured_by_unions(captures: Store, opened: Opened) -> None:
     """Against nsys's own recipe of these captures: the sum of overlapped and exposed time."""
     sql = (
         "SELECT communication_ns, compute_ns, overlapped_ns, exposed_ns, overlap_pct "
         "FROM comm_overlap"
     )
-    with Session.open(captures, [ingested("nsys/ddp_comm_rank0.sqlite")]) as con:
+    with opened("nsys/ddp_comm_rank0.sqlite") as con:
         communication, compute, overlapped, exposed, pct = con.execute(sql).fetchall()[0]
         kernels = con.execute("SELECT name, start_ns, end_ns FROM nsys_kernels").fetchall()
         budget = con.execute("SELECT sum(dur_ns) FROM nsys_kernels WHERE name LIKE 'nccl%'")

@@ -33,7 +33,7 @@ CAPTURES = ("nsys/memcpy.sqlite", "nsys/graph_whole.sqlite", "ncu/visible.raw.cs
 #: All views are asked once: planning them takes longer than all else here.
 QUERIES = (
     "FROM cuda_gpu_kern_sum",
-    "FROM kernel_summary",
+    "FROM kernel_sol",
     "FROM reports",
     "FROM collection_gaps ORDER BY ALL",
     "SELECT * FROM ncu_launches ORDER BY ALL",

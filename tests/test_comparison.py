@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli, Tiny
+from conftest import Cli, Opened, Tiny
 from scipy import stats
 
 from analysis.comparison import Compared, pairs_of
@@ -318,14 +318,12 @@ def test_a_chosen_window_is_compared_as_a_whole(
     assert per_step == (0,)
 
 
-def test_kernels_of_a_capture_are_those_of_its_steady_steps(
-    captures: Store, ingested: Callable[[str], str]
-) -> None:
+def test_kernels_of_a_capture_are_those_of_its_steady_steps(opened: Opened) -> None:
     sql = """
         SELECT sum(step_ns), any_value(p.time_ns), sum(launches) FROM kernel_times AS k
         JOIN step_parts AS p USING (report_id) WHERE p.part = 'compute'
     """
-    with Session.open(captures, [ingested("nsys/graph_node.sqlite")]) as session:
+    with opened("nsys/graph_node.sqlite") as session:
         ((in_steps, compute, launches),) = session.execute(sql).fetchall()
     assert launches == 18 * 354, "354 kernels in each of 18 steady steps of 20"
     assert in_steps == pytest.approx(compute, rel=0.01), "streams overlap a little"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import lzma
 import random
+import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from analysis.session import Session
+from ingest.ncu.wire import counted
 from ingest.reading import ingest
-from perfpipe.errors import PerfpipeError
+from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.store import Store
 from perfpipe.verify import verify
+from pipelines.ingesting import Failure, ingest_many
 
 ROUNDS = 40
 
@@ -66,6 +72,64 @@ def test_damaged_bytes(name: str, expand: Callable[[str], Path], tmp_path: Path)
     assert refused
     assert store.leftovers() == []
     assert [fault for _, fault in verify(store) if fault] == []
+
+
+@pytest.mark.parametrize("name", ["ncu/pm.ncu-rep", "ncu/range.ncu-rep"])
+def test_damaged_reports_of_a_vendors_reader(
+    name: str, expand: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """It may crash, so it does in a process of its own; ours never does."""
+    content = expand(name).read_bytes()
+    chance = random.Random(name)
+    store = Store(tmp_path / "store")
+    paths = [tmp_path / f"{index}.ncu-rep" for index in range(ROUNDS)]
+    for path in paths:
+        path.write_bytes(_damaged(content, chance))
+    paths[0].write_bytes(b"NVR\0" + chance.randbytes(100_000))
+    paths[1].write_bytes(b"NVR\0" + bytes(100_000))
+    errors = [o.error for o in ingest_many(paths, store, jobs=1) if isinstance(o, Failure)]
+    assert len(errors) > ROUNDS // 2
+    for error in errors:
+        assert re.fullmatch(r"\S+\.ncu-rep: [^\n]+", str(error))
+        assert "damaged ()" not in str(error)
+        # What Python exits with after an exception that nobody expected.
+        assert "exit code 1)" not in str(error)
+    assert store.leftovers() == []
+    assert [fault for _, fault in verify(store) if fault] == []
+
+
+def test_a_block_that_counts_more_than_it_holds(
+    expand: Callable[[str], Path], tmp_path: Path, store: Store
+) -> None:
+    """The count is refused before there is memory for as much."""
+    path = tmp_path / "counts.ncu-rep"
+    header = counted(1, 2**60) + counted(5, 8)
+    block = struct.pack("<I", len(header)) + header + bytes(8)
+    path.write_bytes(expand("ncu/pm.ncu-rep").read_bytes() + block)
+    with pytest.raises(InputError, match="the report is damaged"):
+        ingest(path, store)
+
+
+def test_damage_in_a_compressed_report_names_the_file(
+    expand: Callable[[str], Path], tmp_path: Path, store: Store
+) -> None:
+    path = tmp_path / "cut.ncu-rep.xz"
+    path.write_bytes(lzma.compress(expand("ncu/pm.ncu-rep").read_bytes()[:-9], preset=0))
+    with pytest.raises(InputError, match="^" + re.escape(f"{path}: the report is truncated")):
+        ingest(path, store)
+
+
+def test_texts_of_a_report_that_are_no_utf_8(
+    expand: Callable[[str], Path], tmp_path: Path, store: Store
+) -> None:
+    path = tmp_path / "text.ncu-rep"
+    content = expand("ncu/pm.ncu-rep").read_bytes()
+    name = b"device__attribute_async_engine_count"
+    path.write_bytes(content.replace(name, name[:-1] + b"\xe4"))
+    report = ingest(path, store).report_id
+    with Session.open(store, [report]) as con:
+        sql = "SELECT DISTINCT metric FROM ncu_metrics WHERE metric LIKE 'device%engine%'"
+        assert con.execute(sql).fetchall() == [(name[:-1].decode() + "\ufffd",)]
 
 
 @pytest.mark.parametrize("name", ["nsys/graph_whole.sqlite", "nsys/memcpy.sqlite"])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from test_bottleneck import SUBCLASSES
 
 from analysis.knowledge import techniques
@@ -22,30 +22,42 @@ CAUSES = {
     "partial_wave", "imbalance", "divergence", "registers", "shared_mem",
 }  # fmt: skip
 FEATURES = {
-    "closed", "open", "triton", "cuda", "product", "optimizer", "framework",
-    "tensor", "no_tensor", "mma_sync", "wide", "shared", "elementwise", "neighbor", "after_tensor",
+    "closed", "open", "triton", "cuda", "product", "convolution", "optimizer", "framework",
+    "tensor", "no_tensor", "mma_sync", "wide", "half", "shared", "elementwise", "neighbor", "after_tensor",
     "uncoalesced", "conflicts",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
     "graphs_save", "ranks_wait", "slow_launches", "input_data", "start_skew", "transfers",
 }  # fmt: skip
 #: Categories of timeline_bottleneck, which have no subclass.
 TIMELINE: dict[str, set[str | None]] = {
-    bound: set()
-    for bound in (
-        "communication",
-        "transfer",
-        "launch_overhead",
-        "sync",
-        "loading",
-        "kernel_gap",
-        "host",
-        "readback",
-    )
-} | {"startup": {"compilation", "communicator", "allocation"}}
+    **{
+        bound: set()
+        for bound in (
+            "communication",
+            "transfer",
+            "launch_overhead",
+            "sync",
+            "loading",
+            "kernel_gap",
+            "host",
+            "readback",
+        )
+    },
+    "startup": {"autotuning", "compilation", "communicator", "allocation"},
+    "operator": {
+        "cross_entropy",
+        "batch_norm",
+        "normalization",
+        "softmax",
+        "pointwise",
+        "layout",
+        "optimizer",
+    },
+}
 #: What a technique on kernels may keep.
 FLOORS = {
-    "work", "instructions", "memory", "dram", "half_dram", "l2", "l1", "unconflicted", "flops",
-    "tensor", "narrower", "bytes", "issue", "balanced", "nothing",
+    "work", "instructions", "memory", "dram", "half_dram", "l2", "returns", "l1",
+    "unconflicted", "flops", "tensor", "narrower", "bytes", "chain", "issue", "balanced", "nothing",
 }  # fmt: skip
 RULES = {
     "CPIStall", "LaunchConfiguration", "MemoryCacheAccessPattern", "SharedMemoryConflicts",
@@ -102,12 +114,12 @@ ADVICE = {
 }
 
 
-def test_what_limits_a_kernel_names_its_technique(captures: Store, ingested: Ingested) -> None:
+def test_what_limits_a_kernel_names_its_technique(opened: Opened) -> None:
     sql = """
         SELECT nvtx_path, list(technique ORDER BY rank), list(gain_pct ORDER BY rank)
         FROM kernel_findings JOIN ncu_launches USING (report_id, launch_id) GROUP BY 1
     """
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+    with opened("ncu/visible.ncu-rep") as con:
         rows = con.execute(sql).fetchall()
     found = {label: names for label, names, _ in rows}
     for label, technique in ADVICE.items():
@@ -151,15 +163,13 @@ def test_bounds_are_those_of_their_floors(captures: Store, ingested: Ingested) -
     assert shares is not None and shares[0] <= 300.001
 
 
-def test_an_epilogue_behind_a_product_is_told_to_be_fused(
-    captures: Store, ingested: Ingested
-) -> None:
+def test_an_epilogue_behind_a_product_is_told_to_be_fused(opened: Opened) -> None:
     """leaky_relu of a 4096 x 4096 FP16 product: written once and read once for nothing."""
     sql = (
         "SELECT nvtx_path, saved_bytes FROM kernel_findings "
         "JOIN ncu_launches USING (report_id, launch_id) WHERE technique = 'epilogue_fusion'"
     )
-    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+    with opened("ncu/ops.ncu-rep") as con:
         assert con.execute(sql).fetchall() == [("unfused_matmul_leaky_relu", 4.0 * 4096 * 4096)]
 
 
@@ -204,7 +214,7 @@ def test_features_of_a_launch() -> None:
     assert db.rows(
         "SELECT features, tensor_flop, fusion_bytes FROM kernel_features ORDER BY launch_id"
     ) == [
-        (["open", "cuda", "tensor", "wide", "shared", "neighbor"], 8.0, None),
+        (["open", "cuda", "tensor", "half", "shared", "neighbor"], 8.0, None),
         (["open", "cuda", "no_tensor", "wide", "elementwise", "neighbor", "after_tensor"], 0, 150),
         (["open", "cuda", "no_tensor", "wide", "elementwise"], 0.0, None),
     ]

@@ -101,7 +101,7 @@ def test_a_report_prints_what_the_views_hold(cli: Cli, stored: Callable[..., lis
     assert cli("report", "--json") == 0
     report = json.loads(cli.out)
     found = _rows(cli, "FROM findings ORDER BY rank")
-    assert report["findings_total"] == len(found) > 20
+    assert report["findings_total"] == len(found) >= 20
     assert {row["subject"] for row in found} == {"timeline", "kernel"}
     for told, row in zip(report["findings"], found, strict=False):
         assert told["bound_pct"] == row["bound_pct"]

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from analysis.session import Session
-from perfpipe.store import Store
 from perfpipe.viewmodel import Column, Source, Table
 from templates.roofline_figure import roofline_figure
 
@@ -94,9 +92,9 @@ def test_without_the_instructions_the_fp16_rate_is_in_doubt() -> None:
     ]  # fmt: skip
 
 
-def test_real_kernels_have_no_fp16_work(captures: Store, ingested: Ingested) -> None:
+def test_real_kernels_have_no_fp16_work(opened: Opened) -> None:
     """None of them computes in FP16; ncu counts up to 10.8 GFLOP of it in seven."""
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+    with opened("ncu/visible.ncu-rep") as con:
         counted = con.execute(
             "SELECT count(DISTINCT launch_id) FROM ncu_metrics WHERE value > 0 AND "
             "metric = 'smsp__sass_thread_inst_executed_op_hfma_pred_on.sum.per_cycle_elapsed'"
@@ -142,9 +140,9 @@ def test_tensor_work_that_was_not_counted(metrics: dict[str, float], unknown: bo
         assert drawn
 
 
-def test_products_of_a_real_step_are_not_drawn_as_fp32(captures: Store, ingested: Ingested) -> None:
+def test_products_of_a_real_step_are_not_drawn_as_fp32(opened: Opened) -> None:
     """Its ncu command had no tensor roofline; 28 launches kept the tensor pipe busy."""
-    with Session.open(captures, [ingested("ncu/block.ncu-rep")]) as con:
+    with opened("ncu/block.ncu-rep") as con:
         rows = con.execute(
             "SELECT kernel_name, precision, flop, hfu_pct FROM kernel_summary WHERE reason = ?",
             [COLLECT_TENSOR],

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -297,10 +297,10 @@ MEASURED = (
 
 
 def test_the_sms_of_persistent_kernels_idle_as_whole_tiles_say(
-    captures: Store, ingested: Ingested, replayed: Callable[[str], Path]
+    opened: Opened, replayed: Callable[[str], Path]
 ) -> None:
     """What was measured on an H200 bears the model out, though the grid is always 132 blocks."""
-    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+    with opened("ncu/ops.ncu-rep") as con:
         rows = con.execute(MEASURED).fetchall()
     with Session.open(Store(replayed("gemm"))) as con:
         rows += con.execute(MEASURED).fetchall()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,14 +55,14 @@ def source_page(path: Path) -> Iterator[tuple[int, list[dict[str, str]]]]:
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_instruction_has_the_excess_that_nvidia_prints(
-    captures: Store, ingested: Ingested, expand: Callable[[str], Path], column: str
+    opened: Opened, expand: Callable[[str], Path], column: str
 ) -> None:
     expected: set[Place] = set()
     for launch, rows in source_page(expand("ncu/visible.source.csv")):
         first = int(rows[0]["Address"], 16)
         counts = ((int(row["Address"], 16) - first, int(row.get(column, 0))) for row in rows)
         expected |= {(launch, pc, count) for pc, count in counts if count}
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+    with opened("ncu/visible.ncu-rep") as con:
         found = con.execute(
             "SELECT launch_id, pc, excess FROM kernel_excess "
             "WHERE kind = 'sass' AND list_contains(?, problem)",
@@ -74,7 +74,7 @@ def test_every_instruction_has_the_excess_that_nvidia_prints(
 
 
 def test_instructions_on_local_memory_are_those_that_nvidia_prints(
-    captures: Store, ingested: Ingested, expand: Callable[[str], Path]
+    opened: Opened, expand: Callable[[str], Path]
 ) -> None:
     expected = set()
     for launch, rows in source_page(expand("ncu/visible.source.csv")):
@@ -83,7 +83,7 @@ def test_instructions_on_local_memory_are_those_that_nvidia_prints(
             if int(row.get("L2 Theoretical Sectors Local", 0)):
                 pc = int(row["Address"], 16) - first
                 expected.add((launch, pc, int(row["Instructions Executed"])))
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+    with opened("ncu/visible.ncu-rep") as con:
         found = con.execute(
             "SELECT launch_id, pc, excess FROM kernel_excess "
             "WHERE kind = 'sass' AND problem = 'local_spill'"
@@ -93,12 +93,10 @@ def test_instructions_on_local_memory_are_those_that_nvidia_prints(
 
 
 @pytest.mark.parametrize(("name", "count"), [("visible", 5), ("ops", 19)])
-def test_sums_are_those_of_nvidias_rules(
-    captures: Store, ingested: Ingested, name: str, count: int
-) -> None:
+def test_sums_are_those_of_nvidias_rules(opened: Opened, name: str, count: int) -> None:
     """The messages tell excess and total: "10485790 excessive wavefronts (27% of the total ...)"."""
     said = re.compile(r"total of (\d+) excessive (sectors|wavefronts) \(\d+% of the total (\d+) ")
-    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
+    with opened(f"ncu/{name}.ncu-rep") as con:
         messages = con.execute(
             "SELECT launch_id, message FROM ncu_rules WHERE rule LIKE 'Uncoalesced%Access'"
         ).fetchall()
@@ -157,8 +155,8 @@ def test_sums_are_those_of_the_launch(
         assert ours.get((report, launch), 0) == total
 
 
-def test_the_worst_line_of_each_labelled_kernel(captures: Store, ingested: Ingested) -> None:
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+def test_the_worst_line_of_each_labelled_kernel(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep") as con:
         rows = con.execute(
             "SELECT kernel_name, problem, text, sass, round(share_pct) FROM kernel_excess "
             "WHERE kind = 'line' AND rank = 1"

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import ROOT, Tiny
+from conftest import ROOT, Opened, Tiny
 
 from analysis.macros import closed_macro, library_macro
-from analysis.session import Session
 from ingest.ncu.names import function_name
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 
@@ -154,9 +152,9 @@ def test_every_library_has_a_rule_and_is_open_or_closed() -> None:
         assert closed == (library in rules["closed"])
 
 
-def test_triton_kernels_are_told_by_their_source(captures: Store, ingested: Ingested) -> None:
+def test_triton_kernels_are_told_by_their_source(opened: Opened) -> None:
     """Names such as `fused` and `vadd` are their authors' choice."""
-    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+    with opened("ncu/ops.ncu-rep") as con:
         found = con.execute(
             "SELECT DISTINCT kernel_name, library, closed, told_by FROM kernel_libraries "
             "WHERE library NOT IN ('torch_native', 'thrust_cub') ORDER BY ALL"
@@ -183,14 +181,14 @@ def test_triton_kernels_are_told_by_their_source(captures: Store, ingested: Inge
     ]
 
 
-def test_cuda_kernels_are_ones_own(captures: Store, ingested: Ingested) -> None:
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+def test_cuda_kernels_are_ones_own(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep") as con:
         found = con.execute("SELECT library, closed, told_by FROM kernel_libraries").fetchall()
     assert found == [("own", False, None)] * 15
 
 
 @pytest.mark.parametrize("name", ["ops", "block"])
-def test_csv_pages_tell_the_same(captures: Store, ingested: Ingested, name: str) -> None:
+def test_csv_pages_tell_the_same(opened: Opened, name: str) -> None:
     """They shorten names, and have no source."""
     sql = (
         "SELECT launch_id, CASE told_by WHEN 'source' THEN 'own' ELSE library END "
@@ -198,7 +196,7 @@ def test_csv_pages_tell_the_same(captures: Store, ingested: Ingested, name: str)
     )
     answers = []
     for form in ("ncu-rep", "raw.csv", "details.csv"):
-        with Session.open(captures, [ingested(f"ncu/{name}.{form}")]) as con:
+        with opened(f"ncu/{name}.{form}") as con:
             answers.append(con.execute(sql).fetchall())
     assert answers[0] == answers[1] == answers[2]
 
@@ -260,8 +258,8 @@ def test_kernel_time_is_divided_among_libraries() -> None:
 
 
 @pytest.mark.parametrize("name", ["ddp_single", "eager_small"])
-def test_no_kernel_of_pytorch_is_ones_own(captures: Store, ingested: Ingested, name: str) -> None:
-    with Session.open(captures, [ingested(f"nsys/{name}.sqlite")], window="whole") as session:
+def test_no_kernel_of_pytorch_is_ones_own(opened: Opened, name: str) -> None:
+    with opened(f"nsys/{name}.sqlite", window="whole") as session:
         found = session.sql(
             "SELECT device, library, time_ns, share_pct FROM kernel_library_times"
         ).fetchall()

@@ -6,10 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from conftest import Tiny
-
-from analysis.session import Session
-from perfpipe.store import Store
+from conftest import Opened, Tiny
 
 Ingested = Callable[[str], str]
 
@@ -69,7 +66,7 @@ def test_breakdown_ranks_the_constituents_that_ncu_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["visible", "ops", "block"])
-def test_the_largest_constituent_is_the_sol(captures: Store, ingested: Ingested, name: str) -> None:
+def test_the_largest_constituent_is_the_sol(opened: Opened, name: str) -> None:
     sql = """
         SELECT count(*), count(*) FILTER (
             abs(b.pct - CASE b.side WHEN 'compute' THEN s.compute_sol_pct ELSE s.memory_sol_pct END) < 1e-9
@@ -77,7 +74,7 @@ def test_the_largest_constituent_is_the_sol(captures: Store, ingested: Ingested,
         FROM kernel_sol_breakdown AS b JOIN kernel_sol AS s USING (report_id, launch_id)
         WHERE b.rank = 1
     """  # fmt: skip
-    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
+    with opened(f"ncu/{name}.ncu-rep") as con:
         counts = con.execute(sql).fetchone()
         launches = con.execute("SELECT 2 * count(*) FROM ncu_launches").fetchone()
     assert counts is not None and launches is not None
@@ -140,9 +137,7 @@ def test_stalls_of_both_families_have_one_list_of_reasons() -> None:
 
 
 @pytest.mark.parametrize("name", ["visible", "ops"])
-def test_samples_of_all_reasons_are_the_sample_count(
-    captures: Store, ingested: Ingested, name: str
-) -> None:
+def test_samples_of_all_reasons_are_the_sample_count(opened: Opened, name: str) -> None:
     sql = """
         SELECT count(*), count(*) FILTER (total = samples) FROM (
             SELECT report_id, launch_id, sum(samples) AS total
@@ -150,7 +145,7 @@ def test_samples_of_all_reasons_are_the_sample_count(
         ) JOIN (SELECT report_id, launch_id, samples FROM kernel_metrics) USING (report_id, launch_id)
         WHERE samples > 0
     """  # fmt: skip
-    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
+    with opened(f"ncu/{name}.ncu-rep") as con:
         counts = con.execute(sql).fetchone()
     assert counts is not None
     assert counts[0] == counts[1] > 10
@@ -217,9 +212,7 @@ def test_hot_spots_by_instruction_and_by_line() -> None:
     ]
 
 
-def test_hot_spots_of_two_reports_of_one_program_compare(
-    captures: Store, ingested: Ingested
-) -> None:
+def test_hot_spots_of_two_reports_of_one_program_compare(opened: Opened) -> None:
     """Offsets count from the first instruction, whatever address the loader chose."""
     sql = (
         "SELECT kernel_name, pc, sass FROM kernel_hotspots WHERE kind = 'sass' AND rank = 1 "
@@ -227,7 +220,7 @@ def test_hot_spots_of_two_reports_of_one_program_compare(
     )
     answers = []
     for form in ("ncu-rep", "source.csv"):
-        with Session.open(captures, [ingested(f"ncu/visible.{form}")]) as con:
+        with opened(f"ncu/visible.{form}") as con:
             answers.append(con.execute(sql).fetchall())
     assert len(answers[0]) == 14
     offsets = [{pc for _, pc, _ in answer} for answer in answers]

@@ -12,6 +12,7 @@ from typing import Any
 import ncu_report
 import numpy as np
 import pytest
+from conftest import Opened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,10 +37,8 @@ def _read(path: Path) -> Iterator[Metrics]:
     container = read_container(path)
     reader = MetricReader(container.strings)
     with path.open("rb") as file:
-        for block in container.blocks:
-            for kind, _, message in container.messages(file, block):
-                if kind:
-                    yield reader.read(message, kind.metrics)
+        for result in LeanCopies(container).results:
+            yield reader.read(container.message(file, result.place), result.metrics)
 
 
 def _value(metric: Any) -> float | str | None:
@@ -106,7 +105,7 @@ def test_whole_numbers_at_once(values: list[int]) -> None:
         places.append(at)
         told, at = varint(message, at)
         assert told == value
-    found, ends = whole_numbers(data_of(message), np.array(places, np.int64))
+    found, ends = whole_numbers(data_of(message, len(message)), np.array(places, np.int64))
     assert found.tolist() == values
     assert ends.tolist() == [*places[1:], at][: len(values)]
 
@@ -135,7 +134,7 @@ def test_instances_of_any_kind(metrics: list[list[tuple[int | str | None, float]
             body = b"" if key is None else delimited(1, _scalar(key))
             message += delimited(3, body + delimited(2, _scalar(value)))
         lists[str(index)] = start, len(message)
-    found = read_instances(message, lists)
+    found = read_instances(message, data_of(message, len(message)), lists)
     for index, instances in enumerate(metrics):
         ours = found[str(index)]
         keys = [at if key is None else key for at, (key, _) in enumerate(instances)]
@@ -145,9 +144,8 @@ def test_instances_of_any_kind(metrics: list[list[tuple[int | str | None, float]
 
 
 def test_numbers_of_another_kind_are_not_guessed() -> None:
-    data = data_of(
-        encoded(UINT64) + encoded(300) + encoded(DOUBLE) + struct.pack("<d", 0.5) + b"\n"
-    )
+    message = encoded(UINT64) + encoded(300) + encoded(DOUBLE) + struct.pack("<d", 0.5) + b"\n"
+    data = data_of(message, len(message))
     found = numbers(data, np.array([0, 3, 12]))
     assert found[:2].tolist() == [300, 0.5]
     assert math.isnan(found[2])
@@ -184,12 +182,14 @@ def test_results_of_every_kind(kind: Kind, expand: Expand, tmp_path: Path, store
         left = parted(message, frozenset({KERNELS.metrics}))[1][KERNELS.metrics]
         metrics = (delimited(kind.metrics, message[slice(*extent)]) for extent in left)
         message = counted(1, 7) + counted(2, 8) + b"".join(metrics)
-    session = [_block(_plain(b.header), []) for b in container.blocks if not b.contents]
+    session = [
+        part for b in container.blocks if not b.contents for part in _block(_plain(b.header), [])
+    ]
     other = copies.results[1]
     results = _block(_plain(block.header), [(kind, message)])
     path = tmp_path / "other.ncu-rep"
     last = _block(delimited(6, other.process), [(KERNELS, other.message)])
-    path.write_bytes(b"".join([copies._head(), *session, results, last]))
+    path.write_bytes(b"".join([copies._head(), *session, *results, *last]))
     theirs = [action for *_, action in actions(ncu_report.load_report(str(path)))]
     types = ("kernel", "range", "cmdlist", "graph")
     with Session.open(store, [ingest(path, store).report_id]) as con:
@@ -205,12 +205,12 @@ def test_results_of_every_kind(kind: Kind, expand: Expand, tmp_path: Path, store
     assert types.index(rows[0][0]) == KINDS.index(kind)
 
 
-def test_a_range_and_processes_side_by_side(captures: Store, ingested: Ingested) -> None:
+def test_a_range_and_processes_side_by_side(opened: Opened) -> None:
     """Two processes ran the same program; each has code of its own, at addresses of its own."""
-    with Session.open(captures, [ingested("ncu/range.ncu-rep")]) as con:
+    with opened("ncu/range.ncu-rep") as con:
         sql = "SELECT workload_type, kernel_name, process_id > 0, round(duration_ns) FROM ncu_launches"
         assert con.execute(sql).fetchall() == [("range", "range", True, 489344)]
-    with Session.open(captures, [ingested("ncu/multi.ncu-rep")]) as con:
+    with opened("ncu/multi.ncu-rep") as con:
         listings = con.execute(
             "SELECT kernel_name, process_id, list(sass ORDER BY pc) "
             "FROM ncu_launches JOIN ncu_source USING (report_id, launch_id) "

@@ -7,14 +7,16 @@ import math
 from collections.abc import Callable
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
 from analysis.thresholds import thresholds
 from ingest.ncu.names import keeps_instances
 from perfpipe.store import Store
+from templates.renderers import render_html, render_markdown
 
 Ingested = Callable[[str], str]
 
@@ -103,8 +105,9 @@ def test_parts_and_phases(series: tuple[list[float], list[float], list[float]]) 
     for index in range(len(sm)):
         parts.setdefault(index * PARTS // len(sm), []).append(index)
 
-    def mean(values: list[float], part: int) -> float:
-        return sum(values[index] for index in parts[part]) / len(parts[part])
+    def mean(values: list[float], part: int | None) -> float:
+        chosen = range(len(values)) if part is None else parts[part]
+        return sum(values[index] for index in chosen) / len(chosen)
 
     found = {
         (part, unit): pct
@@ -126,6 +129,19 @@ def test_parts_and_phases(series: tuple[list[float], list[float], list[float]]) 
     ends = list(itertools.accumulate(len(list(run)) for _, run in itertools.groupby(leaders)))
     assert [end for *_, end in phases] == [100 * end / PARTS for end in ends]
     assert [start for _, start, _ in phases] == [0, *(100 * end / PARTS for end in ends[:-1])]
+    courses = db.rows(
+        "SELECT unit, rank, mean_pct, max_pct, course, parts_pct, leads FROM kernel_courses "
+        "ORDER BY rank"
+    )
+    assert courses[0][0] == "sm"
+    assert {unit for unit, *_ in courses} == {"sm", "alu", "dram"}
+    for unit, _, mean_pct, highest, course, values, leads in courses:
+        shown = [found[part, unit] for part in sorted(parts)]
+        assert (mean_pct, highest) == (pytest.approx(mean(shown, None)), max(shown))
+        assert values == pytest.approx(shown, abs=0.051)
+        assert course == "".join("▁▂▃▄▅▆▇█"[min(int(value * 8 / 100), 7)] for value in shown)
+        name = "idle" if unit == "sm" else unit
+        assert leads == [part for part in sorted(parts) if leaders[part] == name]
 
 
 def test_series_of_another_pass_are_left_out() -> None:
@@ -150,13 +166,13 @@ def test_series_of_another_pass_are_left_out() -> None:
     ("name", "tails"), [("range", {"range": 5}), ("pm", {"fma_k": 5, "copy_k": 5})]
 )
 def test_series_of_a_range_and_of_single_metrics(
-    captures: Store, ingested: Ingested, name: str, tails: dict[str, float]
+    opened: Opened, name: str, tails: dict[str, float]
 ) -> None:
     """A range was sampled in three passes; `--metrics pmsampling:...` in one for each metric.
 
     The SMs are idle between the two kernels of the range.
     """
-    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
+    with opened(f"ncu/{name}.ncu-rep") as con:
         rows = con.execute(
             "SELECT kernel_name, tail_pct, bubbles, interval_ns, reason FROM kernel_activity"
         ).fetchall()
@@ -167,8 +183,8 @@ def test_series_of_a_range_and_of_single_metrics(
         assert interval == pytest.approx(STEP, rel=0.01)
 
 
-def test_the_course_of_real_kernels(captures: Store, ingested: Ingested) -> None:
-    with Session.open(captures, [ingested("ncu/visible.ncu-rep")]) as con:
+def test_the_course_of_real_kernels(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep") as con:
         rows = con.execute(
             "SELECT kernel_name, tail_pct, bubbles, sampled_ns / duration_ns, reason "
             "FROM kernel_activity JOIN ncu_launches USING (report_id, launch_id, kernel_name)"
@@ -199,11 +215,33 @@ def test_without_pm_sampling_it_is_said_what_to_collect(
         "ncu/visible.details.csv": "not printed on this CSV page; ingest the .ncu-rep",
     }
     for name, reason in reasons.items():
-        with Session.open(captures, [ingested(name)]) as con:
+        with Session.open(captures, [ingested(name)], use=VIEWS_USED) as con:
             told = con.execute("SELECT DISTINCT reason, tail_pct FROM kernel_activity").fetchall()
             parts = con.execute("SELECT count(*) FROM kernel_activity_parts").fetchone()
+            assert _activity_tables(con, [ingested(name)]) == {
+                "Kernels whose activity over time is unknown"
+            }
         assert told == [(reason, None)]
         assert parts == (0,)
+
+
+def _activity_tables(con: Session, reports: list[str]) -> set[str]:
+    """The tables of a report that are about activity over time."""
+    report = build_report(con.con, reports)
+    return {table.title for table in report.tables if "ctivity" in table.title}
+
+
+def test_the_course_of_kernels_is_drawn_and_told(captures: Store, ingested: Ingested) -> None:
+    reports = [ingested("ncu/visible.ncu-rep")]
+    with Session.open(captures, reports, use=VIEWS_USED) as con:
+        report = build_report(con.con, reports)
+    page, text = render_html(report), render_markdown(report)
+    # The kernel that idles for half of its time, with a lane for each of its units.
+    for title in ("sm 50 % of their plateau", "issue 49 % of peak"):
+        assert f"<title>partial_wave (14): {title} on average" in page
+    assert "issue at 96 % to 50 %, then SMs idle to 100 %" in text
+    # One kernel is too short for enough samples.
+    assert "| 1 | 2 samples are too few: ncu --pm-sampling-interval 1000 |" in text
 
 
 @pytest.mark.parametrize("metric", [SM, DRAM, ALU, "pmsampling:sm__cycles_active.avg"])

@@ -216,7 +216,7 @@ def test_a_file_is_ingested_and_what_cannot_be_planned_says_why(
     assert "nothing to profile: the timeline has 20 CUDA graphs traced as a whole" in cli.out
     assert "cuda_graph_trace: node" in cli.out
     assert cli("plan", "no-such-report") == 2
-    assert "is not a run, report or batch in this store" in cli.err
+    assert "is not a run or report in this store" in cli.err
 
 
 def test_the_shares_of_a_step_add_up(ingested: Ingested, captures: Store) -> None:

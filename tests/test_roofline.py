@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 
 from analysis.occupancy import calculator
-from analysis.session import Session
 from perfpipe.specs import find_spec
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 
@@ -51,8 +49,8 @@ def test_published_figures(device: str, sms: int, gbs: float, fp16: float) -> No
     assert int(spec.dense["fp16"]) == fp16
 
 
-def test_a_tensor_core_product_of_4096(captures: Store, ingested: Ingested) -> None:
-    with Session.open(captures, [ingested("ncu/ops.ncu-rep")]) as con:
+def test_a_tensor_core_product_of_4096(opened: Opened) -> None:
+    with opened("ncu/ops.ncu-rep") as con:
         rows = con.execute("""
             SELECT level, flop, flop_per_s / 1e12, peak_flop_per_s / 1e12,
                 peak_flop_per_s_max_clock / 1e12, peak_flop_per_s_nominal / 1e12,
@@ -78,9 +76,9 @@ def test_a_tensor_core_product_of_4096(captures: Store, ingested: Ingested) -> N
 
 
 @pytest.mark.parametrize("name", ["visible", "ops", "block"])
-def test_no_launch_beats_its_roofs(captures: Store, ingested: Ingested, name: str) -> None:
+def test_no_launch_beats_its_roofs(opened: Opened, name: str) -> None:
     """But for the few percent by which the clocks of passes differ."""
-    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
+    with opened(f"ncu/{name}.ncu-rep") as con:
         rows = con.execute("""
             SELECT count(*), max(attained_pct), max(pct_of_peak), max(bandwidth_pct)
             FROM kernel_roofline

@@ -150,10 +150,10 @@ def test_later_runs_change_nothing_in_the_report_of_a_run(cli: Cli) -> None:
     (store,) = Path.cwd().glob("**/runs")
     (first,) = (path.name for path in store.iterdir())
     reports = []
-    for _ in range(2):
+    for again in (True, False):
         assert cli("report", first, "--json") == 0
         reports.append(json.loads(cli.out))
-        assert cli(*words) == 0
+        assert not again or cli(*words) == 0
     assert [section["tables"] for section in reports[0]["sections"]] == [
         section["tables"] for section in reports[1]["sections"]
     ]

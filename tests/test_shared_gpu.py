@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
@@ -197,7 +198,8 @@ def test_the_report_says_who_shares_the_gpu(
     two: tuple[Store, str], cli: Cli, tmp_path: Path
 ) -> None:
     store, report = two
-    assert cli("report", report, "--store", store.root, "--md", tmp_path / "r.md") == 0, cli.err
+    files = ("--md", tmp_path / "r.md", "--json", tmp_path / "r.json")
+    assert cli("report", report, "--store", store.root, *files) == 0, cli.err
     text = (tmp_path / "r.md").read_text()
     assert "GPU 0 is shared by 2 processes" in text
-    assert cli("report", report, "--store", store.root, "--json") == 0
+    assert json.loads((tmp_path / "r.json").read_text())["sections"]

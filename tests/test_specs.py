@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 
 import pytest
+from conftest import Opened
 
-from analysis.session import Session
 from perfpipe.specs import GpuSpec, find_spec, gpu_specs, search_specs, tensor_rates
-from perfpipe.store import Store
 
 
 @pytest.mark.parametrize(
@@ -160,9 +158,7 @@ def test_wgmma_is_what_the_peaks_of_hopper_are_of(spec: GpuSpec) -> None:
             assert found == pytest.approx(rate.flop_per_cycle, rel=0.02), rate
 
 
-def test_rates_of_tensor_instructions_are_those_that_ncu_reports(
-    captures: Store, ingested: Callable[[str], str]
-) -> None:
+def test_rates_of_tensor_instructions_are_those_that_ncu_reports(opened: Opened) -> None:
     sql = """
         SELECT any_value(r.cc),
             CASE WHEN regexp_matches(metric, '_(hg|ig)mma_|src_fp8') THEN 'wgmma' ELSE 'mma' END,
@@ -174,7 +170,7 @@ def test_rates_of_tensor_instructions_are_those_that_ncu_reports(
             AND metric LIKE '%.sum.%' AND metric NOT LIKE '%sparsity_on%'
         GROUP BY 2, 3
     """
-    with Session.open(captures, [ingested("ncu/visible.raw.csv")]) as session:
+    with opened("ncu/visible.raw.csv") as session:
         rows = session.execute(sql).fetchall()
     names = {"fp64": "fp64_tensor"}
     reported = {(cc, how, names.get(dtype, dtype)): rate for cc, how, dtype, rate in rows}

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, Tiny
+from conftest import Cli, Opened, Tiny
 
 from analysis.knowledge import techniques
-from analysis.session import Session
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 Expand = Callable[[str], Path]
@@ -120,9 +118,7 @@ def test_a_kernel_without_length_hides_no_other() -> None:
     assert db.rows("SELECT covered_pct FROM memory_op_summary") == [(100.0,)]
 
 
-def test_findings_name_a_technique_for_every_contributor(
-    captures: Store, ingested: Ingested
-) -> None:
+def test_findings_name_a_technique_for_every_contributor(opened: Opened) -> None:
     sql = (
         "SELECT bound, list(technique ORDER BY rank), any_value(largest_gap) "
         "FROM timeline_findings GROUP BY 1"
@@ -136,7 +132,7 @@ def test_findings_name_a_technique_for_every_contributor(
         "compute": {},
     }
     for capture, found in expected.items():
-        with Session.open(captures, [ingested(f"nsys/{capture}.sqlite")]) as con:
+        with opened(f"nsys/{capture}.sqlite") as con:
             rows = con.execute(sql).fetchall()
         assert {bound: names for bound, names, _ in rows} == found, capture
         assert all(gap for bound, _, gap in rows if bound in ("sync", "launch_overhead"))
@@ -189,9 +185,9 @@ def test_a_capture_without_gpu_work_has_no_budget() -> None:
     assert db.rows("SELECT * FROM launch_summary") == []
 
 
-def test_copies_against_their_links(captures: Store, ingested: Callable[[str], str]) -> None:
+def test_copies_against_their_links(opened: Opened) -> None:
     """256 MiB copies between host and an H200, pinned and pageable."""
-    with Session.open(captures, [ingested("nsys/memcpy.sqlite")]) as con:
+    with opened("nsys/memcpy.sqlite") as con:
         rows = con.execute(
             "SELECT operation, src_kind, dst_kind, link, link_bytes_per_s, link_pct "
             "FROM memory_op_summary WHERE bytes > 1e6"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import DATA, Cli
+from errands import act, grow
 
 from ingest import inputs
 from ingest.inputs import hashed, identify
@@ -23,28 +24,6 @@ from perfpipe.store import Store
 from pipelines import workers
 from pipelines.ingesting import Failure, ingest_many
 from pipelines.workers import Lost, end_idle_workers, spread
-
-
-def act(task: tuple[str, str]) -> object:
-    """Do what a task says, in a worker."""
-    what, argument = task
-    Path(tempfile.mkdtemp(), "leftover").touch()
-    if what == "pid":
-        return os.getpid()
-    if what == "where":
-        return str(Path.cwd()), os.environ.get("PERFPIPE_TEST")
-    if what == "exit":
-        os._exit(3)
-    if what == "signal":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if what == "memory":
-        raise MemoryError
-    if what == "hang":
-        # As a library does that no longer listens to signals.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Path(argument).write_text(str(os.getpid()))
-    while True:
-        time.sleep(1)
 
 
 @pytest.fixture(autouse=True)
@@ -117,13 +96,6 @@ def test_a_kept_worker_sees_the_surroundings_of_now(
 def test_a_worker_that_grew_large_is_not_kept() -> None:
     first, second = (pid for _, pid in spread(grow, [1100 << 20, 0], jobs=1, limit_s=60))
     assert first != second
-
-
-def grow(size: int) -> int:
-    """Hold memory for a moment."""
-    held = bytearray(size)
-    held[:: 1 << 12] = b"1" * len(held[:: 1 << 12])
-    return os.getpid()
 
 
 def _alive(pid: object) -> bool:

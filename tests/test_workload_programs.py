@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ ENVIRONMENT = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 Finished = tuple[int, list[dict[str, Any]], str]
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[subprocess.Popen[str]]:
-    """An interpreter with PyTorch, see forks.py."""
-    words = [sys.executable, str(Path(__file__).parent / "forks.py")]
+@contextmanager
+def _server(*modules: str) -> Iterator[subprocess.Popen[str]]:
+    """Start an interpreter that has imported some modules, see forks.py."""
+    words = [sys.executable, str(Path(__file__).parent / "forks.py"), *modules]
     pipe = subprocess.PIPE
     with subprocess.Popen(
         words, cwd=FOLDER, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True
@@ -39,19 +40,41 @@ def forks() -> Iterator[subprocess.Popen[str]]:
         server.stdin.close()
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    """An interpreter with all that our programs import, and what that imports when it is used."""
+    with _server("torch", "torch._dynamo", "triton.language") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[subprocess.Popen[str]]:
+    """An interpreter as it is where a program has begun with `import torch`, and no further."""
+    with _server("torch") as server:
+        yield server
+
+
+def _fork(
+    server: subprocess.Popen[str], words: Sequence[str], env: dict[str, str], folder: Path
+) -> tuple[int, str, str]:
+    """Run a program in a fork, and return its exit code, its output and its errors."""
+    out, err = folder / "out", folder / "err"
+    job = {"words": [*words], "env": env, "out": str(out), "err": str(err)}
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write(json.dumps(job) + "\n")
+    server.stdin.flush()
+    code = int(server.stdout.readline())
+    return code, out.read_text(), err.read_text()
+
+
 @pytest.fixture
 def run(forks: subprocess.Popen[str], tmp_path: Path) -> Callable[..., Finished]:
     """Run a program in a fork, and return its exit code, its messages and its errors."""
 
     def finish(program: str, *options: str, **env: str) -> Finished:
         words = [program, *(("--warmup", "1", "--iterations", "3") if options else ()), *options]
-        out, err = tmp_path / "out", tmp_path / "err"
-        job = {"words": words, "env": env, "out": str(out), "err": str(err)}
-        assert forks.stdin is not None and forks.stdout is not None
-        forks.stdin.write(json.dumps(job) + "\n")
-        forks.stdin.flush()
-        code = int(forks.stdout.readline())
-        return code, messages_of(out.read_text()), err.read_text()
+        code, out, err = _fork(forks, words, env, tmp_path)
+        return code, messages_of(out), err
 
     return finish
 
@@ -166,10 +189,12 @@ OURS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in FOREIGN
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
-def test_every_workload_gives_its_program_known_options(path: Any) -> None:
+def test_every_workload_gives_its_program_known_options(
+    path: Any, started: subprocess.Popen[str], tmp_path: Path
+) -> None:
     """Each command is parsed by the program itself, up to the help that --help prints.
 
-    Here each is launched as it is for users, by an interpreter of its own.
+    Here each imports what it needs beyond PyTorch, as it does for users.
     """
     from pipelines.plan import planned_tasks
     from pipelines.workload import load_workload
@@ -177,10 +202,8 @@ def test_every_workload_gives_its_program_known_options(path: Any) -> None:
     task = planned_tasks(load_workload(path), path)[0]
     program = next(word for word in task.command if word.endswith(".py"))
     options = [word for word in task.command if word.startswith("--")]
-    done = subprocess.run(
-        [sys.executable, program, "--help"], cwd=FOLDER, capture_output=True, text=True
-    )
+    code, out, errors = _fork(started, [program, "--help"], {}, tmp_path)
     launcher = {"--standalone", "--nproc-per-node"}
-    assert done.returncode == 0, done.stderr
-    assert not {o for o in options if o not in done.stdout} - launcher
+    assert code == 0, errors
+    assert not {o for o in options if o not in out} - launcher
     assert yaml.safe_load(path.read_text())["description"]

@@ -169,21 +169,23 @@ def _sorted(counts: Counter[str]) -> list[tuple[str, int]]:
 def _summary(batch: Batch, items: Sequence[Item], nodes: Compared) -> Iterator[Fact]:
     runs = tuple(run.run_id for run in batch.runs)
     results = Source("result.json", runs)
-    yield Fact("Submitted", batch.created_at, Source("batch.json", (batch.batch_id,)))
+    last = max((item.state.ended_at or "" for item in items), default="")
+    said = batch.created_at + (f"; the last task ended {last}" if last else "")
+    yield Fact("Submitted", said, Source("batch.json", (batch.batch_id,)))
     models = Counter(item.summary.gpu for item in items if item.summary.gpu)
     if models:
         named = [f"{name}" + (f" ({n})" if len(models) > 1 else "") for name, n in _sorted(models)]
         yield Fact("GPU" if len(models) == 1 else "GPUs", "; ".join(named), results)
     where = {item.state.node for item in items if item.state.node}
     if where:
-        said = nodes.reason and f"not compared: {nodes.reason}"
+        said = f"{len(where)}, not compared: {nodes.reason}"
         if nodes.places:
             odd = sum(bool(place.verdict) for place in nodes.places)
             largest = max(abs(place.ratio - 1) for place in nodes.places)
-            said = f"{len(nodes.places)} compared, "
+            said = f"{len(nodes.places)} of {len(where)} compared, "
             said += f"{odd} stand out" if odd > 1 else "1 stands out" if odd else "none stands out"
             said += f"; largest difference {100 * largest:.1f} %"
-        yield Fact("Nodes", f"{len(where)}: {said}", results)
+        yield Fact("Nodes", said, results)
     times = [item.state.seconds for item in items if item.state.seconds is not None]
     if times:
         text = f"{sum(times) / 3600:,.1f} h in all tasks, longest {format_ns(max(times) * 1e9)}"

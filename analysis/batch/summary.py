@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analysis.report import facts, findings, verdicts
 from analysis.report.scope import Scope
@@ -15,6 +15,9 @@ from perfpipe.database import in_list, quote
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.units import words
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
 VIEWS = (
@@ -37,13 +40,19 @@ def summary_of(store: Store, reports: Sequence[str], run: RunRecord | None) -> T
     run = _alone(run, reports)
     if not reports:
         return _timed(TaskSummary(), run)
-    with Session.open(_Part(store.root, reports, run), reports, use=VIEWS) as session:
-        kinds = rows_of(session.con, "SELECT kind, count(*) FROM reports GROUP BY kind")
-        return summarize(Scope(session.con, tuple(sorted(reports)), dict(kinds), run))
+    with Session.open(OneTask(store, reports, run), reports, use=VIEWS) as session:
+        return summarize(session.con, reports, run)
 
 
-def summarize(scope: Scope) -> TaskSummary:
-    """Summarize a task from a connection with the views of VIEWS, such as that of its page."""
+def summarize(
+    con: DuckDBPyConnection, reports: Sequence[str], run: RunRecord | None
+) -> TaskSummary:
+    """Summarize a task from a connection with the views of VIEWS, such as that of its page.
+
+    `run` has this task alone.
+    """
+    kinds = rows_of(con, "SELECT kind, count(*) FROM reports GROUP BY kind")
+    scope = Scope(con, tuple(sorted(reports)), dict(kinds), run)
     first = next(iter(findings.findings_of(scope)), None)
     statement = next(verdicts.statements_of(scope), None)
     summary = TaskSummary(
@@ -110,14 +119,14 @@ def _alone(run: RunRecord | None, reports: Sequence[str]) -> RunRecord | None:
     return replace(run, tasks=tasks, reports=tuple(sorted(reports)))
 
 
-class _Part(Store):
+class OneTask(Store):
     """A store in which there are some reports and one run: what else it holds is not even listed.
 
     A thousand tasks that each listed the reports and runs of all others would read a million.
     """
 
-    def __init__(self, root: Path, reports: Sequence[str], run: RunRecord | None) -> None:
-        super().__init__(root)
+    def __init__(self, store: Store, reports: Sequence[str], run: RunRecord | None) -> None:
+        super().__init__(store.root)
         self._reports, self._run = reports, run
 
     def own_report_ids(self) -> list[str]:

@@ -21,13 +21,16 @@ Cells = Sequence[tuple[Column, Callable[[Item], Value]]]
 
 #: What identifies a task, with a link to its page.
 _TASK: Cells = (
-    (Column("configuration", "Configuration", "text"), lambda item: item.state.task.label),
-    (Column("page", "Page", "text", core=False, link_of="configuration"), lambda item: item.page),
-    (Column("workload", "Workload", "text"), lambda item: item.state.task.workload),
     (
         Column("task", "Task", "int", doc="number of the task in the batch, from 0"),
-        lambda item: item.index,
+        lambda i: i.index,
     ),
+    (
+        Column("configuration", "Configuration", "text", doc="its parameters"),
+        lambda item: item.state.task.label,
+    ),
+    (Column("page", "Page", "text", core=False, link_of="configuration"), lambda item: item.page),
+    (Column("workload", "Workload", "text"), lambda item: item.state.task.workload),
     (
         Column("state", "State", "text", doc="what became of the task"),
         lambda item: item.state.state.value,
@@ -90,12 +93,9 @@ _MEASURED: Cells = (
 
 _AROUND: Cells = (
     (
-        Column(
-            "gpus", "GPUs", "text", doc="UUIDs of the GPUs it used", core=False, hover_of="node"
-        ),
-        lambda item: ", ".join(item.gpus) or None,
+        Column("gpus", "GPUs", "text", core=False, hover_of="node"),
+        lambda item: "; ".join(filter(None, (item.summary.gpu, *item.gpus))) or None,
     ),
-    (Column("gpu", "GPU model", "text", core=False), lambda item: item.summary.gpu),
     (
         Column("wall_s", "Wall time", "number", "s", "of the last attempt", core=False),
         lambda item: item.state.seconds,
@@ -266,10 +266,10 @@ def extremes(batch: Batch, items: Sequence[Item]) -> Table:
         Column("known", "Configurations", "int", doc="those that it is known of"),
         Column("best", "Best", "text"),
         Column("best_page", "Page", "text", core=False, link_of="best"),
-        Column("best_value", "Its value", "number"),
+        Column("best_value", "at", "number"),
         Column("worst", "Worst", "text"),
         Column("worst_page", "Page", "text", core=False, link_of="worst"),
-        Column("worst_value", "Its value", "number"),
+        Column("worst_value", "at", "number"),
         Column("median", "Median", "number", core=False, doc="over the configurations"),
     )
     doc = "The best and the worst configuration of each workload; of repeats the median."
@@ -338,13 +338,16 @@ def places(batch: Batch, items: Sequence[Item], compared: Compared, *, by_gpu: b
         Column("done", "Done", "int"),
         Column("failed", "Failed", "int"),
         Column("compared", "Compared", "int", doc=f"tasks whose work ran on another {what} too"),
-        Column("change_pct", "Slower by", "number", "%", f"than the median {what}, same work"),
-        Column("low_pct", "CI low", "number", "%", "lower end of the 95 % confidence interval"),
-        Column("high_pct", "CI high", "number", "%", "upper end of the 95 % confidence interval"),
+        Column("change_pct", "Slower by", "change", "%", f"than the median {what}, same work"),
+        Column("low_pct", "CI low", "change", "%", "lower end of the 95 % confidence interval"),
+        Column("high_pct", "CI high", "change", "%", "upper end of the 95 % confidence interval"),
         Column("verdict", "Verdict", "text", doc="whether it stands out"),
     )
     doc = f"Time of a {what} over that of the median {what}, for the same configurations."
     doc += f" Not compared: {compared.reason}." if compared.reason else ""
-    title = "GPUs compared" if by_gpu else "Nodes compared"
     shown = tuple(rows[:MOST])
-    return Table(title, doc, columns, shown, len(rows), _source(batch), headline=5 if by_gpu else 4)
+    if by_gpu:
+        title, figure, headline = "GPUs compared", "", 5
+    else:
+        title, figure, headline = "Nodes compared", "places", 4
+    return Table(title, doc, columns, shown, len(rows), _source(batch), figure, headline)

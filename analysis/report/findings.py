@@ -39,6 +39,17 @@ _OF_GPU = {
     "startup": "takes long to start",
 }
 
+#: Operators of many kernels.
+_OPERATORS = {
+    "cross_entropy": "cross-entropy: from the logits to their gradient",
+    "batch_norm": "batch norm and what surrounds it between convolutions",
+    "normalization": "normalization and the pointwise kernels around it",
+    "softmax": "softmax between two matrix products",
+    "pointwise": "pointwise kernels between matrix products",
+    "layout": "conversions between memory layouts",
+    "optimizer": "an optimizer that launches a kernel for each operation",
+}
+
 #: Maximum number of recommendations on kernels in a report.
 _MOST = 10
 
@@ -68,12 +79,14 @@ _ASSUMED = {
     "dram": "the same DRAM traffic",
     "half_dram": "half of the DRAM traffic",
     "l2": "the same L2 traffic",
+    "returns": "the same traffic from L2 to the SMs",
     "l1": "the same L1 traffic",
     "unconflicted": "the same shared-memory accesses without bank conflicts",
     "flops": "the same FLOPs at the peak of their type",
     "tensor": "the same FLOPs on tensor cores in FP16 or BF16",
     "narrower": "the same FLOPs in the next narrower type",
     "bytes": "that each byte moves once, at the peak bandwidth",
+    "chain": "that of a chain of kernels only the first read and the last write stay",
     "issue": "the same work of each thread, without divergence",
     "balanced": "SMs that all work equally long",
     "nothing": "that the kernel goes away and its neighbor takes no longer",
@@ -204,7 +217,10 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     evidence = [f"{words(found.bound)} is {share}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]
-    if found.causes is not None:
+    if found.claim == "operator":
+        claim = f"spends time on {_OPERATORS[found.subclass or '']}"
+        evidence = [_operator(found, share)]
+    elif found.causes is not None:
         begun = f"{format_ns(found.time_ns)} from the first CUDA call to the first steady step"
         evidence = [f"{begun}, {share}", found.causes]
     evidence += _waiting(found)
@@ -214,6 +230,13 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     claim = f"GPU {found.device} {claim}" + (f" ({label})" if several and label else "")
     subject = f"GPU {found.device}" + (f" in {label}" if label else "")
     return _finding(found, claim, evidence, subject, "")
+
+
+def _operator(found: _Found, share: str) -> str:
+    """Return what an operator costs, and its kernels."""
+    each = f": {counted(found.launches, 'launch')} a step" if found.launches else ""
+    each += f", {format_ns(found.time_ns)}" if each else ""
+    return f"{share}{each}; most of it {found.causes}"
 
 
 def _readbacks(found: _Found) -> str:

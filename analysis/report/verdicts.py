@@ -152,8 +152,9 @@ def _timelines(scope: Scope) -> str | None:
         return f"{share:.0f} % of {_WHOSE[kind]} {busy}{more}"
     if len(rows) <= _NAMED and len({row[0] for row in rows}) > 1:
         parts = [
-            f"{share:.0f} % {words(bound)} ({label}, GPU {device})"
-            for bound, share, _, _, label, device, *_ in rows
+            f"{share:.0f} % {words(bound)}{f' of {format_ns(step)} a step' if step else ''} "
+            f"({label}, GPU {device})"
+            for bound, share, _, _, label, device, _, _, step, *_ in rows
         ]
         return f"Largest part of each GPU's time: {', '.join(parts)}"
     shares: dict[str, list[float]] = {}
@@ -163,13 +164,23 @@ def _timelines(scope: Scope) -> str | None:
         f"{words(bound)} on {len(own)} ({_range(own)} % of the time)"
         for bound, own in sorted(shares.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     ]
+    begun = _steps([row[8] for row in rows])
     if len(shares) == 1:
         bound = rows[0][0]
         return (
-            f"The largest part of each of {len(rows)} GPU timelines is {words(bound)} "
+            f"{begun}The largest part of each of {len(rows)} GPU timelines is {words(bound)} "
             f"({_range(shares[bound])} % of the time)"
         )
-    return f"Largest part of the time on {len(rows)} GPU timelines: {', '.join(parts)}"
+    return f"{begun}Largest part of the time on {len(rows)} GPU timelines: {', '.join(parts)}"
+
+
+def _steps(steps: Sequence[float | None]) -> str:
+    """Return how long a step takes on several GPUs, as the beginning of a sentence."""
+    known = sorted(step for step in steps if step)
+    if len(known) < len(steps):
+        return ""
+    shortest, longest = format_ns(known[0]), format_ns(known[-1])
+    return f"{longest} a step{'' if shortest == longest else f' (the fastest GPU {shortest})'}. "
 
 
 def of_steps(scope: Scope) -> str | None:

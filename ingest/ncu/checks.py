@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from ingest.builder import ReportBuilder
 
@@ -32,32 +31,39 @@ _DOUBTS = {
 }
 
 
-@cache
-def _is(family: re.Pattern[str], metric: str) -> bool:
-    return family.fullmatch(metric) is not None
-
-
 @dataclass
 class LaunchChecks:
     """Gathers inconsistencies of launches and warns once per kind."""
 
     _found: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     _launches: int = 0
+    #: The metrics of the last launch, and which of them are of each family; most have the same.
+    _names: list[str] = field(default_factory=list)
+    _members: list[list[str]] = field(default_factory=lambda: [[], []])
 
     def add(self, launch_id: int, values: Mapping[str, float | str | None]) -> None:
         """Check a launch: stalls against latency, samples against their sum, clocks of passes."""
         self._launches += 1
         latency = values.get(LATENCY)
-        stalls = [v for k, v in values.items() if _is(_STALL, k) and isinstance(v, float)]
+        stalls, sampled = (
+            [v for v in map(values.get, names) if isinstance(v, float)]
+            for names in self._families(values)
+        )
         if isinstance(latency, float) and latency > 0 and len(stalls) >= _ALL_STALLS:
             self._note("stalls", launch_id, sum(stalls) / latency - 1, STALL_SUM_TOLERANCE)
         samples = values.get(SAMPLES)
-        sampled = [v for k, v in values.items() if _is(_SAMPLED, k) and isinstance(v, float)]
         if isinstance(samples, float) and samples and sampled:
             self._note("samples", launch_id, sum(sampled) / samples - 1, 0)
         sm, gpc = values.get(SM_CLOCK), values.get(GPC_CLOCK)
         if isinstance(sm, float) and isinstance(gpc, float) and gpc > 0:
             self._note("clocks", launch_id, sm / gpc - 1, CLOCK_TOLERANCE)
+
+    def _families(self, values: Mapping[str, object]) -> list[list[str]]:
+        """Return the stall reasons and the sampled stall reasons among metrics."""
+        if (names := list(values)) != self._names:
+            self._names = names
+            self._members = [list(filter(f.fullmatch, names)) for f in (_STALL, _SAMPLED)]
+        return self._members
 
     def _note(self, kind: str, launch_id: int, off: float, tolerance: float) -> None:
         if abs(off) > tolerance:

@@ -22,6 +22,9 @@ MAGIC = b"NVR\0"
 
 _LARGEST = 1 << 30
 
+#: The end of the year 9999, s since 1970.
+_LAST_SECOND = 253_402_300_800
+
 # Field numbers of BlockHeader.
 SOURCES, _RESULTS, _SESSION, STRINGS, PAYLOAD_SIZE, PROCESS = 1, 2, 3, 4, 5, 6
 _RANGES, _CMDLISTS, _GRAPHS = 7, 8, 9
@@ -47,6 +50,8 @@ KINDS = (
     Kind(_GRAPHS, metrics=4, sections=7, code=17),
 )
 
+_COUNTS = (SOURCES, *(kind.count for kind in KINDS))
+
 
 @dataclass(frozen=True)
 class Block:
@@ -63,9 +68,13 @@ class Block:
 
 @dataclass
 class Container:
-    """The blocks, and what their headers tell: texts, the process of each result, the session."""
+    """The blocks, and what their headers tell: texts, the process of each result, the session.
+
+    `name` is what the user calls the file at `path`.
+    """
 
     path: Path
+    name: Path
     header: bytes = b""
     blocks: list[Block] = field(default_factory=list)
     strings: list[str] = field(default_factory=list)
@@ -83,31 +92,34 @@ class Container:
             yield kind, at, message
             at += 4 + len(message)
             if at > block.end:
-                raise InputError(f"{self.path}: the report is damaged (a block is too short)")
+                raise InputError(f"{self.name}: the report is damaged (a block is too short)")
 
     def message(self, file: IO[bytes], place: int) -> bytes:
         """Return the message at a place of the report."""
         file.seek(place)
-        return _length_prefixed(file, self.path)
+        return _length_prefixed(file, self.name)
 
 
-def read_container(path: Path) -> Container:
+def read_container(path: Path, name: Path | None = None) -> Container:
     """Read the block headers; raises InputError if a block is truncated."""
-    container = Container(path)
+    name = name or path
+    container = Container(path, name)
     with path.open("rb") as file:
         size = path.stat().st_size
         file.seek(len(MAGIC))
-        container.header = _length_prefixed(file, path)
+        container.header = _length_prefixed(file, name)
         while file.tell() < size:
-            message = _length_prefixed(file, path)
+            message = _length_prefixed(file, name)
             header = fields(message)
             start = file.tell()
             end = start + number(header.get(PAYLOAD_SIZE))
             if end > size:
                 raise InputError(
-                    f"{path}: the report is truncated (a block ends {end - size:,} bytes "
+                    f"{name}: the report is truncated (a block ends {end - size:,} bytes "
                     "past the end of the file); copy it again"
                 )
+            if sum(number(header.get(count)) for count in _COUNTS) > (end - start) // 4:
+                raise InputError(f"{name}: the report is damaged (a block is too short)")
             container.blocks.append(Block(message, start, end, _contents(header)))
             _add_block(container, header)
             file.seek(end)
@@ -130,9 +142,7 @@ def _add_block(container: Container, header: Fields) -> None:
     for string in fields(content(header.get(STRINGS))).get(1, []):
         container.strings.append(text([string]) or "")
     session = fields(content(header.get(_SESSION)))
-    if created := number(session.get(2)):
-        stamp = datetime.fromtimestamp(created, UTC)
-        container.created_at = container.created_at or stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+    container.created_at = container.created_at or _stamp(number(session.get(2)))
     for entry in session.get(8, []):
         pair = fields(content([entry]))
         name, value = text(pair.get(1)), text(pair.get(2))
@@ -140,10 +150,17 @@ def _add_block(container: Container, header: Fields) -> None:
             container.versions[name] = value
 
 
-def _length_prefixed(file: IO[bytes], path: Path) -> bytes:
+def _stamp(seconds: int) -> str | None:
+    """Return a time as text; None for one that was not stated, or cannot be one."""
+    if not 0 < seconds < _LAST_SECOND:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _length_prefixed(file: IO[bytes], name: Path) -> bytes:
     head = file.read(4)
     length = struct.unpack("<I", head)[0] if len(head) == 4 else _LARGEST + 1
     body = file.read(length) if length <= _LARGEST else b""
     if length > _LARGEST or len(body) < length:
-        raise InputError(f"{path}: the report is truncated or damaged")
+        raise InputError(f"{name}: the report is truncated or damaged")
     return body

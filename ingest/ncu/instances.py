@@ -19,7 +19,6 @@ from ingest.ncu.columns import (
     Floats,
     Mask,
     Places,
-    data_of,
     is_whole,
     numbers,
     whole_numbers,
@@ -47,13 +46,16 @@ class Instances:
     texts: list[str] | None = None
 
 
-def read_instances(message: bytes, lists: dict[str, Extent]) -> dict[str, Instances]:
+def read_instances(message: bytes, data: Data, lists: dict[str, Extent]) -> dict[str, Instances]:
     """Read the instances of metrics, each a list of fields between two places of a message.
 
     Raises ValueError or IndexError where the bytes are damaged.
     """
-    data = data_of(message)
-    places = {name: np.array(_places(message, *at), np.int64) for name, at in lists.items()}
+    chains = _Chains(data)
+    places = {
+        name: chains.between(*at) if chains.tell(*at) else _places(message, *at)
+        for name, at in lists.items()
+    }
     plain = {name: at[_are_plain(data, at)] for name, at in places.items()}
     plain = {name: at for name, at in plain.items() if len(at) == len(places[name])}
     every = np.concatenate(list(plain.values())) if plain else np.zeros(0, np.int64)
@@ -92,17 +94,45 @@ def rows(launch_id: int, metrics: dict[str, Instances]) -> dict[str, pa.Array]:
     }
 
 
-def _places(message: bytes, at: int, end: int) -> list[int]:
-    """Return where instances begin; their length, of one byte mostly, stands before each."""
+class _Chains:
+    """Finds instances wherever bytes look like the beginning of one.
+
+    Others may look like it; but where each that was found between two places ends at the next one,
+    they are the instances there.
+    """
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        at: Places = np.flatnonzero(data[:-2] == TAG_INSTANCE)
+        at = at[(data[at + 1] <= 0x7F) & (data[at + 2] == _TAG_KEY)]
+        # Not within one that was found before.
+        at = at[at >= np.r_[0, np.maximum.accumulate(at + 2 + data[at + 1])[:-1]][: len(at)]]
+        self._at, self._next = at, at + 2 + data[at + 1]
+        #: How many before each do not end at the next one.
+        self._breaks = np.cumsum(np.r_[0, self._next[:-1] != at[1:]])
+
+    def tell(self, start: int, end: int) -> bool:
+        """Return whether those between two places are the instances there, up to another field."""
+        first, after = np.searchsorted(self._at, (start, end)).tolist()
+        if first == after or self._at[first] != start:
+            return False
+        behind = self._next[after - 1]
+        ends = behind == end or (behind < end and self._data[behind] != TAG_INSTANCE)
+        return bool(ends and self._breaks[first] == self._breaks[after - 1])
+
+    def between(self, start: int, end: int) -> Places:
+        """Return where the content of instances begins."""
+        return self._at[slice(*np.searchsorted(self._at, (start, end)))] + 2
+
+
+def _places(message: bytes, at: int, end: int) -> Places:
+    """Return where the content of instances begins; their length stands before each."""
     places = []
     while at < end and message[at] == TAG_INSTANCE:
-        length = message[at + 1]
-        at += 2
-        if length > 0x7F:
-            length, at = varint(message, at - 1)
+        length, at = varint(message, at + 1)
         places.append(at)
         at += length
-    return places
+    return np.array(places, np.int64)
 
 
 def _are_plain(data: Data, places: Places) -> Mask:

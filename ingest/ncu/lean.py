@@ -8,10 +8,14 @@ without the former, and the code of a function without that of others.
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from ingest.ncu.columns import data_of, whole_numbers
 from ingest.ncu.container import (
     KERNELS,
     KINDS,
@@ -33,6 +37,9 @@ from ingest.ncu.wire import (
     varint,
 )
 
+#: Where the content of fields begins and ends.
+Extents = npt.NDArray[np.int64]
+
 #: Field of a piece of code by which results refer to it.
 _REFERENCE = 1
 
@@ -48,13 +55,23 @@ _COUNTS = frozenset({SOURCES, PAYLOAD_SIZE, *(kind.count for kind in KINDS)})
 
 @dataclass(frozen=True)
 class Result:
-    """A result without sections and most metrics; what it refers to code by; its function."""
+    """A result: where it lies, and in it its metrics; itself without those and without sections.
+
+    `code` is what it refers to code by; `function` is the same for results of one function.
+    """
 
     kind: Kind
+    place: int
+    metrics: Extents
     message: bytes
     process: bytes
     code: tuple[Value, ...]
-    function: Hashable
+    function: int
+
+    @property
+    def module(self) -> Hashable:
+        """The same for results that refer to the same code."""
+        return self.process, self.code
 
 
 class LeanCopies:
@@ -65,58 +82,60 @@ class LeanCopies:
     """
 
     def __init__(self, container: Container) -> None:
-        self._container = container
+        self.container = container
         #: Of each reference: processes and places.
         self._code: dict[Value, list[tuple[bytes, int]]] = {}
         #: The result that has a metric first.
         self.first: dict[str, int] = {}
         self.results: list[Result] = []
+        self._functions: dict[Hashable, int] = {}
+        self._seen = np.zeros(len(container.strings), bool)
         with container.path.open("rb") as file:
             for block in container.blocks:
                 process = content(fields(block.header).get(PROCESS))
                 for kind, place, message in container.messages(file, block):
                     if kind:
-                        self._add_result(kind, message, process)
+                        self._add_result(kind, place, message, process)
                     else:
                         self._code.setdefault(_reference(message), []).append((process, place))
 
     def write_results(self, target: Path) -> None:
         """Write all results, without code."""
         results = iter(self.results)
-        parts = [self._head()]
-        for block in self._container.blocks:
-            kinds = filter(None, block.contents)
-            messages = [(kind, next(results).message) for kind in kinds]
-            parts.append(_block(_plain(block.header), messages))
-        target.write_bytes(b"".join(parts))
+        with target.open("wb") as file:
+            file.write(self._head())
+            for block in self.container.blocks:
+                kinds = filter(None, block.contents)
+                messages = [(kind, next(results).message) for kind in kinds]
+                file.writelines(_block(_plain(block.header), messages))
 
-    def write_code(self, target: Path, result: Result) -> None:
-        """Write one result, with the code that it refers to."""
-        parts = [self._head()]
-        for block in self._container.blocks:
-            if not block.contents:
-                parts.append(_block(_plain(block.header), []))
-        process = delimited(PROCESS, result.process)
-        # One block each: the reader does not take two pieces with the same reference from one.
-        for kind, message in [*self._code_of(result), (result.kind, result.message)]:
-            parts.append(_block(process, [(kind, message)]))
-        target.write_bytes(b"".join(parts))
+    def write_code(self, target: Path, results: Sequence[Result]) -> None:
+        """Write results that refer to the same code, with that code."""
+        process = delimited(PROCESS, results[0].process)
+        with target.open("wb") as file:
+            file.write(self._head())
+            for block in self.container.blocks:
+                if not block.contents:
+                    file.writelines(_block(_plain(block.header), []))
+            # A block each: the reader does not take two pieces with the same reference from one.
+            for code in self._code_of(results[0]):
+                file.writelines(_block(process, [(None, code)]))
+            for result in results:
+                file.writelines(_block(process, [(result.kind, result.message)]))
 
-    def _code_of(self, result: Result) -> list[tuple[None, bytes]]:
-        """Return the code that a result refers to: that of its own process, where there is some."""
-        found: list[tuple[None, bytes]] = []
-        with self._container.path.open("rb") as file:
+    def _code_of(self, result: Result) -> Iterator[bytes]:
+        """Yield the code that a result refers to: that of its own process, where there is some."""
+        with self.container.path.open("rb") as file:
             for reference in result.code:
                 there = self._code.get(reference, [])
                 own = [place for process, place in there if process == result.process]
                 for place in own or [place for _, place in there]:
-                    found.append((None, self._container.message(file, place)))
-        return found
+                    yield self.container.message(file, place)
 
     def _head(self) -> bytes:
-        return MAGIC + _prefixed(self._container.header)
+        return MAGIC + _prefixed(self.container.header)
 
-    def _add_result(self, kind: Kind, message: bytes, process: bytes) -> None:
+    def _add_result(self, kind: Kind, place: int, message: bytes, process: bytes) -> None:
         lean, parts = parted(message, frozenset({kind.metrics, kind.sections}))
         known = fields(lean)
         code = tuple(known.get(kind.code, []))
@@ -124,14 +143,17 @@ class LeanCopies:
         if kind == KERNELS:
             code = tuple(_reference(content([source])) for source in code)
             function = (process, code, *(tuple(known.get(field, [])) for field in _FUNCTION))
-        metrics = parts[kind.metrics]
-        strings = self._container.strings
-        names = [strings[varint(message, start + 1)[0]] for start, _ in metrics]
-        if new := [name for name in names if name not in self.first]:
-            self.first |= dict.fromkeys(new, len(self.results))
-            plain = (_without_instances(message, start, end) for start, end in metrics)
+        metrics = np.array(parts[kind.metrics], np.int64).reshape(-1, 2)
+        data = data_of(message, metrics.max(initial=0))
+        strings = whole_numbers(data, metrics[:, 0] + 1)[0]
+        if len(new := strings[~self._seen[strings]]):
+            self._seen[new] = True
+            names = map(self.container.strings.__getitem__, new.tolist())
+            self.first |= dict.fromkeys(names, len(self.results))
+            plain = (_without_instances(message, start, end) for start, end in metrics.tolist())
             lean += b"".join(delimited(kind.metrics, metric) for metric in plain)
-        self.results.append(Result(kind, lean, process, code, function))
+        number = self._functions.setdefault(function, len(self._functions))
+        self.results.append(Result(kind, place, metrics, lean, process, code, number))
 
 
 def _without_instances(message: bytes, start: int, end: int) -> bytes:
@@ -154,13 +176,16 @@ def _plain(header: bytes) -> bytes:
     return parted(header, _COUNTS)[0]
 
 
-def _block(header: bytes, messages: Sequence[tuple[Kind | None, bytes]]) -> bytes:
-    payload = b"".join(_prefixed(message) for _, message in messages)
+def _block(header: bytes, messages: Sequence[tuple[Kind | None, bytes]]) -> list[bytes]:
+    """Return the parts of a block, one behind the other."""
     kinds = [kind for kind, _ in messages]
     counts = [counted(SOURCES, kinds.count(None))]
     counts += [counted(kind.count, kinds.count(kind)) for kind in KINDS]
-    size = counted(PAYLOAD_SIZE, len(payload))
-    return _prefixed(header + b"".join(counts) + size) + payload
+    size = counted(PAYLOAD_SIZE, sum(4 + len(message) for _, message in messages))
+    parts = [_prefixed(header + b"".join(counts) + size)]
+    for _, message in messages:
+        parts += [struct.pack("<I", len(message)), message]
+    return parts
 
 
 def _prefixed(message: bytes) -> bytes:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 import struct
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from ingest.builder import ReportBuilder
 from ingest.ncu.checks import LaunchChecks
@@ -14,10 +19,10 @@ from ingest.ncu.container import Container, read_container
 from ingest.ncu.instances import rows
 from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
 from ingest.ncu.lean import LeanCopies
-from ingest.ncu.names import keeps_instances, nvtx_step, plain_message
-from ingest.ncu.sass import Disassembly, actions
-from ingest.ncu.source_rows import SourceCounts
-from ingest.ncu.values import MetricReader, Metrics, Value
+from ingest.ncu.names import nvtx_step, plain_message
+from ingest.ncu.parts import LaunchRead, read_part, split
+from ingest.ncu.sass import Listing, actions
+from ingest.ncu.values import Metrics, Value
 from ingest.used_gpus import UsedGpus
 from perfpipe.errors import InputError
 
@@ -30,12 +35,12 @@ Action = Any
 
 def read_ncu_rep(builder: ReportBuilder) -> None:
     """Read a whole .ncu-rep into the ncu tables; raises InputError if it has no launches."""
-    container = read_container(builder.source.content)
+    container = read_container(builder.source.content, builder.source.path)
     builder.facts.host = container.host
     builder.facts.command = container.executable
     builder.facts.captured_at = container.created_at
     builder.facts.tool_version = _tool_version(container)
-    with TemporaryDirectory() as directory, ncu_tables(builder) as tables:
+    with TemporaryDirectory(prefix="perfpipe-") as directory, ncu_tables(builder) as tables:
         reader = _Reader(builder, tables, container)
         try:
             reader.read(Path(directory))
@@ -78,45 +83,48 @@ class _Reader:
             raise ValueError(f"{len(copies.results)} results, of which {len(lean)} can be read")
         for index in sorted(set(copies.first.values())):
             action = lean[index][2]
-            # In this order: the reader tells some units by what it was asked for before.
-            for name in action.metric_names():
-                if copies.first[name] == index:
-                    self._units[name] = action.metric_by_name(name).unit() or None
-        code = Disassembly(copies, directory, ncu_report)
-        for (range_index, action_index, action), metrics in zip(
-            lean, self._read_metrics(), strict=True
-        ):
-            launch_id = self.launches
-            self._add_metrics(launch_id, metrics)
-            self._add_launch(launch_id, range_index, action_index, action, metrics.values)
-            self._add_rules(launch_id, action)
-            self._add_source(launch_id, metrics, code)
-            self.checks.add(launch_id, metrics.values)
+            names = [name for name in action.metric_names() if copies.first.get(name) == index]
+            found = [action.metric_by_name(name) for name in names]
+            for name, metric in zip(names, found, strict=True):
+                # Of a damaged one there is the name only.
+                self._units[name] = (metric and metric.unit()) or None
+        listings: dict[int, Listing] = {}
+        for launch in self._launches(copies, directory, listings):
+            range_index, action_index, action = lean[launch.launch_id]
+            self._add_metrics(launch.launch_id, launch.metrics)
+            self._add_launch(
+                launch.launch_id, range_index, action_index, action, launch.metrics.values
+            )
+            self._add_rules(launch.launch_id, action)
+            self._add_source(launch, listings.get(launch.function, {}))
+            self.checks.add(launch.launch_id, launch.metrics.values)
             self.launches += 1
 
-    def _read_metrics(self) -> Iterator[Metrics]:
-        reader = MetricReader(self._container.strings)
-        with self._container.path.open("rb") as file:
-            for block in self._container.blocks:
-                for kind, _, message in self._container.messages(file, block):
-                    if kind:
-                        yield reader.read(message, kind.metrics)
+    def _launches(
+        self, copies: LeanCopies, directory: Path, listings: dict[int, Listing]
+    ) -> Iterator[LaunchRead]:
+        """Yield the launches in order, once the listings of their functions are there."""
+        workers = self._builder.workers
+        parts = list(workers.each(read_part, split(copies, directory, workers)))
+        for part in parts:
+            for function, listing in part.listings.items():
+                listings.setdefault(function, {}).update(listing)
+        return heapq.merge(*(part.launches() for part in parts), key=attrgetter("launch_id"))
 
     def _add_metrics(self, launch_id: int, metrics: Metrics) -> None:
-        told = metrics.values.values()
-        self._tables.metrics.extend(
-            len(told),
-            launch_id=launch_id,
-            metric=list(metrics.values),
-            value=[None if isinstance(value, str) else value for value in told],
-            text=[value if isinstance(value, str) else None for value in told],
-            unit=list(map(self._units.get, metrics.values)),
+        self._tables.metrics.write(
+            len(metrics.names),
+            {
+                "launch_id": pa.array(np.full(len(metrics.names), launch_id)),
+                "metric": pa.array(metrics.names),
+                "value": pa.array(metrics.numbers, from_pandas=True),
+                "text": list(map(metrics.texts.get, metrics.names)),
+                "unit": list(map(self._units.get, metrics.names)),
+            },
         )
-        kept = {name: found for name, found in metrics.instances.items() if keeps_instances(name)}
-        if kept:
-            self._tables.instances.write(
-                sum(len(found.values) for found in kept.values()), rows(launch_id, kept)
-            )
+        if metrics.instances:
+            total = sum(len(found.values) for found in metrics.instances.values())
+            self._tables.instances.write(total, rows(launch_id, metrics.instances))
 
     def _add_launch(
         self,
@@ -176,13 +184,12 @@ class _Reader:
                 speedup.get("speedup") if speedup else None,
             )
 
-    def _add_source(self, launch_id: int, metrics: Metrics, code: Disassembly) -> None:
-        counts = SourceCounts(metrics.instances, metrics.function_start)
-        if reached := counts.reached.tolist():
-            texts = zip(*code.listing(launch_id, reached), strict=True)
-            listing = dict(zip(("sass", "file", "line", "text"), map(list, texts), strict=True))
-            launch = {"launch_id": [launch_id] * len(reached)}
-            self._tables.source.write(len(reached), {**launch, **listing, **counts.columns()})
+    def _add_source(self, launch: LaunchRead, listing: Listing) -> None:
+        if reached := launch.reached.tolist():
+            texts = zip(*(listing[address] for address in reached), strict=True)
+            columns = dict(zip(("sass", "file", "line", "text"), map(list, texts), strict=True))
+            ids = {"launch_id": [launch.launch_id] * len(reached)}
+            self._tables.source.write(len(reached), {**ids, **columns, **launch.counts})
 
 
 def _nvtx_path(action: Action) -> str | None:

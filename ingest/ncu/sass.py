@@ -1,59 +1,80 @@
-"""Disassembles the functions of an .ncu-rep, each once."""
+"""Disassembles functions of an .ncu-rep, each once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ingest.arrays import give_back
 from ingest.ncu.lean import LeanCopies, Result
 
-#: Text of an instruction, and of its source: file, line, text of that line.
+#: The source of an instruction: file, line, text of that line.
+Place = tuple[str | None, int | None, str | None]
+
+#: Text of an instruction, and its source.
 Instruction = tuple[str, str | None, int | None, str | None]
+
+#: The instructions of a function by address.
+Listing = dict[int, Instruction]
 
 Action = Any
 
 
-class Disassembly:
+class Disassembler:
     """The instructions of functions, as NVIDIA's reader tells them.
 
     Asking for one costs more than reading all counts of a launch.
     """
 
-    def __init__(self, copies: LeanCopies, directory: Path, api: Any) -> None:
+    def __init__(self, copies: LeanCopies, directory: Path) -> None:
         self._copies = copies
         self._directory = directory
-        self._api = api
-        self._known: dict[Hashable, dict[int, Instruction]] = {}
         self._sources: dict[str, list[str]] = {}
 
-    def listing(self, launch_id: int, addresses: Iterable[int]) -> list[Instruction]:
-        """Return the instructions at addresses of the function of a launch."""
-        result = self._copies.results[launch_id]
-        known = self._known.setdefault(result.function, {})
-        wanted = list(addresses)
-        if unknown := [address for address in wanted if address not in known]:
-            known |= self._disassembled(result, unknown)
+    def listings(self, wanted: Mapping[int, set[int]]) -> dict[int, Listing]:
+        """Return the instructions at the addresses that are wanted of each function."""
+        found: dict[int, Listing] = {}
+        functions = {r.function: r for r in self._copies.results if r.function in wanted}
+        # By code: for each report, however small, the reader goes through all of its code.
+        modules: dict[Any, list[Result]] = {}
+        for result in functions.values():
+            modules.setdefault(result.module, []).append(result)
+        for results in modules.values():
+            found |= self._disassembled(results, wanted)
             give_back()
-        return [known[address] for address in wanted]
+        return found
 
-    def _disassembled(self, result: Result, addresses: list[int]) -> dict[int, Instruction]:
-        """Ask for instructions of a result, in a report of it alone with its code."""
+    def _disassembled(
+        self, results: list[Result], wanted: Mapping[int, set[int]]
+    ) -> dict[int, Listing]:
+        """Ask for instructions of results, in a report of them alone with their code."""
+        import ncu_report
+
         path = self._directory / "code.ncu-rep"
-        self._copies.write_code(path, result)
-        ((*_, action),) = actions(self._api.load_report(str(path)))
+        self._copies.write_code(path, results)
+        report = ncu_report.load_report(str(path))
+        found = {
+            result.function: self._listing(action, sorted(wanted[result.function]))
+            for result, (*_, action) in zip(results, actions(report), strict=True)
+        }
         # The reader opens the file again to disassemble.
-        found = {address: self._instruction(action, address) for address in addresses}
         path.unlink()
         return found
 
-    def _instruction(self, action: Action, address: int) -> Instruction:
+    def _listing(self, action: Action, addresses: list[int]) -> Listing:
+        # The reader forgets what it looked up for one kind of question when asked another one.
+        texts = [action.sass_by_pc(address).strip() for address in addresses]
+        places = [self._place(action, address) for address in addresses]
+        every = zip(addresses, texts, places, strict=True)
+        return {address: (text, *place) for address, text, place in every}
+
+    def _place(self, action: Action, address: int) -> Place:
+        """Return where an instruction comes from."""
         info = action.source_info(address)
         file, line = (info.file_name(), info.line()) if info else (None, None)
-        text = self._source_line(action, file, line)
-        return action.sass_by_pc(address).strip(), file, line, text
+        return file, line, self._source_line(action, file, line)
 
     def _source_line(self, action: Action, file: str | None, line: int | None) -> str | None:
         """Return the text of a source line, None where ncu did not import the file."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from ingest.ncu.columns import data_of, numbers, whole_numbers
+from ingest.ncu.columns import Data, Floats, Places, data_of, numbers, whole_numbers
 from ingest.ncu.instances import TAG_INSTANCE, Instances, read_instances, scalar
+from ingest.ncu.lean import Extents
 from ingest.ncu.names import keeps_instances
-from ingest.ncu.wire import DELIMITED, VARINT, Extent, parted
+from ingest.ncu.wire import DELIMITED, VARINT
 
 #: Tags of ProfileMetricResult: the number of its name, and its value.
 _TAG_NAME, _TAG_VALUE = 1 << 3 | VARINT, 2 << 3 | DELIMITED
@@ -21,12 +23,25 @@ _FUNCTION_PCS = "launch__function_pcs"
 Value = float | str | None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Metrics:
-    """The metrics of a result by name, in the order of the report, and instances of some."""
+    """The metrics of a result in the order of the report, and instances of some by name.
 
-    values: dict[str, Value] = field(default_factory=dict)
-    instances: dict[str, Instances] = field(default_factory=dict)
+    A number is NaN where the value is a text, or there is no data.
+    """
+
+    names: list[str]
+    numbers: Floats
+    texts: dict[str, str]
+    instances: dict[str, Instances]
+
+    @cached_property
+    def values(self) -> dict[str, Value]:
+        """The values by name."""
+        found: dict[str, Value] = dict(zip(self.names, self.numbers.tolist(), strict=True))
+        for index in np.flatnonzero(np.isnan(self.numbers)).tolist():
+            found[self.names[index]] = self.texts.get(self.names[index])
+        return found
 
     @property
     def function_start(self) -> int | None:
@@ -39,53 +54,61 @@ class MetricReader:
     """Reads the metrics of results, whose names are numbers of strings of the report."""
 
     def __init__(self, strings: list[str]) -> None:
-        self._strings = strings
-        self._kept = [keeps_instances(name) or name == _FUNCTION_PCS for name in strings]
+        self._strings = np.array(strings, object)
+        kept = [keeps_instances(name) or name == _FUNCTION_PCS for name in strings]
+        self._kept = np.array(kept, bool)
+        self._are_groups = np.array([name.startswith("group:") for name in strings], bool)
 
-    def read(self, message: bytes, metrics: int) -> Metrics:
-        """Read the metrics of a result: those in its field `metrics`.
+    def read(self, message: bytes, metrics: Extents) -> Metrics:
+        """Read the metrics that lie in a result.
 
         Raises ValueError or IndexError where the bytes are damaged.
         """
-        extents = parted(message, frozenset({metrics}))[1][metrics]
-        found = Metrics()
-        lists: dict[str, Extent] = {}
-        for (_, end), number, value, after in zip(extents, *_heads(message, extents), strict=True):
-            name = self._strings[number]
-            if name.startswith("group:") or value == "":
-                continue
-            listed = after < end and message[after] == TAG_INSTANCE
-            if listed and self._kept[number]:
-                lists[name] = after, end
-            if value is not None or not listed:
-                found.values[name] = value
-        found.instances = read_instances(message, lists)
-        return found
+        starts, ends = metrics.T
+        data = data_of(message, metrics.max(initial=0))
+        if (data[starts] != _TAG_NAME).any():
+            raise ValueError("a metric without a name")
+        strings, after = whole_numbers(data, starts + 1)
+        told = self._strings[strings]
+        values, texts, after = _values(message, data, after, ends)
+        listed = (after < ends) & (data[after] == TAG_INSTANCE)
+        empty = np.array([index for index, text in texts.items() if not text], np.int64)
+        there = ~self._are_groups[strings]
+        there[empty] = False
+        kept = np.flatnonzero(there & listed & self._kept[strings]).tolist()
+        lists = {told[index]: (int(after[index]), int(ends[index])) for index in kept}
+        # Where there are only instances, a value would be no data.
+        valued = ~np.isnan(values)
+        valued[list(texts)] = True
+        there &= valued | ~listed
+        # A report has some twice: the last one counts.
+        once = dict(zip(strings[there].tolist(), np.flatnonzero(there).tolist(), strict=True))
+        rows = np.array([*once.values()], np.int64)
+        return Metrics(
+            told[rows].tolist(),
+            values[rows],
+            {told[index]: text for index, text in texts.items() if there[index]},
+            read_instances(message, data, lists),
+        )
 
 
-def _heads(message: bytes, extents: list[Extent]) -> tuple[list[int], list[Value], list[int]]:
-    """Return what metrics begin with: number of the name, value; and where their instances are."""
-    data = data_of(message)
-    starts = np.array([start for start, _ in extents], np.int64)
-    ends = np.array([end for _, end in extents], np.int64)
-    if (data[starts] != _TAG_NAME).any():
-        raise ValueError("a metric without a name")
-    names, after = whole_numbers(data, starts + 1)
-    valued = (after < ends) & (data[after] == _TAG_VALUE)
-    lengths, at = whole_numbers(data, after[valued] + 1)
-    read = numbers(data, at)
-    values: list[Value] = [None] * len(extents)
-    for index, place, length, value in zip(
-        np.flatnonzero(valued).tolist(), at.tolist(), lengths.tolist(), read.tolist(), strict=True
-    ):
-        values[index] = value if math.isfinite(value) else _text(message, place, place + length)
+def _values(
+    message: bytes, data: Data, places: Places, ends: Places
+) -> tuple[Floats, dict[int, str], Places]:
+    """Return the values of metrics, those that are texts by index, and where each ends."""
+    found, texts, after = np.full(len(places), np.nan), dict[int, str](), places.copy()
+    valued = np.flatnonzero((places < ends) & (data[places] == _TAG_VALUE))
+    lengths, at = whole_numbers(data, places[valued] + 1)
     after[valued] = at + lengths.view(np.int64)
-    return names.tolist(), values, after.tolist()
-
-
-def _text(message: bytes, start: int, end: int) -> Value:
-    """Return a value that is a text, or that is no finite number."""
-    value = scalar(message, start, end)
-    if isinstance(value, str):
-        return value
-    return float(value) if math.isfinite(value) else str(value)
+    if (after < places).any() or (after > np.maximum(ends, places)).any():
+        raise ValueError("a value that is longer than its metric")
+    found[valued] = numbers(data, at)
+    for index in np.flatnonzero(~np.isfinite(found[valued])).tolist():
+        metric = int(valued[index])
+        value = scalar(message, int(at[index]), int(after[metric]))
+        # A value that is no finite number is told as text.
+        plain = not isinstance(value, str) and math.isfinite(value)
+        found[metric] = value if plain else math.nan
+        if not plain:
+            texts[metric] = str(value)
+    return found, texts, after

@@ -24,19 +24,22 @@ def fields_at(message: bytes, start: int, end: int) -> Iterator[tuple[int, int, 
     """
     at = start
     while at < end:
-        key, at = varint(message, at)
+        # Most keys and lengths are of one byte.
+        key = message[at]
+        key, at = (key, at + 1) if key < 0x80 else varint(message, at)
         kind = key & 7
-        if kind == VARINT:
-            _, after = varint(message, at)
-        elif kind == DELIMITED:
-            length, at = varint(message, at)
+        if kind == DELIMITED:
+            length = message[at]
+            length, at = (length, at + 1) if length < 0x80 else varint(message, at)
             after = at + length
+        elif kind == VARINT:
+            _, after = varint(message, at)
         elif kind in _FIXED:
             after = at + _FIXED[kind]
         else:
             raise ValueError(f"wire type {kind}")
-        if after > end or not key >> 3:
-            raise IndexError
+        if after > end or key < 8:
+            raise IndexError("a field that is longer than its message")
         yield key >> 3, kind, at, after
         at = after
 

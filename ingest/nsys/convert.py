@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, Future
 from itertools import groupby
 
@@ -11,12 +11,16 @@ import pyarrow.compute as pc
 
 from ingest.builder import ReportBuilder
 from ingest.nsys.export import Export
+from ingest.nsys.launches import SOURCES
 from ingest.nsys.mappings import MAPPINGS, From, Mapping
 from ingest.nsys.resolve import Resolver, ascending, pid_of, signed, tid_of
 from perfpipe.model import tables
 from perfpipe.tablewriter import TableWriter
 
 Batch = dict[str, pa.Array]
+
+#: Tables that nothing else is made from.
+OTHERS = frozenset(mapping.table for mapping in MAPPINGS) - SOURCES
 
 #: What CUPTI writes for "no stream" and "no event".
 _NONE_ID = 0xFFFFFFFF
@@ -29,13 +33,18 @@ class _Unsorted(Exception):
 
 
 def start_writing(
-    builder: ReportBuilder, export: Export, resolver: Resolver, pool: Executor
+    builder: ReportBuilder,
+    export: Export,
+    resolver: Resolver,
+    pool: Executor,
+    names: Collection[str],
 ) -> list[Future[None]]:
-    """Start writing every table of MAPPINGS; one without rows becomes a gap with its reason.
+    """Start writing some tables of MAPPINGS; one without rows becomes a gap with its reason.
 
     In threads: the readers and the Parquet writer release the interpreter's lock.
     """
-    groups = [list(group) for _, group in groupby(MAPPINGS, key=lambda m: m.table)]
+    wanted = (mapping for mapping in MAPPINGS if mapping.table in names)
+    groups = [list(group) for _, group in groupby(wanted, key=lambda m: m.table)]
     return [pool.submit(_write_table, builder, export, resolver, group) for group in groups]
 
 

@@ -17,11 +17,15 @@ from ingest.builder import ReportBuilder
 #: Kinds of operations, by the table that they come from; memsets have one of their own.
 _KINDS = ("kernel", "memcpy", "memset", "graph")
 KERNEL, _MEMCPY, _MEMSET, GRAPH = range(4)
-_SOURCES = (
+_OPERATIONS = (
     ("nsys_kernels", KERNEL, "name"),
     ("nsys_memory_ops", _MEMCPY, "operation"),
     ("nsys_graph_launches", GRAPH, "graph_exec_id"),
 )
+_CALLS = "nsys_api_calls"
+
+#: Tables that launches are joined from.
+SOURCES = frozenset((*(table for table, *_ in _OPERATIONS), _CALLS))
 _TEXTS = ["name", "operation", "demangled", "recorded_name"]
 _NUMBERS = ("device", "stream", "start_ns", "end_ns", "pid", "correlation_id", "graph_node_id")
 
@@ -66,7 +70,7 @@ def join_launches(builder: ReportBuilder) -> Launches:
     Correlation ids restart in every process, so the process is part of the key; where one key
     has several calls the first counts.
     """
-    parts = [part for source in _SOURCES if (part := _operations(builder, *source)) is not None]
+    parts = [part for source in _OPERATIONS if (part := _operations(builder, *source)) is not None]
     operations = pa.concat_tables(parts or [_no_operations()]).unify_dictionaries()
     keys = ("start_ns", "end_ns", "pid", "device", "stream", "correlation_id", "graph_node_id")
     order = time_order(*(ints(operations[key], missing=NONE) for key in keys))
@@ -174,7 +178,7 @@ def _chosen(path: Path, columns: list[str], rows: npt.NDArray[np.bool_]) -> pa.T
 
 def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> tuple[Codes, Calls]:
     """Return the call_id of each operation, and the calls."""
-    path = builder.directory / "nsys_api_calls.parquet"
+    path = builder.directory / f"{_CALLS}.parquet"
     whole = _read(path, ["pid", "correlation_id"])
     correlation = ints(whole["correlation_id"])
     known = np.flatnonzero(correlation != 0).astype(np.int32)
@@ -189,7 +193,7 @@ def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> t
     found = found[keys[place[found]] == wanted[found]]
     row_of = known[by_key[place[found]]]
     del keys, by_key, known
-    launches = np.zeros(builder.stored["nsys_api_calls"].rows, bool)
+    launches = np.zeros(builder.stored[_CALLS].rows, bool)
     launches[row_of] = True
     launching = np.flatnonzero(launches)
     rows = _chosen(path, ["pid", "tid", "start_ns", "end_ns", "name", "recorded_name"], launches)

@@ -133,6 +133,7 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None
         reader.extend(parts.pop(0).result())
     if not len(reader):
         return None
+    give_back()
     column = {name: reader.column(name) for name in _GATHERED}
     give_back()
     # Outer ranges come first; those that were open when the capture ended are outermost.

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ingest.arrays import give_back
 from ingest.builder import ReportBuilder
-from ingest.nsys.convert import start_writing
+from ingest.nsys.convert import OTHERS, start_writing
 from ingest.nsys.directory_export import DirectoryExport
 from ingest.nsys.export import Export
-from ingest.nsys.launches import join_launches
+from ingest.nsys.launches import SOURCES, join_launches
 from ingest.nsys.metadata import write_environment, write_gpu_metrics, write_gpus
 from ingest.nsys.nvtx import ranges_of, start_reading, why_no_ranges
 from ingest.nsys.payloads import write_payloads
@@ -34,15 +34,19 @@ def read_nsys(builder: ReportBuilder) -> None:
     resolver = Resolver(export)
     devices = write_gpus(builder, export)
     with ThreadPoolExecutor(_THREADS) as pool:
-        tables = start_writing(builder, export, resolver, pool)
+        sources = start_writing(builder, export, resolver, pool, SOURCES)
         ranges_read = start_reading(export, pool)
-        for table in tables:
+        others = start_writing(builder, export, resolver, pool, OTHERS)
+        for table in sources:
             table.result()
         # Joined while the ranges, most of the data in many captures, are still being read.
         launches = join_launches(builder)
         give_back()
-        write_gpu_metrics(builder, export, devices)
+        # Put in order while other tables are read.
         ranges = ranges_of(ranges_read, resolver)
+        for table in others:
+            table.result()
+    write_gpu_metrics(builder, export, devices)
     if ranges is None:
         builder.lacks(RANGES, why_no_ranges(export))
     write_payloads(builder, export, ranges)

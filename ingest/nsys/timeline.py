@@ -32,16 +32,18 @@ def write_timeline(
 
     The two are written at a time: the Parquet writer releases the interpreter's lock.
     """
-    write_steps(builder, operations)
     _state_gpu(builder, operations)
-    found = None if ranges is None else attribute(operations.calls, ranges)
-    give_back()
 
     def launch(rows: slice) -> dict[str, pa.Array]:
         own = launch_columns(found, ranges, operations.call[rows])
         return joined.columns(operations, rows) | own
 
     with ThreadPoolExecutor(2) as pool:
+        steps = pool.submit(write_steps, builder, operations)
+        found = None if ranges is None else attribute(operations.calls, ranges)
+        # What follows needs the memory.
+        steps.result()
+        give_back()
         tables = [pool.submit(_write, builder, LAUNCHES, len(operations), launch)]
         if ranges is not None:
             tables.append(pool.submit(_write_ranges, builder, operations.calls, ranges))

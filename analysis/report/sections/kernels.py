@@ -1,6 +1,8 @@
-"""The kernels: headroom, speed of light, throughput."""
+"""The kernels: headroom, speed of light, NVIDIA's rules, throughput, activity over time."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from analysis.report.declare import (
     DURATIONS,
@@ -10,10 +12,22 @@ from analysis.report.declare import (
     LONG,
     NAMED_KERNEL,
     Col,
+    Given,
     LaunchTable,
     ReportTable,
     SectionSpec,
 )
+from analysis.report.scope import Scope
+from analysis.rows import rows_of
+from analysis.views import views
+from perfpipe.database import in_list
+from perfpipe.viewmodel import Column, Source, Table
+
+
+def _texts(values: str) -> str:
+    """Return a list of numbers as text, in SQL."""
+    return f"array_to_string({values}, ' ')"
+
 
 KERNEL_HEADROOM = ReportTable(
     "kernel_headroom",
@@ -73,6 +87,26 @@ KERNEL_SOL = LaunchTable(
     headline=4,
 )
 
+KERNEL_RULE_COMPARISON = LaunchTable(
+    "kernel_rule_comparison",
+    "NVIDIA's rules beside perfpipe's findings",
+    (
+        *LAUNCH,
+        Col("rule", "Rule"),
+        Col("title", "Result"),
+        Col("message", "Message", detail=True, hover_of="rule"),
+        Col("nvidia_pct", "NVIDIA's estimate", "pct", "% of time"),
+        Col("speedup_kind", "Scope", detail=True),
+        Col("limiter", "perfpipe's limiter"),
+        Col("gain_pct", "perfpipe's bound", "pct", "% of time"),
+        Col("agrees", "Verdict", sql="if(agrees, 'agree', 'differ')", doc="agree or differ"),
+        Col("explanation", "Why"),
+        Col("reason", "Reason", detail=True),
+    ),
+    order="agrees, nvidia_pct DESC NULLS LAST, rule, title",
+    limit=LONG,
+)
+
 KERNEL_SUMMARY = LaunchTable(
     "kernel_summary",
     "Throughput",
@@ -107,9 +141,59 @@ KERNEL_ACTIVITY = LaunchTable(
         Col("bubble_pct", "Bubbles", "pct", "% of time"),
         Col("longest_bubble_ns", "Longest bubble", "ns", detail=True),
         Col("tail_pct", "Tail", "pct", "% of time"),
+        Col("phases", "In its course"),
     ),
     where="activity_pct IS NOT NULL",
 )
+
+KERNEL_COURSES = LaunchTable(
+    "kernel_courses",
+    "Activity of units over a kernel's time, from PM sampling",
+    (
+        *LAUNCH,
+        Col("unit", "Unit"),
+        Col("mean_pct", "Mean", "pct", "%"),
+        Col("max_pct", "Busiest part", "pct", "%"),
+        Col("course", "From start to end"),
+        Col("parts_pct", "Parts", sql=_texts("parts_pct"), detail=True, hover_of="course"),
+        Col("leads", "Leads", sql=_texts("leads"), detail=True, hover_of="unit"),
+        Col("ramp_pct", "Ramp", "pct", "% of time", detail=True),
+        Col("tail_pct", "Tail", "pct", "% of time", detail=True),
+    ),
+    order="rank",
+    joined=("kernel_activity",),
+    # Kernels whose SMs are idle for longest come first.
+    first="duration_ns * (100 - activity_pct)",
+    figure="courses",
+)
+
+
+def _unsampled(scope: Scope) -> Iterator[Table]:
+    """Yield what to collect for the kernels whose activity over time is unknown."""
+    if not scope.profiled:
+        return
+    rows = rows_of(
+        scope.con,
+        f"""
+        SELECT count(*), reason FROM kernel_activity
+        WHERE reason IS NOT NULL AND report_id IN {in_list(scope.reports)}
+        GROUP BY reason ORDER BY count(*) DESC, reason
+        """,
+    )
+    yield Table(
+        "Kernels whose activity over time is unknown",
+        views()["kernel_activity"].doc,
+        (
+            Column("launches", "Launches", "int", "", "number of launches"),
+            Column(
+                "reason", "Why, and what to collect", "text", "", "why nothing is known of them"
+            ),
+        ),
+        tuple(rows),
+        len(rows),
+        Source("kernel_activity", scope.reports),
+    )
+
 
 CUDA_GPU_KERN_SUM = ReportTable(
     "cuda_gpu_kern_sum",
@@ -134,8 +218,11 @@ SECTION = SectionSpec(
     (
         KERNEL_HEADROOM,
         KERNEL_SOL,
+        KERNEL_RULE_COMPARISON,
         KERNEL_SUMMARY,
         KERNEL_ACTIVITY,
+        KERNEL_COURSES,
+        Given(_unsampled, ("kernel_activity",)),
         CUDA_GPU_KERN_SUM,
     ),
 )

@@ -1,4 +1,4 @@
-"""The instructions and source lines with the most stalls and excess, and NVIDIA's rules."""
+"""The instructions and source lines with the most stalls and excess."""
 
 from __future__ import annotations
 
@@ -51,23 +51,6 @@ KERNEL_EXCESS = LaunchTable(
     longest=10,
 )
 
-KERNEL_RULES = LaunchTable(
-    "kernel_rules",
-    "NVIDIA's rules",
-    (
-        *LAUNCH,
-        Col("rule", "Rule"),
-        Col("title", "Result"),
-        Col("speedup_pct", "Est. speedup", "pct", "% of time"),
-        Col("speedup_kind", "Scope"),
-        Col("source", "Source"),
-        Col("message", "Message", detail=True, hover_of="title"),
-    ),
-    order="speedup_pct DESC NULLS LAST, rule, title",
-    where="type = 'OPT' AND NOT secondary",
-    joined=("kernel_sol",),
-)
-
 SECTION = SectionSpec(
     "source",
     "Source hot spots",
@@ -75,6 +58,5 @@ SECTION = SectionSpec(
     (
         KERNEL_HOTSPOTS,
         KERNEL_EXCESS,
-        KERNEL_RULES,
     ),
 )

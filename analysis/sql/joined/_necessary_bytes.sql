@@ -52,6 +52,9 @@ SELECT
     launch_id,
     coalesce(declared, loaded + stored) AS bytes,
     fits,
+    -- What its loads and its stores alone would take.
+    100 * loaded / nullif(if(fits, l2_peak, dram_peak), 0) / nullif(seconds, 0) AS loaded_pct,
+    100 * stored / nullif(if(fits, l2_peak, dram_peak), 0) / nullif(seconds, 0) AS stored_pct,
     100 * CASE
         -- L2 moves both directions at once.
         WHEN fits AND declared IS NOT NULL THEN declared / 2 / nullif(l2_peak, 0)

@@ -1,5 +1,5 @@
--- Findings about each GPU's time, and start-up where it is long, of several GPUs the longest; in the
--- columns of findings.
+-- Findings about each GPU's time, on operators of many kernels, and on start-up where it is long, of several
+-- GPUs the longest; in the columns of findings.
 CREATE VIEW _timeline_claims AS
 WITH contributors AS (
     SELECT
@@ -53,6 +53,29 @@ LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device 
 LEFT JOIN _rank_causes AS r ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
 LEFT JOIN small_readbacks AS b
     ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
+UNION ALL BY NAME
+-- Ranks do the same work: of several GPUs the one that spends most on it.
+SELECT
+    'timeline' AS subject,
+    'operator' AS claim,
+    row_number() OVER (ORDER BY o.share_pct DESC, o.operator) AS place,
+    'operator' AS bound,
+    o.operator AS subclass,
+    l.label,
+    o.device,
+    v.kind AS part,
+    CASE v.kind WHEN 'steady' THEN 'step' ELSE 'timeline' END AS share_of,
+    o.share_pct,
+    o.step_ns AS time_ns,
+    o.step_launches AS launches,
+    o.longest AS causes,
+    'high' AS confidence,
+    o.technique,
+    [o.report_id] AS reports
+FROM operator_findings AS o
+JOIN _labels AS l USING (report_id)
+JOIN analysis_windows AS v USING (report_id, device)
+QUALIFY row_number() OVER (PARTITION BY o.operator ORDER BY o.share_pct DESC, o.report_id, o.device) = 1
 UNION ALL BY NAME
 -- Behind the contributors of all GPUs: it does not recur.
 SELECT

@@ -1,15 +1,16 @@
--- The findings of a report: contributors to the time of each GPU first, then the classes of kernels,
--- each with its numbers and, where one can be derived, a bound on what its techniques could save.
+-- The findings of a report: contributors to the time of each GPU first, then operators of many kernels, then
+-- the classes of kernels that no operator speaks for, each with its numbers and, where one can be derived, a
+-- bound on what its techniques could save.
 -- Kernels near their limit come behind the others; start-up, where it is long (of several GPUs the
 -- longest), before kernels that matter little.
 -- For kernels see kernel_classes.
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
--- claim: near_limit, ranks_wait, start_skew (the wait is in the first collective), or the bound that
---   it is about
--- bound: category of timeline_bottleneck, readback, startup, or bound of kernel_bottleneck
--- subclass: limiter, for a kernel; the main cause, for startup
+-- claim: near_limit, operator, ranks_wait, start_skew (the wait is in the first collective), or the bound
+--   that it is about
+-- bound: category of timeline_bottleneck, readback, operator, startup, or bound of kernel_bottleneck
+-- subclass: limiter, for a kernel; the operator; the main cause, for startup
 -- cause: cause, for a kernel
 -- label: configuration or file of a timeline
 -- device: physical GPU number, for a timeline
@@ -23,8 +24,9 @@
 -- share_of: what shares are of: step (the steady steps), timeline (another window of it), capture (all
 --   from the first CUDA call) or profile (all profiled time)
 -- share_pct: share of that, %
--- time_ns: total duration of the launches of a kernel, ns; how long start-up takes
--- launches: number of launches of the kernel
+-- time_ns: total duration of the launches of a kernel, or of an operator in a step, ns; how long start-up
+--   takes
+-- launches: number of launches of the kernel, or of the operator in a step
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
 -- headroom_pct: SOL headroom of a kernel: what its share would shrink by if the same work ran at 100 %
@@ -41,7 +43,7 @@
 -- readbacks_per_step: their number in a step; NULL without steps
 -- readback_bytes: bytes of the largest
 -- idle_in: what most of the idle time of the category lies in, in words
--- causes: what start-up consists of, in words
+-- causes: what start-up consists of, or the kernels of an operator with most time, in words
 -- largest_gap: longest idle interval of the category in words
 -- ncu_verdict: NVIDIA's verdict on the kernel
 -- explanation: why its class is uncertain or differs from NVIDIA's
@@ -68,13 +70,17 @@ WITH found AS (
     FROM kernel_classes AS k
     LEFT JOIN (SELECT demangled, min(short_name) AS short_name FROM _known_kernels GROUP BY ALL) AS n
         ON n.demangled = coalesce(k.kernel_demangled, k.kernel_name)
+    LEFT JOIN (SELECT key, list(report_id) AS reports FROM _operator_kernels GROUP BY key) AS o
+        ON o.key = kernel_key(coalesce(k.kernel_demangled, k.kernel_name))
     WHERE bound != 'unknown'
+        AND NOT coalesce(list_has_all(o.reports, k.reports), false)
 )
 SELECT
     row_number() OVER (
         ORDER BY
             CASE
                 WHEN claim = 'startup' THEN 2
+                WHEN claim = 'operator' THEN 0.5
                 WHEN subject = 'timeline' THEN 0
                 WHEN coalesce(bound_pct, share_pct) < threshold('finding.small_pct') THEN 3
                 WHEN claim = 'near_limit' THEN 1.5

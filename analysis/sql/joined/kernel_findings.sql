@@ -74,7 +74,7 @@ kept AS (
     JOIN kernel_floors AS f
         ON f.report_id = m.report_id AND f.launch_id = m.launch_id AND list_contains(m.keeps, f.floor)
     -- What takes next to no time leaves everything possible, unless the launch itself goes.
-    WHERE f.floor = 'nothing' OR f.pct >= threshold('finding.least_floor_pct')
+    WHERE f.floor IN ('nothing', 'chain') OR f.pct >= threshold('finding.least_floor_pct')
     QUALIFY row_number() OVER (
         PARTITION BY m.report_id, m.launch_id, m.technique ORDER BY f.pct DESC, f.floor
     ) = 1

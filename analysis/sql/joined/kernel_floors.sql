@@ -8,10 +8,11 @@
 -- report_id: report
 -- launch_id: launch
 -- floor: what is kept: work (all of it), instructions, memory (all traffic), dram, half_dram (half of
---   the DRAM traffic), l2, l1, unconflicted (L1 without bank conflicts), flops (by type), tensor (all
---   FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the next narrower type), bytes (each
---   byte moves once), issue (instructions without divergence), balanced (equal work for all SMs),
---   nothing (the launch disappears)
+--   the DRAM traffic), l2 (with what DRAM fills), returns (from L2 to the SMs), l1, unconflicted (L1
+--   without bank conflicts), flops (by type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower
+--   (FLOPs in the next narrower type), bytes (each byte moves once), chain (of elementwise kernels in a
+--   row, what the first reads and the last writes), issue (instructions without divergence), balanced
+--   (equal work for all SMs), nothing (the launch disappears)
 -- pct: share of the launch's duration, %
 CREATE VIEW kernel_floors AS
 WITH narrower (precision, dtypes) AS (
@@ -60,8 +61,7 @@ tensor_pipe AS (
             * least(w.gpc_clock_hz / (1000 * w.clock_rate_khz), 1) AS pct
     FROM _bottleneck_inputs AS i
     JOIN kernel_metrics AS w USING (report_id, launch_id)
-    JOIN kernel_features AS f USING (report_id, launch_id)
-    WHERE f.tensor_flop IS NULL AND i.tensor_pct >= threshold('rule.pipe_low_pct')
+    JOIN _tensor_uncounted USING (report_id, launch_id)
 ),
 floors AS (
     SELECT
@@ -74,20 +74,27 @@ floors AS (
             {floor: 'dram', pct: i.dram_sol_pct},
             {floor: 'half_dram', pct: i.dram_sol_pct / 2},
             {floor: 'l2', pct: i.l2_sol_pct},
+            {
+                floor: 'returns',
+                pct: pct_of_peak(w.l2_to_xbar_cycles_per_s, w.l2_to_xbar_peak_per_cycle * w.l2_clock_hz)
+            },
             {floor: 'l1', pct: i.l1_elapsed_sol_pct},
             {floor: 'unconflicted', pct: i.l1_elapsed_sol_pct * (1 - least(i.conflict_pct, 100) / 100)},
             {floor: 'flops', pct: greatest(r.flops, t.pct)},
             {floor: 'tensor', pct: r.tensor},
             {floor: 'narrower', pct: greatest(r.narrower, t.pct / 2)},
             {floor: 'bytes', pct: b.pct},
+            {floor: 'chain', pct: c.pct},
             {floor: 'issue', pct: i.issue_elapsed_pct * i.threads_per_inst / 32},
             {floor: 'balanced', pct: 100 - i.imbalance_pct},
             {floor: 'nothing', pct: 0.0}
         ]) AS item
     FROM _bottleneck_inputs AS i
+    JOIN kernel_metrics AS w USING (report_id, launch_id)
     LEFT JOIN rates AS r USING (report_id, launch_id)
     LEFT JOIN tensor_pipe AS t USING (report_id, launch_id)
     LEFT JOIN _necessary_bytes AS b USING (report_id, launch_id)
+    LEFT JOIN _fusion_chains AS c USING (report_id, launch_id)
 )
 SELECT
     report_id,

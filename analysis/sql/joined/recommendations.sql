@@ -1,4 +1,5 @@
--- What to try: the techniques of timeline_findings first, then those of kernel_findings, each once;
+-- What to try: the techniques of timeline_findings and operator_findings first, then those of kernel_findings
+-- for kernels that no operator speaks for, each once;
 -- largest bound on the gain first, where there is none by the share that it addresses, and what leaves
 -- little to gain last.  Gains overlap: never add them.
 --
@@ -6,7 +7,7 @@
 -- subject: timeline or kernel
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
--- bound: category of timeline_bottleneck that it addresses; NULL for kernels
+-- bound: category of timeline_bottleneck or operator that it addresses, the largest of them; NULL for kernels
 -- share_of: what shares are of, as in findings
 -- share_pct: share of that which it addresses, %
 -- gain_pct: the largest share of that which it can save, %: kernels without a bound count whole; NULL if
@@ -24,23 +25,32 @@ WITH of_launches AS (
     FROM kernel_findings AS f
     JOIN ncu_launches AS l USING (report_id, launch_id)
     JOIN _launch_shares AS h USING (report_id, launch_id)
+    ANTI JOIN _operator_kernels AS o ON o.report_id = f.report_id AND o.key = kernel_key(l.kernel_demangled)
     WHERE coalesce(f.gain_pct > 0, true)
+),
+on_timelines AS (
+    SELECT report_id, device, technique, bound, difficulty, share_pct, gain_pct, floor, rank
+    FROM timeline_findings
+    UNION ALL BY NAME
+    SELECT report_id, device, technique, operator AS bound, difficulty, share_pct, rank
+    FROM operator_findings
 ),
 found AS (
     SELECT
         'timeline' AS subject,
         f.technique,
-        f.bound,
+        -- Advice for another rank names what its own rank shows.
+        arg_max(f.bound, (f.share_pct, f.bound)) AS bound,
         any_value(f.difficulty) AS difficulty,
         CASE WHEN bool_and(w.kind = 'steady') THEN 'step' ELSE 'timeline' END AS share_of,
         max(f.share_pct) AS share_pct,
-        max(f.gain_pct) AS gain_pct,
+        CASE WHEN count(*) = count(f.gain_pct) THEN max(f.gain_pct) END AS gain_pct,
         list(DISTINCT f.floor ORDER BY f.floor) FILTER (f.floor IS NOT NULL) AS floors,
         min(f.rank) AS place,
-        count(*) AS instances
-    FROM timeline_findings AS f
+        count(DISTINCT (f.report_id, f.device)) AS instances
+    FROM on_timelines AS f
     JOIN analysis_windows AS w USING (report_id, device)
-    GROUP BY f.technique, f.bound
+    GROUP BY f.technique
     UNION ALL BY NAME
     SELECT
         'kernel' AS subject,

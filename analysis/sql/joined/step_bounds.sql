@@ -8,7 +8,7 @@
 -- rank: 1 takes most time
 -- bound: bound, as in kernel_bottleneck; communication; or unknown
 -- subclass: limiter, as in kernel_bottleneck; for unknown: not_profiled or not_classified
--- kernels: kernel configurations (name, grid, block)
+-- kernels: kernel configurations (name, grid, block), each where it takes most of its time
 -- time_ns: sum of their durations in the window, ns
 -- share_pct: share of the window's kernel time, %
 -- sol_pct: the larger SOL of each kernel, mean weighted by time on the timeline, %
@@ -28,7 +28,11 @@ WITH classed AS (
             WHEN ncu_launches IS NULL THEN 'not_profiled'
             WHEN coalesce(bound, 'unknown') = 'unknown' THEN 'not_classified'
             ELSE subclass
-        END AS limiter
+        END AS limiter,
+        -- Launches of one configuration that were profiled, and others that were not, are two rows.
+        row_number() OVER (
+            PARTITION BY report_id, device, demangled, grid, block ORDER BY time_ns DESC, class, limiter
+        ) = 1 AS counts
     FROM _step_kernels
 ),
 sums AS (
@@ -37,7 +41,7 @@ sums AS (
         device,
         class AS bound,
         limiter AS subclass,
-        count(*) AS kernels,
+        count(*) FILTER (counts) AS kernels,
         sum(time_ns)::BIGINT AS time_ns,
         time_weighted(CASE WHEN NOT communication THEN max_sol_pct END, time_ns) AS sol_pct
     FROM classed

@@ -14,6 +14,8 @@
 -- bubbles: number of such intervals
 -- longest_bubble_ns: the longest of them, ns
 -- activity_pct: mean activity, % of the plateau
+-- phases: what it does in the course of its time, in words, as in kernel_phases; NULL for more than six
+--   phases
 -- reason: why nothing is said, and what to collect; NULL otherwise
 CREATE VIEW kernel_activity AS
 WITH sampled AS (
@@ -58,6 +60,25 @@ bubbles AS (
     SELECT report_id, launch_id, count(*) AS bubbles, max(samples) AS longest
     FROM lengths
     GROUP BY report_id, launch_id
+),
+worded AS (
+    SELECT
+        report_id,
+        launch_id,
+        string_agg(
+            concat(
+                CASE
+                    WHEN unit = 'idle' THEN 'SMs idle'
+                    WHEN unit IS NULL THEN 'SMs busy'
+                    ELSE printf('%s at %.0f %%', unit, unit_pct)
+                END,
+                printf(' to %.0f %%', end_pct)
+            ),
+            ', then ' ORDER BY phase
+        ) AS phases
+    FROM kernel_phases
+    GROUP BY report_id, launch_id
+    HAVING count(*) <= 6
 )
 SELECT
     l.report_id,
@@ -72,17 +93,19 @@ SELECT
     CASE WHEN h.report_id IS NOT NULL THEN coalesce(b.bubbles, 0) END AS bubbles,
     b.longest * s.interval_ns AS longest_bubble_ns,
     h.activity_pct,
+    p.phases,
     CASE
         WHEN s.report_id IS NULL THEN coalesce(g.reason, 'not collected: ncu --section PmSampling')
         WHEN h.report_id IS NULL
             THEN concat(
-                s.samples, ' samples are too few: ncu --section PmSampling --pm-sampling-interval 1000'
+                s.samples, ' samples are too few: ncu --pm-sampling-interval 1000'
             )
     END AS reason
 FROM ncu_launches AS l
 LEFT JOIN sampled AS s USING (report_id, launch_id)
 LEFT JOIN shares AS h USING (report_id, launch_id)
 LEFT JOIN bubbles AS b USING (report_id, launch_id)
+LEFT JOIN worded AS p USING (report_id, launch_id)
 LEFT JOIN collection_gaps AS g
     ON g.report_id = l.report_id AND g.table_name = 'ncu_instances' AND g.column_name = ''
 ORDER BY l.report_id, l.launch_id;

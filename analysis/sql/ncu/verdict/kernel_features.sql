@@ -4,11 +4,11 @@
 -- report_id: report
 -- launch_id: launch
 -- features: any of closed (library code that is not the user's to change), open, triton, cuda (open, not
---   Triton), product (matrix product, convolution, attention), optimizer, framework (another operator of a
+--   Triton), product (matrix product, attention), convolution, optimizer, framework (another operator of a
 --   library), tensor, no_tensor, mma_sync (matrix instructions of a warp where those of a warpgroup are
---   faster), wide (no tensor operands of 8 bits or less), shared, elementwise, neighbor (its stream has other
---   kernels within its NVTX ranges), after_tensor, uncoalesced, conflicts, spills, atomics, divergent,
---   registers_limit, shared_limit, tail
+--   faster), wide (no tensor operands of 16 bits or less), half (tensor operands of 16 bits, where FP8 would
+--   do), shared, elementwise, neighbor (its stream has other kernels within its NVTX ranges), after_tensor,
+--   uncoalesced, conflicts, spills, atomics, divergent, registers_limit, shared_limit, tail
 -- category: what it does, as in kernel_categories
 -- flop: FLOPs on CUDA and tensor cores
 -- tensor_flop: FLOPs on tensor cores; NULL if not collected
@@ -21,7 +21,8 @@ WITH work AS (
         launch_id,
         ordered_sum(flop) AS flop,
         ordered_sum(CASE WHEN starts_with(precision, 'tensor_') THEN flop END) AS tensor_flop,
-        arg_max(precision, flop) IN ('tensor_fp8', 'tensor_fp4', 'tensor_int8', 'tensor_int1') AS narrow
+        arg_max(precision, flop) IN ('tensor_fp8', 'tensor_fp4', 'tensor_int8', 'tensor_int1') AS narrow,
+        arg_max(precision, flop) IN ('tensor_fp16', 'tensor_bf16') AND max(flop) > 0 AS half
     FROM kernel_flops
     GROUP BY report_id, launch_id
 ),
@@ -34,7 +35,8 @@ shown AS (
         -- Some GPUs run packed FP16 on the tensor pipe, so only matrix instructions or a busy pipe count.
         coalesce(f.tensor_flop > 0, i.tensor_pct >= threshold('rule.pipe_low_pct')) AS tensor,
         i.mma_sync_pct IS NOT NULL AS mma_sync,
-        NOT coalesce(f.narrow, false) AS wide,
+        coalesce(f.half, false) AS half,
+        NOT coalesce(f.narrow OR f.half, false) AS wide,
         w.smem_static + w.smem_dynamic > 0 AS shared,
         w.smem_static + w.smem_dynamic = 0
             AND coalesce(f.tensor_flop, 0) = 0
@@ -60,10 +62,13 @@ shown AS (
 ordered AS (
     -- The preceding kernel on the stream within the same NVTX ranges.
     SELECT
-        s.*,
+        s.* EXCLUDE (elementwise),
+        kernel_category(l.kernel_name, coalesce(l.kernel_demangled, l.kernel_name)) AS category,
+        -- Helpers of products and optimizers use no shared memory either.
+        s.elementwise AND category NOT IN ('gemm', 'convolution', 'attention', 'optimizer') AS elementwise,
         b.closed,
         b.library,
-        kernel_category(l.kernel_name, coalesce(l.kernel_demangled, l.kernel_name)) AS category,
+        cc_number(l.cc) >= 89 AS has_fp8,
         lag(s.tensor) OVER (
             PARTITION BY s.report_id, l.stream, l.nvtx_path ORDER BY s.launch_id
         ) AS after_tensor,
@@ -79,13 +84,13 @@ SELECT
         if(closed, 'closed', 'open'),
         CASE WHEN library = 'triton' THEN 'triton' WHEN NOT closed THEN 'cuda' END,
         CASE
-            WHEN category IN ('gemm', 'convolution', 'attention') THEN 'product'
-            WHEN category = 'optimizer' THEN category
+            WHEN category IN ('gemm', 'attention') THEN 'product'
+            WHEN category IN ('convolution', 'optimizer') THEN category
             WHEN closed AND library NOT IN ('xla', 'inductor') THEN 'framework'
         END,
         CASE WHEN tensor THEN 'tensor' WHEN NOT tensor THEN 'no_tensor' END,
         CASE WHEN mma_sync THEN 'mma_sync' END,
-        CASE WHEN wide THEN 'wide' END,
+        CASE WHEN wide THEN 'wide' WHEN half AND has_fp8 AND category != 'convolution' THEN 'half' END,
         CASE WHEN shared THEN 'shared' END,
         CASE WHEN elementwise THEN 'elementwise' END,
         CASE WHEN neighbor THEN 'neighbor' END,

@@ -42,7 +42,7 @@ SELECT
     b.device,
     list_filter([
         -- Graphs do not help work that already comes from graphs.
-        CASE WHEN s.graphs_save_pct >= threshold('timeline.contributor_pct') THEN 'graphs_save' END,
+        CASE WHEN s.graphs_save_pct >= threshold('timeline.launch_overhead_pct') THEN 'graphs_save' END,
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
         CASE WHEN i.is_data THEN 'input_data' END,
         CASE

@@ -1,5 +1,5 @@
 -- What can be done about each GPU's time, largest share first: the techniques of the knowledge base
--- for every contributor of 10 % or more, and for small copies to the host if they are many; each with a
+-- for every contributor of 10 % or more (launch overhead: 5 %), and for small copies to the host if they are many; each with a
 -- bound on its gain.  For kernels see kernel_findings.
 -- @materialize
 --
@@ -37,7 +37,11 @@ idle AS (
 contributors AS (
     SELECT report_id, device, confidence, item.category AS bound, item.share_pct AS share_pct
     FROM parts
-    WHERE item.share_pct >= threshold('timeline.contributor_pct')
+    WHERE item.share_pct >= CASE
+        -- It has a cure that costs little.
+        WHEN item.category = 'launch_overhead' THEN threshold('timeline.launch_overhead_pct')
+        ELSE threshold('timeline.contributor_pct')
+    END
     UNION ALL
     SELECT b.report_id, b.device, b.confidence, 'readback', r.share_pct
     FROM small_readbacks AS r

@@ -1,5 +1,5 @@
 -- What programs do before they run steadily: first uses of kernels, module loading, allocation of device
--- memory, contexts, communicators and compilation.  What is loaded within a first use counts as that.
+-- memory, contexts, communicators, compilation and autotuning.  What is loaded within a first use counts as that.
 -- @materialize
 CREATE VIEW _occasional_calls AS
 WITH first_uses AS (
@@ -54,13 +54,17 @@ calls AS (
         tid,
         start_ns,
         end_ns,
-        if(is_compiling(name), 'compilation', 'communicator initialization')
+        CASE
+            WHEN is_tuning(name) THEN 'autotuning of kernels'
+            WHEN is_compiling(name) THEN 'compilation'
+            ELSE 'communicator initialization'
+        END
     FROM nsys_nvtx_ranges
     WHERE end_ns > start_ns
         AND name IN (
             SELECT name
             FROM _names
-            WHERE kind = 'range' AND (is_compiling(name) OR is_connecting(name))
+            WHERE kind = 'range' AND (is_compiling(name) OR is_tuning(name) OR is_connecting(name))
         )
 )
 SELECT report_id, pid, start_ns, end_ns, 'first uses of kernels' AS what

@@ -5,7 +5,8 @@
 -- device: physical GPU number
 -- process_id: process
 -- cause: first uses of kernels (with what they load), module loading, allocation of device memory,
---   context creation, communicator initialization, compilation or everything else
+--   context creation, communicator initialization, autotuning of kernels, compilation (without it) or
+--   everything else
 -- calls: number of calls or ranges; NULL for everything else
 -- time_ns: host time in them, overlaps within a cause counted once, ns
 -- share_pct: share of the time from the first CUDA call to the first steady step, %
@@ -37,7 +38,14 @@ clipped AS (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS reached
     FROM starts AS s
-    JOIN _occasional_calls AS o
+    JOIN (
+        FROM _occasional_calls
+        UNION ALL
+        -- Compilers tune within what they compile: it counts as tuning, and compilation is the rest.
+        SELECT report_id, pid, start_ns, end_ns, 'compilation and autotuning'
+        FROM _occasional_calls
+        WHERE what IN ('compilation', 'autotuning of kernels')
+    ) AS o
         ON o.report_id = s.report_id AND o.pid = s.pid AND o.start_ns >= s.from_ns AND o.start_ns < s.until_ns
 ),
 -- Everything else is what no cause covers, so of all causes together overlaps count once, too.
@@ -50,7 +58,19 @@ together AS (
 sums AS (
     SELECT track, what AS cause, count(*) AS calls, sum(beyond_ns(start_ns, end_ns, reached)) AS time_ns
     FROM clipped
+    WHERE what NOT IN ('compilation', 'compilation and autotuning')
     GROUP BY track, what
+    UNION ALL
+    SELECT
+        track,
+        'compilation',
+        count(*) FILTER (what = 'compilation'),
+        sum(beyond_ns(start_ns, end_ns, reached)) FILTER (what = 'compilation and autotuning')
+        - coalesce(sum(beyond_ns(start_ns, end_ns, reached)) FILTER (what = 'autotuning of kernels'), 0)
+    FROM clipped
+    WHERE what IN ('compilation', 'autotuning of kernels', 'compilation and autotuning')
+    GROUP BY track
+    HAVING bool_or(what = 'compilation')
     UNION ALL
     SELECT
         s.track,

@@ -10,7 +10,7 @@
 -- share_pct: share of that, %: the most that can be saved
 -- causes: what takes the time, in words; causes below 2 % of it are left out
 -- cause: what takes most of it: loading (modules, first uses of kernels), context, allocation,
---   communicator or compilation; program if none takes 25 %
+--   communicator, autotuning or compilation; program if none takes 25 %
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
 CREATE VIEW startup_findings AS

@@ -1,0 +1,36 @@
+-- Operators of many kernels that take a notable share of a step, and what to do about each as a whole.
+-- What is done already, such as a fused optimizer, is no finding.
+-- @materialize
+--
+-- report_id: report
+-- device: physical GPU number
+-- rank: 1 has the largest share
+-- operator: as in operator_times
+-- share_pct: share of the time of the steps, %
+-- step_ns: time of its kernels in a step, mean, ns; NULL without steps
+-- step_launches: number of launches in a step, mean; NULL without steps
+-- kernels: number of different kernels
+-- longest: its kernels with most time, as in operator_times
+-- names: full names of its kernels
+-- technique: key in the knowledge base
+-- difficulty: low, medium or high
+CREATE VIEW operator_findings AS
+SELECT
+    o.report_id,
+    o.device,
+    row_number() OVER (
+        PARTITION BY o.report_id, o.device ORDER BY o.share_pct DESC, o.operator, t.rank
+    ) AS rank,
+    o.operator,
+    o.share_pct,
+    o.time_ns / o.steps AS step_ns,
+    round(o.launches / o.steps)::BIGINT AS step_launches,
+    o.kernels,
+    o.longest,
+    o.names,
+    t.technique,
+    t.difficulty
+FROM operator_times AS o
+JOIN _techniques AS t ON t.bound = 'operator' AND t.subclass = o.operator
+WHERE o.share_pct >= threshold('operator.share_pct') AND o.launches > coalesce(o.steps, 1)
+ORDER BY o.report_id, o.device, rank;

@@ -1,0 +1,55 @@
+-- Time of each GPU by operators that consist of many kernels: what lies between matrix products,
+-- convolutions and attention.  A chain of pointwise kernels between two products belongs to the operator that
+-- is part of it: the casts of logits to cross-entropy, a ReLU to batch norm.  Shares are of the first ten
+-- of the analyzed steps; without steps, of all of the analyzed time.
+-- @materialize
+--
+-- report_id: report
+-- device: physical GPU number
+-- operator: cross_entropy, batch_norm, normalization, softmax, pointwise (none of these is part of the
+--   chain), layout (conversions of the memory layout), optimizer (a launch for each operation) or
+--   fused_optimizer
+-- launches: number of launches in those steps
+-- steps: number of those steps; NULL without steps
+-- time_ns: sum of their durations, ns
+-- share_pct: share of the time of those steps, %
+-- kernels: number of different kernels
+-- longest: short names of the four kernels with most time, each with its share of the steps' time, as text
+-- names: their full names
+CREATE VIEW operator_times AS
+WITH spans AS (
+    SELECT track, sum(end_ns - start_ns) AS time_ns, nullif(count(step), 0) AS steps
+    FROM _operator_windows
+    GROUP BY track
+),
+sums AS (
+    SELECT track, operator, demangled, any_value(short_name) AS short_name,
+        count(*) AS launches, sum(dur_ns) AS time_ns
+    FROM _operator_launches
+    WHERE operator != 'none'
+    GROUP BY track, operator, demangled
+),
+ranked AS (
+    SELECT
+        *,
+        row_number() OVER (PARTITION BY track, operator ORDER BY time_ns DESC, demangled) AS place
+    FROM sums
+)
+SELECT
+    g.report_id,
+    g.device,
+    r.operator,
+    sum(r.launches)::BIGINT AS launches,
+    any_value(s.steps) AS steps,
+    sum(r.time_ns)::BIGINT AS time_ns,
+    100.0 * sum(r.time_ns) / nullif(any_value(s.time_ns), 0) AS share_pct,
+    count(*) AS kernels,
+    string_agg(
+        printf('%s %.1f %%', r.short_name, 100.0 * r.time_ns / nullif(s.time_ns, 0)), ', ' ORDER BY r.place
+    ) FILTER (r.place <= 4) AS longest,
+    list(r.demangled ORDER BY r.place) AS names
+FROM ranked AS r
+JOIN _gpus AS g USING (track)
+JOIN spans AS s USING (track)
+GROUP BY g.report_id, g.device, r.operator
+ORDER BY g.report_id, g.device, time_ns DESC, r.operator;

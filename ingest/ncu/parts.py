@@ -1,0 +1,132 @@
+"""Reads launches of an .ncu-rep in parts, each of which may be read by another process.
+
+What is read goes into a file launch by launch, so that a part may be of any size.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from ingest.ncu.columns import Places
+from ingest.ncu.lean import LeanCopies, Result
+from ingest.ncu.names import keeps_instances
+from ingest.ncu.sass import Disassembler, Listing
+from ingest.ncu.source_rows import Counts, SourceCounts
+from ingest.ncu.values import MetricReader, Metrics
+from ingest.workers import Workers
+from perfpipe.errors import InputError
+
+#: What reading a launch takes, s of CPU, what each of its bytes adds, and each function.
+_LAUNCH_S, _BYTE_S, _FUNCTION_S = 0.006, 10e-9, 0.03
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some launches of a report, in order, and where to write what is read of them."""
+
+    copies: LeanCopies
+    launches: tuple[int, ...]
+    target: Path
+
+
+@dataclass(frozen=True)
+class LaunchRead:
+    """What was counted for a launch, and at which addresses of its function."""
+
+    launch_id: int
+    function: int
+    metrics: Metrics
+    reached: Places
+    counts: dict[str, Counts | None]
+
+
+@dataclass(frozen=True)
+class PartRead:
+    """The launches of a part, in a file, and the instructions of their functions."""
+
+    path: Path
+    listings: dict[int, Listing]
+
+    def launches(self) -> Iterator[LaunchRead]:
+        """Yield the launches in order."""
+        with self.path.open("rb") as file:
+            while file.peek(1):
+                yield pickle.load(file)  # noqa: S301 (written by read_part)
+
+
+def split(copies: LeanCopies, directory: Path, workers: Workers) -> list[Part]:
+    """Return the launches in parts of about the same work, as many as there are workers for them.
+
+    Launches of one function stay together as far as possible, and functions of one module, since
+    each part disassembles what it has launches of.
+    """
+    modules: dict[Hashable, int] = {}
+    order = sorted(
+        enumerate(copies.results),
+        key=lambda item: (modules.setdefault(item[1].module, item[0]), item[1].function, item[0]),
+    )
+    known: set[int] = set()
+    work: list[float] = []
+    for _, result in order:
+        first = result.function not in known
+        known.add(result.function)
+        work.append(_LAUNCH_S + _BYTE_S * _size(result) + _FUNCTION_S * first)
+    most = workers.worth(sum(work))
+    done = (np.cumsum(work) - np.array(work) / 2) / sum(work)
+    parts: list[list[int]] = [[] for _ in range(most)]
+    for (launch_id, _), share in zip(order, done.tolist(), strict=True):
+        parts[int(share * most)].append(launch_id)
+    return [
+        Part(copies, tuple(sorted(part)), directory / f"part-{number}")
+        for number, part in enumerate(parts)
+        if part
+    ]
+
+
+def _size(result: Result) -> int:
+    """Return how many bytes metrics take."""
+    return int(result.metrics[-1, 1] - result.metrics[0, 0]) if len(result.metrics) else 0
+
+
+def read_part(part: Part) -> PartRead:
+    """Read the launches of a part; raises InputError where their bytes are damaged."""
+    wanted: dict[int, set[int]] = {}
+    try:
+        with part.target.open("wb") as target:
+            for launch in _read(part):
+                pickle.dump(launch, target, pickle.HIGHEST_PROTOCOL)
+                if len(launch.reached):
+                    wanted.setdefault(launch.function, set()).update(launch.reached.tolist())
+        with TemporaryDirectory(dir=part.target.parent) as directory:
+            listings = Disassembler(part.copies, Path(directory)).listings(wanted)
+    except (IndexError, ValueError, struct.error) as error:
+        name = part.copies.container.name
+        raise InputError(f"{name}: the report is damaged ({error})") from error
+    return PartRead(part.target, listings)
+
+
+def _read(part: Part) -> Iterator[LaunchRead]:
+    container = part.copies.container
+    reader = MetricReader(container.strings)
+    with container.path.open("rb") as file:
+        for launch_id in part.launches:
+            result = part.copies.results[launch_id]
+            metrics = reader.read(container.message(file, result.place), result.metrics)
+            source = SourceCounts(metrics.instances, metrics.function_start)
+            kept = {
+                name: found for name, found in metrics.instances.items() if keeps_instances(name)
+            }
+            yield LaunchRead(
+                launch_id,
+                result.function,
+                Metrics(metrics.names, metrics.numbers, metrics.texts, kept),
+                source.reached,
+                source.columns(),
+            )

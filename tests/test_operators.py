@@ -1,0 +1,133 @@
+"""Operators of many kernels: their share of a step, with what lies between two products."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from conftest import Tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.knowledge import techniques
+from analysis.session import Session
+from perfpipe.store import Store
+
+Ingested = Callable[[str], str]
+
+AT = "void at::native::"
+#: Kernels by what they are.
+KERNELS = {
+    "product": "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN",
+    "pointwise": AT + "vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>>(int)",
+    "cross_entropy": AT + "<unnamed>::cunn_SoftMaxForward<(int)4, LogSoftMaxForwardEpilogue>(T1 *)",
+    "normalization": AT + "<unnamed>::vectorized_layer_norm_kernel<float, float>(int)",
+    "batch_norm": AT + "batch_norm_transform_input_channels_last_kernel<float>(T1 *)",
+    "softmax": AT + "<unnamed>::cunn_SoftMaxForward<(int)4, SoftMaxForwardEpilogue>(T1 *)",
+    "optimizer": AT + "<unnamed>::multi_tensor_apply_kernel<TensorListMetadata<(int)2>, Lerp>(T1)",
+    "fused_optimizer": AT + "<unnamed>::multi_tensor_apply_kernel<List, FusedAdamMathFunctor<float>>(T1)",
+    "layout": "void nhwcAddPaddingKernel<float, float, (int)1>(int)",
+    "own": "my_kernel(float *)",
+}  # fmt: skip
+FIRST = ["cross_entropy", "batch_norm", "normalization", "softmax", "pointwise"]
+
+
+def _timeline(kinds: list[str]) -> Tiny:
+    """Kernels one after the other, each as long as its position."""
+    db = Tiny()
+    at = 0
+    for place, kind in enumerate(kinds):
+        full = KERNELS[kind]
+        name = full.removeprefix(AT).removeprefix("void ").removeprefix("<unnamed>::")
+        row = {"device": 0, "stream": 7, "pid": 1, "start_ns": at, "end_ns": at + place + 1}
+        names = {"name": name.partition("<")[0].partition("(")[0], "demangled": full}
+        db.add("launches", {"kind": "kernel", **row, **names})
+        db.add("nsys_kernels", {**row, **names, "dur_ns": place + 1})
+        at += place + 1
+    return db
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from([*KERNELS]), min_size=1, max_size=25))
+def test_pointwise_kernels_belong_to_their_chain(kinds: list[str]) -> None:
+    db = _timeline(kinds)
+    expected: dict[str, int] = defaultdict(int)
+    cuts = [-1, *(at for at, kind in enumerate(kinds) if kind == "product"), len(kinds)]
+    for begin, end in pairwise(cuts):
+        chain = range(begin + 1, end)
+        own = [kind for kind in FIRST if kind in (kinds[at] for at in chain)]
+        for at in chain:
+            kind = own[0] if kinds[at] == "pointwise" else kinds[at]
+            expected[kind] += at + 1
+    expected.pop("own", None)
+    total = sum(range(1, len(kinds) + 1))
+    found = db.rows("SELECT operator, time_ns, share_pct, launches FROM operator_times")
+    assert {name: time for name, time, *_ in found} == expected
+    for name, time, share, launches in found:
+        assert share == pytest.approx(100 * time / total)
+        assert launches >= kinds.count(name) - kinds.count("pointwise")
+
+
+def test_what_is_fused_or_small_is_no_finding() -> None:
+    kinds = ["product", "softmax"] * 3 + ["fused_optimizer"] * 9 + ["layout"] * 2 + ["product"] * 30
+    db = _timeline(kinds)
+    shares = dict(db.rows("SELECT operator, share_pct FROM operator_times"))
+    assert shares["fused_optimizer"] > 5 > shares["softmax"]
+    assert db.rows("SELECT operator, step_launches FROM operator_findings") == []
+    db = _timeline([*["product", "softmax"] * 9, "optimizer", "optimizer"])
+    found = db.rows("SELECT operator, technique, rank FROM operator_findings")
+    assert found == [("softmax", "fused_attention", 1), ("optimizer", "fused_step", 2)]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        # bf16 layers with FP32 norms, and a fused AdamW, which is none.
+        (["nsys/gpumetrics.sqlite"], {"pointwise": (17, 35), "normalization": (9, 25)}),
+        (["nsys/ddp_comm_rank0.sqlite"], {"normalization": (6, 77)}),
+    ],
+)
+def test_operators_of_real_steps(
+    captures: Store, ingested: Ingested, names: list[str], told: dict[str, tuple[int, int]]
+) -> None:
+    with Session.open(captures, [ingested(name) for name in names]) as con:
+        found = con.execute(
+            "SELECT operator, share_pct, step_launches FROM operator_findings"
+        ).fetchall()
+        parts = con.execute(
+            "SELECT report_id, device, sum(share_pct) FROM operator_times GROUP BY ALL"
+        ).fetchall()
+    assert {name: (int(share), launches) for name, share, launches in found} == told
+    assert all(share <= 100 for *_, share in parts)
+
+
+def test_an_operator_speaks_for_its_kernels(captures: Store, ingested: Ingested) -> None:
+    """Of a library's kernels in an operator's finding there is none of their own, nor advice."""
+    ids = [ingested("nsys/gpumetrics.sqlite"), ingested("ncu/block.ncu-rep")]
+    with Session.open(captures, ids) as con:
+        findings = con.execute(
+            "SELECT claim, subclass, kernel_name, share_of, time_ns, launches, causes, bound_pct "
+            "FROM findings ORDER BY rank"
+        ).fetchall()
+        advice = con.execute(
+            "SELECT technique, bound, share_pct, gain_pct FROM recommendations"
+        ).fetchall()
+    operators = [row for row in findings if row[0] == "operator"]
+    assert [row[1] for row in operators] == ["pointwise", "normalization"]
+    for *_, share_of, time, launches, causes, bound in operators:
+        assert (share_of, bound) == ("step", None)
+        assert time > 0 < launches
+        assert " %, " in causes
+    kernels = " ".join(row[2] for row in findings if row[2])
+    assert "elementwise" not in kernels and "layer_norm" not in kernels
+    assert "nvjet" in kernels and "multi_tensor_apply" in kernels
+    tried = {row[0]: row for row in advice}
+    assert tried["fused_pointwise"][1] == "pointwise"
+    assert not {"fused_operator", "fusion"} & tried.keys()
+    assert len(tried) == len(advice), "each technique once"
+    assert tried["narrower_types"][3] is not None
+    assert all(
+        "Transformer Engine" in techniques()[key].detail for key in ("fp8", "narrower_types")
+    )
