@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "Write a report of a run, or of ingested reports.",
     "compare": "Tell what changed from one run to another.",
     "check": "Gate: exit with 3 if runs are slower than a baseline.",
+    "ab": "Measure two arms in turns, and decide.",
     "baseline": "Name runs to check against, and export them.",
     "plan": "Show which kernels of a timeline to profile, and how.",
     "query": "Run SQL on the store.",

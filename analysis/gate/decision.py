@@ -135,7 +135,7 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     if change is None or change.low is None or change.high is None:
         return f"{what}{verdict}"
     interval = f"{100 * change.low:+.1f} to {100 * change.high:+.1f} %"
-    text = f"{what}{100 * change.ratio:+.1f} % (95 % interval {interval})"
+    text = f"{what}{100 * change.ratio:+.1f} % ({interval})"
     if verdict != Verdict.INCONCLUSIVE:
         return text
     told = f"{more} more runs a side should decide" if more else "more runs may not decide"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfpipe.errors import Inconclusive, InputError, Regressed, TaskFailed
+from perfpipe.errors import InputError
 from pipelines.gate.options import gate_outputs
 from pipelines.options import resolve_store, step_range_option, store_option, window_option
 
@@ -61,8 +61,7 @@ def check_command(
     perfpipe check run4 run5 run6 --baseline run1 --baseline run2 --baseline run3
     perfpipe check --baseline baseline.json --junit check.xml --md comment.md
     """
-    from analysis.gate.decision import Verdict
-    from pipelines.gate.comparing import compared, show
+    from pipelines.gate.comparing import compared, raise_for, write
 
     store = resolve_store(store_path)
     fresh = list(names)
@@ -72,12 +71,5 @@ def check_command(
         if {*before.after.side.names} & {*found.after.side.names}:
             raise InputError("--confirms names runs that are checked: fresh ones must confirm")
         found = found.confirming(before)
-    show(found, outputs)
-    decision = found.decision
-    unknown = (Verdict.INCONCLUSIVE, Verdict.UNREPLICATED, Verdict.NOT_COMPARABLE)
-    if decision.verdict == Verdict.FAILED:
-        raise TaskFailed(decision.reason)
-    if decision.verdict == Verdict.REGRESSED:
-        raise Regressed(f"regressed: {decision.reason}")
-    if decision.verdict in unknown and fail_on == "inconclusive":
-        raise Inconclusive(f"{decision.verdict}: {decision.reason}")
+    write(found.decision, found.comparison, outputs)
+    raise_for(found.decision, unknown_too=fail_on == "inconclusive")

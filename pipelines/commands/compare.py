@@ -37,8 +37,8 @@ def compare_command(
     perfpipe compare gemm-2026a gemm-2026b
     perfpipe compare run1,run3,run5 run2,run4,run6 --html difference.html
     """
-    from pipelines.gate.comparing import compared, show
+    from pipelines.gate.comparing import compared, write
 
     store = resolve_store(store_path)
     found = compared(store, before.split(","), after.split(","), step_range, window)
-    show(found, outputs)
+    write(found.decision, found.comparison, outputs)

@@ -13,6 +13,7 @@ from analysis.comparison import Pairs, pairs_of
 from analysis.comparison_story import Comparison, compare
 from analysis.gate.decision import Decision, Verdict, decide
 from analysis.gate.page import headline, page_of
+from perfpipe.errors import Inconclusive, Regressed, TaskFailed
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
 from pipelines.gate import outputs as texts
@@ -68,16 +69,26 @@ def compared(
     return Compared(old, new)
 
 
-def show(found: Compared, outputs: Outputs) -> None:
-    """Print the decision, or write what was asked for; - is stdout."""
-    page = page_of(found.decision, found.comparison)
+def raise_for(decision: Decision, *, unknown_too: bool) -> None:
+    """Raise the error whose exit code is that of a decision; `unknown_too` also where not known."""
+    if decision.verdict == Verdict.FAILED:
+        raise TaskFailed(decision.reason)
+    if decision.verdict == Verdict.REGRESSED:
+        raise Regressed(f"regressed: {decision.reason}")
+    unknown = (Verdict.INCONCLUSIVE, Verdict.UNREPLICATED, Verdict.NOT_COMPARABLE)
+    if decision.verdict in unknown and unknown_too:
+        raise Inconclusive(f"{decision.verdict}: {decision.reason}")
+
+
+def write(decision: Decision, comparison: Comparison, outputs: Outputs) -> None:
+    """Print a decision, or write what was asked for; - is stdout."""
     made: dict[str, Callable[[], str]] = {
-        "json": lambda: json_document(**texts.as_data(found.decision)) + "\n",
-        "md": lambda: texts.comment(found.decision),
-        "html": lambda: render_html(page),
-        "junit": lambda: texts.junit(found.decision),
-        "bmf": lambda: texts.bencher(found.decision),
-        "openmetrics": lambda: texts.openmetrics(found.decision),
+        "json": lambda: json_document(**texts.as_data(decision)) + "\n",
+        "md": lambda: texts.comment(decision),
+        "html": lambda: render_html(page_of(decision, comparison)),
+        "junit": lambda: texts.junit(decision),
+        "bmf": lambda: texts.bencher(decision),
+        "openmetrics": lambda: texts.openmetrics(decision),
     }
     said = False
     for name, make in made.items():
@@ -88,14 +99,13 @@ def show(found: Compared, outputs: Outputs) -> None:
         elif target is not None:
             write_text(Path(target), make())
     if not said:
-        _print(found)
+        _print(decision)
 
 
-def _print(found: Compared) -> None:
+def _print(decision: Decision) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    decision = found.decision
     click.echo(headline(decision))
     if not decision.endpoints:
         return

@@ -161,7 +161,7 @@ def _escaped(text: str) -> str:
 
 
 #: Columns of `rows`.
-TITLES = ("what", "before", "after", "change", "95 % interval", "runs", "verdict")
+TITLES = ("what", "before", "after", "change", "interval", "runs", "verdict")
 
 #: Most kernels of a table on a terminal.
 _KERNELS = 10

@@ -70,6 +70,8 @@ def _measured(store: Store, found: Selection, step_range: str | None, window: st
     loose = {*found.reports} - {r for run in found.runs for r in run.reports}
     if loose and found.runs:
         raise InputError("compare either runs or reports, not both at once")
+    if not found.reports:
+        return sides.side_of(None, found.runs, [])
     with Session.open(
         store,
         found.reports,
