@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from analysis.batch.failures import logs_command
 from analysis.batch.items import Item
-from analysis.batch.tables import logs_command
 from perfpipe.batchrecord import Batch, State
 
 #: What XML 1.0 cannot hold, not even escaped.
