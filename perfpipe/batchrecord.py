@@ -29,8 +29,9 @@ class Stage(StrEnum):
 class State(StrEnum):
     """How a task stands.
 
-    `lost`: the scheduler says that its job has ended, and there is no result.  `unknown`: there is
-    no result, and the scheduler does not say.  `stopped`: its job ended before it came to it.
+    `lost`: the scheduler says that its job has ended, or does not know it any more, and there is no
+    result.  `unknown`: there is no result, and the scheduler does not answer.  `stopped`: its job
+    ended before it came to it.
     """
 
     UNSUBMITTED = "not submitted"
@@ -179,7 +180,8 @@ class TaskState:
     """A task with its state and the reason, as far as they are known.
 
     `element` is the last job that had it (JOB_INDEX), `attempts` how often it was started, `node`
-    where last, `log` the output of that job.  `seconds` is the time that the last attempt took.
+    where last, `log` the output of that job.  `seconds` is the time that the last attempt took,
+    `job_code` is the exit code of its job, if that left no result and was not killed.
     """
 
     task: BatchTask
@@ -191,6 +193,7 @@ class TaskState:
     log: str | None = None
     seconds: float | None = None
     ended_at: str | None = None
+    job_code: int | None = None
 
 
 @dataclass(frozen=True)

@@ -43,5 +43,5 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def os_error_sentence(error: OSError, what: str) -> str:
     """Return one sentence for an operating-system error, with the path and the reason."""
-    where = f" {error.filename}" if error.filename else ""
-    return f"{what}{where}: {error.strerror or error}"
+    where = f"{what} {error.filename}" if error.filename else what.rstrip(":")
+    return f"{where}: {error.strerror or error}"

@@ -25,7 +25,7 @@ from perfpipe.store import Store
 from pipelines import tools
 from pipelines.cli import run_cli
 
-pytest_plugins = ["slurm_fixtures"]
+pytest_plugins = ["slurm_fixtures", "slurm_site"]
 
 # Tests say what is right; how long things take is measured in benchmarks/.
 slow = [HealthCheck.too_slow]

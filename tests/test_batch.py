@@ -30,7 +30,7 @@ from pipelines.batch.collecting import collect
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.freezing import Wanted, freeze
 from pipelines.batch.packing import expected_seconds, packed
-from pipelines.batch.resuming import adopt_orphans, resume
+from pipelines.batch.resuming import adopt_orphans, broken_by_slurm, resume
 from pipelines.batch.state import state_of
 from pipelines.batch.submitting import arrays_of, comment_of, submit
 from pipelines.batch.task import run_element
@@ -316,7 +316,8 @@ def test_results_count_and_the_scheduler_explains_what_is_missing(
     cluster.say("101", 0, JobIs.FAILED, exit_code=7)
     cluster.say("101", 1, JobIs.PENDING, reason="Priority")
     state = state_of(directory, cluster)
-    assert state.counts == {State.WAITING: 1, State.DONE: 1, State.UNKNOWN: 2}
+    assert state.counts == {State.WAITING: 1, State.DONE: 1, State.LOST: 2}
+    assert "does not know its job any more" in (state.tasks[3].reason or "")
     assert cluster.asked == [{"101": [1, 2, 3], "102": []}], "one call, about what is missing"
     assert state.tasks[0].state == State.DONE, "a result counts, whatever Slurm says"
     silent = state_of(directory, Said(trouble="squeue: no answer within 60 s"))
@@ -444,6 +445,26 @@ def test_what_slurm_broke_is_submitted_again_and_not_for_ever(
     assert directory.outcome() == last
 
 
+def test_what_ends_a_job_is_told_of_the_tasks_that_it_concerns(
+    workload: Path, tmp_path: Path
+) -> None:
+    directory = batch(workload, tmp_path / "store", kind="ok", slurm={"tasks_per_job": 2})
+    cluster = Said()
+    submitted(directory, cluster)
+    for job, others in (
+        (JobIs.NODE_FAIL, State.NODE_FAILURE),
+        (JobIs.PREEMPTED, State.PREEMPTED),
+        (JobIs.CANCELLED, State.CANCELLED),
+        (JobIs.OUT_OF_MEMORY, State.STOPPED),
+        (JobIs.TIMEOUT, State.STOPPED),
+    ):
+        cluster.say("101", 0, job)
+        state = state_of(directory, cluster)
+        assert [task.state for task in state.tasks] == [job.value, others]
+        again = broken_by_slurm(directory, state)
+        assert len(again) == (2 if others in (State.NODE_FAILURE, State.PREEMPTED) else 0)
+
+
 def test_results_that_appear_late_are_waited_for(workload: Path, tmp_path: Path) -> None:
     directory = batch(workload, tmp_path / "store", kind="ok", n=1)
     cluster = Said()
@@ -451,7 +472,7 @@ def test_results_that_appear_late_are_waited_for(workload: Path, tmp_path: Path)
     element(directory, 1, 0)
     path = directory.result_path(directory.tasks[0])
     hidden = path.rename(path.with_name("not-here-yet"))
-    cluster.say("101", 0, JobIs.COMPLETED)
+    cluster.say("101", 0, JobIs.COMPLETED, exit_code=0)
     slept = []
 
     def sleep(seconds: float) -> None:
@@ -469,6 +490,13 @@ def test_results_that_appear_late_are_waited_for(workload: Path, tmp_path: Path)
     assert outcome is not None
     assert outcome.counts == {"lost": 1}
     assert 60 <= sum(slept[4:]) < 90, "and not for ever"
+    slept.clear()
+    for ended in ({"signal": 9, "exit_code": 0}, {"exit_code": 2}):
+        cluster.say("101", 0, JobIs.FAILED, **ended)
+        outcome = collect(directory, 2, cluster, sleep)
+        assert outcome is not None
+        assert outcome.counts == {"lost": 1}
+    assert slept == [], "what was killed or could not write leaves no result late"
 
 
 # Replays and existing reports

@@ -10,6 +10,7 @@ from perfpipe.compaction import compact
 from perfpipe.errors import PerfpipeError
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
+from perfpipe.units import counted
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.page import write_pages
 from pipelines.batch.resuming import broken_by_slurm, jobs_in_flight, resubmit
@@ -21,6 +22,9 @@ from pipelines.slurm.client import Cluster
 #: How long results are waited for whose jobs have ended: another node's file system may show them
 #: late, s.
 _PATIENCE_S = 60.0
+
+#: Exit codes of jobs that wrote the results of their tasks.
+_WITH_RESULTS = (0, 1)
 
 #: How long a query may have replaced files of the store open, s.
 _GRACE_S = 3600.0
@@ -48,9 +52,9 @@ def collect(
                 resubmit(directory, cluster, broken, "lost by Slurm", jobs_in_flight(state))
         except PerfpipeError as error:
             # Some sites let no job submit another.
-            say(f"{len(broken)} tasks could not be submitted again: {error}")
+            say(f"{counted(len(broken), 'task')} could not be submitted again: {error}")
         else:
-            say(f"{len(broken)} tasks submitted again: {', '.join(_names(broken))}")
+            say(f"{counted(len(broken), 'task')} submitted again: {', '.join(_names(broken))}")
             return _outcome(directory, number, state, len(broken))
     for run in directory.batch.runs:
         directory.store.write_run(run_record(directory, run, state))
@@ -108,14 +112,22 @@ def _settled(
     directory: BatchDirectory, cluster: Cluster | None, sleep: Callable[[float], None]
 ) -> BatchState:
     """Return the state once it says of every task how it ended, or does not get better."""
+    state = state_of(directory, cluster)
     waited, step = 0.0, 1.0
-    while True:
-        state = state_of(directory, cluster)
-        unclear = {State.LOST, State.UNKNOWN, State.RUNNING, State.WAITING} & {*state.counts}
-        if not unclear or waited >= _PATIENCE_S:
-            return state
+    while waited < _PATIENCE_S and not all(map(_settles, state.tasks)):
         sleep(step)
         waited, step = waited + step, min(step * 2, 15.0)
+        # Slurm need not be asked again about jobs that have ended.
+        if not state.finished or directory.results(without=state.results.keys()):
+            state = state_of(directory, cluster)
+    return state
+
+
+def _settles(task: TaskState) -> bool:
+    """Return whether it is known how a task ended, or else no result of it will be seen later."""
+    return not task.state.in_flight and not (
+        task.state == State.LOST and task.job_code in _WITH_RESULTS
+    )
 
 
 def last_collector(directory: BatchDirectory) -> int:

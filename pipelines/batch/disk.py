@@ -12,7 +12,7 @@ import os
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -206,13 +206,14 @@ class BatchDirectory:
         except StoreError:
             return None
 
-    def results(self) -> dict[int, TaskResult]:
-        """Return the results that there are, by index of the task."""
+    def results(self, without: Collection[int] = ()) -> dict[int, TaskResult]:
+        """Return the results that there are, by index of the task; but those of some tasks."""
         # Listing a directory asks a network file system anew where opening a file may not.
         for run in self.batch.runs:
             with contextlib.suppress(FileNotFoundError):
                 _names(self.store.runs_dir / run.run_id / "tasks")
-        found = ((task.index, self.result(task)) for task in self.tasks)
+        wanted = (task for task in self.tasks if task.index not in without)
+        found = ((task.index, self.result(task)) for task in wanted)
         return {index: result for index, result in found if result is not None}
 
     def summary(self, task: BatchTask) -> TaskSummary | None:

@@ -19,10 +19,7 @@ _BROKEN = (State.NODE_FAILURE, State.PREEMPTED)
 
 
 def broken_by_slurm(directory: BatchDirectory, state: BatchState) -> list[TaskState]:
-    """Return the tasks to submit again by themselves: those started less often than allowed.
-
-    So is what another task's broken job did not come to.
-    """
+    """Return the tasks to submit again by themselves: those submitted less often than allowed."""
     most = directory.batch.max_attempts
     submitted = _times_submitted(directory)
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from perfpipe.batchrecord import BatchTask, Stage, State, TaskState
@@ -21,6 +21,9 @@ _ENDED = {
     JobIs.NODE_FAIL: State.NODE_FAILURE,
     JobIs.PREEMPTED: State.PREEMPTED,
 }
+
+#: What ends a job whatever its tasks do.
+_OF_ALL = (State.CANCELLED, State.NODE_FAILURE, State.PREEMPTED)
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,12 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
     Results are read after the scheduler answered: a task that ends meanwhile is done, not lost.
     """
     submissions = directory.submissions()
-    missing = _lacking(directory)
-    asked = _elements(submissions, missing)
+    results = directory.results()
+    asked = _elements(submissions, {task.index for task in directory.tasks} - results.keys())
     answer = Answer({}, "the scheduler was not asked")
     if asked and cluster is not None:
         answer = cluster.states(asked)
-    results = directory.results()
+    results |= directory.results(without=results.keys())
     by_element = answer.states
     holding = elements_of(submissions, Stage.PROFILE)
     reading = elements_of(submissions, Stage.INGEST)
@@ -84,13 +87,7 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
     return BatchState(tasks, results, unasked, collector, jobs)
 
 
-def _lacking(directory: BatchDirectory) -> frozenset[int]:
-    return frozenset(
-        task.index for task in directory.tasks if not directory.result_path(task).exists()
-    )
-
-
-def _elements(submissions: Iterable[Submitted], missing: frozenset[int]) -> dict[str, list[int]]:
+def _elements(submissions: Iterable[Submitted], missing: Set[int]) -> dict[str, list[int]]:
     """Return what to ask about by job: elements that hold what is missing, the last collector."""
     asked: dict[str, list[int]] = {}
     collector = ""
@@ -139,11 +136,18 @@ def _one(
     row = by_element.get((submitted.job, at))
     state, reason, node = _by_scheduler(row, began is not None, why)
     first = next(index for index in submitted.what.elements[at] if index not in results)
-    if row is not None and row.state.final and began is None and first != task.index:
+    if (
+        row is not None
+        and row.state.final
+        and state not in _OF_ALL
+        and began is None
+        and first != task.index
+    ):
         # What ended the job is told of the task that it was at.
         state, reason = State.STOPPED, f"its job ended ({state}) before it came to this task"
     node = node or (began.host if began else None)
-    return replace(found, state=state, reason=reason, element=element, node=node)
+    code = row.exit_code if row and not row.signal else None
+    return replace(found, state=state, reason=reason, element=element, node=node, job_code=code)
 
 
 def _deciding(
@@ -175,8 +179,13 @@ def _by_scheduler(
     row: JobState | None, begun: bool, why: str | None
 ) -> tuple[State, str | None, str | None]:
     """Return state, reason and node of a task without a result."""
-    if row is None or row.state == JobIs.UNKNOWN:
-        return State.UNKNOWN, why or "the scheduler does not know its job any more", None
+    if row is None and why is None:
+        # It was asked and answered: the job ended longer ago than it remembers.
+        return State.LOST, "Slurm does not know its job any more, and there is no result", None
+    if row is None:
+        return State.UNKNOWN, why, None
+    if row.state == JobIs.UNKNOWN:
+        return State.UNKNOWN, why or row.reason, row.node
     node = row.node
     match row.state:
         case JobIs.PENDING:
@@ -194,4 +203,4 @@ def _by_scheduler(
 
 
 def _failure(result: TaskResult) -> State:
-    return State.TIMEOUT if result.failure == TIME_LIMIT else State.FAILED
+    return State.TIMEOUT if result.failure in (TIME_LIMIT, "timeout") else State.FAILED

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from perfpipe.batchrecord import State, TaskState
+from perfpipe.units import counted
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.state import BatchState
 from pipelines.batch.waiting import line_of
@@ -51,7 +52,7 @@ def _outcome(directory: BatchDirectory, state: BatchState) -> Iterator[str]:
 
 def _counts(counts: dict[State, int], total: int) -> str:
     found = [f"{counts[state]} {state}" for state in State if counts.get(state)]
-    return f"{total} tasks: {', '.join(found)}"
+    return f"{counted(total, 'task')}: {', '.join(found)}"
 
 
 def task_document(directory: BatchDirectory, state: BatchState) -> dict[str, Any]:

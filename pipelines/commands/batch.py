@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.units import counted
 from pipelines.commands.batch_doctor import batch_doctor_command
 from pipelines.commands.batch_submit import batch_submit_command
 from pipelines.console import say
@@ -157,7 +158,7 @@ def cancel_command(tasks: str | None, batch: str | None, store_path: str | None)
     directory = _find(batch, store_path)
     ended = cancel(directory, Cluster(), tasks)
     numbers = ", ".join(str(index) for index in ended[:20]) + (", ..." if len(ended) > 20 else "")
-    click.echo(f"{len(ended)} tasks canceled" + (f": {numbers}" if ended else ""))
+    click.echo(f"{counted(len(ended), 'task')} canceled" + (f": {numbers}" if ended else ""))
 
 
 @batch_command.command("resume")
@@ -187,7 +188,9 @@ def resume_command(
     if as_json:
         click.echo(json_document(tasks=[task.task.index for task in again], jobs=jobs))
     elif jobs:
-        click.echo(f"{len(again)} tasks submitted again; the collector is job {jobs[-1]}")
+        click.echo(
+            f"{counted(len(again), 'task')} submitted again; the collector is job {jobs[-1]}"
+        )
     else:
         click.echo("nothing to resume: every task is done or still runs")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfpipe.errors import PerfpipeError
+from perfpipe.units import counted
 from pipelines.console import say
 from pipelines.options import (
     WithProgram,
@@ -182,8 +183,9 @@ def batch_submit_command(
     if as_json:
         click.echo(json_document(batch=asdict(frozen.batch), jobs=jobs))
         return
-    count = sum(len(array.elements) for array in arrays)
-    say(f"{len(frozen.tasks)} tasks in {count} jobs; the collector is job {jobs[-1]}")
+    tasks = counted(len(frozen.tasks), "task")
+    elements = counted(sum(len(array.elements) for array in arrays), "job")
+    say(f"{tasks} in {elements}; the collector is job {jobs[-1]}")
     click.echo(batch_id)
 
 
@@ -219,5 +221,5 @@ def _show_plan(tasks: Any, planned: Any, as_json: bool) -> None:
     for task in tasks:
         click.echo(f"[{task.index}] {task.workload} {task.label}")
     for what, script in planned:
-        size = f", {len(what.elements)} jobs" if what.elements else ""
+        size = f", {counted(len(what.elements), 'job')}" if what.elements else ""
         click.echo(f"\n# {what.stage}{size}\n{script}", nl=False)
