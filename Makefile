@@ -45,6 +45,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_report.py
 	$(BIN)/python benchmarks/bench_steps.py
 	$(BIN)/python benchmarks/bench_store.py
+	$(BIN)/python benchmarks/bench_batch.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py
