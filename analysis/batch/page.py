@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.batch import failures, tables
+from analysis.batch.failing import failing_nodes
 from analysis.batch.items import FAILED, OPEN, Item, times_of
 from analysis.batch.nodes import Compared, compare_places
 from analysis.thresholds import thresholds
@@ -111,6 +112,11 @@ def _statements(
     yield Fact("", how_far(items), Source("result.json", runs))
     if text := _bounds(items):
         yield Fact("", text, Source("summary.json", runs))
+    for one in failing_nodes(items):
+        text = (
+            f"{one.failed} of {counted(one.jobs, 'job')} on {one.node} failed, more than elsewhere"
+        )
+        yield Fact("", text, Source("result.json", runs))
     odd: list[str] = []
     for of in compared:
         for place in of.places:
