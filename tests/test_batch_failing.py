@@ -82,7 +82,8 @@ def test_chance_names_no_node() -> None:
 def test_the_page_says_so() -> None:
     batch, made = simulated(failures={})
     made = [
-        Item(replace(item.state, state=State.FAILED)) if item.state.node == "node01" else item for item in made
-    ]  # fmt: skip
+        Item(replace(item.state, state=State.FAILED)) if item.state.node == "node01" else item
+        for item in made
+    ]
     texts = [fact.text for fact in batch_report(batch, made, {}).statements]
     assert "13 of 13 jobs on node01 failed, more than elsewhere" in texts
