@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.batch.failures import logs_command
 from analysis.batch.items import Item
-from analysis.batch.tables import logs_command
 from perfpipe.batchrecord import Batch, State
 from pipelines.junit import Case, Outcome, Suite, xml
 
