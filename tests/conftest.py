@@ -27,7 +27,7 @@ from perfpipe.windows import STEADY
 from pipelines import tools
 from pipelines.cli import run_cli
 
-pytest_plugins = ["slurm_fixtures", "slurm_site"]
+pytest_plugins = ["batch_helpers", "slurm_fixtures", "slurm_site"]
 
 # Tests say what is right; how long things take is measured in benchmarks/.
 slow = [HealthCheck.too_slow]

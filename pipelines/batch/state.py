@@ -63,11 +63,12 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
     answer = Answer({}, "the scheduler was not asked")
     if asked and cluster is not None:
         answer = cluster.states(asked)
+    # A task begins when those before it in its job have their results.
+    attempts = directory.attempts()
     results |= directory.results(without=results.keys())
     by_element = answer.states
     holding = elements_of(submissions, Stage.PROFILE)
     reading = elements_of(submissions, Stage.INGEST)
-    attempts = directory.attempts()
     tasks = tuple(
         _one(
             directory,
