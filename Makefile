@@ -47,6 +47,8 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_report.py
 	$(BIN)/python benchmarks/bench_steps.py
 	$(BIN)/python benchmarks/bench_store.py
+	$(BIN)/python benchmarks/bench_gate.py
+	$(BIN)/python benchmarks/bench_batch.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from analysis.judging import Change, change_of, false_discovery, interleaved, judge, verdict_of
+from analysis.judging import (
+    ALPHA,
+    Change,
+    change_of,
+    false_discovery,
+    interleaved,
+    judge,
+    verdict_of,
+)
 from analysis.sides import CAPTURE, ITERATION, KERNEL, PROFILED, STEP, Key, Measured, Side
 from analysis.thresholds import thresholds
 
@@ -61,8 +69,8 @@ class Pairs:
         return any(pair.q is not None for pair in (*self.steps, *self.kernels))
 
 
-def pairs_of(before: Side, after: Side) -> Pairs:
-    """Match and judge what two sides measured; largest changes in time first.
+def pairs_of(before: Side, after: Side, *, alpha: float = ALPHA) -> Pairs:
+    """Match and judge what two sides measured at a level; largest changes in time first.
 
     Kernels are tested together, and so are the endpoints of several configurations.  Times on
     different GPU models are not compared.
@@ -78,12 +86,12 @@ def pairs_of(before: Side, after: Side) -> Pairs:
         for key in sorted(before.measured.keys() & after.measured.keys())
     }
     changes = {
-        key: change_of(before[key].medians, after[key].medians, step)
+        key: change_of(before[key].medians, after[key].medians, step, alpha)
         for key, step in steps.items()
         if min(before[key].medians + after[key].medians) > 0
     }
     q_values = _adjusted(changes)
-    judge_pair = _Judge(before, after, changes, q_values, steps, bool(in_turns))
+    judge_pair = _Judge(before, after, changes, q_values, steps, bool(in_turns), alpha)
     pairs = [judge_pair(key) for key in before.measured.keys() | after.measured.keys()]
     kernels = [pair for pair in pairs if pair.key.part == KERNEL]
     return Pairs(
@@ -133,6 +141,7 @@ class _Judge(NamedTuple):
     q_values: dict[Key, float]
     steps: dict[Key, float]
     in_turns: bool
+    alpha: float
 
     def __call__(self, key: Key) -> Compared:
         old, new = self.before[key], self.after[key]
@@ -152,10 +161,13 @@ class _Judge(NamedTuple):
             return "not comparable", gpus
         if key.part in (CAPTURE, PROFILED) and (other := self._other_work(key)):
             return "not comparable", other
-        verdict = verdict_of(change, q, interleaved=self.in_turns)
+        verdict = verdict_of(change, q, interleaved=self.in_turns, alpha=self.alpha)
         if verdict in ("improved", "regressed") and (clocks := _clocks(old, new, verdict)):
             return "not comparable", clocks
-        if verdict == "inconclusive" and verdict_of(change, q) in ("improved", "regressed"):
+        if verdict == "inconclusive" and verdict_of(change, q, alpha=self.alpha) in (
+            "improved",
+            "regressed",
+        ):
             return verdict, (
                 f"below {thresholds()['compare.drift_pct']:g} %, which may be drift: "
                 "the runs of the two sides did not take turns"

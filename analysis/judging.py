@@ -33,12 +33,19 @@ class Change(NamedTuple):
     p: float | None = None
 
 
-_ALPHA = 0.05
+#: Share of unchanged things that a test alone may call changed.
+ALPHA = 0.05
 
 
-def change_of(before: Sequence[float], after: Sequence[float], resolution: float = 0) -> Change:
+def change_of(
+    before: Sequence[float],
+    after: Sequence[float],
+    resolution: float = 0,
+    alpha: float = ALPHA,
+) -> Change:
     """Return Welch's interval and test on the difference of mean logarithms of positive times.
 
+    The interval covers the true change in all but a share `alpha` of cases.
     Times are multiples of `resolution`: the same time can be read as either of two neighbours in
     every run, so the interval reaches at least one step to either side, and the runs of a side
     scatter at least as rounding does.
@@ -52,7 +59,7 @@ def change_of(before: Sequence[float], after: Sequence[float], resolution: float
     variances = [
         max(statistics.variance(side), step**2 / 12) for side, step in zip(logs, steps, strict=True)
     ]
-    margin, p = _welch(change, variances, (len(before), len(after)))
+    margin, p = _welch(change, variances, (len(before), len(after)), alpha)
     # The last digits of logarithms must not decide.
     floor = math.log1p(max(steps)) * (1 + 1e-9)
     if abs(change) <= floor:
@@ -61,8 +68,15 @@ def change_of(before: Sequence[float], after: Sequence[float], resolution: float
     return Change(math.expm1(change), math.expm1(change - margin), math.expm1(change + margin), p)
 
 
-def _welch(change: float, variances: Sequence[float], counts: Sequence[int]) -> tuple[float, float]:
-    """Return half of the 95 % interval on a difference of means, and its two-sided p-value."""
+def log_variance(times: Sequence[float]) -> float:
+    """Return the variance of the logarithms of positive times, of which there are at least two."""
+    return statistics.variance([math.log(time) for time in times])
+
+
+def _welch(
+    change: float, variances: Sequence[float], counts: Sequence[int], alpha: float
+) -> tuple[float, float]:
+    """Return half of the interval on a difference of means, and its two-sided p-value."""
     from scipy.special import stdtr, stdtrit
 
     errors = [variance / count for variance, count in zip(variances, counts, strict=True)]
@@ -73,7 +87,7 @@ def _welch(change: float, variances: Sequence[float], counts: Sequence[int]) -> 
         error**2 / (count - 1) for error, count in zip(errors, counts, strict=True)
     )
     error = math.sqrt(sum(errors))
-    return float(stdtrit(freedom, 1 - _ALPHA / 2)) * error, 2 * float(
+    return float(stdtrit(freedom, 1 - alpha / 2)) * error, 2 * float(
         stdtr(freedom, -abs(change) / error)
     )
 
@@ -94,19 +108,21 @@ def false_discovery(p_values: Sequence[float]) -> list[float]:
     return found
 
 
-def verdict_of(change: Change, q: float | None, *, interleaved: bool = True) -> str:
+def verdict_of(
+    change: Change, q: float | None, *, interleaved: bool = True, alpha: float = ALPHA
+) -> str:
     """Return the verdict on a change; `q` is its p-value, adjusted for others tested beside it.
 
-    `regressed` or `improved` if q is below 5 % and the change exceeds the threshold: that of drift
-    where all runs of one side came before the other's.  `same` if the interval lies within the
-    threshold, `unreplicated` with a single run on a side, else `inconclusive`.
+    `regressed` or `improved` if q is below `alpha` and the change exceeds the threshold: that of
+    drift where all runs of one side came before the other's.  `same` if the interval lies within
+    the threshold, `unreplicated` with a single run on a side, else `inconclusive`.
     """
     if q is None or change.low is None or change.high is None:
         return "unreplicated"
     limit = thresholds()["compare.change_pct"]
     least = limit if interleaved else max(limit, thresholds()["compare.drift_pct"])
     size = abs(math.log1p(change.ratio))
-    if q < _ALPHA and size > math.log1p(least / 100):
+    if q < alpha and size > math.log1p(least / 100):
         return "regressed" if change.ratio > 0 else "improved"
     within = math.log1p(limit / 100)
     if -within <= math.log1p(change.low) and math.log1p(change.high) <= within:

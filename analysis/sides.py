@@ -102,8 +102,13 @@ class _Sample(NamedTuple):
     memory_mhz: float | None
 
 
-def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequence[str]) -> Side:
-    """Gather one side: runs with their reports; a report without a run counts as a run."""
+def side_of(
+    con: DuckDBPyConnection | None, runs: Sequence[RunRecord], reports: Sequence[str]
+) -> Side:
+    """Gather one side: runs with their reports; a report without a run counts as a run.
+
+    `con` may be None where there are no reports.
+    """
     samples: dict[int, list[_Sample]] = {}
     owners: dict[str, tuple[int, str, GpuState | None]] = {}
     for number, run in enumerate(runs):
@@ -113,12 +118,13 @@ def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequenc
             if task.median_ms is not None:
                 time = task.median_ms * 1e6
                 key = Key("", task.label, ITERATION)
-                samples.setdefault(number, []).append(_Sample(key, time, time, 1, *_clocks(state)))
+                sample = _Sample(key, time, time, 1, *clocks_of(state))
+                samples.setdefault(number, []).append(sample)
     loose = [report for report in reports if report not in owners]
     owners |= {report: (len(runs) + at, "", None) for at, report in enumerate(loose)}
-    for report, sample in _samples(con, owners):
+    for report, sample in _samples(con, owners) if con else ():
         number, label, state = owners[report]
-        sm_mhz, memory_mhz = _clocks(state) if sample.key.profiler != "ncu" else (None, None)
+        sm_mhz, memory_mhz = clocks_of(state) if sample.key.profiler != "ncu" else (None, None)
         own = sample._replace(
             key=sample.key._replace(label=label),
             sm_mhz=sample.sm_mhz or sm_mhz,
@@ -128,11 +134,14 @@ def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequenc
     measured: dict[Key, Measured] = {}
     for _, own_run in sorted(samples.items()):
         _add_run(measured, own_run)
+    names = tuple(run.run_id for run in runs) or tuple(reports)
+    if con is None:
+        times = tuple(run.started_at for run in runs)
+        return Side(measured, frozenset(), names, times, _timers(None, (), runs))
     about = f"FROM reports WHERE report_id IN {in_list(reports)}"
     gpus = frozenset(gpu for (gpu,) in rows_of(con, f"SELECT DISTINCT gpu {about}") if gpu)
     at = dict(rows_of(con, f"SELECT report_id, captured_at {about}"))
     began = tuple(run.started_at for run in runs) + tuple(at.get(report) for report in loose)
-    names = tuple(run.run_id for run in runs) or tuple(reports)
     sql = f"""
         SELECT DISTINCT report_id FROM nsys_graph_launches
         WHERE report_id IN {in_list(list(owners))}
@@ -141,7 +150,7 @@ def side_of(con: DuckDBPyConnection, runs: Sequence[RunRecord], reports: Sequenc
     return Side(measured, gpus, names, began, _timers(con, owners, runs), hidden)
 
 
-def _clocks(state: GpuState | None) -> tuple[float | None, float | None]:
+def clocks_of(state: GpuState | None) -> tuple[float | None, float | None]:
     """Return the clocks of the SMs and the memory while a task was timed, MHz."""
     if state is None or not state.gpus:
         return None, None
@@ -199,7 +208,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _timers(
-    con: DuckDBPyConnection, reports: Iterable[str], runs: Iterable[RunRecord]
+    con: DuckDBPyConnection | None, reports: Iterable[str], runs: Iterable[RunRecord]
 ) -> dict[str, int]:
     """Return the step of each profiler's timer, ns, where the durations tell it."""
     seen: dict[str, set[float]] = {"": set()}
@@ -209,7 +218,7 @@ def _timers(
         "SELECT DISTINCT profiler, duration_ns FROM _timed_kernels "
         f"WHERE duration_ns < {LONGEST_WITH_STEPS_NS} AND report_id IN {in_list(list(reports))}"
     )
-    for profiler, duration in rows_of(con, sql):
+    for profiler, duration in rows_of(con, sql) if con else ():
         seen.setdefault(profiler, set()).add(duration)
     found = {profiler: timer_step(durations) for profiler, durations in seen.items()}
     return {profiler: step for profiler, step in found.items() if step is not None}

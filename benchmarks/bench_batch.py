@@ -73,7 +73,7 @@ def measured(tasks: int) -> dict[str, float]:
         begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         directory = BatchDirectory.read(directory.store, directory.batch.batch_id)
         state = timed("results", lambda: state_of(directory, None))
-        items = timed("summaries", lambda: list(items_of(directory, state, directory.path)))
+        items = timed("summaries", lambda: items_of(directory, state, directory.path))
         report = timed("report", lambda: batch_report(directory.batch, items, {}))
         pages = timed("html", lambda: render_html(report))
         found["html_mb"] = round(len(pages.encode()) / 1e6, 3)

@@ -27,6 +27,18 @@ class StoreError(PerfpipeError):
     exit_code = 2
 
 
+class Regressed(PerfpipeError):
+    """A gate found that something became slower."""
+
+    exit_code = 3
+
+
+class Inconclusive(PerfpipeError):
+    """A gate could not tell, and was asked to fail then."""
+
+    exit_code = 4
+
+
 class ToolMissing(PerfpipeError):
     """A required program is not installed."""
 

@@ -19,6 +19,10 @@ COMMANDS = {
     "batch": "Run many configurations on a Slurm cluster.",
     "ingest": "Read report files into the store.",
     "report": "Write a report of a run, or of ingested reports.",
+    "compare": "Tell what changed from one run to another.",
+    "check": "Gate: exit with 3 if runs are slower than a baseline.",
+    "ab": "Measure two arms in turns, and decide.",
+    "baseline": "Name runs to check against, and export them.",
     "plan": "Show which kernels of a timeline to profile, and how.",
     "query": "Run SQL on the store.",
     "schema": "Show tables, views and columns.",
@@ -83,7 +87,8 @@ def cli() -> None:
     perfpipe query "FROM kernel_sol"      ask anything in SQL
 
     Results go to stdout, progress and messages to stderr.  Exit codes: 0 success; 1 a task failed;
-    2 usage error, configuration error or unreadable input; 5 a required tool is missing;
+    2 usage error, configuration error or unreadable input; 3 regressed and 4 inconclusive
+    (perfpipe check); 5 a required tool is missing;
     128 + N ended by signal N (130 interrupted, 143 terminated).
     """
 

@@ -27,7 +27,8 @@ def format_value(value: Value, kind: Kind) -> str:
     if kind == "pct":
         return f"{value:.1f}"
     if kind == "change":
-        return f"{value:+.1f}"
+        # Not -0.0.
+        return f"{round(value, 1) + 0.0:+.1f}"
     if kind == "int":
         return f"{value:,.0f}"
     if kind == "ms":

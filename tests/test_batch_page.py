@@ -19,6 +19,7 @@ from perfpipe.batchrecord import State
 from perfpipe.runrecord import Recorded
 from perfpipe.viewmodel import Report, Table, Value
 from pipelines.reporting import to_json
+from templates.formats import format_value
 from templates.renderers import local_url, print_terminal, render_html, render_markdown
 
 HOSTILE = "x</td><script>alert(1)</script>\"'<img src=x onerror=alert(1)>\u202e"
@@ -230,6 +231,11 @@ def test_nodes_are_compared_by_what_was_measured_on_them() -> None:
     assert "Not compared: the times are of a recording" in table(replayed, "Nodes compared").doc
     assert {*column(table(replayed, "Nodes compared"), "verdict")} == {None}
     assert "slower" not in replayed.verdict
+
+
+def test_differences_are_shown_with_their_sign() -> None:
+    shown = [format_value(value, "change") for value in (5.55, -0.04, 0.04, -1.26, None)]
+    assert shown == ["+5.5", "+0.0", "+0.0", "-1.3", "-"]
 
 
 def test_different_models_of_gpus_are_not_compared() -> None:

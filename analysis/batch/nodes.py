@@ -172,7 +172,9 @@ class Model:
         contrast, rest = self._contrast(place), float(self._rest[most])
         pull = float(contrast @ pulled)
         variance = float(contrast @ self._inverse @ contrast) + pull**2 / left
-        squares = max(self._squares() - rest**2 / left, 0)
+        squares = self._squares() - rest**2 / left
+        # What is left of an exact fit is rounding.
+        squares = squares if squares > 1e-12 * self._squares() else 0.0
         freedom = self.freedom - 1
         return _judged(change - pull * rest / left, squares / freedom * variance, freedom)
 

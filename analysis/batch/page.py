@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from analysis.batch import tables
+from analysis.batch import failures, tables
+from analysis.batch.failing import failing_nodes
 from analysis.batch.items import FAILED, OPEN, Item, times_of
 from analysis.batch.nodes import Compared, compare_places
 from analysis.thresholds import thresholds
@@ -30,21 +31,18 @@ def batch_report(
         {item.state.node for item in items if item.gpus}
     )
     gpus = None if one_each else _compared(batch, items, by_gpu=True)
+    made = [] if gpus is None else [tables.places(batch, items, gpus, by_gpu=True)]
     sections = (
         _section(
             "progress",
             "Progress",
             tables.progress(batch, items, pages),
-            tables.reasons(batch, items),
+            failures.reasons(batch, items),
         ),
-        _section("failures", "Failures", tables.failures(batch, items), missing="no task failed"),
+        _section("failures", "Failures", failures.failures(batch, items)),
         _section("best", "Best and worst", tables.extremes(batch, items)),
         _section(
-            "nodes",
-            "Nodes and GPUs",
-            tables.places(batch, items, nodes, by_gpu=False),
-            *([] if gpus is None else [tables.places(batch, items, gpus, by_gpu=True)]),
-            missing="no task says where it ran",
+            "nodes", "Nodes and GPUs", tables.places(batch, items, nodes, by_gpu=False), *made
         ),
         _section("configurations", "All tasks", tables.configurations(batch, items)),
     )
@@ -53,7 +51,7 @@ def batch_report(
         notice=_notice(batch),
         statements=tuple(_statements(batch, items, [of for of in (nodes, gpus) if of])),
         summary=tuple(_summary(batch, items, nodes)),
-        sections=sections,
+        sections=(sections[0], *(section for section in sections[1:] if section.tables)),
         findings=(),
         findings_total=0,
         nothing_found="",
@@ -75,10 +73,8 @@ def _warning(unasked: str) -> Fact:
     return Fact("", said, Source("squeue", ()))
 
 
-def _section(id_: str, title: str, *made: Table, missing: str = "") -> Section:
-    known = tuple(table for table in made if table.rows)
-    said = missing or "too few tasks are done"
-    return Section(id_, title, known, "" if known else said)
+def _section(id_: str, title: str, *made: Table) -> Section:
+    return Section(id_, title, tuple(table for table in made if table.rows), "there are no tasks")
 
 
 def _compared(batch: Batch, items: Sequence[Item], *, by_gpu: bool) -> Compared:
@@ -116,6 +112,11 @@ def _statements(
     yield Fact("", how_far(items), Source("result.json", runs))
     if text := _bounds(items):
         yield Fact("", text, Source("summary.json", runs))
+    for one in failing_nodes(items):
+        text = (
+            f"{one.failed} of {counted(one.jobs, 'job')} on {one.node} failed, more than elsewhere"
+        )
+        yield Fact("", text, Source("result.json", runs))
     odd: list[str] = []
     for of in compared:
         for place in of.places:
@@ -188,13 +189,24 @@ def _summary(batch: Batch, items: Sequence[Item], nodes: Compared) -> Iterator[F
         yield Fact("Nodes", said, results)
     times = [item.state.seconds for item in items if item.state.seconds is not None]
     if times:
-        text = f"{sum(times) / 3600:,.1f} h in all tasks, longest {format_ns(max(times) * 1e9)}"
+        text = f"{_duration(sum(times))} in all tasks, longest {_duration(max(times))}"
         yield Fact("Wall time", text, results)
     again = sum(item.state.attempts > 1 for item in items)
     if again:
         yield Fact("Started again", counted(again, "task"), results)
     if any(item.failed for item in items):
-        yield Fact("Next", tables.resume_command(batch), Source("batch.json", (batch.batch_id,)))
+        yield Fact("Next", failures.resume_command(batch), Source("batch.json", (batch.batch_id,)))
+
+
+def _duration(seconds: float) -> str:
+    """Return a time that may be hours.
+
+    >>> _duration(5400), _duration(300), _duration(48)
+    ('1.5 h', '5 min', '48 s')
+    """
+    if seconds >= 3600:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else format_ns(seconds * 1e9)
 
 
 def _provenance(batch: Batch) -> Iterator[Fact]:

@@ -1,52 +1,38 @@
-"""The tables of a batch's page."""
+"""The tables of a batch's page, but for those of failures."""
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from analysis.batch.cells import NODE, TASK, Cells, source_of, table_of
 from analysis.batch.items import ORDER, Item, gpu_name, in_order
 from analysis.batch.nodes import Compared
 from perfpipe.batchrecord import Batch
 from perfpipe.units import words
-from perfpipe.viewmodel import Column, Source, Table, Value
+from perfpipe.viewmodel import Column, Table, Value
 
-#: Rows of the table of all tasks, and of failed ones with their logs; a note says what was cut.
-MOST, MOST_FAILED = 1000, 50
+#: Rows of a table; a note says what was cut.
+MOST = 1000
 
-Cells = Sequence[tuple[Column, Callable[[Item], Value]]]
 
-#: What identifies a task, with a link to its page.
-_TASK: Cells = (
-    (
-        Column("task", "Task", "int", doc="number of the task in the batch, from 0"),
-        lambda i: i.index,
-    ),
-    (
-        Column("configuration", "Configuration", "text", doc="its parameters"),
-        lambda item: item.state.task.label,
-    ),
-    (Column("page", "Page", "text", core=False, link_of="configuration"), lambda item: item.page),
-    (Column("workload", "Workload", "text"), lambda item: item.state.task.workload),
-    (
-        Column("state", "State", "text", doc="what became of the task"),
-        lambda item: item.state.state.value,
-    ),
-)
+def _why(item: Item) -> str | None:
+    """Return why a task is in its state, and how often it was started if that was not once."""
+    again = f"started {item.state.attempts} times" if item.state.attempts > 1 else None
+    return "; ".join(filter(None, (item.reason, again))) or None
 
-_NODE: Cells = (
-    (Column("node", "Node", "text", doc="where it ran last"), lambda item: item.state.node),
-    (
-        Column("attempts", "Attempts", "int", doc="how often it was started", core=False),
-        lambda item: item.state.attempts,
-    ),
-)
+
+def _finding(item: Item) -> str | None:
+    """Return the share of what bounds a task, and the first finding of its report."""
+    share = item.summary.share_pct
+    said = f"{share:.0f} % of the time" if share is not None else None
+    return "; ".join(filter(None, (said, item.summary.finding))) or None
+
 
 _MEASURED: Cells = (
-    (Column("reason", "Reason", "text", core=False, hover_of="state"), lambda item: item.reason),
+    (Column("reason", "Reason", "text", core=False, hover_of="state"), _why),
     (
         Column("time_ms", "Time", "ms", "ms", "median of an iteration without a profiler"),
         lambda item: item.time_ms,
@@ -77,14 +63,7 @@ _MEASURED: Cells = (
         Column("bound", "Bound", "text", doc="largest part of the GPU's time"),
         lambda item: words(item.summary.bound) if item.summary.bound else None,
     ),
-    (
-        Column("share_pct", "Share", "pct", "%", "share of that part", core=False),
-        lambda item: item.summary.share_pct,
-    ),
-    (
-        Column("finding", "First finding", "text", core=False, hover_of="bound"),
-        lambda item: item.summary.finding,
-    ),
+    (Column("finding", "First finding", "text", core=False, hover_of="bound"), _finding),
     (
         Column("kernel_bound", "Kernels bound by", "text", doc="what bounds most of kernel time"),
         lambda item: item.summary.kernel_bound,
@@ -103,109 +82,11 @@ _AROUND: Cells = (
 )
 
 
-def _table(
-    batch: Batch,
-    title: str,
-    doc: str,
-    cells: Cells,
-    items: Sequence[Item],
-    most: int,
-    headline: int,
-) -> Table:
-    return Table(
-        title,
-        doc,
-        tuple(column for column, _ in cells),
-        tuple(tuple(value(item) for _, value in cells) for item in items[:most]),
-        len(items),
-        _source(batch),
-        headline=headline,
-    )
-
-
-def _source(batch: Batch) -> Source:
-    return Source("result.json", tuple(run.run_id for run in batch.runs))
-
-
 def configurations(batch: Batch, items: Sequence[Item]) -> Table:
     """Return the table of all tasks, what failed first."""
     doc = "All tasks, those that failed first; names link to their reports."
-    cells = (*_TASK, *_MEASURED, *_NODE, *_AROUND)
-    return _table(batch, "Configurations", doc, cells, in_order(items), MOST, 2)
-
-
-def failures(batch: Batch, items: Sequence[Item]) -> Table:
-    """Return the failed tasks with the end of their logs, and the command that shows more."""
-    cells: Cells = (
-        *_TASK,
-        (Column("node", "Node", "text", doc="where it ran last"), lambda item: item.state.node),
-        (Column("why", "Reason", "lines"), lambda item: item.reason),
-        (
-            Column("log", "Last lines of its log", "lines"),
-            lambda item: item.log or None,
-        ),
-        (Column("command", "Look further", "text"), lambda item: logs_command(batch, item)),
-    )
-    doc = f"'{resume_command(batch)}' starts them again."
-    failed = [item for item in in_order(items) if item.failed]
-    return _table(batch, "Failed tasks", doc, cells, failed, MOST_FAILED, 0)
-
-
-def logs_command(batch: Batch, item: Item) -> str:
-    """Return the command that prints what a task printed."""
-    return f"perfpipe batch logs {item.index} --batch {batch.batch_id}"
-
-
-def resume_command(batch: Batch) -> str:
-    """Return the command that starts failed tasks again."""
-    return f"perfpipe batch resume {batch.batch_id}"
-
-
-#: Numbers, which differ between two failures of the same kind.
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?", re.IGNORECASE)
-
-
-def reasons(batch: Batch, items: Sequence[Item]) -> Table:
-    """Return failures by state and reason, numbers aside, the most frequent first."""
-    groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
-    for item in in_order(items):
-        if item.failed:
-            groups[item.state.state.value, _NUMBERS.sub("#", item.reason or "")].append(item)
-    columns = (
-        Column("reason", "Reason", "text", doc="that of the first; numbers may differ"),
-        Column("state", "State", "text"),
-        Column("tasks", "Tasks", "int"),
-        Column("nodes", "Nodes", "text", doc="where they ran, most first"),
-        Column("workloads", "Workloads", "text", core=False),
-        Column("which", "Task numbers", "text"),
-        Column("command", "Look further", "text", core=False),
-    )
-    rows = [
-        (
-            own[0].reason or "not known",
-            state,
-            len(own),
-            _most_common(item.state.node or "not known" for item in own),
-            _most_common(item.state.task.workload for item in own),
-            _few([str(item.index) for item in own]),
-            logs_command(batch, own[0]),
-        )
-        for (state, _), own in sorted(groups.items(), key=lambda group: -len(group[1]))
-    ]
-    doc = "Failed tasks by what became of them and why."
-    shown = tuple(rows[:MOST_FAILED])
-    return Table("Failures by reason", doc, columns, shown, len(rows), _source(batch), headline=1)
-
-
-def _most_common(values: Iterable[str]) -> str:
-    counts = Counter(values)
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return _few([f"{name} ({count})" if len(counts) > 1 else name for name, count in ordered])
-
-
-def _few(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    cells = (*TASK, *_MEASURED, *NODE, *_AROUND)
+    return table_of(batch, "Configurations", doc, cells, in_order(items), MOST, 2)
 
 
 def progress(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> Table:
@@ -240,7 +121,7 @@ def progress(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> T
             )
         )
     return Table(
-        "Runs", "Tasks of each run by state.", columns, tuple(rows), len(rows), _source(batch)
+        "Runs", "Tasks of each run by state.", columns, tuple(rows), len(rows), source_of(batch)
     )
 
 
@@ -274,7 +155,7 @@ def extremes(batch: Batch, items: Sequence[Item]) -> Table:
     )
     doc = "The best and the worst configuration of each workload; of repeats the median."
     title = "Best and worst configurations"
-    return Table(title, doc, columns, tuple(rows), len(rows), _source(batch), headline=3)
+    return Table(title, doc, columns, tuple(rows), len(rows), source_of(batch), headline=3)
 
 
 class _Measure(NamedTuple):
@@ -350,4 +231,4 @@ def places(batch: Batch, items: Sequence[Item], compared: Compared, *, by_gpu: b
         title, figure, headline = "GPUs compared", "", 5
     else:
         title, figure, headline = "Nodes compared", "places", 4
-    return Table(title, doc, columns, shown, len(rows), _source(batch), figure, headline)
+    return Table(title, doc, columns, shown, len(rows), source_of(batch), figure, headline)

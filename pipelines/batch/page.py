@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.batch.items import Item, plain_text
+from analysis.batch.items import Item, in_order, plain_text
 from analysis.batch.page import batch_report
 from perfpipe.batchrecord import TaskState, TaskSummary
 from perfpipe.store import Store
@@ -21,6 +20,9 @@ from pipelines.slurm.client import Cluster
 #: Last lines of a log that are shown, and the bytes that are looked at for them.
 _LINES, _BYTES = 12, 8192
 
+#: Failed tasks whose logs are read; where thousands fail, they fail alike.
+_LOGS = 200
+
 #: How long Slurm is waited for, s, where somebody waits for the page.
 _PATIENCE_S = 10.0
 
@@ -31,7 +33,7 @@ _PAGE = "report.html"
 def write_pages(directory: BatchDirectory, state: BatchState) -> None:
     """Write the page, its Markdown and data, and JUnit XML into the directory of a batch."""
     folder = directory.path
-    items = list(items_of(directory, state, folder))
+    items = items_of(directory, state, folder)
     report = batch_report(directory.batch, items, pages_of_runs(directory, folder), state.unasked)
     paths = {kind: str(folder / f"report.{kind}") for kind in ("html", "md", "json")}
     output(report, html=paths["html"], md=paths["md"], as_json=paths["json"], quiet=True)
@@ -45,7 +47,7 @@ def page_of(store: Store, batch_id: str, folder: Path) -> Report:
     """
     directory = BatchDirectory.read(store, batch_id)
     state = state_of(directory, Cluster(patience_s=_PATIENCE_S))
-    items = list(items_of(directory, state, folder))
+    items = items_of(directory, state, folder)
     return batch_report(directory.batch, items, pages_of_runs(directory, folder), state.unasked)
 
 
@@ -59,17 +61,24 @@ def pages_of_runs(directory: BatchDirectory, folder: Path) -> dict[str, str]:
     }
 
 
-def items_of(directory: BatchDirectory, state: BatchState, folder: Path) -> Iterator[Item]:
-    """Yield the tasks with all that is known of them; links are relative to `folder`."""
-    for task in state.tasks:
-        result = state.results.get(task.task.index)
-        summary = directory.summary(task.task) if result is not None else None
-        page = None
-        if summary is not None and summary.page:
-            page = _relative(directory.task_directory(task.task) / summary.page, folder)
-        ran = result.ran if result is not None else None
-        item = Item(task, result, summary or TaskSummary(), (ran and ran.gpus) or (), page)
-        yield replace(item, log=_log(directory, task)) if item.failed else item
+def items_of(directory: BatchDirectory, state: BatchState, folder: Path) -> list[Item]:
+    """Return the tasks with all that is known of them; links are relative to `folder`."""
+    items = [_item(directory, task, state, folder) for task in state.tasks]
+    failed = [item for item in in_order(items) if item.failed]
+    for item in failed[:_LOGS]:
+        items[item.index] = replace(item, log=_log(directory, item.state))
+    return items
+
+
+def _item(directory: BatchDirectory, task: TaskState, state: BatchState, folder: Path) -> Item:
+    result = state.results.get(task.task.index)
+    if result is None:
+        return Item(task)
+    summary = directory.summary(task.task) or TaskSummary()
+    page = None
+    if summary.page:
+        page = _relative(directory.task_directory(task.task) / summary.page, folder)
+    return Item(task, result, summary, (result.ran and result.ran.gpus) or (), page)
 
 
 def _relative(path: Path, folder: Path) -> str:

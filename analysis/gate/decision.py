@@ -1,0 +1,143 @@
+"""The decision of a gate: from what was compared, whether it got faster or slower, and what to do.
+
+The primary endpoint is the time of an iteration without a profiler (else of a step on the timeline,
+else of the whole capture, else of the profiled kernels together).  Kernels are told beside it and
+decide nothing: many are tested at once, and a step can be as fast with a slower one in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from analysis.comparison import ENDPOINTS, Compared, Pairs
+from analysis.gate.power import further_runs
+from analysis.thresholds import thresholds
+
+
+class Verdict(StrEnum):
+    """What happened; the severest of several configurations stands for all."""
+
+    FAILED = "failed"
+    REGRESSED = "regressed"
+    NOT_COMPARABLE = "not comparable"
+    INCONCLUSIVE = "inconclusive"
+    UNREPLICATED = "unreplicated"
+    IMPROVED = "improved"
+    SAME = "same"
+
+
+class Action(StrEnum):
+    """What to do about it."""
+
+    CONTINUE = "continue"
+    INVESTIGATE = "investigate"
+    REVERT = "revert"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict on two sides, with the reason and what to do.
+
+    `endpoints` are the configurations of the primary endpoint, `kernels` what was tested beside
+    them, most severe first.  `further_runs` is how many more runs a side would decide an
+    inconclusive verdict, None where that is not known.
+    """
+
+    verdict: Verdict
+    action: Action
+    reason: str
+    endpoints: tuple[Compared, ...] = ()
+    kernels: tuple[Compared, ...] = ()
+    further_runs: int | None = None
+
+
+def decide(
+    pairs: Pairs,
+    *,
+    failed: Sequence[str] = (),
+    replayed: bool = False,
+    confirmed: bool = False,
+) -> Decision:
+    """Decide on two sides that were compared.
+
+    `failed` are the configurations that failed on the new side, `replayed` whether a side was
+    replayed, `confirmed` whether a round on fresh runs has found the same regression: only then is
+    the advice to revert.
+    """
+    endpoints = primary(pairs)
+    kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
+    if failed:
+        reason = f"{len(failed)} configurations failed, the first is {failed[0] or 'the only one'}"
+        return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
+    if replayed:
+        reason = "a replay measures nothing"
+        return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
+    known = [pair for pair in endpoints if pair.verdict in {*Verdict}]
+    if not known:
+        reason = "the two sides measured nothing in common"
+        return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
+    worst = min(known, key=lambda pair: _severity(pair.verdict))
+    verdict = Verdict(worst.verdict or "")
+    more = _further(pair for pair in known if pair.verdict == Verdict.INCONCLUSIVE)
+    action = _action(verdict, confirmed)
+    return Decision(verdict, action, _reason(verdict, worst, more), endpoints, kernels, more)
+
+
+def primary(pairs: Pairs) -> tuple[Compared, ...]:
+    """Return the pairs of the primary endpoint, one for each configuration, most severe first."""
+    for part in ENDPOINTS:
+        own = [pair for pair in pairs.steps if pair.key.part == part]
+        if any(pair.change for pair in own):
+            # Of several profilers, the first in the table's order.
+            profiler = own[0].key.profiler
+            chosen = [pair for pair in own if pair.key.profiler == profiler]
+            return tuple(sorted(chosen, key=lambda pair: _severity(pair.verdict)))
+    return ()
+
+
+def name_of(pair: Compared) -> str:
+    """Return what a pair is about: kernel and configuration, else the part that was timed."""
+    key = pair.key
+    # A configuration without parameters has no name of its own.
+    label = "" if key.label == "-" else key.label
+    return " ".join(part for part in (key.kernel, label) if part) or key.part
+
+
+def _severity(verdict: str | None) -> int:
+    order = [str(one) for one in Verdict]
+    return order.index(verdict) if verdict in order else len(order)
+
+
+def _further(pairs: Iterable[Compared]) -> int | None:
+    limit = thresholds()["compare.change_pct"] / 100
+    found = [further_runs(pair.before.medians, pair.after.medians, limit) for pair in pairs]
+    known = [count for count in found if count is not None]
+    return max(known) if known and len(known) == len(found) else None
+
+
+def _action(verdict: Verdict, confirmed: bool) -> Action:
+    if verdict in (Verdict.SAME, Verdict.IMPROVED):
+        return Action.CONTINUE
+    if verdict == Verdict.REGRESSED and confirmed:
+        return Action.REVERT
+    return Action.INVESTIGATE
+
+
+def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
+    what = f"{name_of(worst)}: "
+    if worst.note:
+        return f"{what}{worst.note}"
+    if verdict == Verdict.UNREPLICATED:
+        return f"{what}one run on a side; how much runs scatter is not known"
+    change = worst.change
+    if change is None or change.low is None or change.high is None:
+        return f"{what}{verdict}"
+    interval = f"{100 * change.low:+.1f} to {100 * change.high:+.1f} %"
+    text = f"{what}{100 * change.ratio:+.1f} % ({interval})"
+    if verdict != Verdict.INCONCLUSIVE:
+        return text
+    told = f"{more} more runs a side should decide" if more else "more runs may not decide"
+    limit = thresholds()["compare.change_pct"]
+    return f"{text}: neither the same nor a change of {limit:g} %; {told}"

@@ -1,0 +1,91 @@
+"""One side of a comparison as a small JSON document: what runs measured, without their profiles."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from analysis.sides import Key, Measured, Side
+from perfpipe.decoding import decode
+from perfpipe.errors import InputError
+
+#: Version of the document.
+VERSION = 1
+
+_KIND = "perfpipe baseline"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a side measured for a key; as Key and Measured."""
+
+    profiler: str
+    label: str
+    part: str
+    kernel: str = ""
+    grid: str = ""
+    block: str = ""
+    medians: tuple[float, ...] = ()
+    totals: tuple[float, ...] = ()
+    launches: tuple[int, ...] = ()
+    sm_mhz: tuple[float | None, ...] = ()
+    memory_mhz: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Document:
+    names: tuple[str, ...]
+    gpus: tuple[str, ...] = ()
+    began: tuple[str | None, ...] = ()
+    timers: dict[str, int] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+    measured: tuple[_Entry, ...] = ()
+
+
+def document_of(side: Side) -> dict[str, Any]:
+    """Return a side as JSON data."""
+    entries = [{**key._asdict(), **asdict(own)} for key, own in sorted(side.measured.items())]
+    return {
+        "kind": _KIND,
+        "version": VERSION,
+        "names": list(side.names),
+        "gpus": sorted(side.gpus),
+        "began": list(side.began),
+        "timers": side.timers,
+        "hidden": sorted(side.hidden),
+        "measured": entries,
+    }
+
+
+def side_from(content: dict[str, Any], place: str) -> Side:
+    """Return the side of a document; raises InputError, with its place, if it is none."""
+    if content.get("kind") != _KIND:
+        raise InputError(f"{place}: not an exported baseline (see 'perfpipe baseline export')")
+    if content.get("version") != VERSION:
+        raise InputError(
+            f"{place}: version {content.get('version')!r}, but this perfpipe reads {VERSION}"
+        )
+    try:
+        found: _Document = decode(_Document, content)
+    except ValueError as error:
+        raise InputError(f"{place}: not a whole baseline ({error})") from error
+    side = Side(
+        {},
+        frozenset(found.gpus),
+        found.names,
+        found.began,
+        found.timers,
+        frozenset(found.hidden),
+    )
+    return replace(side, measured=dict(_measured(entry) for entry in found.measured))
+
+
+def _measured(entry: _Entry) -> tuple[Key, Measured]:
+    key = Key(entry.profiler, entry.label, entry.part, entry.kernel, entry.grid, entry.block)
+    return key, Measured(
+        [*entry.medians],
+        [*entry.totals],
+        [*entry.launches],
+        [*entry.sm_mhz],
+        [*entry.memory_mhz],
+    )

@@ -1,0 +1,47 @@
+"""Sides of a comparison from rounds that took turns, before anything of them is in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.judging import timer_step
+from analysis.sides import ITERATION, Key, Measured, Side, clocks_of
+from perfpipe.runrecord import TaskResult
+
+
+@dataclass(frozen=True)
+class Round:
+    """What an arm measured in a round: a result for each configuration; `turn` counts launches."""
+
+    turn: int
+    results: tuple[TaskResult, ...]
+
+
+def side_of_rounds(name: str, rounds: Sequence[Round], labels: Sequence[str]) -> Side:
+    """Return the side of an arm: of each round and configuration one time.
+
+    That is the program's own median, else the wall time of its launch.  `labels` name the
+    configurations, which may be called differently in the two arms.
+    """
+    measured: dict[Key, Measured] = {}
+    for one in rounds:
+        for label, result in zip(labels, one.results, strict=True):
+            ms = result.median_ms
+            if ms is None and result.wall_s is not None:
+                ms = result.wall_s * 1e3
+            if ms is None:
+                continue
+            own = measured.setdefault(Key("", label, ITERATION), Measured())
+            own.medians.append(ms * 1e6)
+            own.totals.append(ms * 1e6)
+            own.launches.append(1)
+            sm_mhz, memory_mhz = clocks_of(result.gpu_state)
+            own.sm_mhz.append(sm_mhz)
+            own.memory_mhz.append(memory_mhz)
+    seen = [time * 1e6 for one in rounds for result in one.results for time in result.times_ms]
+    step = timer_step(seen)
+    # Numbers in place of times: turns may follow one another within a second.
+    began = tuple(f"{one.turn:09}" for one in rounds)
+    timers = {} if step is None else {"": step}
+    return Side(measured, frozenset(), (name,), began, timers)

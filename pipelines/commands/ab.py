@@ -1,0 +1,95 @@
+"""perfpipe ab."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfpipe.errors import InputError
+from pipelines.gate.options import gate_outputs
+from pipelines.options import resolve_store, store_option
+
+if TYPE_CHECKING:
+    from pipelines.gate.options import Outputs
+
+
+@click.command("ab")
+@click.argument("workload", type=click.Path(path_type=Path))
+@click.option(
+    "--a",
+    "of_a",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of arm A, or env.VARIABLE, cwd, python, wrapper.",
+)
+@click.option("--b", "of_b", multiple=True, metavar="NAME=VALUE", help="The same of arm B.")
+@click.option(
+    "--git",
+    "span",
+    metavar="A..B",
+    help="Compare two commits: the program runs in a work tree of each.",
+)
+@click.option("--build", metavar="COMMAND", help="With --git: builds a work tree, such as 'make'.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=2),
+    default=5,
+    show_default=True,
+    help="Most rounds; a round launches each arm once.",
+)
+@click.option("--no-confirm", is_flag=True, help="Measure no fresh rounds behind a regression.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regressed", "inconclusive"]),
+    default="regressed",
+    show_default=True,
+    help="With inconclusive, also exit with 4 where it is not known whether anything changed.",
+)
+@gate_outputs
+@store_option
+def ab_command(
+    workload: Path,
+    of_a: tuple[str, ...],
+    of_b: tuple[str, ...],
+    span: str | None,
+    build: str | None,
+    rounds: int,
+    no_confirm: bool,
+    fail_on: str,
+    outputs: Outputs,
+    store_path: str | None,
+) -> None:
+    """Measure two arms of a workload on this machine, in turns (A B B A), and decide.
+
+    Arms differ in parameters, environment, directory, interpreter, wrapper, or commit.  Programs
+    are launched without a profiler.  Rounds stop early where the verdict is certain: each look at
+    the results spends a part of 5 % (group-sequential, O'Brien-Fleming).  A regression is measured
+    again in fresh rounds before the advice is to revert.  Exit codes are those of 'perfpipe check'.
+
+    \b
+    perfpipe ab workloads/gemm.yaml --a dtype=fp16 --b dtype=bf16
+    perfpipe ab w.yaml --b env.CUDA_LAUNCH_BLOCKING=1 --rounds 10
+    perfpipe ab w.yaml --b cwd=../other-checkout --b python=/opt/new/bin/python
+    perfpipe ab w.yaml --git main..HEAD --build 'make -j8' --md comment.md
+    """
+    from pipelines.console import progress
+    from pipelines.gate.ab import ab
+    from pipelines.gate.arms import arm_of, checkouts
+    from pipelines.gate.comparing import raise_for, write
+    from pipelines.signals import launching
+
+    if build is not None and span is None:
+        raise InputError("--build needs --git")
+    if not (of_a or of_b or span):
+        raise InputError("the arms are the same: --a, --b or --git says how they differ")
+    store = resolve_store(store_path)
+    trees = nullcontext((None, None)) if span is None else checkouts(workload, span, build)
+    with launching(), trees as (one, other):
+        arms = (arm_of("a", workload, of_a, one), arm_of("b", workload, of_b, other))
+        with progress(arms[0].workload.name, rounds) as steps:
+            found = ab(arms, store, rounds, steps, confirm=not no_confirm)
+    write(found.decision, found.comparison, outputs)
+    raise_for(found.decision, unknown_too=fail_on == "inconclusive")

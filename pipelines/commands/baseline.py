@@ -1,0 +1,118 @@
+"""perfpipe baseline."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from perfpipe.errors import InputError
+from pipelines.options import (
+    json_document,
+    json_option,
+    resolve_store,
+    step_range_option,
+    store_option,
+    window_option,
+)
+
+
+@click.group("baseline")
+def baseline_command() -> None:
+    """Name runs that others are checked against, and export what they measured.
+
+    \b
+    perfpipe baseline set main run1 run2 run3
+    perfpipe baseline export main baseline.json     # small; works where the store is not
+    perfpipe check --baseline baseline.json
+    """
+
+
+@baseline_command.command("set")
+@click.argument("name")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@store_option
+def set_command(name: str, runs: tuple[str, ...], store_path: str | None) -> None:
+    """Let NAME stand for runs; a baseline of that name is replaced."""
+    from perfpipe import baselinerecord
+    from perfpipe.provenance import utc_now
+    from perfpipe.store import storing
+    from pipelines.selection import select
+
+    store = resolve_store(store_path, must_exist=True)
+    found = select(store, runs)
+    if not found.only_runs:
+        raise InputError("a baseline consists of runs, not of reports")
+    replays = [run.run_id for run in found.runs if run.replayed]
+    if replays:
+        raise InputError(f"{replays[0]} was replayed: nothing was measured")
+    ids = tuple(run.run_id for run in found.runs)
+    path = baselinerecord.path_of(store.root, name)
+    with storing(path):
+        baselinerecord.write(store.root, baselinerecord.Baseline(name, ids, utc_now()))
+    click.echo(f"{name}: {', '.join(ids)}")
+
+
+@baseline_command.command("ls")
+@json_option()
+@store_option
+def ls_command(as_json: bool, store_path: str | None) -> None:
+    """List the baselines with their runs."""
+    from perfpipe import baselinerecord
+
+    root = resolve_store(store_path, must_exist=True).root
+    found = [
+        own
+        for name in baselinerecord.names(root)
+        if (own := baselinerecord.read(root, name)) is not None
+    ]
+    if as_json:
+        click.echo(json_document(baselines=[asdict(own) for own in found]))
+        return
+    for own in found:
+        click.echo(f"{own.name}  {own.set_at}  {', '.join(own.runs)}")
+
+
+@baseline_command.command("rm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@store_option
+def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
+    """Remove baselines; their runs stay."""
+    from perfpipe import baselinerecord
+    from perfpipe.store import storing
+
+    root = resolve_store(store_path, must_exist=True).root
+    for name in names:
+        path = baselinerecord.path_of(root, name)
+        if not path.exists():
+            raise InputError(f"{name}: no such baseline")
+        with storing(path):
+            path.unlink()
+        click.echo(f"removed {name}")
+
+
+@baseline_command.command("export")
+@click.argument("name", metavar="NAME|RUN[,RUN]")
+@click.argument("file", type=click.Path(path_type=Path))
+@window_option
+@step_range_option
+@store_option
+def export_command(
+    name: str, file: Path, window: str, step_range: str | None, store_path: str | None
+) -> None:
+    """Write what a baseline measured as one small JSON file, without profiles."""
+    import json
+
+    from analysis.gate.document import document_of
+    from pipelines.gate.sides import named
+    from pipelines.reporting import write_text
+
+    if file.suffix != ".json":
+        raise InputError(f"{file}: an exported baseline is a .json file")
+    store = resolve_store(store_path, must_exist=True)
+    found = named(store, name.split(","), step_range, window)
+    if found.replayed:
+        raise InputError(f"{name} was replayed: nothing was measured")
+    write_text(file, json.dumps(document_of(found.side), indent=1) + "\n")
+    click.echo(file)

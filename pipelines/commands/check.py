@@ -1,0 +1,75 @@
+"""perfpipe check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from perfpipe.errors import InputError
+from pipelines.gate.options import gate_outputs
+from pipelines.options import resolve_store, step_range_option, store_option, window_option
+
+if TYPE_CHECKING:
+    from pipelines.gate.options import Outputs
+
+
+@click.command("check")
+@click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
+@click.option(
+    "--baseline",
+    multiple=True,
+    required=True,
+    metavar="NAME|RUN|FILE.json",
+    help="What to check against: a named baseline, runs (repeat it), or an exported baseline.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regressed", "inconclusive"]),
+    default="regressed",
+    show_default=True,
+    help="With inconclusive, also exit with 4 where it is not known whether anything changed.",
+)
+@click.option(
+    "--confirms",
+    metavar="RUN",
+    multiple=True,
+    help="Earlier runs that regressed against the same baseline: these ones confirm it.",
+)
+@gate_outputs
+@window_option
+@step_range_option
+@store_option
+def check_command(
+    names: tuple[str, ...],
+    baseline: tuple[str, ...],
+    fail_on: str,
+    confirms: tuple[str, ...],
+    outputs: Outputs,
+    window: str,
+    step_range: str | None,
+    store_path: str | None,
+) -> None:
+    """Decide whether runs are slower than a baseline: continue, investigate, or revert.
+
+    Without a name the newest run is checked.  Exit codes: 0 it is not slower, or not known to be;
+    1 a task failed; 3 it regressed; 4 not known, with --fail-on inconclusive.  A replay is never
+    gated.
+
+    \b
+    perfpipe check --baseline main
+    perfpipe check run4 run5 run6 --baseline run1 --baseline run2 --baseline run3
+    perfpipe check --baseline baseline.json --junit check.xml --md comment.md
+    """
+    from pipelines.gate.comparing import compared, raise_for, write
+
+    store = resolve_store(store_path)
+    fresh = list(names)
+    found = compared(store, baseline, fresh, step_range, window)
+    if confirms:
+        before = compared(store, baseline, confirms, step_range, window)
+        if {*before.after.side.names} & {*found.after.side.names}:
+            raise InputError("--confirms names runs that are checked: fresh ones must confirm")
+        found = found.confirming(before)
+    write(found.decision, found.comparison, outputs)
+    raise_for(found.decision, unknown_too=fail_on == "inconclusive")

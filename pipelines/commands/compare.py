@@ -1,0 +1,44 @@
+"""perfpipe compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines.gate.options import gate_outputs
+from pipelines.options import resolve_store, step_range_option, store_option, window_option
+
+if TYPE_CHECKING:
+    from pipelines.gate.options import Outputs
+
+
+@click.command("compare")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@gate_outputs
+@window_option
+@step_range_option
+@store_option
+def compare_command(
+    before: str,
+    after: str,
+    outputs: Outputs,
+    window: str,
+    step_range: str | None,
+    store_path: str | None,
+) -> None:
+    """Tell what changed from A to B: improved, same, regressed, or not known.
+
+    A and B are runs or reports (several with commas between them), named baselines, or exported
+    ones (FILE.json).  The exit code is 0 whatever changed; 'perfpipe check' decides.
+
+    \b
+    perfpipe compare gemm-2026a gemm-2026b
+    perfpipe compare run1,run3,run5 run2,run4,run6 --html difference.html
+    """
+    from pipelines.gate.comparing import compared, write
+
+    store = resolve_store(store_path)
+    found = compared(store, before.split(","), after.split(","), step_range, window)
+    write(found.decision, found.comparison, outputs)

@@ -1,0 +1,151 @@
+"""The two arms of a comparison on this machine: a workload with what differs between them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from perfpipe.errors import InputError, TaskFailed
+from pipelines.options import pairs
+from pipelines.process import run
+from pipelines.tasks import Task, directory_of, tasks
+from pipelines.workload import Execution, Scalar, Workload, load_workload
+
+#: How long git may take to make or remove a work tree, and a build, s.
+_GIT_S, _BUILD_S = 600.0, 7200.0
+
+#: Parts of an arm besides parameters.
+_PLACES = ("cwd", "python", "wrapper")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm: its workload, the file that it is from, and what it was given, as text."""
+
+    name: str
+    workload: Workload
+    path: Path
+    given: tuple[str, ...]
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Its configurations."""
+        return tasks(self.workload, self.path)
+
+
+def arm_of(name: str, path: Path, given: Sequence[str], cwd: Path | None = None) -> Arm:
+    """Return an arm of a workload file with settings NAME=VALUE.
+
+    NAME is a parameter, `env.VARIABLE`, `cwd` (relative to the file), `python` or `wrapper`;
+    `cwd` as an argument is the program's directory in another checkout.  Raises InputError.
+    """
+    parameters: dict[str, list[Scalar]] = {}
+    changed: dict[str, Any] = {}
+    environment: dict[str, str] = {}
+    for setting, values in pairs(f"--{name}", given):
+        text = ",".join(values)
+        if setting.startswith("env."):
+            environment[setting.removeprefix("env.")] = text
+        elif setting in _PLACES:
+            changed[setting] = text
+        elif len(values) > 1:
+            raise InputError(f"--{name} {setting}: an arm has one value of a parameter")
+        else:
+            parameters[setting] = [_scalar(text)]
+    workload = load_workload(path, parameters)
+    if workload.tune is not None:
+        raise InputError(f"{path}: a search compares configurations by itself")
+    update: dict[str, Any] = {"env": {**workload.env, **environment}}
+    if cwd is not None:
+        update["cwd"] = str(cwd)
+    elif "cwd" in changed:
+        update["cwd"] = changed["cwd"]
+    if "python" in changed or "wrapper" in changed:
+        stated = workload.execution.model_dump(exclude_unset=True)
+        if "python" in changed:
+            stated["python"] = changed["python"]
+        if "wrapper" in changed:
+            stated["wrapper"] = [*stated.get("wrapper", []), *shlex.split(changed["wrapper"])]
+        update["execution"] = Execution.model_validate(stated)
+    # Launches take turns: each round has one of each arm.
+    update["launches"] = 1
+    arm = Arm(name, workload.model_copy(update=update), path, tuple(given))
+    if not directory_of(arm.workload, path).is_dir():
+        raise InputError(f"--{name}: no directory {directory_of(arm.workload, path)}")
+    return arm
+
+
+def labels_of(arms: Sequence[Arm]) -> list[str]:
+    """Return a name for each configuration: the parameters that are alike in all arms.
+
+    Raises InputError where the arms have different configurations.
+    """
+    per_arm = [[dict(task.params) for task in arm.tasks] for arm in arms]
+    if len({len(own) for own in per_arm}) != 1:
+        counts = " and ".join(str(len(own)) for own in per_arm)
+        raise InputError(f"the arms have {counts} configurations: they must be the same ones")
+    names = []
+    for alike in zip(*per_arm, strict=True):
+        first = alike[0]
+        common = [k for k in first if all(other.get(k) == first[k] for other in alike)]
+        names.append(" ".join(f"{k}={first[k]}" for k in common) or "-")
+    if len({*names}) != len(names):
+        raise InputError("the arms differ in more than one parameter that the file sweeps")
+    return names
+
+
+@contextmanager
+def checkouts(path: Path, span: str, build: str | None) -> Iterator[tuple[Path, Path]]:
+    """Yield the workload's directory in work trees of two commits, A..B, each built.
+
+    The trees are removed in the end.  Raises InputError for what is no commit, TaskFailed where a
+    build fails.
+    """
+    first, dots, second = span.partition("..")
+    if not dots or not first or not second:
+        raise InputError(f"--git {span}: expected two commits, A..B")
+    here = path.resolve().parent
+    root = Path(_git(here, "rev-parse", "--show-toplevel").strip())
+    names = (f"{commit}^{{commit}}" for commit in (first, second))
+    commits = [_git(here, "rev-parse", "--verify", name).strip() for name in names]
+    with TemporaryDirectory(prefix="perfpipe-ab-") as folder:
+        trees = [Path(folder) / name for name in ("a", "b")]
+        try:
+            for tree, commit in zip(trees, commits, strict=True):
+                _git(root, "worktree", "add", "--detach", str(tree), commit)
+                _build(tree, build)
+            inside = here.relative_to(root)
+            yield trees[0] / inside, trees[1] / inside
+        finally:
+            for tree in trees:
+                words = ["git", "-C", str(root), "worktree", "remove", "--force", str(tree)]
+                run(words, timeout=_GIT_S)
+
+
+def _build(tree: Path, command: str | None) -> None:
+    if command is None:
+        return
+    done = run(shlex.split(command), cwd=tree, timeout=_BUILD_S)
+    if not done.ok:
+        raise TaskFailed(f"{command} failed in {tree.name}: {done.complaint()}")
+
+
+def _git(where: Path, *words: str) -> str:
+    done = run(["git", "-C", str(where), *words], timeout=_GIT_S)
+    if not done.ok:
+        raise InputError(f"git {' '.join(words[:2])}: {done.complaint()}")
+    return done.stdout
+
+
+def _scalar(text: str) -> Scalar:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,117 @@
+"""Compares two sides, decides, and writes what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import click
+
+from analysis.comparison import Pairs, pairs_of
+from analysis.comparison_story import Comparison, compare
+from analysis.gate.decision import Decision, Verdict, decide
+from analysis.gate.page import headline, page_of
+from perfpipe.errors import Inconclusive, Regressed, TaskFailed
+from perfpipe.store import Store
+from perfpipe.windows import STEADY
+from pipelines.gate import outputs as texts
+from pipelines.gate.options import Outputs
+from pipelines.gate.sides import Named, named, refuse_both
+from pipelines.options import json_document
+from pipelines.reporting import write_text
+from templates.renderers import render_html
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two sides, and what is decided about them; `confirmed` if fresh runs say the same."""
+
+    before: Named
+    after: Named
+    confirmed: bool = False
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """What both sides measured."""
+        return pairs_of(self.before.side, self.after.side)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The comparison as tables and sentences."""
+        return compare(self.before.side, self.after.side)
+
+    @cached_property
+    def decision(self) -> Decision:
+        """The decision."""
+        replayed = self.before.replayed or self.after.replayed
+        return decide(
+            self.pairs, failed=self.after.failed, replayed=replayed, confirmed=self.confirmed
+        )
+
+    def confirming(self, earlier: Compared) -> Compared:
+        """Return the same, confirmed if an earlier comparison has also found a regression."""
+        return replace(self, confirmed=earlier.decision.verdict == Verdict.REGRESSED)
+
+
+def compared(
+    store: Store,
+    before: Sequence[str],
+    after: Sequence[str],
+    step_range: str | None = None,
+    window: str = STEADY,
+) -> Compared:
+    """Compare what two lists of names stand for; raises InputError for what cannot be compared."""
+    old = named(store, list(before), step_range, window)
+    new = named(store, list(after), step_range, window)
+    refuse_both(old, new)
+    return Compared(old, new)
+
+
+def raise_for(decision: Decision, *, unknown_too: bool) -> None:
+    """Raise the error whose exit code is that of a decision; `unknown_too` also where not known."""
+    if decision.verdict == Verdict.FAILED:
+        raise TaskFailed(decision.reason)
+    if decision.verdict == Verdict.REGRESSED:
+        raise Regressed(f"regressed: {decision.reason}")
+    unknown = (Verdict.INCONCLUSIVE, Verdict.UNREPLICATED, Verdict.NOT_COMPARABLE)
+    if decision.verdict in unknown and unknown_too:
+        raise Inconclusive(f"{decision.verdict}: {decision.reason}")
+
+
+def write(decision: Decision, comparison: Comparison, outputs: Outputs) -> None:
+    """Print a decision, or write what was asked for; - is stdout."""
+    made: dict[str, Callable[[], str]] = {
+        "json": lambda: json_document(**texts.as_data(decision)) + "\n",
+        "md": lambda: texts.comment(decision),
+        "html": lambda: render_html(page_of(decision, comparison)),
+        "junit": lambda: texts.junit(decision),
+        "bmf": lambda: texts.bencher(decision),
+        "openmetrics": lambda: texts.openmetrics(decision),
+    }
+    said = False
+    for name, make in made.items():
+        target = getattr(outputs, name)
+        if target == "-":
+            click.echo(make(), nl=False)
+            said = True
+        elif target is not None:
+            write_text(Path(target), make())
+    if not said:
+        _print(decision)
+
+
+def _print(decision: Decision) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    click.echo(headline(decision))
+    if not decision.endpoints:
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in texts.TITLES:
+        table.add_column(title, justify="left" if title in ("what", "verdict") else "right")
+    for row in texts.rows(decision):
+        table.add_row(*row)
+    Console().print(table)

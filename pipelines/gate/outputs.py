@@ -1,0 +1,186 @@
+"""A decision for other tools: JSON, JUnit XML, Bencher Metric Format, OpenMetrics, a comment."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from analysis.comparison import Compared
+from analysis.gate.decision import Decision, Verdict, name_of
+from analysis.gate.page import headline
+from analysis.judging import change_of
+from perfpipe.units import format_ns
+from pipelines.junit import Case, Outcome, Suite, xml
+
+#: By this line in a comment a later one finds it, and takes its place.
+MARKER = "<!-- perfpipe check -->"
+
+_OUTCOMES = {
+    Verdict.REGRESSED: Outcome.FAILURE,
+    Verdict.FAILED: Outcome.ERROR,
+    Verdict.INCONCLUSIVE: Outcome.SKIPPED,
+    Verdict.UNREPLICATED: Outcome.SKIPPED,
+    Verdict.NOT_COMPARABLE: Outcome.SKIPPED,
+}
+
+
+def as_data(decision: Decision) -> dict[str, Any]:
+    """Return a decision as JSON data."""
+    return {
+        "verdict": decision.verdict,
+        "action": decision.action,
+        "reason": decision.reason,
+        "further_runs": decision.further_runs,
+        "endpoints": [_row(pair) for pair in decision.endpoints],
+        "kernels": [_row(pair) for pair in decision.kernels],
+    }
+
+
+def _row(pair: Compared) -> dict[str, Any]:
+    change = pair.change
+    return {
+        **pair.key._asdict(),
+        "before_ns": pair.before_ns,
+        "after_ns": pair.after_ns,
+        "change_pct": None if change is None else 100 * change.ratio,
+        "low_pct": None if change is None or change.low is None else 100 * change.low,
+        "high_pct": None if change is None or change.high is None else 100 * change.high,
+        "q": pair.q,
+        "runs": [len(pair.before.medians), len(pair.after.medians)],
+        "verdict": pair.verdict,
+        "note": pair.note,
+    }
+
+
+def junit(decision: Decision) -> str:
+    """Return JUnit XML: a case for each configuration, and for each kernel."""
+    cases = [_case("steps", pair) for pair in decision.endpoints]
+    cases += [_case("kernels", pair) for pair in decision.kernels]
+    if decision.verdict == Verdict.FAILED or not cases:
+        outcome = _OUTCOMES.get(decision.verdict, Outcome.SKIPPED)
+        cases.insert(0, Case("perfpipe", "decision", 0, outcome, decision.verdict, decision.reason))
+    return xml("perfpipe check", [Suite("perfpipe check", cases)])
+
+
+def _case(kind: str, pair: Compared) -> Case:
+    verdict = pair.verdict or "no verdict"
+    outcome = _OUTCOMES.get(Verdict(verdict)) if verdict in {*Verdict} else None
+    # Kernels decide nothing.
+    if kind == "kernels" and outcome == Outcome.FAILURE:
+        outcome = Outcome.SKIPPED
+    text = headline_of(pair)
+    seconds = (pair.after_ns or 0) / 1e9
+    return Case(kind, name_of(pair), seconds, outcome, verdict, text)
+
+
+def headline_of(pair: Compared) -> str:
+    """Return what happened to a pair."""
+    change = pair.change
+    told = "" if change is None else f"{100 * change.ratio:+.1f} %"
+    if change is not None and change.low is not None and change.high is not None:
+        told += f" ({100 * change.low:+.1f} to {100 * change.high:+.1f} %)"
+    return "; ".join(part for part in (f"{pair.verdict} {told}".strip(), pair.note) if part)
+
+
+def bencher(decision: Decision) -> str:
+    """Return Bencher Metric Format: latency of each configuration, ns, with its 95 % interval."""
+    found = {}
+    for pair in decision.endpoints:
+        times = pair.after.medians
+        if not times:
+            continue
+        low, high = _interval(times)
+        value = statistics.median(times)
+        found[name_of(pair)] = {
+            "latency": {"value": value, "lower_value": low, "upper_value": high}
+        }
+    return json.dumps(found, indent=1) + "\n"
+
+
+def _interval(times: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of a geometric mean of times; of one time, itself."""
+    if len(times) < 2:
+        return times[0], times[0]
+    # Against itself twice the variance stands in the interval, so it is sqrt(2) too wide.
+    change = change_of(times, times)
+    centre = math.exp(statistics.fmean(math.log(time) for time in times))
+    margin = math.log1p(change.high or 0) / math.sqrt(2)
+    return centre * math.exp(-margin), centre * math.exp(margin)
+
+
+def openmetrics(decision: Decision) -> str:
+    """Return OpenMetrics text: times before and after, the change, and the verdict."""
+    return "\n".join((*_samples(decision), "# EOF")) + "\n"
+
+
+def _samples(decision: Decision) -> Iterator[str]:
+    yield "# TYPE perfpipe_time_seconds gauge"
+    yield "# UNIT perfpipe_time_seconds seconds"
+    yield "# HELP perfpipe_time_seconds Median time of an iteration or step."
+    for pair in decision.endpoints:
+        for side, ns in (("before", pair.before_ns), ("after", pair.after_ns)):
+            if ns is not None:
+                yield f"perfpipe_time_seconds{_labels(name_of(pair), side=side)} {ns / 1e9!r}"
+    yield "# TYPE perfpipe_change_ratio gauge"
+    yield "# HELP perfpipe_change_ratio Time after / time before - 1."
+    for pair in decision.endpoints:
+        if pair.change is not None:
+            yield f"perfpipe_change_ratio{_labels(name_of(pair))} {pair.change.ratio!r}"
+    yield "# TYPE perfpipe_verdict stateset"
+    yield "# HELP perfpipe_verdict The decision of the gate."
+    for verdict in Verdict:
+        mark = int(verdict == decision.verdict)
+        yield f'perfpipe_verdict{{perfpipe_verdict="{verdict}"}} {mark}'
+
+
+def _labels(configuration: str, **more: str) -> str:
+    escaped = re.sub(r'(["\\])', r"\\\1", configuration).replace("\n", "\\n")
+    named = {"configuration": escaped, **more}
+    return "{" + ",".join(f'{name}="{value}"' for name, value in named.items()) + "}"
+
+
+def comment(decision: Decision) -> str:
+    """Return a comment for a pull request: the decision, and a table behind it."""
+    lines = [MARKER, f"**perfpipe: {_escaped(headline(decision))}**", ""]
+    found = [*rows(decision)]
+    if found:
+        lines += [_line(TITLES), _line(["---"] * len(TITLES)), *map(_line, found)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(_escaped(cell) for cell in cells)} |"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)
+
+
+#: Columns of `rows`.
+TITLES = ("what", "before", "after", "change", "interval", "runs", "verdict")
+
+#: Most kernels of a table on a terminal.
+_KERNELS = 10
+
+
+def rows(decision: Decision) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a table: configurations, then kernels that changed."""
+    changed = [p for p in decision.kernels if p.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)]
+    for pair in (*decision.endpoints, *changed[:_KERNELS]):
+        data = _row(pair)
+        interval = "-"
+        if data["low_pct"] is not None:
+            interval = f"{data['low_pct']:+.1f} to {data['high_pct']:+.1f} %"
+        change = "-" if data["change_pct"] is None else f"{data['change_pct']:+.1f} %"
+        yield (
+            name_of(pair),
+            *(format_ns(ns) if ns is not None else "-" for ns in (pair.before_ns, pair.after_ns)),
+            change,
+            interval,
+            " and ".join(str(count) for count in data["runs"]),
+            str(pair.verdict),
+        )

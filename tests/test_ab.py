@@ -1,0 +1,170 @@
+"""Two arms measured in turns: real programs, real launches, work trees, early ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Cli
+
+from analysis.comparison import pairs_of
+from analysis.gate.decision import decide
+from analysis.gate.rounds import Round, side_of_rounds
+from analysis.gate.sequential import ALPHA, certain, level_after
+from perfpipe.runrecord import TaskResult
+from perfpipe.store import Store
+
+PROGRAM = """
+import json, os, pathlib, sys
+with open(os.environ.get("ORDER", "order"), "a") as file:
+    file.write(os.environ.get("ARM", "-"))
+count = len(pathlib.Path(os.environ.get("ORDER", "order")).read_text())
+ms = float(os.environ.get("MS", "10")) * (1 + 0.001 * (count % 3))
+if os.environ.get("FAIL"):
+    sys.exit("broken")
+print(json.dumps({"perfpipe": "time", "ms": [ms, ms]}))
+"""
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    path = tmp_path / "w.yaml"
+    path.write_text("version: 1\nname: w\ncommand: ['{python}', program.py]\nenv: {MS: '10'}\n")
+    return path
+
+
+def test_arms_take_turns_and_a_regression_is_confirmed(
+    workload: Path, cli: Cli, tmp_path: Path
+) -> None:
+    words = ["--a", "env.ARM=a", "--b", "env.ARM=b", "--b", "env.MS=11"]
+    assert cli("ab", str(workload), *words, "--json") == 3, cli.err
+    found = json.loads(cli.out)
+    assert (found["verdict"], found["action"]) == ("regressed", "revert")
+    order = (tmp_path / "order").read_text()
+    half = len(order) // 2
+    assert order == ("abba" * 5)[:half] * 2, "and again to confirm"
+    assert half < 10, "certain before all rounds were used up"
+    runs = Store(tmp_path / "store").runs()
+    assert len(runs) == len(order)
+    assert {run.tasks[0].notes[0].split(",")[0] for run in runs} == {"arm a", "arm b"}
+    (tmp_path / "order").unlink()
+    assert cli("ab", str(workload), *words, "--no-confirm") == 3
+    assert cli.out.startswith("Regressed: iteration: +")
+    assert "Investigate" in cli.out
+    assert len((tmp_path / "order").read_text()) == len(order) // 2
+
+
+def test_the_same_program_is_the_same(workload: Path, cli: Cli) -> None:
+    assert cli("ab", str(workload), "--b", "env.OTHER=1", "--fail-on", "inconclusive") == 0, cli.err
+    assert cli.out.startswith("Same: ")
+
+
+def test_an_arm_that_fails_ends_it(workload: Path, cli: Cli, tmp_path: Path) -> None:
+    assert cli("ab", str(workload), "--b", "env.FAIL=1") == 1
+    assert cli.out.startswith("Failed: 1 configurations failed")
+    assert len((tmp_path / "order").read_text()) == 2
+
+
+def test_wall_time_where_a_program_prints_none(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "version: 1\nname: w\ncommand: [sleep, '{seconds}']\nmatrix: {seconds: ['0.02']}\n"
+    )
+    assert cli("ab", str(path), "--a", "seconds=0.02", "--b", "seconds=0.3", "--no-confirm") == 3
+    assert "iteration" in cli.out
+
+
+def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    (repository / "bench").mkdir(parents=True)
+    path = repository / "bench" / "w.yaml"
+    path.write_text("version: 1\nname: w\ncommand: ['{python}', program.py]\n")
+
+    def git(*words: str) -> None:
+        subprocess.run(
+            ["git", "-C", repository, "-c", "user.name=a", "-c", "user.email=a@b", *words],
+            check=True, capture_output=True,
+        )  # fmt: skip
+
+    git("init")
+    for ms in ("10", "12"):
+        (repository / "bench" / "program.py").write_text(
+            f'ms = open(\'built\').read()\nprint(\'{{"perfpipe": "time", "ms": [%s]}}\' % ms)\n# {ms}'
+        )
+        (repository / "ms").write_text(ms)
+        git("add", ".")
+        git("commit", "-m", ms)
+    words = ["--git", "HEAD~1..HEAD", "--build", "cp ms bench/built", "--no-confirm"]
+    assert cli("ab", str(path), *words) == 3, cli.err
+    assert "+20.0 %" in cli.out
+    trees = subprocess.run(
+        ["git", "-C", repository, "worktree", "list"], check=True, capture_output=True, text=True
+    ).stdout
+    assert len(trees.splitlines()) == 1, "work trees are removed"
+    assert cli("ab", str(path), "--git", "HEAD~1..HEAD", "--build", "false") == 1
+    assert "false failed in a" in cli.err
+    assert cli("ab", str(path), "--git", "HEAD..nowhere") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "the arms are the same"),
+        (["--b", "size=1,2"], "an arm has one value of a parameter"),
+        (["--b", "cwd=nowhere"], "--b: no directory"),
+        (["--git", "HEAD"], "expected two commits, A..B"),
+        (["--b", "x"], "expected NAME=VALUE"),
+        (["--b", "env.A=1", "--build", "make"], "--build needs --git"),
+    ],
+)
+def test_what_cannot_be_compared(
+    words: list[str], sentence: str, workload: Path, cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("ab", str(workload), *words) == 2
+    assert sentence in cli.err
+    assert not (tmp_path / "store").exists()
+
+
+def test_the_looks_spend_five_percent() -> None:
+    for most in range(2, 12):
+        levels = [level for n in range(1, most + 1) if (level := level_after(n, most)) is not None]
+        assert sum(levels) == pytest.approx(ALPHA)
+        assert levels == sorted(levels), "little at first"
+        assert level_after(min(most, 3) - 1, most) is None
+
+
+def _simulated(rng: np.random.Generator, change: float, scatter: float, most: int) -> str | None:
+    """Return the verdict of `ab` on normal noise."""
+    rounds: list[list[Round]] = [[], []]
+    for number in range(most):
+        for arm in (0, 1):
+            ms = float(np.exp(rng.normal(change * arm, scatter)))
+            result = TaskResult(0, "-", {}, times_ms=(10 * ms,))
+            rounds[arm].append(Round(2 * number + (arm + number) % 2, (result,)))
+        level = level_after(number + 1, most)
+        if level is None:
+            continue
+        sides = [side_of_rounds(name, own, ["-"]) for name, own in zip("ab", rounds, strict=True)]
+        found = decide(pairs_of(sides[0], sides[1], alpha=level))
+        if certain(found.endpoints):
+            break
+    return found.verdict
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> Iterator[dict[float, list[str | None]]]:
+    rng = np.random.default_rng(1)
+    yield {change: [_simulated(rng, change, 0.01, 5) for _ in range(300)] for change in (0.0, 0.04)}
+
+
+def test_few_false_alarms_and_most_changes_found(
+    verdicts: dict[float, list[str | None]],
+) -> None:
+    false = sum(verdict in ("regressed", "improved") for verdict in verdicts[0.0])
+    assert false <= 6, "at most 1 % are expected"
+    assert sum(verdict == "regressed" for verdict in verdicts[0.04]) >= 270

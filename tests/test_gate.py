@@ -1,0 +1,256 @@
+"""The gate: decisions, baselines, what other tools read, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from conftest import Cli
+from hypothesis import given
+from hypothesis import strategies as st
+from test_junit import check
+
+from analysis.comparison import pairs_of
+from analysis.gate.decision import Action, Verdict, decide, primary
+from analysis.gate.document import document_of, side_from
+from analysis.gate.power import detectable, further_runs
+from analysis.judging import change_of
+from analysis.sides import CAPTURE, ITERATION, KERNEL, STEP, Key, Measured, Side
+from perfpipe.errors import InputError
+from perfpipe.runrecord import RunRecord, TaskResult
+from perfpipe.store import Store
+from pipelines.gate.outputs import MARKER, bencher, comment, junit, openmetrics
+
+FAST = [1.0e6, 1.001e6, 0.999e6, 1.0005e6, 0.9995e6]
+
+
+def times(factor: float) -> list[float]:
+    return [factor * time for time in FAST]
+
+
+def side(name: str, **measured: Sequence[float]) -> Side:
+    """Return a side with an iteration time for each configuration; runs of two sides take turns."""
+    found = {Key("", label, ITERATION): _of(own) for label, own in measured.items()}
+    began = tuple(f"2026-11-22T10:0{at}:{'00' if name == 'A' else '30'}Z" for at in range(5))
+    return Side(found, frozenset({"H200"}), (name,), began, {"": 1})
+
+
+def _of(own: Sequence[float]) -> Measured:
+    return Measured([*own], [*own], [1] * len(own), [None] * len(own), [None] * len(own))
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict", "action"),
+    [
+        (times(1.0), Verdict.SAME, Action.CONTINUE),
+        (times(0.9), Verdict.IMPROVED, Action.CONTINUE),
+        (times(1.1), Verdict.REGRESSED, Action.INVESTIGATE),
+        (times(1.1)[:1], Verdict.UNREPLICATED, Action.INVESTIGATE),
+        ([1.0e6, 1.03e6, 0.98e6, 1.02e6, 0.99e6], Verdict.INCONCLUSIVE, Action.INVESTIGATE),
+    ],
+)
+def test_verdict_and_action(after: list[float], verdict: Verdict, action: Action) -> None:
+    pairs = pairs_of(side("A", a=FAST), side("B", a=after))
+    found = decide(pairs)
+    assert (found.verdict, found.action) == (verdict, action)
+    assert "a: " in found.reason
+    confirmed = decide(pairs, confirmed=True)
+    assert (confirmed.action == Action.REVERT) == (verdict == Verdict.REGRESSED)
+    assert decide(pairs, replayed=True).verdict == Verdict.NOT_COMPARABLE
+    assert decide(pairs, failed=["b"]).verdict == Verdict.FAILED
+    assert (found.further_runs is not None) == (verdict == Verdict.INCONCLUSIVE)
+
+
+def test_the_severest_configuration_stands_for_all() -> None:
+    before = side("A", a=FAST, b=FAST, c=FAST)
+    after = side("B", a=times(0.9), b=times(1.0), c=times(1.1))
+    found = decide(pairs_of(before, after))
+    assert found.verdict == Verdict.REGRESSED
+    assert [pair.key.label for pair in found.endpoints] == ["c", "a", "b"]
+    assert found.reason.startswith("c: +10.0 %")
+
+
+def test_kernels_decide_nothing() -> None:
+    kernel = Key("nsys", "a", KERNEL, "k", "1, 1, 1", "32, 1, 1")
+    before, after = side("A", a=FAST), side("B", a=FAST)
+    before.measured[kernel], after.measured[kernel] = _of(FAST), _of(times(1.3))
+    found = decide(pairs_of(before, after))
+    assert (found.verdict, found.action) == (Verdict.SAME, Action.CONTINUE)
+    assert [pair.verdict for pair in found.kernels] == ["regressed"]
+    text = junit(found)
+    check(ElementTree.fromstring(text))
+    assert 'failures="0"' in text
+
+
+def test_the_primary_endpoint() -> None:
+    step = Key("nsys", "a", STEP)
+    before, after = side("A", a=FAST), side("B", a=FAST)
+    before.measured[step], after.measured[step] = _of(FAST), _of(times(1.2))
+    assert [pair.key.part for pair in primary(pairs_of(before, after))] == [ITERATION]
+    for own in (before, after):
+        del own.measured[Key("", "a", ITERATION)]
+        own.measured[Key("nsys", "b", CAPTURE)] = _of(FAST)
+    assert [pair.key.part for pair in primary(pairs_of(before, after))] == [STEP]
+    assert decide(pairs_of(before, Side({}))).verdict == Verdict.NOT_COMPARABLE
+
+
+@given(st.floats(0.001, 0.05), st.floats(-0.08, 0.08), st.integers(0, 10_000))
+def test_further_runs_would_have_decided(scatter: float, change: float, seed: int) -> None:
+    """With as many more runs that scatter alike, the interval no longer reaches the limit."""
+    rng = np.random.default_rng(seed)
+    before, after = (np.exp(rng.normal(mean, scatter, 5)) for mean in (0, change))
+    limit = 0.02
+    more = further_runs(before.tolist(), after.tolist(), limit)
+    if more is None or more > 40:
+        return
+    wanted = 5 + more
+
+    def stretched(own: np.ndarray) -> list[float]:
+        """As many values of the same mean and variance."""
+        logs = np.resize(np.log(own), wanted)
+        logs = (logs - logs.mean()) * np.log(own).std(ddof=1) / max(logs.std(ddof=1), 1e-12)
+        found: list[float] = np.exp(logs + np.log(own).mean()).tolist()
+        return found
+
+    found = change_of(stretched(before), stretched(after))
+    assert found.low is not None
+    assert found.high is not None
+    half = (np.log1p(found.high) - np.log1p(found.low)) / 2
+    distance = abs(abs(np.log1p(found.ratio)) - np.log1p(limit))
+    assert half <= distance * 1.1 + 1e-9
+
+
+@pytest.mark.parametrize("runs", [3, 5, 10])
+def test_the_smallest_change_is_found_as_often_as_said(runs: int) -> None:
+    """Against a simulation: at the smallest detectable change 95 % are found, and few at half."""
+    rng = np.random.default_rng(runs)
+    smallest = detectable(0.01, runs)
+    shares = []
+    for change in (smallest, smallest / 3):
+        found = 0
+        for _ in range(400):
+            sides = [np.exp(rng.normal(mean, 0.01, runs)) for mean in (0, np.log1p(change))]
+            p = change_of(sides[0].tolist(), sides[1].tolist()).p
+            found += p is not None and p < 0.05
+        shares.append(found / 400)
+    assert shares[0] > 0.9
+    assert shares[1] < 0.6
+
+
+def test_an_exported_side_is_the_same(tmp_path: Path) -> None:
+    before = side("A", a=FAST, b=times(2))
+    text = json.dumps(document_of(before))
+    assert side_from(json.loads(text), "b.json") == before
+    for content, sentence in (
+        ({}, "b.json: not an exported baseline"),
+        ({**document_of(before), "version": 9}, "version 9, but this perfpipe reads 1"),
+        ({**document_of(before), "names": 3}, "not a whole baseline"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            side_from(content, "b.json")
+
+
+def test_what_other_tools_read() -> None:
+    found = decide(pairs_of(side("A", **{'a="x"|y': FAST}), side("B", **{'a="x"|y': times(1.1)})))
+    data = json.loads(bencher(found))
+    (entry,) = data.values()
+    value = entry["latency"]
+    assert value["value"] == statistics.median(times(1.1))
+    assert value["lower_value"] < statistics.fmean(times(1.1)) < value["upper_value"]
+    root = ElementTree.fromstring(junit(found))
+    check(root)
+    assert root.get("failures") == "1"
+    text = openmetrics(found)
+    assert text.endswith("# EOF\n")
+    assert r'configuration="a=\"x\"|y"' in text
+    assert 'perfpipe_verdict{perfpipe_verdict="regressed"} 1' in text
+    note = comment(found)
+    assert note.startswith(f'{MARKER}\n**perfpipe: Regressed: a="x"\\|y: +10.0 %')
+    assert note.count("\n| ") == 3
+
+
+# The commands
+
+
+def _run(store: Path, run_id: str, ms: float, minute: int, **more: object) -> str:
+    task = TaskResult(0, "-", {}, times_ms=(ms, ms), key="k")
+    at = f"2026-11-22T10:{minute:02}:00Z"
+    run = RunRecord(run_id, "w", "timing", at, "done", (), (task,))
+    Store(store).write_run(replace(run, **more))  # type: ignore[arg-type]
+    return run_id
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> dict[str, list[str]]:
+    """Five runs a side, in turns: a, b as fast, c slower."""
+    store = tmp_path / "store"
+    factors = {"a": 1.0, "b": 1.0, "c": 1.1}
+    return {
+        name: [
+            _run(store, f"{name}{i}", own * factor / 1e6, 3 * i + at) for i, own in enumerate(FAST)
+        ]
+        for at, (name, factor) in enumerate(factors.items())
+    }
+
+
+def test_check_decides_and_compare_informs(
+    runs: dict[str, list[str]], cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("baseline", "set", "main", *runs["a"]) == 0, cli.err
+    assert cli("check", *runs["b"], "--baseline", "main") == 0, cli.err
+    assert cli.out.startswith("Same: iteration: ")
+    assert cli("check", *runs["c"], "--baseline", "main", "--junit", "--md", "c.md") == 3
+    assert "perfpipe: regressed: iteration: +10.0 %" in cli.err
+    assert (tmp_path / "junit.xml").exists()
+    assert (tmp_path / "c.md").read_text().startswith(MARKER)
+    assert cli("compare", ",".join(runs["a"]), ",".join(runs["c"]), "--json") == 0
+    assert json.loads(cli.out)["verdict"] == "regressed"
+    assert cli("check", "c0", "--baseline", "a0") == 0
+    assert cli.out.startswith("Unreplicated: ")
+    assert cli("check", "c0", "--baseline", "a0", "--fail-on", "inconclusive") == 4
+    assert (
+        cli("check", *runs["c"][:3], "--baseline", "main", "--confirms", "c3", "--confirms", "c4")
+        == 3
+    )
+    assert "Revert: " in cli.out
+    assert cli("check", *runs["c"], "--baseline", "main", "--confirms", "c3") == 2
+    assert "fresh ones must confirm" in cli.err
+
+
+def test_a_baseline_without_its_store(runs: dict[str, list[str]], cli: Cli, tmp_path: Path) -> None:
+    assert cli("baseline", "set", "main", *runs["a"]) == 0
+    assert cli("baseline", "export", "main", "b.json") == 0, cli.err
+    assert (tmp_path / "b.json").stat().st_size < 4000
+    for path in (tmp_path / "store" / "runs").glob("a*"):
+        (path / "run.json").unlink()
+    assert cli("check", *runs["c"], "--baseline", "b.json") == 3
+    assert cli("check", *runs["c"], "--baseline", "main") == 2
+    assert "a0: is not a run" in cli.err
+    assert cli("baseline", "ls") == 0
+    assert cli.out.startswith("main  ")
+    assert cli("baseline", "rm", "main") == 0
+    assert cli("baseline", "rm", "main") == 2
+    assert "main: no such baseline" in cli.err
+
+
+def test_what_cannot_be_gated(runs: dict[str, list[str]], cli: Cli, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    _run(store, "replay", 1.0, 50, collector="replay")
+    assert cli("check", "replay", "--baseline", "a0") == 0
+    assert cli.out.startswith("Not comparable: a replay measures nothing")
+    assert cli("baseline", "set", "main", "replay") == 2
+    assert "replay was replayed: nothing was measured" in cli.err
+    task = TaskResult(0, "-", {}, status="failed", error="crash", key="k")
+    _run(store, "bad", 1.0, 51, tasks=(task,), status="failed")
+    assert cli("check", "bad", "--baseline", "a0") == 1
+    assert cli("compare", "a0", "a0") == 2
+    assert "is on both sides" in cli.err
+    assert cli("baseline", "set", "a/b", "a0") == 2
+    assert cli("check", "--baseline", "none.json") == 2
+    assert "none.json: no such file" in cli.err
