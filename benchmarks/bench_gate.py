@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis.comparison import pairs_of
 from analysis.gate.decision import decide
@@ -20,7 +21,8 @@ from analysis.gate.rounds import Round, side_of_rounds
 from analysis.sides import KERNEL, Key, Measured, Side
 from perfpipe.runrecord import TaskResult
 
-Noise = Callable[[np.random.Generator, int], np.ndarray]
+Series = npt.NDArray[np.float64]
+Noise = Callable[[np.random.Generator, int], Series]
 
 #: Runs a side, and the slowdown whose discovery is counted.
 RUNS, SLOWDOWN = (3, 5, 10), 0.03
@@ -31,17 +33,17 @@ def normal(scatter: float) -> Noise:
     return lambda rng, count: rng.normal(0, scatter, count)
 
 
-def heavy(rng: np.random.Generator, count: int) -> np.ndarray:
+def heavy(rng: np.random.Generator, count: int) -> Series:
     """Return Student's t with three degrees of freedom, scaled to a deviation of 1 %."""
     return 0.01 * rng.standard_t(3, count) / np.sqrt(3)
 
 
-def two_modes(rng: np.random.Generator, count: int) -> np.ndarray:
+def two_modes(rng: np.random.Generator, count: int) -> Series:
     """Return runs of which every third is 3 % slower, as by where its memory lies."""
     return 0.03 * (rng.random(count) < 1 / 3) + rng.normal(0, 0.003, count)
 
 
-def drift(rng: np.random.Generator, count: int) -> np.ndarray:
+def drift(rng: np.random.Generator, count: int) -> Series:
     """Return runs on a GPU that warms up: 3 % slower from the first to the last."""
     return np.linspace(0, 0.03, count) + rng.normal(0, 0.005, count)
 
@@ -49,7 +51,7 @@ def drift(rng: np.random.Generator, count: int) -> np.ndarray:
 def correlated(rho: float) -> Noise:
     """Return autoregressive noise of a deviation of 1 %: a slow run follows a slow one."""
 
-    def series(rng: np.random.Generator, count: int) -> np.ndarray:
+    def series(rng: np.random.Generator, count: int) -> Series:
         found = np.empty(count)
         found[0] = rng.normal(0, 0.01)
         for at in range(1, count):
@@ -59,7 +61,7 @@ def correlated(rho: float) -> Noise:
     return series
 
 
-def neighbor(rng: np.random.Generator, count: int) -> np.ndarray:
+def neighbor(rng: np.random.Generator, count: int) -> Series:
     """Return runs of which somebody else's job slows a few in a row by 8 %."""
     found = rng.normal(0, 0.005, count)
     if rng.random() < 0.3:

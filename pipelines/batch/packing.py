@@ -42,6 +42,8 @@ def packed(
     for alike in shapes.values():
         asked = per_job(alike[0])
         size = asked or _size(alike, expected_s, largest_array * MOST_ARRAYS // len(shapes))
+        # Of even size, so that repeats, which are far apart, are not in one job on one node.
+        size = math.ceil(len(alike) / math.ceil(len(alike) / size))
         elements: list[tuple[int, ...]] = []
         for group in in_turn(alike, arms):
             numbers = tuple(task.index for task in group)

@@ -15,7 +15,7 @@ from perfpipe.batchrecord import Attempt, BatchTask, Stage, Submission, TaskSumm
 from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import TIME_LIMIT, Ran, RunRecord, TaskResult
-from perfpipe.store import Store, storing
+from perfpipe.store import storing
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.freezing import INGEST, task_again
 from pipelines.batch.packing import in_turn
@@ -26,7 +26,7 @@ from pipelines.measuring import Measurement, failed, measure_in_turn, with_repor
 from pipelines.place import host_name, stopwatch
 from pipelines.plan import Plan
 from pipelines.recording import load_recording
-from pipelines.reporting import make_report, output
+from pipelines.reporting import output, report_with_summary
 from pipelines.runner import replayed
 from pipelines.runs import RESULT, result_of
 from pipelines.signals import Ended, launching
@@ -39,17 +39,6 @@ _PROFILED = "profiled.json"
 
 #: The warning that Slurm sends before the time limit.
 _WARNING = signal.SIGUSR1
-
-
-class _OneRun(Store):
-    """A store in which one run is recorded: that of the task, whose record is written later."""
-
-    def __init__(self, store: Store, record: RunRecord) -> None:
-        super().__init__(store.root)
-        self._record = record
-
-    def runs(self) -> list[RunRecord]:
-        return [self._record]
 
 
 def run_element(directory: BatchDirectory, number: int, at: int) -> bool:
@@ -252,20 +241,18 @@ class _Running:
             recording=self.run.recording,
             provenance=self.directory.batch.provenance,
         )
-        store = _OneRun(self.store, record)
         try:
-            summary = summary_of(store, result.reports, record)
             if result.reports and self.directory.batch.pages:
-                summary = replace(summary, page=self._page(store, record))
+                report, summary = report_with_summary(self.store, record)
+                page = self.directory.task_directory(self.task) / "report.html"
+                output(report, html=str(page), quiet=True)
+                summary = replace(summary, page=page.name)
+            else:
+                summary = summary_of(self.store, result.reports, record)
         except PerfpipeError as error:
             say(f"no summary of {self.task.label}: {error}")
             summary = TaskSummary()
         self.directory.write_summary(self.task, summary)
-
-    def _page(self, store: Store, record: RunRecord) -> str:
-        path = self.directory.task_directory(self.task) / "report.html"
-        output(make_report(store, [record.run_id]), html=str(path), quiet=True)
-        return path.name
 
 
 def _element() -> str:
