@@ -35,7 +35,8 @@ def normal(scatter: float) -> Noise:
 
 def heavy(rng: np.random.Generator, count: int) -> Series:
     """Return Student's t with three degrees of freedom, scaled to a deviation of 1 %."""
-    return 0.01 * rng.standard_t(3, count) / np.sqrt(3)
+    found: Series = 0.01 * rng.standard_t(3, count) / np.sqrt(3)
+    return found
 
 
 def two_modes(rng: np.random.Generator, count: int) -> Series:

@@ -86,13 +86,14 @@ class CollectNcu(_Model):
         "below let through; default: auto if there are no filters",
     )
     coverage: float = Field(
-        80, gt=0, le=100, description="auto: share of the kernel time to profile, %"
+        85, gt=0, le=100, description="auto: share of the kernel time to profile, %"
     )
-    max_kernels: int = Field(20, ge=1, description="auto: most kernel configurations to profile")
+    max_kernels: int = Field(100, ge=1, description="auto: most launches to profile")
     time_limit: float | None = Field(
         None,
         gt=0,
-        description="auto: seconds that ncu may take; default: 3 times the plain run, and 60 s",
+        description="auto: seconds that ncu may take; default: what nsys left of 4 plain runs "
+        "and 60 s",
     )
     set: str = Field("basic", description="ncu --set; with auto, the default is detailed")
     sections: list[str] = Field([], description="additional sections: ncu --section")
