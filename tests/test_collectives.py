@@ -43,7 +43,7 @@ NSYS = [DATA / "nsys" / f"collectives_rank{rank}.sqlite.xz" for rank in (0, 1)]
 
 def _ask(store: Store, paths: list[Path], sql: str) -> list[tuple[Any, ...]]:
     reports = [ingest(path, store).report_id for path in paths]
-    with Session.open(store, reports) as con:
+    with Session.open(store, reports, window="whole") as con:
         return con.execute(sql).fetchall()
 
 

@@ -173,7 +173,9 @@ def test_what_the_cluster_allows(slurm: SlurmCluster) -> None:
     limits = Cluster().limits()
     assert (limits.cluster, limits.max_array_size, limits.accounting) == ("perfpipe", 1001, False)
     assert limits.max_submit is None
-    batch, debug, *_ = limits.partitions
+    batch, debug = (limits.partition(name) for name in ("batch", "debug"))
+    assert batch is not None
+    assert debug is not None
     assert limits.partition(None) == batch
     assert (batch.name, batch.nodes, batch.gpus, batch.cpus) == ("batch", 2, 2, 4)
     assert (batch.max_time_s, batch.default_time_s) == (3600, 300)

@@ -168,7 +168,7 @@ def test_unprofiled_kernels_have_no_headroom(captures: Store, ingested: Ingested
 def test_thresholds_are_versioned_and_each_is_used() -> None:
     assert thresholds()["version"] >= 1
     sql = " ".join(path.read_text() for path in SQL.rglob("*.sql"))
-    python = " ".join(path.read_text() for path in SQL.parent.glob("*.py"))
+    python = " ".join(path.read_text() for path in SQL.parent.rglob("*.py"))
     used = set(re.findall(r"threshold\('([a-z_.0-9]+)'\)", sql))
     assert used <= thresholds().keys()
     assert [name for name in thresholds() if name not in used and f'"{name}"' not in python] == [
