@@ -23,7 +23,7 @@ demo: $(VENV)/.installed
 
 # An idle worker takes tests from a busy one, each from the end of what it has left.
 test: check system
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
+	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=10
 
 # Installed where this runs as root and has apt, which starts none of their daemons.  Tests that lack
 # one of them are skipped, and fail where CI is set.
