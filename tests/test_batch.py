@@ -195,6 +195,9 @@ def test_a_replayed_batch_and_reports_to_read(tmp_path: Path, cli: Cli) -> None:
     (run,) = Store(store).runs()
     assert run.recording is not None
     assert run.recording.gpu == "NVIDIA H200"
+    page = Store(store).runs_dir / run.run_id / "report.html"
+    assert "NVIDIA H200" in page.read_text()
+    assert f"../../runs/{run.run_id}/report.html" in (directory.path / "report.html").read_text()
     assert cli("report", run.run_id, "--md", "-") == 0, cli.err
     assert "NVIDIA H200" in cli.out
 

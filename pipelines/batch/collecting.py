@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from perfpipe.batchrecord import BatchRun, Outcome, Stage, State, TaskState
 from perfpipe.compaction import compact
@@ -12,7 +13,7 @@ from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.units import counted
 from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.page import write_pages
+from pipelines.batch.page import write_pages, write_run_page
 from pipelines.batch.resuming import broken_by_slurm, jobs_in_flight, resubmit
 from pipelines.batch.state import BatchState, state_of
 from pipelines.claim import claimed
@@ -56,17 +57,25 @@ def collect(
         else:
             say(f"{counted(len(broken), 'task')} submitted again: {', '.join(_names(broken))}")
             return _outcome(directory, number, state, len(broken))
-    for run in directory.batch.runs:
-        directory.store.write_run(run_record(directory, run, state))
-    try:
-        compact(directory.store, _GRACE_S)
-    except PerfpipeError as error:
-        # What was not gathered is read all the same, and gathered another time.
-        say(str(error))
+    records = [run_record(directory, run, state) for run in directory.batch.runs]
+    for record in records:
+        directory.store.write_run(record)
+    # What was not gathered is read all the same, and a page can be made another time.
+    _tried(lambda: compact(directory.store, _GRACE_S))
+    for record in records:
+        _tried(partial(write_run_page, directory, record))
     outcome = _outcome(directory, number, state, 0)
     write_pages(directory, state)
     directory.write_outcome(outcome)
     return outcome
+
+
+def _tried(do: Callable[[], object]) -> None:
+    """Do what may fail without taking the rest with it."""
+    try:
+        do()
+    except PerfpipeError as error:
+        say(str(error))
 
 
 def run_record(directory: BatchDirectory, run: BatchRun, state: BatchState) -> RunRecord:

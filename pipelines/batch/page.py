@@ -9,12 +9,13 @@ from pathlib import Path
 from analysis.batch.items import Item, in_order, plain_text
 from analysis.batch.page import batch_report
 from perfpipe.batchrecord import TaskState, TaskSummary
+from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.junit import junit
 from pipelines.batch.state import BatchState, state_of
-from pipelines.reporting import output, write_text
+from pipelines.reporting import make_report, output, write_text
 from pipelines.slurm.client import Cluster
 
 #: Last lines of a log that are shown, and the bytes that are looked at for them.
@@ -25,6 +26,9 @@ _LOGS = 200
 
 #: How long Slurm is waited for, s, where somebody waits for the page.
 _PATIENCE_S = 10.0
+
+#: Reports of the largest run that gets a page: one of more takes longer than all else together.
+_MOST_REPORTS = 60
 
 #: Name of a page, of a batch as of a run.
 _PAGE = "report.html"
@@ -38,6 +42,17 @@ def write_pages(directory: BatchDirectory, state: BatchState) -> None:
     paths = {kind: str(folder / f"report.{kind}") for kind in ("html", "md", "json")}
     output(report, html=paths["html"], md=paths["md"], as_json=paths["json"], quiet=True)
     write_text(folder / "junit.xml", junit(directory.batch, items))
+
+
+def write_run_page(directory: BatchDirectory, run: RunRecord) -> None:
+    """Write the page of a run, which the batch's page links to.
+
+    Where nothing was profiled, or very much, there is none: each configuration has its own, and
+    `perfpipe report RUN` makes it.
+    """
+    if directory.batch.pages and 0 < len(run.reports) <= _MOST_REPORTS:
+        page = directory.store.runs_dir / run.run_id / _PAGE
+        output(make_report(directory.store, [run.run_id]), html=str(page), quiet=True)
 
 
 def page_of(store: Store, batch_id: str, folder: Path) -> Report:
