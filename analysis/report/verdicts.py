@@ -224,6 +224,8 @@ def of_steps(scope: Scope) -> str | None:
 
 def _limiter(bound: str, subclass: str | None) -> str:
     """Return what bounds a kernel, in words: DRAM, tensor cores, latency (small grid)."""
+    if bound == "balanced":
+        return "compute and memory alike"
     known = _LIMITERS.get((bound, subclass or ""))
     return known or (f"{bound} ({words(subclass)})" if subclass else bound)
 
