@@ -42,21 +42,47 @@ own AS (
         start_ns,
         end_ns,
         start_ns < window_end_ns AS inside,
-        count(*) FILTER (start_ns < window_end_ns) OVER (PARTITION BY report_id) AS window_launches,
-        dur_ns,
-        ln(greatest(dur_ns, 1)) AS log_ns
+        dur_ns
     FROM numbered
     WHERE device IS NOT DISTINCT FROM cuda_device AND NOT is_communication(name)
+),
+counted AS (
+    SELECT report_id, count(*) FILTER (inside) AS window_launches
+    FROM own
+    GROUP BY report_id
+),
+-- Durations of a configuration repeat, so that there are far fewer than launches.
+durations AS (
+    SELECT
+        report_id, filter_name, demangled, grid, block, smem, dur_ns,
+        sum(dur_ns) FILTER (inside)::BIGINT AS inside_ns
+    FROM own
+    GROUP BY ALL
+),
+gains AS (
+    SELECT
+        * EXCLUDE (inside_ns),
+        sum(inside_ns) OVER (
+            PARTITION BY report_id, filter_name, demangled, grid, block, smem
+            ORDER BY ln(greatest(dur_ns, 1))
+            RANGE BETWEEN ln(threshold('plan.alike_times')) PRECEDING
+                AND ln(threshold('plan.alike_times')) FOLLOWING
+        )::BIGINT AS gain_ns
+    FROM durations
 )
 SELECT
-    * EXCLUDE (log_ns),
-    CASE WHEN inside THEN sum(if(inside, dur_ns, 0)) OVER (
-        PARTITION BY report_id, filter_name, demangled, grid, block, smem
-        ORDER BY log_ns
-        RANGE BETWEEN ln(threshold('plan.alike_times')) PRECEDING
-            AND ln(threshold('plan.alike_times')) FOLLOWING
-    )::BIGINT END AS gain_ns,
-    lag(place, 1, 0) OVER (
-        PARTITION BY report_id, filter_name, demangled, grid, block, smem ORDER BY place
+    o.*,
+    c.window_launches,
+    CASE WHEN o.inside THEN g.gain_ns END AS gain_ns,
+    lag(o.place, 1, 0) OVER (
+        PARTITION BY o.report_id, o.filter_name, o.demangled, o.grid, o.block, o.smem ORDER BY o.place
     ) AS earlier_place
-FROM own;
+FROM own AS o
+JOIN counted AS c USING (report_id)
+JOIN gains AS g
+    ON g.report_id = o.report_id AND g.dur_ns = o.dur_ns
+        AND g.filter_name IS NOT DISTINCT FROM o.filter_name
+        AND g.demangled IS NOT DISTINCT FROM o.demangled
+        AND g.grid IS NOT DISTINCT FROM o.grid
+        AND g.block IS NOT DISTINCT FROM o.block
+        AND g.smem IS NOT DISTINCT FROM o.smem;
