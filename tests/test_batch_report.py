@@ -151,7 +151,7 @@ def test_a_replayed_batch_says_so_and_links_to_its_configurations(cli: Cli, tmp_
     assert "Replayed from a recording" in page
     assert "Nothing was measured on these machines" in page
     links = {*re.findall(r'href="(\.\.[^"]*)"', page)}
-    assert len(links) == directory.batch.tasks
+    assert len(links) == directory.batch.tasks + len(directory.batch.runs)
     for link in links:
         assert "Replayed from a recording" in (directory.path / link).read_text()
     assert not cli("report", "batch-", "--store", str(tmp_path / "store"))
