@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -52,7 +52,7 @@ def run_element(directory: BatchDirectory, number: int, at: int) -> bool:
         raise InputError(f"{directory.batch.batch_id}: submission {number} has no element {at}")
     done = True
     tasks = [directory.tasks[index] for index in submission.elements[at]]
-    with launching(), _warned():
+    with launching(), _warned() as warning:
         for group in in_turn(tasks, directory.batch.arms):
             running = []
             for task in group:
@@ -62,32 +62,42 @@ def run_element(directory: BatchDirectory, number: int, at: int) -> bool:
                 else:
                     say(f"[{task.index}] {task.workload} {task.label}: has a result")
                     done &= known.done
-            for own, result in zip(running, _results(running), strict=True):
+            for own, result in zip(running, _results(running, warning), strict=True):
                 task = own.task
                 say(f"[{task.index}] {task.workload} {task.label}: {result.error or 'done'}")
                 # A job that reads the reports follows only where this one exits with 0.
                 done &= result.done or own.read_later
-                if result.failure == TIME_LIMIT:
-                    return False
+            if warning.received:
+                return False
     return done
 
 
+@dataclass
+class _Warning:
+    """Whether the job was warned; while results are written, that ends nothing."""
+
+    received: bool = False
+    writing: bool = False
+
+
 @contextmanager
-def _warned() -> Iterator[None]:
+def _warned() -> Iterator[_Warning]:
     """Raise Ended in the block when the job is warned, once."""
+    state = _Warning()
 
     def end(number: int, _: FrameType | None) -> None:
-        signal.signal(_WARNING, signal.SIG_IGN)
-        raise Ended(number)
+        first, state.received = not state.received, True
+        if first and not state.writing:
+            raise Ended(number)
 
     before = signal.signal(_WARNING, end)
     try:
-        yield
+        yield state
     finally:
         signal.signal(_WARNING, before)
 
 
-def _results(running: Sequence[_Running]) -> list[TaskResult]:
+def _results(running: Sequence[_Running], warning: _Warning) -> list[TaskResult]:
     """Return the results of tasks that are measured in turn; they are then on disk."""
     try:
         if len(running) > 1 and all(task.measured for task in running):
@@ -98,8 +108,22 @@ def _results(running: Sequence[_Running]) -> list[TaskResult]:
         if end.number != _WARNING:
             raise
         results = [task.stopped() for task in running]
-    except PerfpipeError as error:
-        results = [failed(task.blank(), error) for task in running]
+    except Exception as error:
+        # Some libraries make an exception of their own of a signal.
+        if warning.received:
+            results = [task.stopped() for task in running]
+        elif isinstance(error, PerfpipeError):
+            results = [failed(task.blank(), error) for task in running]
+        else:
+            raise
+    warning.writing = True
+    try:
+        return _written(running, results)
+    finally:
+        warning.writing = False
+
+
+def _written(running: Sequence[_Running], results: Sequence[TaskResult]) -> list[TaskResult]:
     return [task.write(result) for task, result in zip(running, results, strict=True)]
 
 
