@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Tiny
+from conftest import DATA, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,6 +147,48 @@ def test_of_a_real_capture(captures: Store, ingested: Callable[[str], str]) -> N
     memory = 150109880320
     share = pytest.approx(100 * (2**28 + 807) / memory)
     assert peak == [(2**28 + 807, "step 0", "step 0", memory, share, 106)]
+
+
+def test_a_memory_pool_is_as_nsys_says(captures: Store, ingested: Callable[[str], str]) -> None:
+    """PyTorch with backend:cudaMallocAsync: the pool states how much of it is in use."""
+    report = ingested("nsys/memory_pool.sqlite")
+    with Session.open(captures, [report]) as con:
+        events = con.execute(
+            "SELECT timestamp_ns, bytes * if(operation = 'Allocation', 1, -1), pool_bytes, pool_used_bytes "
+            "FROM nsys_memory_usage WHERE kind = 'Device' ORDER BY ALL"
+        ).fetchall()
+        course = dict(
+            con.execute("SELECT time_ns, bytes FROM device_memory WHERE kind = 'device'").fetchall()
+        )
+        held, step, path = con.execute(
+            "SELECT reserved_bytes, step, nvtx_path FROM device_memory_peak"
+        ).fetchall()[0]
+        (static,) = con.execute("SELECT sum(bytes) FROM nsys_memory_usage WHERE kind LIKE '%Static'"
+        ).fetchall()[0]  # fmt: skip
+    outside = 0
+    for time, change, pool, used in events:
+        outside += change if pool is None else 0
+        # A release states what was in use before it.
+        assert used is None or course[time] == used + min(change, 0) + outside
+    assert held == max(pool or 0 for _, _, pool, _ in events) + outside + static
+    assert (step, path) == ("step 1", "step 1 > backward")
+
+
+def test_the_peak_is_what_pytorch_says(captures: Store) -> None:
+    """The program printed torch.cuda.max_memory_allocated and max_memory_reserved."""
+    report = ingest(DATA / "torch" / "memory.kineto.json.gz", captures).report_id
+    with Session.open(captures, [report]) as con:
+        (peak,) = con.execute(
+            "SELECT peak_bytes, reserved_bytes, memory_bytes, step FROM device_memory_peak"
+        ).fetchall()
+        # An event states what it adds, and the total.
+        (steady,) = con.execute(
+            "SELECT bool_and(bytes = delta) FROM (SELECT bytes, allocated_bytes - lag(allocated_bytes) "
+            "OVER (ORDER BY event) AS delta FROM torch_memory WHERE device_type = 'CUDA') "
+            "WHERE delta IS NOT NULL"
+        ).fetchall()[0]
+    assert peak == (907215872, 1075838976, 150109880320, "ProfilerStep#1")
+    assert steady
 
 
 def test_releases_lower_what_is_in_use(edited: Edited, store: Store) -> None:
