@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Cli
 
+from analysis.macros import macros
+from analysis.names import names_in, names_in_own
+from analysis.reference import REFERENCE_TABLES
 from analysis.session import Session
 from analysis.thresholds import thresholds
 from analysis.views import LAYERS, View, parse_view, views
@@ -52,6 +55,15 @@ def test_views_keep_the_house_rules(view: View, parser: Session) -> None:
     }
     assert not parser.needs(view.name) & lower, "a lower layer names a higher one"
     assert view.generated or len(view.sql.splitlines()) <= 130
+
+
+def test_names_read_off_the_text_are_those_of_the_parser(parser: Session) -> None:
+    made = macros(thresholds(), step_range="from steps(")
+    known = made.keys() | views().keys() | tables().keys() | REFERENCE_TABLES.keys()
+    texts = [view.query for view in views().values()]
+    texts += [f"SELECT {macro.body}" for macro in made.values()]
+    for text in texts:
+        assert names_in_own(text) & known == names_in(parser.con, text) & known, text
 
 
 def test_every_column_of_a_public_view_is_documented(store: Store) -> None:
