@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
+
+#: The longest text that a page shows whole; names of kernels have up to tens of thousands.
+_LONGEST = 50_000
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
@@ -27,6 +31,14 @@ def visible_line(text: str) -> str:
     return visible(text, "")
 
 
+def _bounded(text: str) -> str:
+    """Return a text of any length as what a page can hold; the digest tells it from others."""
+    if len(text) <= _LONGEST:
+        return text
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
+    return f"{text[:_LONGEST]}… ({len(text):,} characters, sha256 {digest})"
+
+
 def _spelled(character: str) -> str:
     if character.isspace() and character not in "\n\r\t\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029":
         return " "  # no-break spaces and such
@@ -36,7 +48,7 @@ def _spelled(character: str) -> str:
 def shown(value: Any) -> Any:
     """Return a value with every text in it visible, within tuples and dataclasses too."""
     if isinstance(value, str):
-        return visible(value)
+        return visible(_bounded(value))
     if isinstance(value, tuple):
         made = tuple(map(shown, value))
         if all(a is b for a, b in zip(made, value, strict=True)):

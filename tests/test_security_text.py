@@ -36,7 +36,7 @@ from perfpipe.viewmodel import (
     Table,
     Tile,
 )
-from perfpipe.visible import visible, visible_line
+from perfpipe.visible import shown, visible, visible_line
 from pipelines import console, junit
 from pipelines.commands.query import _as_csv, _as_table
 from pipelines.program import name_of
@@ -320,3 +320,12 @@ def test_names_of_a_store_are_shown_and_kept(
         assert not OBEYED.findall(cli.out)
     (manifest,) = Store(tmp_path / "store").manifests()
     assert manifest.source_name == odd.name, "the store has the name as it is"
+
+
+def test_a_name_of_any_length_fills_no_page() -> None:
+    """What is left of two names that begin alike still differs."""
+    one, other = (shown(("k" * 10_000_000 + end,))[0] for end in "ab")
+    assert one != other
+    assert len(one) < 51_000
+    assert "10,000,001 characters" in one
+    assert shown("k" * 50_000) == "k" * 50_000
