@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.comparison_story import Comparison
-from analysis.gate.decision import ADVICE, Decision, headline
+from analysis.gate.decision import Decision, headline
 from analysis.report.opening.comparisons import change_of
 from analysis.report.sections.regression import tables_of
 from perfpipe.picture import Picture
@@ -46,7 +46,7 @@ def _opening(decision: Decision, comparison: Comparison, source: Source) -> Open
     """Return what a report with a baseline opens with, behind the decision."""
     subject = Fact("", " against ".join(fact.text for fact in comparison.sides[::-1]), source)
     action = str(decision.action).capitalize()
-    decided = Tile("Decision", action, f"{decision.verdict}; {ADVICE[decision.action]}", source)
+    decided = Tile("Decision", action, f"{decision.verdict}; {decision.advice}", source)
     part = change_of(comparison)
     if part is None:
         return Opening(subject, Fact("", headline(decision), source), (decided,))

@@ -34,6 +34,7 @@ def as_data(decision: Decision, why: Explanation) -> dict[str, Any]:
     return {
         "verdict": decision.verdict,
         "action": decision.action,
+        "aa": decision.alike,
         "reason": decision.reason,
         "basis": decision.basis,
         "further_runs": decision.further_runs,
