@@ -224,21 +224,24 @@ def test_the_course_of_real_kernels(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
+    ("names", "reason"),
     [
-        ("ncu/block.ncu-rep", "not collected: ncu --section PmSampling"),
-        ("ncu/visible.details.csv", "not printed on this CSV page; ingest the .ncu-rep"),
+        (
+            ["ncu/block.ncu-rep", "nsys/gpumetrics.sqlite"],
+            "not collected: ncu --section PmSampling",
+        ),
+        (["ncu/visible.details.csv"], "not printed on this CSV page; ingest the .ncu-rep"),
     ],
 )
 def test_without_pm_sampling_it_is_said_what_to_collect(
-    name: str, reason: str, opened: Opened, pages: Callable[..., Path]
+    names: list[str], reason: str, opened: Opened, pages: Callable[..., Path]
 ) -> None:
-    with opened(name) as con:
+    with opened(*names) as con:
         told = con.execute("SELECT DISTINCT reason, tail_pct FROM kernel_activity").fetchall()
         parts = con.execute("SELECT count(*) FROM kernel_activity_parts").fetchone()
     assert told == [(reason, None)]
     assert parts == (0,)
-    document = json.loads((pages(name) / "report.json").read_text())
+    document = json.loads((pages(*names) / "report.json").read_text())
     titles = {table["title"] for one in document["sections"] for table in one["tables"]}
     assert {title for title in titles if "ctivity" in title} == {
         "Kernels whose activity over time is unknown"

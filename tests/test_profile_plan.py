@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Cli, Tiny
+from conftest import Cli, Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.profile_plan import ProfilePlan, each_once, limits_of, name_pattern, read_plan
 from analysis.session import Session
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 
@@ -330,10 +329,9 @@ def test_a_file_is_ingested_and_what_cannot_be_planned_says_why(
     assert "is not a run or report in this store" in cli.err
 
 
-def test_the_shares_of_a_step_add_up(ingested: Ingested, captures: Store) -> None:
+def test_the_shares_of_a_step_add_up(opened: Opened) -> None:
     """What ncu saw of the block's step, weighted with the timeline; the rest is unknown."""
-    reports = [ingested("ncu/block.ncu-rep"), ingested("nsys/gpumetrics.sqlite")]
-    with Session.open(captures, reports) as session:
+    with opened("nsys/gpumetrics.sqlite", "ncu/block.ncu-rep") as session:
         ((total, bounds),) = session.execute(
             "SELECT sum(share_pct), list(bound) FROM step_bounds"
         ).fetchall()
