@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from analysis.comparison import ENDPOINTS, Compared, Pairs
 from analysis.gate.power import further_runs
+from analysis.judging import ONE_RUN
 from analysis.limits import told
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.units import counted
@@ -193,7 +194,7 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     if worst.note:
         return f"{what}{worst.note}"
     if verdict == Verdict.UNREPLICATED:
-        return f"{what}one run on a side; how much runs scatter is not known"
+        return f"{what}{ONE_RUN}"
     change = worst.change
     if change is None or change.low is None or change.high is None:
         return f"{what}{verdict}"
