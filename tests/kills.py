@@ -51,8 +51,9 @@ class Scene:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a command in a session of its own."""
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PERFPIPE_STORE": str(self.store.root), MARK: self.mark,
-                       "TMPDIR": str(self.root / "tmp"), "PYTHONPATH": str(ROOT)}  # fmt: skip
+                       "TMPDIR": str(self.root / "tmp"), "PYTHONPATH": path}  # fmt: skip
         return subprocess.Popen(
             [*PERFPIPE, *words],
             cwd=self.root,

@@ -64,6 +64,21 @@ def test_the_same_program_is_the_same(workload: Path, cli: Cli) -> None:
     assert cli.out.startswith("Same: ")
 
 
+def test_what_the_arms_set_is_the_first_cause(cli: Cli) -> None:
+    path = Path(__file__).parents[1] / "workloads" / "cpu_noise.yaml"
+    alike = [f"--{arm}={name}" for arm in "ab" for name in ("clock=work", "noise=0")]
+    words = [*alike, "--b=slowdown=0.05", "--b=env.CUDA_X=1", "--b=wrapper=nice -n 1"]
+    assert cli("ab", path, *words, "--rounds", "2", "--no-confirm", "--json") == 3, cli.err
+    why = json.loads(cli.out)["why"]
+    assert why["text"].startswith(
+        "The two sides were set differently: parameter slowdown 0 -> 0.05, "
+        "arm wrapper as in the file -> nice -n 1, environment CUDA_X unset -> 1. "
+    )
+    assert "All other settings, versions and machine are the same" in why["text"]
+    given = [(row["name"], row["given"]) for row in why["differences"]]
+    assert given == [("slowdown", True), ("wrapper", True), ("CUDA_X", True)]
+
+
 def test_an_arm_against_itself_in_a_fixed_number_of_rounds(
     workload: Path, cli: Cli, tmp_path: Path
 ) -> None:
@@ -93,7 +108,7 @@ def test_an_arm_against_itself_is_a_false_alarm_and_no_regression(
 
 def test_an_arm_that_fails_ends_it(workload: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("ab", str(workload), "--b", "env.FAIL=1") == 1
-    assert cli.out.startswith("Failed: 1 configurations failed")
+    assert cli.out.startswith("Failed: 1 configuration failed")
     assert len((tmp_path / "order").read_text()) == 2
 
 
