@@ -108,7 +108,7 @@ def test_an_arm_against_itself_is_a_false_alarm_and_no_regression(
 
 def test_an_arm_that_fails_ends_it(workload: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("ab", str(workload), "--b", "env.FAIL=1") == 1
-    assert cli.out.startswith("Failed: 1 configurations failed")
+    assert cli.out.startswith("Failed: 1 configuration failed")
     assert len((tmp_path / "order").read_text()) == 2
 
 

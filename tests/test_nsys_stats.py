@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 from conftest import DATA, empty_database
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.session import Session
@@ -96,6 +96,7 @@ def test_every_expected_answer_was_compared() -> None:
 durations = st.lists(st.integers(0, 10**12), min_size=1, max_size=40)
 
 
+@settings(max_examples=30)
 @given(durations)
 def test_statistics_against_brute_force(values: list[int]) -> None:
     """The view's arithmetic on one kernel name, against Python's statistics."""

@@ -42,15 +42,26 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.compressed.XZ_PRESET", 0)
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory for a workload and its run, which the first test that needs them makes."""
+    return tmp_path_factory.mktemp("measured") / "once"
+
+
 @pytest.fixture
-def measured(tmp_path: Path, profilers: Path, cli: Cli) -> Path:
-    (tmp_path / "program.py").write_text(PROGRAM)
+def measured(once: Path, tmp_path: Path, profilers: Path, cli: Cli) -> Path:
+    """A workload that was measured with all collectors, in the store of `cli`."""
     path = tmp_path / "w.yaml"
+    if once.exists():
+        shutil.copytree(once, tmp_path, dirs_exist_ok=True)
+        return path
+    (tmp_path / "program.py").write_text(PROGRAM)
     path.write_text(
         'version: 1\nname: w\ncommand: ["{python}", program.py]\nmatrix: {n: [1, 2]}\n'
         "collect: {nsys: {}, ncu: {}}\nrecording: rec\n"
     )
     assert cli("run", path, "--collector", "all") == 0, cli.err
+    shutil.copytree(tmp_path, once, ignore=shutil.ignore_patterns("bin"))
     return path
 
 

@@ -191,10 +191,9 @@ def test_what_is_hard_counts_half(opened: Opened) -> None:
     assert gains["fp8"] > gains["triton_config"]
 
 
-def test_no_wait_is_explained_by_a_busy_unit(captures: Store, ingested: Ingested) -> None:
+def test_no_wait_is_explained_by_a_busy_unit(opened: Opened) -> None:
     """That the SMs compute little says nothing about a tail, occupancy or a barrier."""
-    ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with Session.open(captures, ids) as con:
+    with opened(*(f"ncu/{name}.ncu-rep" for name in ("visible", "ops", "block"))) as con:
         rows = con.execute(
             "SELECT DISTINCT rule, title, reason, explanation FROM kernel_rule_comparison"
         ).fetchall()
