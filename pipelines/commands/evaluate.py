@@ -93,7 +93,7 @@ def evaluate_command(
     kernels.  Exit code 1 if one is not correct.
 
     \b
-    perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/online
+    perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/fused
     perfpipe evaluate w.yaml --candidate a --candidate b --baseline best --profile --json
     """
     from pipelines.console import progress
