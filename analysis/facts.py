@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.runrecord import GpuState, RunRecord, TaskResult
+from perfpipe.units import format_bytes, format_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -25,9 +26,11 @@ NODE, UUID, MODEL, DRIVER, LIMIT = "node", "GPU", "GPU model", "driver", "power 
 
 #: Kinds of settings, in the order in which they are told.
 ARGUMENTS = "arguments"
-PARAMETER, PROGRAM, ENVIRONMENT = "parameter", "program", "environment"
+PROGRAM_NAME = "interpreter or program"
+PARAMETER, ARM, WORK = "parameter", "arm", "work of an iteration"
+PROGRAM, ENVIRONMENT = "program", "environment"
 COMPILED, GIT, PACKAGE, VERSION, MACHINE = "compiled kernel", "git", "package", "version", "machine"
-KINDS = (PARAMETER, PROGRAM, COMPILED, ENVIRONMENT, GIT, PACKAGE, VERSION, MACHINE)
+KINDS = (PARAMETER, ARM, WORK, PROGRAM, COMPILED, ENVIRONMENT, GIT, PACKAGE, VERSION, MACHINE)
 
 #: Conditions that a run met, a number each.
 SM, MEMORY, TEMPERATURE = "SM clock", "memory clock", "temperature"
@@ -157,8 +160,11 @@ class _Found:
 
 def _add_result(found: _Found, task: TaskResult) -> None:
     found.add_all(PARAMETER, task.params)
+    found.add_all(ARM, dict(setting.split("=", 1) for setting in task.variant if "=" in setting))
+    found.add(WORK, "FLOPs", None if task.flops is None else format_rate(task.flops, "FLOP"))
+    found.add(WORK, "bytes", None if task.bytes is None else format_bytes(task.bytes))
     if task.command:
-        found.add(PROGRAM, "interpreter or program", task.command[0])
+        found.add(PROGRAM, PROGRAM_NAME, task.command[0])
         found.add(PROGRAM, ARGUMENTS, " ".join(task.command[1:]))
     if task.kernel is not None:
         numbers = {name: getattr(task.kernel, name) for name in _COMPILED}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from analysis.emptiness import ViewMaker
 from analysis.macros import macros, with_thresholds
-from analysis.names import names_in
+from analysis.names import names_in, names_in_own
 from analysis.reference import REFERENCE_TABLES
 from analysis.thresholds import thresholds
 from analysis.views import views
@@ -220,9 +220,9 @@ class Session:
     def _named_by(self, name: str) -> frozenset[str]:
         """Return what the SQL of a view or macro names."""
         if name in views():
-            return names_in(self.con, views()[name].query)
+            return names_in_own(views()[name].query)
         if name in self._macros:
-            return names_in(self.con, f"SELECT {self._macros[name].body}")
+            return names_in_own(self._macros[name].body)
         return frozenset()
 
     def _query(self, view: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from perfpipe.errors import TaskFailed
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
 from perfpipe.store import Store
+from perfpipe.units import counted
 from pipelines.collectors.base import Context
 from pipelines.confirming import confirm
 from pipelines.console import Progress
@@ -134,7 +135,7 @@ def _line(plan: Plan, result: TaskResult, verb: str) -> str:
     median = "" if result.wall_s is None else f", {result.wall_s:.4g} s"
     if result.median_ms is not None:
         median = f", median {result.median_ms:.4g} ms"
-    return f"{what}: {verb}{median}, {len(result.reports)} reports"
+    return f"{what}: {verb}{median}, {counted(len(result.reports), 'report')}"
 
 
 def raise_for_status(record: RunRecord) -> None:

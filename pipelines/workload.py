@@ -55,7 +55,10 @@ class CollectNsys(_Model):
     )
     nvtx: str | None = Field(None, description="the range: nsys --nvtx-capture")
     gpu_metrics: bool = Field(False, description="sample GPU metrics of all GPUs")
-    cuda_memory_usage: bool = Field(False, description="nsys --cuda-memory-usage")
+    cuda_memory_usage: bool = Field(
+        False,
+        description="record allocations of device memory, with overhead (--cuda-memory-usage)",
+    )
     duration: float | None = Field(None, gt=0, description="seconds to record")
     options: list[str] = Field([], description="other options of nsys profile")
 
@@ -154,7 +157,9 @@ class CollectTorch(_Model):
     """Options of torch.profiler, for Python programs that use PyTorch."""
 
     record_shapes: bool = Field(False, description="record input shapes of operators")
-    profile_memory: bool = Field(False, description="record memory allocations")
+    profile_memory: bool = Field(
+        False, description="record allocations of PyTorch, which makes the trace larger"
+    )
     with_stack: bool = Field(False, description="record Python stacks")
     capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as in nsys")
 

@@ -19,6 +19,7 @@ from templates.course_figure import courses_figure
 from templates.figures import Drawing, sol_figure, tuning_figure
 from templates.history_figure import history_figure
 from templates.icicle import Icicle, icicle
+from templates.memory_figure import memory_figure
 from templates.occupancy_figures import occupancy_figure, what_if_figure
 from templates.places_figure import places_figure
 from templates.roofline_figure import roofline_figure
@@ -46,6 +47,9 @@ FIGURES = {
         courses_figure,
         "Activity over the time of the kernels whose SMs idle for longest: SMs in % of their "
         "plateau, units in % of peak, strong where a unit is the busiest; shaded: ramp and tail",
+    ),
+    "device_memory": Figure(
+        memory_figure, "Memory in use on each GPU; a dot marks the peak, dashed: held of the GPU"
     ),
     "icicle": Figure(
         icicle,

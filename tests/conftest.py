@@ -29,16 +29,16 @@ from perfpipe.windows import STEADY
 from pipelines import tools
 from pipelines.cli import run_cli
 
-pytest_plugins = ["batch_helpers", "report_fixtures", "slurm_fixtures", "slurm_site"]
+pytest_plugins = ["batch_helpers", "browsing", "report_fixtures", "slurm_fixtures", "slurm_site"]
 
 # Tests say what is right; how long things take is measured in benchmarks/.
-slow = [HealthCheck.too_slow]
-settings.register_profile("untimed", deadline=None, suppress_health_check=slow)
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+# Tensors of tests are small: threads that spin until there are more take most of the CPU's time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parent.parent
-
 
 #: Fixtures of tests that wait for most of their time; those with a cluster of their own are long.
 WAITING = {"slurm", "accounted_slurm", "own_slurm"}
@@ -84,7 +84,7 @@ def lacking(what: str) -> NoReturn:
     pytest.skip(what)
 
 
-def _publish(target: Path, make: Callable[[Path], object]) -> Path:
+def publish(target: Path, make: Callable[[Path], object]) -> Path:
     """Make a file or directory beside its place and rename it there; other workers wait for it."""
     if not target.exists():
         with target.with_name(f".{target.name}.lock").open("w") as lock:
@@ -104,11 +104,11 @@ def expand(shared: Path) -> Callable[[str], Path]:
         target = shared / name.replace("/", "-")
         packed = DATA / f"{name}.tar.xz"
         if packed.exists():
-            unpacked = _publish(
+            unpacked = publish(
                 shared / f"{target.name}.d", lambda at: shutil.unpack_archive(packed, at, "xztar")
             )
             return unpacked / Path(name).name
-        return _publish(
+        return publish(
             target, lambda at: at.write_bytes(lzma.decompress((DATA / f"{name}.xz").read_bytes()))
         )
 
@@ -128,7 +128,7 @@ def ingested(shared: Path, captures: Store, expand: Callable[[str], Path]) -> Ca
     @cache
     def report(name: str) -> str:
         known = shared / f"{name.replace('/', '-')}.id"
-        _publish(known, lambda at: at.write_text(ingest(expand(name), captures).report_id))
+        publish(known, lambda at: at.write_text(ingest(expand(name), captures).report_id))
         return known.read_text()
 
     return report
@@ -158,7 +158,7 @@ def replayed(shared: Path) -> Callable[[str], Path]:
     def replay(name: str) -> Path:
         workload = str(ROOT / "workloads" / f"{name}.yaml")
         words = ["run", workload, "--collector", "replay", "--no-report", "--store"]
-        return _publish(shared / f"replay-{name}", lambda at: _succeed(*words, str(at)))
+        return publish(shared / f"replay-{name}", lambda at: succeed(*words, str(at)))
 
     return replay
 
@@ -187,9 +187,9 @@ def pages(
         def make(at: Path) -> None:
             at.mkdir()
             files = [f"--{kind}={at}/report.{kind}" for kind in ("html", "md", "json")]
-            _succeed("report", *of, *files, "--store", str(store))
+            succeed("report", *of, *files, "--store", str(store))
 
-        return _publish(shared / f"pages-{'-'.join(names).replace('/', '-')}", make)
+        return publish(shared / f"pages-{'-'.join(names).replace('/', '-')}", make)
 
     return report
 
@@ -212,8 +212,8 @@ def stored(
     return put
 
 
-def _succeed(*words: str) -> None:
-    # What it prints is no part of what the test prints that is the first to ask.
+def succeed(*words: str) -> None:
+    """Run a command whose output is no part of what the test prints that is the first to ask."""
     with redirect_stdout(StringIO()):
         assert run_cli(list(words)) == 0
 
@@ -237,7 +237,7 @@ def edited(expand: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]
 def _small_capture(shared: Path) -> Path:
     """Return an .ncu-rep of one kernel, under 1 MB."""
     packed = ROOT / "workloads/recordings/vector_add-h200/00-65536-1024.ncu-rep.xz"
-    return _publish(
+    return publish(
         shared / "small.ncu-rep", lambda at: at.write_bytes(lzma.decompress(packed.read_bytes()))
     )
 

@@ -1,8 +1,9 @@
 """Kills commands at random moments, and checks that nothing is lost, half or left over.
 
-    python tests/kills.py --count 100 [--seed 1] [ingest run report compact collect]
+    python tests/kills.py --count 100 [--seconds S] [--seed 1] [ingest run report compact collect]
 
-Each kind is killed COUNT times by SIGKILL, some time after its start, up to as long as it takes.
+Each kind is killed COUNT times by SIGKILL, some time after its start, up to as long as it takes;
+after --seconds no further one begins.
 After each kill the store must verify; the same command must then succeed, and leave nothing behind:
 no temporary files, claims, running records, or processes.
 """
@@ -42,7 +43,7 @@ class Scene:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.store = Store(root / "store")
-        self.mark = root.name
+        self.mark = str(root)
         (root / "tmp").mkdir()
         for name in CAPTURES:
             packed = ROOT / f"tests/data/nsys/{name}.sqlite.xz"
@@ -50,8 +51,9 @@ class Scene:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a command in a session of its own."""
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PERFPIPE_STORE": str(self.store.root), MARK: self.mark,
-                       "TMPDIR": str(self.root / "tmp"), "PYTHONPATH": str(ROOT)}  # fmt: skip
+                       "TMPDIR": str(self.root / "tmp"), "PYTHONPATH": path}  # fmt: skip
         return subprocess.Popen(
             [*PERFPIPE, *words],
             cwd=self.root,
@@ -161,10 +163,12 @@ def main(words: Sequence[str] | None = None) -> int:
     """Kill, and print the figures; 1 if anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("kinds", nargs="*", default=[*KINDS])
     given = parser.parse_args(words)
     faulty = 0
+    latest = time.monotonic() + given.seconds
     for kind in given.kinds:
         rng = random.Random(f"{given.seed} {kind}")
         ends: Counter[str] = Counter()
@@ -183,6 +187,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 f"{' ' + said.decode()[-200:] if process.returncode else ''}\n"
             )
             for number in range(given.count):
+                if time.monotonic() > latest:
+                    break
                 at_one = Path(folder) / f"{kind}-{number}"
                 at_one.mkdir()
                 end, wrong = kill(kind, rng, seconds, at_one)

@@ -64,9 +64,51 @@ def test_the_same_program_is_the_same(workload: Path, cli: Cli) -> None:
     assert cli.out.startswith("Same: ")
 
 
+def test_what_the_arms_set_is_the_first_cause(cli: Cli) -> None:
+    path = Path(__file__).parents[1] / "workloads" / "cpu_noise.yaml"
+    alike = [f"--{arm}={name}" for arm in "ab" for name in ("clock=work", "noise=0")]
+    words = [*alike, "--b=slowdown=0.05", "--b=env.CUDA_X=1", "--b=wrapper=nice -n 1"]
+    assert cli("ab", path, *words, "--rounds", "2", "--no-confirm", "--json") == 3, cli.err
+    why = json.loads(cli.out)["why"]
+    assert why["text"].startswith(
+        "The two sides were set differently: parameter slowdown 0 -> 0.05, "
+        "arm wrapper as in the file -> nice -n 1, environment CUDA_X unset -> 1. "
+    )
+    assert "All other settings, versions and machine are the same" in why["text"]
+    given = [(row["name"], row["given"]) for row in why["differences"]]
+    assert given == [("slowdown", True), ("wrapper", True), ("CUDA_X", True)]
+
+
+def test_an_arm_against_itself_in_a_fixed_number_of_rounds(
+    workload: Path, cli: Cli, tmp_path: Path
+) -> None:
+    words = ["--aa", "--rounds", "4", "--json", "aa.json", "--md", "aa.md", "--html", "aa.html"]
+    assert cli("ab", str(workload), *words, "--no-early-stop") == 0, cli.err
+    found = json.loads((tmp_path / "aa.json").read_text())
+    assert (found["aa"], found["verdict"], found["action"]) == (True, "same", "continue")
+    assert found["endpoints"][0]["runs"] == [4, 4], "certain before, but all rounds are measured"
+    assert len((tmp_path / "order").read_text()) == 8
+    assert cli.err.count("no look before the last round") == 3
+    for name in ("aa.md", "aa.html"):
+        assert "A/A, same: iteration" in (tmp_path / name).read_text()
+
+
+def test_an_arm_against_itself_is_a_false_alarm_and_no_regression(
+    workload: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """The program is slower in the launches of arm B: the 2nd, 3rd, 6th and 7th."""
+    slower = PROGRAM.replace("if os", "ms *= 1.2 if count % 4 in (2, 3) else 1\nif os", 1)
+    (tmp_path / "program.py").write_text(slower)
+    words = ["--a", "env.OTHER=1", "--b", "env.OTHER=1", "--rounds", "4"]
+    assert cli("ab", str(workload), *words) == 3, cli.err
+    assert cli.out.startswith("A/A, regressed: iteration: +19")
+    assert "Investigate: a false alarm" in " ".join(cli.out.split())
+    assert len((tmp_path / "order").read_text()) <= 8, "there is nothing to confirm"
+
+
 def test_an_arm_that_fails_ends_it(workload: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("ab", str(workload), "--b", "env.FAIL=1") == 1
-    assert cli.out.startswith("Failed: 1 configurations failed")
+    assert cli.out.startswith("Failed: 1 configuration failed")
     assert len((tmp_path / "order").read_text()) == 2
 
 
@@ -147,6 +189,7 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
         (["--git", "HEAD"], "expected two commits, A..B"),
         (["--b", "x"], "expected NAME=VALUE"),
         (["--b", "env.A=1", "--build", "make"], "--build needs --git"),
+        (["--aa", "--b", "env.A=1"], "--aa: both arms are A"),
     ],
 )
 def test_what_cannot_be_compared(
@@ -163,6 +206,8 @@ def test_the_looks_spend_five_percent() -> None:
         assert sum(levels) == pytest.approx(ALPHA)
         assert levels == sorted(levels), "little at first"
         assert level_after(min(most, 3) - 1, most) is None
+        once = [level_after(n, most, early=False) for n in range(1, most + 1)]
+        assert once == [None] * (most - 1) + [pytest.approx(ALPHA)]
 
 
 def _simulated(rng: np.random.Generator, change: float, scatter: float, most: int) -> str | None:

@@ -8,9 +8,10 @@ from importlib import resources
 import pytest
 from accessibility import violations
 from batches import simulated
+from browsing import HOSTILE, addresses_asked_for, log, open_page
 from selenium import webdriver
 from selenium.webdriver.common.by import By
-from test_browser import HOSTILE, _asked, _box, _log, _open, _shown, _tools, browser  # noqa: F401
+from test_browser import _box, _shown, _tools
 
 from analysis.batch.page import batch_report
 from templates.renderers import render_html
@@ -32,19 +33,19 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def page(browser: webdriver.Chrome, address: str) -> webdriver.Chrome:  # noqa: F811
+def page(browser: webdriver.Chrome, address: str) -> webdriver.Chrome:
     for kind in ("performance", "browser"):
-        _log(browser, kind)
+        log(browser, kind)
     browser.set_window_size(1300, 1200)
-    _open(browser, address)
+    open_page(browser, address)
     return browser
 
 
 def test_nothing_is_asked_for_and_nothing_fails(page: webdriver.Chrome) -> None:
-    asked = _asked(page)
+    asked = addresses_asked_for(page)
     assert asked
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    assert [entry for entry in _log(page, "browser") if entry["level"] == "SEVERE"] == []
+    assert [entry for entry in log(page, "browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_links_lead_to_files_and_run_nothing(page: webdriver.Chrome) -> None:

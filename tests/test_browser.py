@@ -2,116 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import resources
-from pathlib import Path
-from typing import Any
 
 import pytest
 from accessibility import OF_WHOLE_PAGES, ROWS_THAT_DIFFER, violations
-from conftest import lacking
+from browsing import HOSTILE, addresses_asked_for, log, open_page
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
 
 from perfpipe.visible import visible
-from pipelines.cli import run_cli
 
 WORKLOADS = ("vector_add", "transformer_step", "fused_matmul_tuning", "ddp_step")
-
-HOSTILE = (
-    "k</script><script>document.title='executed'</script>\"'<img src=x onerror=alert(1)>\u202e"
-)
-
-
-def _start(folder: Path, *, scripts: bool = True) -> webdriver.Chrome:
-    options = webdriver.ChromeOptions()
-    options.binary_location = "/usr/bin/chromium"
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                 "--no-first-run", "--disable-background-networking", "--disable-component-update",
-                 "--disable-sync", "--force-prefers-reduced-motion", "--window-size=1300,1200",
-                 f"--user-data-dir={folder}"):  # fmt: skip
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    if not scripts:
-        blocked = {"profile.managed_default_content_settings.javascript": 2}
-        options.add_experimental_option("prefs", blocked)
-    return webdriver.Chrome(options, webdriver.ChromeService("/usr/bin/chromedriver"))
-
-
-def _log(driver: Any, kind: str) -> list[dict[str, Any]]:
-    return list(driver.get_log(kind))
-
-
-def _need_chromium() -> None:
-    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        lacking("chromium and chromium-driver are not installed")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    _need_chromium()
-    driver = _start(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
-def page(
-    pages: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], str]:
-    """Return the address of a report: of a recording, or the one with a hostile name."""
-    folder = tmp_path_factory.mktemp("pages")
-    names = '"ID","Process ID","Process Name","Kernel Name","gpu__time_duration.sum"'
-    text = HOSTILE.replace('"', '""')
-    (folder / "x.csv").write_text(f'{names}\n"","","","","us"\n"0","1","p","{text}","2.5"\n')
-    store = str(folder / "hostile-store")
-    assert run_cli(["ingest", str(folder / "x.csv"), "--store", store]) == 0
-    hostile = folder / "hostile.html"
-    assert run_cli(["report", "--html", str(hostile), "--store", store]) == 0
-
-    def address(name: str) -> str:
-        return (hostile if name == "hostile" else pages(name) / "report.html").as_uri()
-
-    return address
-
-
-def _open(browser: webdriver.Chrome, address: str) -> None:
-    """Open a page and wait for its script to end: Chromium may answer before."""
-    browser.get(address)
-    done = (By.CSS_SELECTOR, "html.js")
-    WebDriverWait(browser, 120).until(lambda driver: driver.find_elements(*done))
-
-
-def _asked(browser: webdriver.Chrome) -> list[str]:
-    """Return the addresses that the page has asked for; the browser's own tab may ask for more."""
-    messages = [json.loads(entry["message"])["message"] for entry in _log(browser, "performance")]
-    return [
-        message["params"]["request"]["url"]
-        for message in messages
-        if message["method"] == "Network.requestWillBeSent"
-        and message["params"]["documentURL"] == browser.current_url.partition("#")[0]
-    ]
-
-
-@pytest.fixture
-def visit(
-    browser: webdriver.Chrome, page: Callable[[str], str]
-) -> Callable[[str], webdriver.Chrome]:
-    def go(name: str) -> webdriver.Chrome:
-        browser.set_window_size(1300, 1200)
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-        for kind in ("performance", "browser"):
-            _log(browser, kind)
-        _open(browser, page(name))
-        return browser
-
-    return go
 
 
 def _box(driver: webdriver.Chrome, title: str) -> WebElement:
@@ -127,10 +32,10 @@ def _values(box: WebElement, index: int) -> list[str | None]:
 @pytest.mark.parametrize("name", [*WORKLOADS, "hostile"])
 def test_no_request_and_no_error(name: str, visit: Callable[[str], webdriver.Chrome]) -> None:
     driver = visit(name)
-    asked = _asked(driver)
+    asked = addresses_asked_for(driver)
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert [url for url in asked if url.startswith(driver.current_url)], "the log holds requests"
-    assert [entry for entry in _log(driver, "browser") if entry["level"] == "SEVERE"] == []
+    assert [entry for entry in log(driver, "browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_hostile_names_are_shown(visit: Callable[[str], webdriver.Chrome]) -> None:
@@ -223,7 +128,7 @@ def _reload(driver: webdriver.Chrome) -> None:
     """Open the address anew, as somebody does who was sent it."""
     address = driver.current_url
     driver.get("about:blank")
-    _open(driver, address)
+    open_page(driver, address)
 
 
 def test_a_link_shows_what_its_sender_saw(visit: Callable[[str], webdriver.Chrome]) -> None:
@@ -353,17 +258,15 @@ def _background(driver: webdriver.Chrome) -> str:
     return str(driver.execute_script("return getComputedStyle(document.body).backgroundColor"))
 
 
-def test_without_scripts_the_report_is_whole(page: Callable[[str], str], tmp_path: Path) -> None:
-    _need_chromium()
-    driver = _start(tmp_path / "profile", scripts=False)
-    try:
-        driver.get(page("transformer_step"))
-        assert not driver.find_elements(By.CSS_SELECTOR, "html.js")
-        assert "launch-bound" in driver.find_element(By.CSS_SELECTOR, ".verdict").text
-        assert "launch overhead" in driver.find_element(By.CSS_SELECTOR, ".statements").text
-        assert len(driver.find_elements(By.CSS_SELECTOR, "figure svg")) >= 4
-        assert len(driver.find_elements(By.CSS_SELECTOR, "tbody tr")) > 100
-        assert not driver.find_elements(By.CSS_SELECTOR, ".tools")
-        assert driver.find_element(By.ID, "recommendations").text
-    finally:
-        driver.quit()
+def test_without_scripts_the_report_is_whole(
+    scriptless: webdriver.Chrome, page: Callable[[str], str]
+) -> None:
+    driver = scriptless
+    driver.get(page("transformer_step"))
+    assert not driver.find_elements(By.CSS_SELECTOR, "html.js")
+    assert "launch-bound" in driver.find_element(By.CSS_SELECTOR, ".verdict").text
+    assert "launch overhead" in driver.find_element(By.CSS_SELECTOR, ".statements").text
+    assert len(driver.find_elements(By.CSS_SELECTOR, "figure svg")) >= 4
+    assert len(driver.find_elements(By.CSS_SELECTOR, "tbody tr")) > 100
+    assert not driver.find_elements(By.CSS_SELECTOR, ".tools")
+    assert driver.find_element(By.ID, "recommendations").text

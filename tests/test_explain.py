@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from analysis.comparison import pairs_of
 from analysis.comparison_story import compare
-from analysis.facts import Facts
+from analysis.facts import Facts, facts_of
 from analysis.gate.differences import counters, settings
 from analysis.gate.explain import Explanation, explain
 from analysis.sides import ITERATION, KERNEL, STEP, Key, Measured, Side
@@ -177,7 +177,25 @@ def test_a_copy_before_each_step(captures: Store, ingested: Callable[[str], str]
     why = compare(sides[0].side, sides[1].side).why
     (transfer,) = (row for row in why.rows if row.name == "transfer")
     assert transfer.change == "+3.56 ms"
-    assert "arguments compute -> h2d" in why.text
+    assert why.text.startswith(
+        "The two sides were set differently: arguments compute -> h2d. A step changed"
+    )
+    assert why.rows[0].given and not any(row.given for row in why.rows[1:])
+
+
+def test_more_work_is_told_before_more_time() -> None:
+    """A larger problem takes longer: the size and the work lead, and arguments are not repeated."""
+    sides = [
+        Facts(facts_of([[TaskResult(0, f"n={n}", {"n": n}, flops=2.0 * n**3,
+                                    command=("python", "gemm.py", "--n", str(n)))]]).settings)
+        for n in (1000, 2000)
+    ]  # fmt: skip
+    a, b = (a_side(x, {k: ms for k, ms in BASE.items() if k.part == ITERATION}, facts)
+            for x, facts in zip("AB", sides, strict=True))  # fmt: skip
+    assert explain(pairs_of(a, b), a, b).text.startswith(
+        "The two sides were set differently: parameter n 1000 -> 2000, "
+        "work of an iteration FLOPs 2 GFLOP -> 16 GFLOP."
+    )
 
 
 def test_settings_that_differ() -> None:
@@ -206,6 +224,7 @@ def test_settings_that_differ() -> None:
         ("package", "torch", "2.10", "2.11"),
         ("package", "triton", "absent", "3"),
     ]
+    assert [d.name for d in settings(before, after) if d.given] == ["mode"]
     assert not [*settings(before, before)]
     none = Facts({"environment": {}})
     assert [(d.name, d.before) for d in settings(none, after)] == [("A", "unset"), ("C", "unset")]

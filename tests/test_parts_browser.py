@@ -1,4 +1,3 @@
-# ruff: noqa: F811 (fixtures are imported)
 """Kernels folded as a tree, the card of a kernel, and the icicle of ranges, in a real browser."""
 
 from __future__ import annotations
@@ -6,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from browsing import open_page
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from test_browser import (  # noqa: F401
-    _box,
-    _need_chromium,
-    _open,
-    _reload,
-    _shown,
-    _start,
-    _tools,
-    browser,
-    page,
-    visit,
-)
+from test_browser import _box, _reload, _shown, _tools
 
 Visit = Callable[[str], webdriver.Chrome]
 
@@ -116,7 +105,7 @@ def test_the_card_of_a_kernel_is_opened(visit: Visit) -> None:
 def test_a_link_to_a_card_opens_it(visit: Visit, page: Callable[[str], str]) -> None:
     driver = visit("transformer_step")
     driver.get("about:blank")
-    _open(driver, page("transformer_step") + "#kernel-2")
+    open_page(driver, page("transformer_step") + "#kernel-2")
     assert driver.find_element(By.ID, "kernel-2").get_attribute("open")
     assert not driver.find_element(By.ID, "kernel-1").get_attribute("open")
 

@@ -109,11 +109,12 @@ def test_figures_stand_beside_markdown(
 
 
 def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
-    folder = pages("ncu/block.ncu-rep")
+    folder = pages("ncu/visible.ncu-rep")
     found = json.loads((folder / "report.json").read_text())["sections"]
     assert [section["id"] for section in found] == [
         "budget", "categories", "bounds", "kernels", "details", "roofline", "stalls", "occupancy", "memory",
-        "source", "launches", "communication", "nvtx", "operators", "sizes", "tuning", "regression",
+        "source", "launches", "device_memory", "communication",
+        "nvtx", "operators", "sizes", "tuning", "regression",
     ]  # fmt: skip
     for section in found:
         assert bool(section["tables"] or section["cards"]) != bool(section["missing"]), section[
@@ -125,7 +126,7 @@ def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
 
 
 def test_a_page_is_small(pages: Pages) -> None:
-    assert (pages("ncu/block.ncu-rep") / "report.html").stat().st_size < 1.5e6
+    assert (pages(*STEP) / "report.html").stat().st_size < 1.5e6
 
 
 def test_every_table_and_finding_names_its_source(
@@ -275,7 +276,7 @@ def test_names_choose_reports(cli: Cli, stored: Stored) -> None:
 
 
 def test_long_tables_are_cut_and_say_so(pages: Pages) -> None:
-    assert "showing 10 of 95" in (pages("ncu/block.ncu-rep") / "report.md").read_text()
+    assert "showing 10 of 95" in (pages(*STEP) / "report.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,11 @@ def test_known_profiler_messages_are_explained(
     (profilers / "FAULT").write_text("importer")
     assert cli("run", workload("[good]"), "--collector", "nsys") == 1
     assert "could not import its own data (it left a .qdstrm)" in cli.err
+    importer = profilers.parent / "host-linux-x64" / "QdstrmImporter"
+    importer.parent.mkdir()
+    importer.write_bytes((profilers / "nsys").read_bytes())
+    importer.chmod(0o755)
+    assert cli("run", workload("[good]"), "--collector", "nsys") == 0
 
 
 def test_measuring_without_a_profiler_names_it(

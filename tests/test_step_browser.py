@@ -1,4 +1,3 @@
-# ruff: noqa: F811 (fixtures are imported)
 """Figures and the picture of a step in a real browser."""
 
 from __future__ import annotations
@@ -9,23 +8,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from browsing import HOSTILE, open_page
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
-from test_browser import (  # noqa: F401
-    HOSTILE,
-    _asked,
-    _log,
-    _need_chromium,
-    _open,
-    _start,
-    browser,
-    page,
-    visit,
-)
 
 from perfpipe.picture import Label, Lane, Panel, Picture, Slice, View
 from perfpipe.viewmodel import Report
@@ -158,11 +147,7 @@ def test_hover_names_what_lies_there(visit: Visit) -> None:
     assert "step 7" in _tip(figure) or "iteration 2" in _tip(figure)
 
 
-def test_without_scripts_and_on_paper_the_step_is_drawn(
-    page: Callable[[str], str],
-    visit: Visit,
-    tmp_path: Path,
-) -> None:
+def test_on_paper_the_step_is_drawn(visit: Visit) -> None:
     driver = visit("transformer_step")
     figure, canvas = _step(driver)
     assert canvas.is_displayed()
@@ -170,16 +155,16 @@ def test_without_scripts_and_on_paper_the_step_is_drawn(
     assert not canvas.is_displayed()
     assert figure.find_element(By.TAG_NAME, "svg").is_displayed()
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    _need_chromium()
-    other = _start(tmp_path / "profile", scripts=False)
-    try:
-        other.get(page("transformer_step"))
-        drawn = other.find_element(By.CSS_SELECTOR, ".step svg")
-        assert drawn.is_displayed()
-        assert "forward" in drawn.text and "Idle, by cause" in drawn.text
-        assert not other.find_elements(By.CSS_SELECTOR, ".step canvas")
-    finally:
-        other.quit()
+
+
+def test_without_scripts_the_step_is_drawn(
+    scriptless: webdriver.Chrome, page: Callable[[str], str]
+) -> None:
+    scriptless.get(page("transformer_step"))
+    drawn = scriptless.find_element(By.CSS_SELECTOR, ".step svg")
+    assert drawn.is_displayed()
+    assert "forward" in drawn.text and "Idle, by cause" in drawn.text
+    assert not scriptless.find_elements(By.CSS_SELECTOR, ".step canvas")
 
 
 @pytest.mark.parametrize("name", ["gemm", "transformer_step", "ddp_step", "fused_matmul_tuning"])
@@ -228,7 +213,7 @@ def test_a_step_of_20000_operations_is_light_and_fast(
     file = tmp_path / "page.html"
     file.write_text(render_html(report))
     assert file.stat().st_size < 600_000
-    _open(browser, file.as_uri())
+    open_page(browser, file.as_uri())
     _step(browser)
     assert browser.title != "executed"
     times: list[Any] = browser.execute_script(

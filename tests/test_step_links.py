@@ -1,4 +1,3 @@
-# ruff: noqa: F811 (fixtures are imported)
 """Collectives of a step are linked from rank to rank: in the picture, its data and the browser."""
 
 from __future__ import annotations
@@ -8,14 +7,6 @@ from collections.abc import Callable
 
 from conftest import Opened
 from selenium import webdriver
-from test_browser import (  # noqa: F401
-    _need_chromium,
-    _open,
-    _start,
-    browser,
-    page,
-    visit,
-)
 from test_step_browser import _step
 
 from analysis.report.build import kinds_of

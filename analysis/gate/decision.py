@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from analysis.comparison import ENDPOINTS, Compared, Pairs
 from analysis.gate.power import further_runs
+from analysis.judging import ONE_RUN
 from analysis.limits import told
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.units import counted
@@ -39,10 +40,18 @@ class Action(StrEnum):
 
 
 #: What the actions mean.
-ADVICE = {
+_ADVICE = {
     Action.CONTINUE: "nothing speaks against the change",
     Action.INVESTIGATE: "find out more before relying on either answer",
     Action.REVERT: "the regression was confirmed on fresh runs",
+}
+
+#: What they mean where both sides are the same program.
+_ADVICE_ALIKE = {
+    Verdict.SAME: "no difference is found where there is none",
+    Verdict.REGRESSED: "a false alarm: 'perfpipe calibrate' says which changes count here",
+    Verdict.IMPROVED: "a false alarm: 'perfpipe calibrate' says which changes count here",
+    Verdict.INCONCLUSIVE: "runs scatter too much for this many rounds",
 }
 
 
@@ -53,6 +62,7 @@ class Decision:
     `endpoints` are the configurations of the primary endpoint, `kernels` what was tested beside
     them, most severe first.  `further_runs` is how many more runs a side would decide an
     inconclusive verdict, None where that is not known.  `basis` is which changes count, and why.
+    `alike` says that both sides are the same program (A/A): any difference is a false alarm.
     """
 
     verdict: Verdict
@@ -62,6 +72,13 @@ class Decision:
     kernels: tuple[Compared, ...] = ()
     further_runs: int | None = None
     basis: str = ""
+    alike: bool = False
+
+    @property
+    def advice(self) -> str:
+        """What the action means here."""
+        alike = _ADVICE_ALIKE.get(self.verdict) if self.alike else None
+        return alike or _ADVICE[self.action]
 
 
 def decide(
@@ -70,25 +87,28 @@ def decide(
     failed: Sequence[str] = (),
     replayed: bool = False,
     confirmed: bool = False,
+    alike: bool = False,
     calibration: Calibration | None = None,
 ) -> Decision:
     """Decide on two sides that were compared.
 
     `failed` are the configurations that failed on the new side, `replayed` whether a side was
     replayed, `confirmed` whether a round on fresh runs has found the same regression: only then is
-    the advice to revert, unless more than the code differs between the sides.  `calibration` is
-    what the pairs were judged by.
+    the advice to revert, unless more than the code differs between the sides.  `alike` says that
+    both sides are the same program, `calibration` what the pairs were judged by.
     """
-    found = _decided(pairs, failed, replayed, confirmed)
-    return replace(found, basis=basis_of(calibration))
+    found = replace(_decided(pairs, failed, replayed, confirmed), basis=basis_of(calibration))
+    if not alike:
+        return found
+    false_alarm = found.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)
+    action = Action.INVESTIGATE if false_alarm else found.action
+    return replace(found, action=action, alike=True)
 
 
 def headline(decision: Decision) -> str:
     """Return the decision as a sentence."""
-    return (
-        f"{decision.verdict.capitalize()}: {decision.reason}. "
-        f"{decision.action.capitalize()}: {ADVICE[decision.action]}"
-    )
+    verdict = f"A/A, {decision.verdict}" if decision.alike else decision.verdict.capitalize()
+    return f"{verdict}: {decision.reason}. {decision.action.capitalize()}: {decision.advice}"
 
 
 def basis_of(calibration: Calibration | None) -> str:
@@ -105,7 +125,8 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
     endpoints = primary(pairs)
     kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
     if failed:
-        reason = f"{len(failed)} configurations failed, the first is {failed[0] or 'the only one'}"
+        first = failed[0] or "the only one"
+        reason = f"{counted(len(failed), 'configuration')} failed, the first is {first}"
         return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
     if replayed:
         reason = "a replay measures nothing"
@@ -174,7 +195,7 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     if worst.note:
         return f"{what}{worst.note}"
     if verdict == Verdict.UNREPLICATED:
-        return f"{what}one run on a side; how much runs scatter is not known"
+        return f"{what}{ONE_RUN}"
     change = worst.change
     if change is None or change.low is None or change.high is None:
         return f"{what}{verdict}"

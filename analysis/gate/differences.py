@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from analysis.facts import (
     ARGUMENTS,
+    ARM,
     ENVIRONMENT,
     KINDS,
     MEMORY,
     PACKAGE,
     PARAMETER,
     PROGRAM,
+    PROGRAM_NAME,
     SM,
     TEMPERATURE,
     UNITS,
+    WORK,
     Facts,
 )
 from analysis.thresholds import thresholds
@@ -26,7 +29,10 @@ from analysis.thresholds import thresholds
 _LONGEST, _VALUES = 40, 3
 
 #: What a value that is not there is called, in kinds of which all that there is is known.
-_ABSENT = {ENVIRONMENT: "unset", PACKAGE: "absent", PARAMETER: "none"}
+_ABSENT = {ENVIRONMENT: "unset", PACKAGE: "absent", PARAMETER: "none", ARM: "as in the file"}
+
+#: Settings of an arm that are told by what they changed: the interpreter, and variables.
+_PYTHON, _VARIABLE = "python", "env."
 
 #: Counters of a kernel that are told, and from which ratio on as a multiple.
 _COUNTERS, _MULTIPLE = 6, 2
@@ -34,7 +40,10 @@ _COUNTERS, _MULTIPLE = 6, 2
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that differs, as text; `share_pct` is its share of the change in time."""
+    """One thing that differs, as text; `share_pct` is its share of the change in time.
+
+    `given` tells that somebody set it so: it is what the comparison is about.
+    """
 
     kind: str
     name: str
@@ -42,14 +51,28 @@ class Difference:
     after: str
     change: str = ""
     share_pct: float | None = None
+    given: bool = False
 
 
 def settings(before: Facts, after: Facts) -> Iterator[Difference]:
     """Yield the settings whose values differ; what one side does not say is passed over."""
+    by_arms = {name for facts in (before, after) for name in facts.settings.get(ARM, {})}
     for kind in KINDS:
         old, new = (facts.settings.get(kind) for facts in (before, after))
-        if old is not None and new is not None:
-            yield from _differing(kind, old, new, _by_parameters(before, after))
+        if old is None or new is None:
+            continue
+        for found in _differing(kind, old, new, _by_parameters(before, after)):
+            if kind != ARM or not (found.name.startswith(_VARIABLE) or found.name == _PYTHON):
+                yield replace(found, given=_given(kind, found.name, by_arms))
+
+
+def _given(kind: str, name: str, by_arms: Collection[str]) -> bool:
+    """Tell whether somebody set that for a side, or it follows from that by the workload file."""
+    if kind == ENVIRONMENT:
+        return f"{_VARIABLE}{name}" in by_arms
+    if (kind, name) == (PROGRAM, PROGRAM_NAME):
+        return _PYTHON in by_arms
+    return kind in (PARAMETER, ARM, WORK) or (kind, name) == (PROGRAM, ARGUMENTS)
 
 
 def _by_parameters(before: Facts, after: Facts) -> bool:
@@ -77,9 +100,16 @@ def _differing(
 
 
 def _words(own: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a command that are not in the other one."""
+    """Return the words of a command that are not in the other one, values with their options."""
     known = {word for command in other for word in command.split(" ")}
-    return tuple(dict.fromkeys(w for line in own for w in line.split(" ") if w not in known))
+    found = []
+    for line in own:
+        words = line.split(" ")
+        for option, word in zip(["", *words], words, strict=False):
+            if word not in known:
+                valued = option.startswith("-") and option in known and not word.startswith("-")
+                found.append(f"{option} {word}" if valued else word)
+    return tuple(dict.fromkeys(found))
 
 
 def _told(values: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.comparison import ENDPOINTS, Compared, Pairs, matched
-from analysis.facts import COMPILED, ENVIRONMENT, GIT, PACKAGE, PARAMETER
+from analysis.facts import ARM, COMPILED, ENVIRONMENT, GIT, PACKAGE, PARAMETER, WORK
 from analysis.gate.differences import Difference, conditions, counters, settings
 from analysis.gate.kernel_changes import KernelChange, kernel_changes, kernel_table
 from analysis.gate.share import Share, signed
@@ -39,7 +39,7 @@ KERNEL = "kernel"
 _NAMED, _BRIEF, _COUNTED = 3, 4, 3
 
 #: Kinds of settings whose names alone do not say what they are.
-_AMBIGUOUS = (PARAMETER, ENVIRONMENT, PACKAGE, COMPILED, GIT)
+_AMBIGUOUS = (PARAMETER, ARM, WORK, ENVIRONMENT, PACKAGE, COMPILED, GIT)
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Explanation:
     @property
     def brief(self) -> tuple[Difference, ...]:
         """The first rows of each kind."""
-        kinds = dict.fromkeys(row.kind for row in self.rows)
-        return tuple(
-            row for kind in kinds for row in [r for r in self.rows if r.kind == kind][:_BRIEF]
-        )
+        kinds: dict[tuple[bool, str], list[Difference]] = {}
+        for row in self.rows:
+            kinds.setdefault((row.given, row.kind), []).append(row)
+        return tuple(row for own in kinds.values() for row in own[:_BRIEF])
 
     def tables(self, source: Source) -> Iterator[Table]:
         """Yield what differs, and what became of the kernels, with numbers."""
@@ -85,7 +85,8 @@ def _rounded(value: Value) -> Value:
 def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
     """Explain the largest change in a step's time, else in what was captured, by all that is known.
 
-    A share is given where the time changed by more than the threshold of comparisons.
+    What somebody set differently comes first: the rest may follow from it.  A share is given where
+    the time changed by more than the threshold of comparisons.
     """
     before, after = matched(before, after)
     step = _subject(pairs)
@@ -99,9 +100,11 @@ def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
         for kernel in _telling(kernels, share)
         if (found := counters(*_counters(kernel, before, after)))
     ]
-    differ = [*settings(before.facts, after.facts)]
+    differing = [*settings(before.facts, after.facts)]
+    given, differ = ([d for d in differing if d.given == own] for own in (True, False))
     met = [*conditions(before.facts, after.facts)]
     rows = (
+        *given,
         *(_part(part, share) for part in parts if share.counts(part.total_ns or 0)),
         *(_row(kernel, names, share) for kernel in kernels if share.counts(kernel.change_ns)),
         *differ,
@@ -114,10 +117,13 @@ def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
     )
     nothing = _nothing_alike(pairs, before, after)
     sentences = (
+        *_of_settings("The two sides were set differently", given),
         *_causes(pairs),
         *_of_time(step, parts, share, nothing=nothing, changed=_changed(pairs)),
         *_of_kernels(kernels, names, share, _hidden(before, after, step)),
-        *_of_settings(differ, met),
+        *_same_settings(given, differ),
+        *_of_settings("What else differs" if given else "What differs", differ),
+        *_of_settings("While it was timed", met),
         *_of_counters(moved, names, _telling(kernels, share)),
     )
     return Explanation(
@@ -277,15 +283,18 @@ def _of_kernels(
             yield f"{counted(len(rest), f'{more}kernel')} {what} ({signed(total)})"
 
 
-def _of_settings(differ: Sequence[Difference], met: Sequence[Difference]) -> Iterator[str]:
+def _same_settings(given: Sequence[Difference], differ: Sequence[Difference]) -> Iterator[str]:
     if not differ:
-        yield "Settings, versions and machine are the same, as far as they are known"
-    for own, head in ((differ, "What differs"), (met, "While it was timed")):
-        told = [f"{d.kind} {d.name}" if d.kind in _AMBIGUOUS else d.name for d in own]
-        values = [f"{name} {d.before} -> {d.after}" for name, d in zip(told, own, strict=True)]
-        more = f", and {len(own) - 2 * _NAMED} more" if len(own) > 2 * _NAMED else ""
-        if own:
-            yield f"{head}: {', '.join(values[: 2 * _NAMED])}{more}"
+        head = "All other settings" if given else "Settings"
+        yield f"{head}, versions and machine are the same, as far as they are known"
+
+
+def _of_settings(head: str, differ: Sequence[Difference]) -> Iterator[str]:
+    told = [f"{d.kind} {d.name}" if d.kind in _AMBIGUOUS else d.name for d in differ]
+    values = [f"{name} {d.before} -> {d.after}" for name, d in zip(told, differ, strict=True)]
+    more = f", and {len(differ) - 2 * _NAMED} more" if len(differ) > 2 * _NAMED else ""
+    if differ:
+        yield f"{head}: {', '.join(values[: 2 * _NAMED])}{more}"
 
 
 def _of_counters(

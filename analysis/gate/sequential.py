@@ -37,9 +37,12 @@ def _spending(share: float) -> float:
     return float(2 * (1 - ndtr(ndtri(1 - ALPHA / 2) / math.sqrt(share))))
 
 
-def level_after(rounds: int, most: int) -> float | None:
-    """Return the level to test at after some rounds; None before the first look."""
-    first = min(FIRST_LOOK, most)
+def level_after(rounds: int, most: int, *, early: bool = True) -> float | None:
+    """Return the level to test at after some rounds; None before the first look.
+
+    Without `early` the only look is that behind the last round, which spends all.
+    """
+    first = min(FIRST_LOOK, most) if early else most
     if rounds < first:
         return None
     return spent(rounds - first + 1, most - first + 1)

@@ -10,7 +10,7 @@ from analysis.report.scope import Scope
 from analysis.rows import rows_of
 from perfpipe.database import in_list, quote
 from perfpipe.picture import Arrival, Label, Lane, Panel, Picture, Sample, Slice, View
-from perfpipe.units import format_ns, words
+from perfpipe.units import format_bytes, format_ns, words
 
 #: Views that are read here.
 VIEWS = (
@@ -21,6 +21,7 @@ VIEWS = (
     "_short_names",
     "_labels",
     "_metric_samples",
+    "device_memory",
     "_gpus",
 )
 
@@ -40,6 +41,9 @@ _LINKS = 1_000
 
 #: Slices of the median step beyond which the slowest is left to `--window`.
 _BOTH = 12_000
+
+#: Samples of memory in a step.
+_SAMPLES = 1_200
 
 #: Tracers by kind of report.
 _TRACERS = {"nsys": "nsys", "torch": "torch.profiler"}
@@ -141,6 +145,7 @@ def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) 
         lanes = [
             *_lanes(own, shift, window.end_ns - window.start_ns, labels, sol),
             *_metrics(scope, window, shift),
+            *_memory(scope, window, shift),
         ]
         dur_ns = shift + window.end_ns - window.start_ns
         name = f"{_name(window, windows)}{_left_out(own)}"
@@ -309,3 +314,27 @@ def _metrics(scope: Scope, window: _Window, shift: int) -> Iterator[Lane]:
         known = tuple(sample for sample in samples if sample.pct is not None)
         if known:
             yield Lane(title, "metric", samples=known)
+
+
+def _memory(scope: Scope, window: _Window, shift: int) -> Iterator[Lane]:
+    """Yield the memory in use on a GPU in the step, as a share of its peak."""
+    start, end = window.start_ns, window.end_ns
+    sql = f"""
+        WITH held AS (
+            SELECT
+                time_ns, total_bytes AS bytes, max(total_bytes) OVER () AS peak,
+                lead(time_ns, 1, {end}) OVER (ORDER BY time_ns) AS until_ns
+            FROM (
+                SELECT DISTINCT time_ns, total_bytes FROM device_memory
+                WHERE report_id = {quote(window.report_id)} AND device = {window.device}
+            )
+        )
+        SELECT least(max(until_ns), {end}), 100 * max(bytes) / any_value(peak), any_value(peak)
+        FROM held
+        WHERE until_ns > {start} AND time_ns < {end} AND peak > 0
+        GROUP BY greatest(until_ns - {start}, 0) * {_SAMPLES} // {max(end - start, 1)}
+        ORDER BY 1
+    """
+    if rows := rows_of(scope.con, sql):
+        samples = tuple(Sample(until - start + shift, pct) for until, pct, _ in rows)
+        yield Lane(f"Memory, of {format_bytes(rows[0][2])}", "metric", samples=samples)

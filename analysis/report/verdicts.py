@@ -300,9 +300,10 @@ def next_step(scope: Scope) -> Iterator[Fact]:
     )
     for report_id, chosen, coverage, kind in rows:
         whole = "kernel time" if kind == "whole" else "steps' kernel time"
+        those = "the kernel that takes" if chosen == 1 else f"the {chosen} kernels that take"
         yield Fact(
             "Next",
-            f"Profile the {chosen} kernels that take {coverage:.0f} % of the {whole}: "
+            f"Profile {those} {coverage:.0f} % of the {whole}: "
             f"perfpipe plan {report_id} prints the ncu command",
             Source("profile_plan_totals", (report_id,)),
         )

@@ -53,7 +53,8 @@ _COUNTS = frozenset(
     "bytes size recvSize offset gridX gridY gridZ blockX blockY blockZ registersPerThread "
     "staticSharedMemory dynamicSharedMemory sharedMemoryExecuted localMemoryPerThread smCount "
     "clockRate totalMemory memoryBandwidth l2CacheSize maxWarpsPerSm maxShmemPerSm "
-    "maxRegistersPerSm computeMajor computeMinor".split()
+    "maxRegistersPerSm computeMajor computeMinor localMemoryPoolSize "
+    "localMemoryPoolUtilizedSize".split()
 )
 
 #: Tables of work on GPUs, which always ends before the export is made.
@@ -79,6 +80,7 @@ _NEEDED = {
     "META_DATA_CAPTURE": ("name",),
     "META_DATA_EXPORT": ("name",),
     "DIAGNOSTIC_EVENT": ("text",),
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": ("start", "address", "bytes", "memoryOperationType"),
 } | dict.fromkeys(TIMED, ("start",))
 
 

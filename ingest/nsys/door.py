@@ -20,8 +20,10 @@ _NULLED = "it was read as NULL"
 _ENDLESS = "their end was read as NULL"
 _LEFT_OUT = "they were left out"
 
+_MEMORY_USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+
 #: Tables of events: what is lost of these changes what a report says.
-_EVENTS = frozenset((*known.TIMED, "NVTX_EVENTS", "GPU_METRICS"))
+_EVENTS = frozenset((*known.TIMED, "NVTX_EVENTS", "GPU_METRICS", _MEMORY_USAGE))
 
 _LIMITS = {known.COUNT: (0, known.MOST), known.TIME: (-known.LATEST_NS, known.LATEST_NS)}
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from ingest.torch.events import (
     plain,
     text_of,
 )
+from ingest.torch.memory import write_memory
 from perfpipe.errors import InputError, brief
 
 _COPY = re.compile(r"Memcpy ([HDAP])to([HDAP])")
@@ -57,6 +59,7 @@ _LACKING = {
     "nsys_graph_nodes": "not in a Kineto trace",
     "nsys_osrt": "not in a Kineto trace; use nsys --trace=osrt",
     "nsys_overhead": "not in a Kineto trace",
+    "nsys_memory_usage": "not in a Kineto trace; use nsys --cuda-memory-usage=true",
     "nsys_gpu_metrics": "not in a Kineto trace; use nsys --gpu-metrics-devices",
     "nsys_diagnostics": "not in a Kineto trace",
 }
@@ -76,7 +79,9 @@ def read_kineto(builder: ReportBuilder) -> None:
     if not events:
         why = builder.lost[1] or "the trace has no PyTorch or CUDA events"
         raise InputError(f"{builder.source.path}: {why}")
-    _write(builder, document, events)
+    zero = min(event.start for event in chain.from_iterable(events.values()))
+    _write(builder, document, events, zero)
+    write_memory(builder, document["traceEvents"], zero)
     if not events.get(KERNELS):
         builder.warn("the trace has no kernels; profile with ProfilerActivity.CUDA")
 
@@ -99,7 +104,7 @@ def _load(builder: ReportBuilder) -> dict[str, Any]:
 
 
 def _write(
-    builder: ReportBuilder, document: dict[str, Any], events: dict[str, list[Event]]
+    builder: ReportBuilder, document: dict[str, Any], events: dict[str, list[Event]], zero: int
 ) -> None:
     calls = [event for name in CALLS for event in events.get(name, [])]
     kernels = events.get(KERNELS, [])
@@ -109,7 +114,6 @@ def _write(
         (event for name in RANGES for event in events.get(name, [])),
         key=lambda event: (event.start, -event.end),
     )
-    zero = min(event.start for event in (*calls, *kernels, *memory, *ranges))
     pids = Counter(event.pid for event in calls or ranges)
     pid = max(pids, key=pids.__getitem__, default=None)
     _facts(builder, document, zero)

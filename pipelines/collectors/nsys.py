@@ -25,9 +25,11 @@ _TOO_MANY_PCT = 15.0
 
 #: Explanation if nsys leaves its raw data instead of a report.
 _NOT_IMPORTED = (
-    "nsys recorded, but could not import its own data (it left a .qdstrm): its importer lacks a "
-    "library; install the packages libdw1 and libelf1"
+    "nsys recorded, but could not import its own data (it left a .qdstrm); its importer needs the "
+    "packages libdw1 and libelf1, and memory"
 )
+#: NVIDIA's importer, from the folder above that of nsys.
+_IMPORTERS = "*/QdstrmImporter"
 
 
 #: Exports the report of a task of srun: $0 is the path without rank and ending.
@@ -76,8 +78,10 @@ def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, 
     words = [nsys, "profile", *profile_options(options), f"--output={launcher.output(report)}"]
     finished = context.launch("nsys", words, env={**_environment(options), **env})
     if not report.is_file() and report.with_suffix(".qdstrm").is_file():
-        raise ProgramFailed("profiler", _NOT_IMPORTED)
-    traced = context.product(finished, "nsys", report)
+        _import_again(context, report, nsys)
+        traced = Collected(report, finished.seconds)
+    else:
+        traced = context.product(finished, "nsys", report)
     context.say("nsys export")
     exported = launcher.run(
         [
@@ -90,6 +94,18 @@ def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, 
     )
     context.product(exported, "nsys export", database)
     return replace(traced, path=database)
+
+
+def _import_again(context: Context, report: Path, nsys: str) -> None:
+    """Import what nsys recorded and could not import; raises ProgramFailed if that fails again."""
+    importers = sorted(Path(nsys).resolve().parent.parent.glob(_IMPORTERS))
+    if context.launcher.here and importers:
+        context.say("nsys import, once more")
+        recorded = report.with_suffix(".qdstrm")
+        words = [str(importers[0]), f"--input-file={recorded}", f"--output-file={report}"]
+        context.launcher.run(words, log=context.into / "nsys-import")
+    if not report.is_file():
+        raise ProgramFailed("profiler", _NOT_IMPORTED)
 
 
 def lost_events(database: Path) -> float:

@@ -41,6 +41,16 @@ if TYPE_CHECKING:
     help="Most rounds; a round launches each arm once (default: those of the calibration, else "
     f"{ROUNDS}).",
 )
+@click.option(
+    "--no-early-stop",
+    is_flag=True,
+    help="Measure all rounds, and look at the results once, behind the last.",
+)
+@click.option(
+    "--aa",
+    is_flag=True,
+    help="Both arms are A: what differs then is noise, and the result says A/A.",
+)
 @click.option("--no-confirm", is_flag=True, help="Measure no fresh rounds behind a regression.")
 @click.option(
     "--fail-on",
@@ -63,6 +73,8 @@ def ab_command(
     span: str | None,
     build: str | None,
     rounds: int | None,
+    no_early_stop: bool,
+    aa: bool,
     no_confirm: bool,
     fail_on: str,
     explain: bool,
@@ -74,13 +86,15 @@ def ab_command(
     Arms differ in parameters, environment, directory, interpreter, wrapper, or commit.  Programs
     are launched without a profiler.  Rounds stop early where the verdict is certain: each look at
     the results spends a part of 5 % (group-sequential, O'Brien-Fleming).  A regression is measured
-    again in fresh rounds before the advice is to revert.  Exit codes are those of 'perfpipe check'.
+    again in fresh rounds before the advice is to revert; of arms that are alike (A/A) it is a false
+    alarm.  Exit codes are those of 'perfpipe check'.
 
     \b
     perfpipe ab workloads/gemm.yaml --a dtype=fp16 --b dtype=bf16
     perfpipe ab w.yaml --b env.CUDA_LAUNCH_BLOCKING=1 --rounds 10
     perfpipe ab w.yaml --b cwd=../other-checkout --b python=/opt/new/bin/python
     perfpipe ab w.yaml --git main..HEAD --build 'make -j8' --explain --md comment.md
+    perfpipe ab w.yaml --aa --a size=4096 --rounds 10 --no-early-stop
     """
     from analysis.gate.decision import Verdict
     from pipelines.console import progress
@@ -94,16 +108,24 @@ def ab_command(
 
     if build is not None and span is None:
         raise InputError("--build needs --git")
-    if not (of_a or of_b or span):
-        raise InputError("the arms are the same: --a, --b or --git says how they differ")
+    if aa and (of_b or span):
+        raise InputError("--aa: both arms are A, so that --b and --git say nothing")
+    if not (of_a or of_b or span or aa):
+        raise InputError(
+            "the arms are the same: --a, --b or --git says how they differ (--aa measures that)"
+        )
     store = resolve_store(store_path)
     trees = nullcontext((None, None)) if span is None else checkouts(workload, span, build)
     with launching(), trees as (one, other):
-        arms = (arm_of("a", workload, of_a, one), arm_of("b", workload, of_b, other))
+        arms = (
+            arm_of("a", workload, of_a, one),
+            arm_of("b", workload, of_a if aa else of_b, other),
+        )
         calibration = calibration_for(arms[0], store)
         most = rounds or (calibration.rounds if calibration else ROUNDS)
         with progress(arms[0].workload.name, most) as steps:
-            found = ab(arms, store, most, steps, calibration, confirm=not no_confirm)
+            early, confirm = not no_early_stop, not no_confirm
+            found = ab(arms, store, most, steps, calibration, early=early, confirm=confirm)
             if explain and found.decision.verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
                 steps.note("profiling both arms to say where the time went")
                 found = with_profiles(found, arms, store, steps.note)

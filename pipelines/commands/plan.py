@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfpipe.units import format_ns
+from perfpipe.units import counted, format_ns
 from pipelines.options import json_document, json_option, resolve_store, store_option
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def _show(planned: Planned) -> None:
     gpu = "" if plan.device is None else f", GPU {plan.device}"
     covered = sum(kernel.share_pct for kernel in plan.kernels if kernel.chosen)
     click.echo(
-        f"{planned.source_name}{gpu}: {plan.chosen} of {plan.configurations} kernels take "
+        f"{planned.source_name}{gpu}: {plan.chosen} of {counted(plan.configurations, 'kernel')} "
+        f"{'takes' if plan.chosen == 1 else 'take'} "
         f"{covered:.0f} % of the {_window(plan)}"
     )
     click.echo(f"{'share':>7}{'sum':>7}{'calls':>8}{'time':>10}  kernel <<<grid; block>>>")

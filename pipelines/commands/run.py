@@ -12,6 +12,7 @@ import click
 
 from perfpipe.errors import InputError, PerfpipeError, ToolMissing
 from perfpipe.sweeping import sweep
+from perfpipe.units import counted
 from pipelines.console import progress, say
 from pipelines.launcher import Launcher
 from pipelines.options import (
@@ -220,7 +221,7 @@ def run_command(
         raise _nothing_to_replay(path, program is not None, collector, gpus_on(launcher))
     plan = Plan(loaded, path, planned, kind, resume or rerun_failed, rerun_failed, program)
     _save(given, save, force)
-    say(f"{loaded.name}: {plan.launches} configurations; {reason}")
+    say(f"{loaded.name}: {counted(plan.launches, 'configuration')}; {reason}")
     store = resolve_store(store_path)
     sweep(store)
     try:

@@ -9,6 +9,7 @@ import click
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.store import Store
+from perfpipe.units import counted
 from pipelines.console import say
 
 
@@ -34,7 +35,7 @@ def scrub_command(source: Path, target: Path, force: bool) -> None:
 
     if (source / "reports").is_dir():
         count = scrub_store(Store(source), Store(target))
-        click.echo(f"{target}: {count} reports")
+        click.echo(f"{target}: {counted(count, 'report')}")
         return
     if target.exists() and not force:
         raise InputError(f"{target} already exists; --force overwrites it")

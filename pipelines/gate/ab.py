@@ -34,6 +34,26 @@ class Outcome:
     reports: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
+@dataclass(frozen=True)
+class _Rule:
+    """How rounds are judged: names of the configurations, most rounds, whether they stop early.
+
+    `alike` says that the arms are the same program, `confirms` that earlier rounds have found a
+    regression.
+    """
+
+    labels: Sequence[str]
+    rounds: int
+    early: bool
+    alike: bool
+    calibration: Calibration | None
+    confirms: bool = False
+
+    def level_after(self, done: int) -> float | None:
+        """Return the level to test at after some rounds; None if it is too early."""
+        return level_after(done, self.rounds, early=self.early)
+
+
 def ab(
     arms: tuple[Arm, Arm],
     store: Store,
@@ -41,72 +61,59 @@ def ab(
     progress: Progress,
     calibration: Calibration | None = None,
     *,
+    early: bool = True,
     confirm: bool = True,
 ) -> Outcome:
     """Measure two arms in turns, A B B A, for at most `rounds` rounds, and decide.
 
-    It stops earlier where every configuration is certain at the level that sequential tests leave
-    to that look, or one fails.  With `confirm` a regression is measured once more, in fresh rounds;
-    only if these find it too is the advice to revert.  A calibration says which changes count.
-    Raises InputError where the arms cannot be compared.
+    With `early` it stops where every configuration is certain at the level that sequential tests
+    leave to that look; else all rounds are measured before the only look.  A configuration that
+    fails ends it.  With `confirm` a regression is measured once more, in fresh rounds; only if
+    these find it too is the advice to revert.  Arms that are alike confirm nothing.  A calibration
+    says which changes count.  Raises InputError where the arms cannot be compared.
     """
-    labels = labels_of(arms)
-    first = _measured(arms, labels, store, rounds, progress, calibration)
-    if not confirm or first.decision.verdict != Verdict.REGRESSED:
+    rule = _Rule(labels_of(arms), rounds, early, arms[0].alike(arms[1]), calibration)
+    first = _measured(arms, store, rule, progress)
+    if not confirm or rule.alike or first.decision.verdict != Verdict.REGRESSED:
         return first
     progress.note("regressed; fresh rounds to confirm it")
-    again = _measured(arms, labels, store, rounds, progress, calibration, confirms=True)
+    again = _measured(arms, store, replace(rule, confirms=True), progress)
     runs = tuple(a + b for a, b in zip(first.runs, again.runs, strict=True))
     return replace(again, rounds=first.rounds + again.rounds, runs=(runs[0], runs[1]))
 
 
-def _measured(
-    arms: tuple[Arm, Arm],
-    labels: Sequence[str],
-    store: Store,
-    rounds: int,
-    progress: Progress,
-    calibration: Calibration | None,
-    *,
-    confirms: bool = False,
-) -> Outcome:
+def _measured(arms: tuple[Arm, Arm], store: Store, rule: _Rule, progress: Progress) -> Outcome:
     """Measure rounds until the verdict is certain, or all are done."""
-    for done, sides in in_turns(arms, store, rounds, progress.detail):
-        found = _decided(sides, labels, done, rounds, calibration, confirms=confirms)
-        tell = progress.note if confirms else progress.step
+    for done, sides in in_turns(arms, store, rule.rounds, progress.detail):
+        found = _decided(sides, done, rule)
+        tell = progress.note if rule.confirms else progress.step
         tell(f"round {done}: {found.decision.verdict}: {found.decision.reason}")
-        level = level_after(done, rounds)
-        over = level is not None and certain(found.decision.endpoints)
+        over = rule.level_after(done) is not None and certain(found.decision.endpoints)
         if over or found.decision.verdict == Verdict.FAILED:
             break
     return found
 
 
-def _decided(
-    sides: Sequence[Measuring],
-    labels: Sequence[str],
-    done: int,
-    most: int,
-    calibration: Calibration | None,
-    *,
-    confirms: bool,
-) -> Outcome:
-    before, after = (side_of_rounds(f"arm {side.arm.name}", side.rounds, labels) for side in sides)
-    level = level_after(done, most)
-    limits = limits_of(calibration)
+def _decided(sides: Sequence[Measuring], done: int, rule: _Rule) -> Outcome:
+    before, after = (
+        side_of_rounds(f"arm {side.arm.name}", side.rounds, rule.labels) for side in sides
+    )
+    level = rule.level_after(done)
+    limits = limits_of(rule.calibration)
     pairs = pairs_of(before, after, alpha=level or ALPHA, limits=limits)
     decision = decide(
         pairs,
         failed=[*sides[0].failures, *sides[1].failures],
-        confirmed=confirms,
-        calibration=calibration,
+        confirmed=rule.confirms,
+        alike=rule.alike,
+        calibration=rule.calibration,
     )
     if level is None and not sides[0].failures and not sides[1].failures:
         # Too early to tell anything.
         decision = replace(
             decision,
             verdict=Verdict.UNREPLICATED if done < 2 else Verdict.INCONCLUSIVE,
-            reason="too few rounds to look at",
+            reason="too few rounds to look at" if rule.early else "no look before the last round",
             endpoints=primary(pairs),
         )
     runs = (tuple(sides[0].runs), tuple(sides[1].runs))

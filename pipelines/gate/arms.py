@@ -37,6 +37,10 @@ class Arm:
         """Its configurations."""
         return tasks(self.workload, self.path)
 
+    def alike(self, other: Arm) -> bool:
+        """Tell whether another arm is the same program: only the name differs."""
+        return (self.workload, self.path) == (other.workload, other.path)
+
 
 def arm_of(name: str, path: Path, given: Sequence[str], cwd: Path | None = None) -> Arm:
     """Return an arm of a workload file with settings NAME=VALUE.

@@ -19,6 +19,7 @@ ORDER = (
     "memory",
     "source",
     "launches",
+    "device_memory",
     "communication",
     "nvtx",
     "operators",

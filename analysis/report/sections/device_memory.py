@@ -1,0 +1,51 @@
+"""Memory in use on each GPU over time."""
+
+from __future__ import annotations
+
+from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+
+_PARTS = "array_to_string(parts_bytes, ' ')"
+
+DEVICE_MEMORY_PEAK = GpuTable(
+    "device_memory_peak",
+    "Peak of device memory",
+    (
+        *GPU,
+        Col("peak_bytes", "Peak", "bytes"),
+        Col("reserved_bytes", "Held at most", "bytes"),
+        Col("peak_pct", "Of the GPU's memory", "pct", "%"),
+        Col("peak_ns", "Reached at", "ns"),
+        Col("step", "Step"),
+        Col("nvtx_path", "NVTX ranges"),
+        Col("last_bytes", "At the end", "bytes"),
+        Col("allocations", "Allocations", "int", detail=True),
+    ),
+    order="device",
+)
+
+DEVICE_MEMORY_COURSE = GpuTable(
+    "device_memory_course",
+    "Device memory over time",
+    (
+        *GPU,
+        Col("kind", "Memory"),
+        Col("max_bytes", "At most", "bytes"),
+        Col("start_ns", "From", "ns"),
+        Col("end_ns", "Until", "ns"),
+        Col("course", "From start to end"),
+        Col("parts_bytes", "Parts", sql=_PARTS, detail=True, hover_of="course"),
+    ),
+    order="kind NOT IN ('in use', 'held'), max_bytes DESC, kind",
+    figure="device_memory",
+)
+
+SECTION = SectionSpec(
+    "device_memory",
+    "Device memory",
+    "no allocations; record them with nsys profile --cuda-memory-usage=true, "
+    "or torch.profiler with profile_memory=True",
+    (
+        DEVICE_MEMORY_PEAK,
+        DEVICE_MEMORY_COURSE,
+    ),
+)

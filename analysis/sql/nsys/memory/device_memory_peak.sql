@@ -1,0 +1,73 @@
+-- The largest use of each GPU's memory, and where the program was then, of what device_memory has.
+--
+-- report_id: report
+-- device: physical GPU number
+-- peak_bytes: most bytes in use at a time
+-- peak_ns: when that was first reached, ns on the host
+-- step: step whose launching calls were being made then; NULL outside steps
+-- nvtx_path: NVTX ranges then open on the thread that allocated, or on the main thread if it had none,
+--   outer ones first; NULL if none
+-- reserved_bytes: most bytes held of the GPU at a time; NULL if not recorded
+-- memory_bytes: memory of the GPU, bytes; NULL if the report lacks it
+-- peak_pct: reserved_bytes (peak_bytes if NULL), share of the GPU's memory, %
+-- last_bytes: bytes in use after the last change
+-- allocations: number of recorded allocations
+CREATE VIEW device_memory_peak AS
+WITH summed AS (
+    SELECT
+        report_id,
+        device,
+        max(reserved_bytes) AS reserved_bytes,
+        arg_max(total_bytes, time_ns) AS last_bytes
+    FROM device_memory
+    GROUP BY report_id, device
+),
+counted AS (
+    SELECT report_id, device, count(*) FILTER (delta > 0) AS allocations
+    FROM _memory_changes
+    GROUP BY report_id, device
+),
+around AS (
+    SELECT
+        p.report_id, p.device, r.tid = p.tid AS own,
+        string_agg(r.name, ' > ' ORDER BY r.start_ns, r.end_ns DESC, r.range_id) AS path
+    FROM _memory_places AS p
+    JOIN nsys_nvtx_ranges AS r
+        ON r.report_id = p.report_id AND r.pid = p.pid AND r.tid IN (p.tid, p.pid)
+        AND r.start_ns <= p.peak_ns AND r.end_ns > p.peak_ns
+    WHERE r.style = 'PushPop'
+    GROUP BY p.report_id, p.device, own
+),
+paths AS (
+    SELECT report_id, device, arg_max(path, coalesce(own, false)) AS path
+    FROM around
+    GROUP BY report_id, device
+),
+within AS (
+    SELECT p.report_id, p.device, arg_max(s.name, s.host_start_ns) AS step
+    FROM _memory_places AS p
+    JOIN _tracks AS t ON t.report_id = p.report_id AND t.pid = p.pid AND t.device = p.device
+    JOIN _process_steps AS s
+        ON s.track = t.track AND s.pid = t.pid
+        AND s.host_start_ns <= p.peak_ns AND s.host_end_ns > p.peak_ns
+    GROUP BY p.report_id, p.device
+)
+SELECT
+    p.report_id,
+    p.device,
+    p.peak_bytes,
+    p.peak_ns,
+    w.step,
+    a.path AS nvtx_path,
+    s.reserved_bytes,
+    g.memory_bytes,
+    100 * coalesce(s.reserved_bytes, p.peak_bytes) / g.memory_bytes AS peak_pct,
+    s.last_bytes,
+    c.allocations
+FROM _memory_places AS p
+JOIN summed AS s ON s.report_id = p.report_id AND s.device IS NOT DISTINCT FROM p.device
+JOIN counted AS c ON c.report_id = p.report_id AND c.device IS NOT DISTINCT FROM p.device
+LEFT JOIN paths AS a ON a.report_id = p.report_id AND a.device IS NOT DISTINCT FROM p.device
+LEFT JOIN within AS w ON w.report_id = p.report_id AND w.device = p.device
+LEFT JOIN nsys_gpus AS g ON g.report_id = p.report_id AND g.gpu = p.device
+ORDER BY p.report_id, p.device;
