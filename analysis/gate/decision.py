@@ -125,7 +125,8 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
     endpoints = primary(pairs)
     kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
     if failed:
-        reason = f"{counted(len(failed), 'configuration')} failed, the first is {failed[0] or 'the only one'}"
+        first = failed[0] or "the only one"
+        reason = f"{counted(len(failed), 'configuration')} failed, the first is {first}"
         return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
     if replayed:
         reason = "a replay measures nothing"
