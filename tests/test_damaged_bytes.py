@@ -137,6 +137,17 @@ def test_texts_of_a_report_that_are_no_utf_8(
         assert con.execute(sql).fetchall() == [(name[:-1].decode() + "\ufffd",)]
 
 
+def test_a_kernel_name_that_is_no_utf_8(
+    expand: Callable[[str], Path], tmp_path: Path, store: Store
+) -> None:
+    path = tmp_path / "name.ncu-rep"
+    path.write_bytes(expand("ncu/pm.ncu-rep").read_bytes().replace(b"copy_k(", b"copy\x80k("))
+    report = ingest(path, store).report_id
+    with Session.open(store, [report]) as con:
+        sql = "SELECT count(*) FROM ncu_launches WHERE kernel_demangled LIKE 'copy\ufffdk(%'"
+        assert con.execute(sql).fetchall() == [(1,)]
+
+
 @pytest.mark.parametrize("name", ["nsys/graph_whole.sqlite", "nsys/memcpy.sqlite"])
 def test_damaged_text(name: str, expand: Callable[[str], Path], tmp_path: Path) -> None:
     """Bytes that are no UTF-8 within names and values."""

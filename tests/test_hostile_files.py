@@ -252,6 +252,51 @@ def test_rows_of_which_a_part_is_left(
     _sentence(caught.value, path)
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda lines: [*lines, lines[5]], "rows of launch 0 stand apart"),
+        (lambda lines: [*lines, lines[5].replace('"0"', '""', 1)], "rows of no launch are there"),
+        (lambda lines: [*lines, '384.56",'], "a row does not begin with a quote"),
+    ],
+)
+def test_rows_of_a_launch_follow_one_another(
+    change: Callable[[list[str]], list[str]],
+    sentence: str,
+    expand: Expand,
+    tmp_path: Path,
+    store: Store,
+) -> None:
+    lines = expand("ncu/visible.details.csv").read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "input.csv"
+    path.write_text("\n".join([*change(lines), ""]), encoding="utf-8")
+    with pytest.raises(InputError, match=sentence) as caught:
+        ingest(path, store)
+    _sentence(caught.value, path)
+
+
+def test_a_column_that_is_shorter_than_its_table(
+    expand: Expand, tmp_path: Path, store: Store
+) -> None:
+    """A page that is damaged ends its column, and the reader tells no rows at all."""
+    directory = tmp_path / "export"
+    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
+    file = directory / "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION.parquet"
+    file.write_bytes(lzma.decompress((BAD / "short_column.parquet.xz").read_bytes()))
+    with pytest.raises(InputError, match=r"damaged or truncated \(0 of 1 rows can be read\)"):
+        ingest(directory, store)
+
+
+@pytest.mark.parametrize("ids", [{"pid": 1 << 31, "tid": 1}, {"pid": 1, "tid": 1 << 32}])
+def test_ids_that_do_not_fit_are_counted(ids: dict[str, int], tmp_path: Path, store: Store) -> None:
+    call = {"ph": "X", "cat": "cpu_op", "name": "f", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [*[call] * 9, call | ids]}))
+    manifest = store.manifest(ingest(path, store).report_id)
+    assert manifest.tables["nsys_nvtx_ranges"].rows == 9
+    assert any("1 of 10 rows of traceEvents have no usable" in w for w in manifest.warnings)
+
+
 def test_categories_that_are_no_texts(tmp_path: Path, store: Store) -> None:
     kernel = {"ph": "X", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2, "args": {}}
     events = [kernel | {"cat": "kernel"} for _ in range(9)]

@@ -121,11 +121,13 @@ def _scalar(value: float | str) -> bytes:
     return encoded(DOUBLE) + struct.pack("<d", value)
 
 
-_keys = st.one_of(st.none(), st.integers(0, 2**62), st.text(max_size=200).filter(bool))
+_keys = st.one_of(
+    st.none(), st.integers(0, 2**64 - 1), st.floats(), st.text(max_size=200).filter(bool)
+)
 
 
 @given(st.lists(st.lists(st.tuples(_keys, _scalars), max_size=6), max_size=4))
-def test_instances_of_any_kind(metrics: list[list[tuple[int | str | None, float]]]) -> None:
+def test_instances_of_any_kind(metrics: list[list[tuple[float | str | None, float]]]) -> None:
     """Lists of numbers are decoded at once, others one by one, to the same end."""
     message, lists = b"", {}
     for index, instances in enumerate(metrics):
@@ -138,8 +140,9 @@ def test_instances_of_any_kind(metrics: list[list[tuple[int | str | None, float]
     for index, instances in enumerate(metrics):
         ours = found[str(index)]
         keys = [at if key is None else key for at, (key, _) in enumerate(instances)]
-        texts = any(isinstance(key, str) for key in keys)
-        assert (ours.texts or ours.keys.tolist()) == ([*map(str, keys)] if texts else keys)
+        texts = any(not isinstance(key, int) for key in keys)
+        signed = [key - 2**64 if isinstance(key, int) and key >= 2**63 else key for key in keys]
+        assert (ours.texts or ours.keys.tolist()) == ([*map(str, keys)] if texts else signed)
         assert ours.values.tolist() == [float(value) for _, value in instances]
 
 

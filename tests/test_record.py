@@ -24,7 +24,8 @@ from pipelines.workload import load_workload
 
 RECORDINGS = sorted((ROOT / "workloads" / "recordings").iterdir())
 CAPTURES = ("nsys/eager_small.sqlite", "nsys/ddp_straggler_rank0.sqlite", "nsys/h2d.sqlite",
-            "ncu/visible.ncu-rep", "ncu/ops.ncu-rep", "torch/train_step.kineto.json")  # fmt: skip
+            "ncu/visible.ncu-rep", "ncu/multi.ncu-rep", "ncu/range.ncu-rep",
+            "torch/train_step.kineto.json")  # fmt: skip
 
 PROGRAM = """
 import json
@@ -138,8 +139,7 @@ def test_scrubbing_keeps_the_rows(
 ) -> None:
     packed = ROOT / "tests" / "data" / f"{name}.gz"
     source = packed if packed.exists() else expand(name)
-    # A hundred megabytes are written as they are.
-    target = tmp_path / ("scrubbed" if "ops" in name else "scrubbed.xz")
+    target = tmp_path / ("scrubbed" if "multi" in name else "scrubbed.xz")
     assert cli("scrub", source, "--to", target) == 0, cli.err
     known = ingest(source, captures).report_id if source == packed else ingested(name)
     before = captures.manifest(known)

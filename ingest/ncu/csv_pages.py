@@ -21,7 +21,7 @@ from ingest.ncu.csv_tables import (
 from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
 from ingest.ncu.names import function_name, nvtx_path_from_csv
 from ingest.used_gpus import UsedGpus
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, brief
 
 _IDENTITY = frozenset(
     {
@@ -87,6 +87,10 @@ def _check_columns(path: Path, header: list[str], needed: tuple[str, ...]) -> No
             raise InputError(f"{path}: damaged CSV (it has no column {name})")
 
 
+def _key_of(record: Record) -> tuple[str, str]:
+    return record.get("Process ID", ""), record["ID"]
+
+
 class _Reader:
     """Converts records to rows; a launch is complete when the next one begins."""
 
@@ -117,7 +121,7 @@ class _Reader:
             path = self._builder.source.path
             raise InputError(f"{path}: damaged CSV (the row of units is not the first one)")
         for record in launches:
-            self._begin(record, new=True)
+            self._begin(record)
             for metric in metrics:
                 self._add_metric(metric, parse_cell(metric, record[metric], units.get(metric, "")))
         self.finish()
@@ -125,10 +129,21 @@ class _Reader:
             self._builder.lacks("ncu_rules", "not printed on the raw page")
 
     def details(self, rows: list[Record]) -> None:
-        """Read a details page: a record for each metric and for each rule result."""
+        """Read a details page: a record for each metric and for each rule result.
+
+        Raises InputError where the records of a launch do not follow one another.
+        """
         labels = section_labels()
+        before: set[tuple[str, str]] = set()
         for record in rows:
-            self._begin(record, new=False)
+            key = _key_of(record)
+            if key != self._key:
+                what = f"launch {brief(key[1])} stand apart" if key[1] else "no launch are there"
+                if key in before or not key[1]:
+                    path = self._builder.source.path
+                    raise InputError(f"{path}: damaged CSV (rows of {what})")
+                before.add(key)
+                self._begin(record)
             if label := record.get("Metric Name"):
                 section = record["Section Name"]
                 metric = labels.get(section, {}).get(label, f"{section}:{label}")
@@ -154,12 +169,10 @@ class _Reader:
                 self._has_rules = True
         self.finish()
 
-    def _begin(self, record: Record, *, new: bool) -> None:
-        key = (record.get("Process ID", ""), record["ID"])
-        if key == self._key and not new:
-            return
+    def _begin(self, record: Record) -> None:
         self.finish()
-        self._key, self._record, self._values, self._rules = key, record, {}, 0
+        self._key, self._record = _key_of(record), record
+        self._values, self._rules = {}, 0
         self.launches += 1
         facts = self._builder.facts
         facts.host = facts.host or record.get("Host Name") or None

@@ -58,8 +58,11 @@ def read_csv_text(content: Path, path: Path) -> CsvText:
 
 def _is_part_of_row(line: str) -> bool:
     """Return whether a line that does not begin with a quote is what is left of a row."""
-    between = line.count(_BETWEEN)
-    return between >= _MANY or (between > 0 and line.rstrip().endswith(('"', ",")))
+    between, end = line.count(_BETWEEN), line.rstrip()
+    if between:
+        return between >= _MANY or end.endswith(('"', ","))
+    # The last cell; programs may end lines of JSON so, but these have two quotes.
+    return end.endswith('",') and line.count('"') % 2 == 1
 
 
 def tables(

@@ -34,6 +34,9 @@ _INSTANCE = 3
 #: The tags of fields: an instance, its key and its value.
 TAG_INSTANCE, _TAG_KEY, _TAG_ITEM = (n << 3 | DELIMITED for n in (_INSTANCE, _KEY, _ITEM))
 
+#: The largest key.
+_MOST = (1 << 64) - 1
+
 _FLOATING = {FIXED32: "<f", FIXED64: "<d"}
 
 
@@ -161,10 +164,13 @@ def _one_by_one(message: bytes, start: int, end: int) -> Instances:
             keys.append(parts.get(_KEY, len(keys)))
             value = parts.get(_ITEM)
             values.append(math.nan if value is None or isinstance(value, str) else value)
-    if any(isinstance(key, str) for key in keys):
+    # As plain ones are read: in 64 bits.
+    numbers_told = [key & _MOST for key in keys if isinstance(key, int)]
+    if len(numbers_told) < len(keys):
         texts = [str(key) for key in keys]
-        return Instances(np.array(values), np.zeros(0, np.int64), texts)
-    return Instances(np.array(values), np.array(keys, np.int64))
+        return Instances(np.array(values, np.float64), np.zeros(0, np.int64), texts)
+    whole = np.array(numbers_told, np.uint64).view(np.int64)
+    return Instances(np.array(values, np.float64), whole)
 
 
 def scalar(message: bytes, start: int, end: int) -> int | float | str:

@@ -8,6 +8,17 @@ from collections.abc import Iterator
 _OPERATOR = re.compile(r"\boperator\s*(\(\)|\[\]|<=>|<<=|>>=|<<|>>|<=|>=|->\*|->|<|>)")
 
 
+def readable(text: str) -> str:
+    r"""Return a text of NVIDIA's reader, where bytes that are no UTF-8 are lone surrogates.
+
+    >>> readable("caf\udce9 \xe9")
+    'caf\ufffd \xe9'
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def function_name(demangled: str) -> str:
     """Return a kernel's function name: no return type, namespaces, template or call arguments.
 

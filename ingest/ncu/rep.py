@@ -15,7 +15,7 @@ from ingest.ncu.container import Container, read_container
 from ingest.ncu.instances import rows
 from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
 from ingest.ncu.lean import LeanCopies
-from ingest.ncu.names import nvtx_step, plain_message
+from ingest.ncu.names import nvtx_step, plain_message, readable
 from ingest.ncu.parts import LaunchRead, in_order, read_part, split
 from ingest.ncu.sass import Listing, actions
 from ingest.ncu.values import Metrics, Value
@@ -89,7 +89,7 @@ class _Reader:
             found = [action.metric_by_name(name) for name in names]
             for name, metric in zip(names, found, strict=True):
                 # Of a damaged one there is the name only.
-                self._units[name] = (metric and metric.unit()) or None
+                self._units[name] = readable((metric and metric.unit()) or "") or None
         workers = self._builder.workers
         parts = workers.each(read_part, split(copies, directory, workers))
         for launch, listing in in_order(parts):
@@ -141,8 +141,8 @@ class _Reader:
         pids = self._container.process_ids
         launch = Launch(
             launch_id,
-            kernel_name=action.name(action.NameBase_FUNCTION),
-            kernel_demangled=action.name(action.NameBase_DEMANGLED),
+            kernel_name=readable(action.name(action.NameBase_FUNCTION)),
+            kernel_demangled=readable(action.name(action.NameBase_DEMANGLED)),
             workload_type=_WORKLOAD_TYPES[action.workload_type()],
             range_index=range_index,
             action_index=action_index,
@@ -168,10 +168,10 @@ class _Reader:
             self._tables.rules.add(
                 launch_id,
                 index,
-                rule["rule_identifier"],
-                rule.get("section_identifier") or None,
-                message.get("title") or None,
-                plain_message(message.get("message", "")) or None,
+                readable(rule["rule_identifier"]),
+                readable(rule.get("section_identifier") or "") or None,
+                readable(message.get("title") or "") or None,
+                plain_message(readable(message.get("message", ""))) or None,
                 _RULE_TYPES.get(message.get("type", -1)),
                 _SPEEDUP_KINDS.get(speedup.get("type", 0)),
                 speedup.get("speedup") if speedup else None,
@@ -193,4 +193,4 @@ def _nvtx_path(action: Action) -> str | None:
     for domain_id in state.domains():
         domain = state.domain_by_id(domain_id)
         steps += [nvtx_step(domain.name(), name) for name in domain.push_pop_ranges()]
-    return "/".join(steps) or None
+    return readable("/".join(steps)) or None

@@ -9,6 +9,7 @@ from typing import Any
 
 from ingest.arrays import give_back
 from ingest.ncu.lean import LeanCopies, Result
+from ingest.ncu.names import readable
 
 #: The source of an instruction: file, line, text of that line.
 Place = tuple[str | None, int | None, str | None]
@@ -65,7 +66,7 @@ class Disassembler:
 
     def _listing(self, action: Action, addresses: list[int]) -> Listing:
         # The reader forgets what it looked up for one kind of question when asked another one.
-        texts = [action.sass_by_pc(address).strip() for address in addresses]
+        texts = [readable(action.sass_by_pc(address).strip()) for address in addresses]
         places = [self._place(action, address) for address in addresses]
         every = zip(addresses, texts, places, strict=True)
         return {address: (text, *place) for address, text, place in every}
@@ -74,7 +75,8 @@ class Disassembler:
         """Return where an instruction comes from."""
         info = action.source_info(address)
         file, line = (info.file_name(), info.line()) if info else (None, None)
-        return file, line, self._source_line(action, file, line)
+        text = self._source_line(action, file, line)
+        return file and readable(file), line, text and readable(text)
 
     def _source_line(self, action: Action, file: str | None, line: int | None) -> str | None:
         """Return the text of a source line, None where ncu did not import the file."""

@@ -101,7 +101,13 @@ def _batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if file.suffix == ".parquet":
         table = pq.ParquetFile(file)
         _check_rows(file, table.metadata.num_rows)
-        yield from table.iter_batches(BATCH, columns=list(columns))
+        rows = 0
+        for batch in table.iter_batches(BATCH, columns=list(columns)):
+            rows += batch.num_rows
+            yield batch
+        # Where a page is damaged, a column may have fewer rows, and the reader tells none of them.
+        if rows != table.metadata.num_rows:
+            raise pa.ArrowInvalid(f"{rows:,} of {table.metadata.num_rows:,} rows can be read")
         return
     with pa.memory_map(str(file)) as source:
         reader = _open_arrow(source)

@@ -27,8 +27,8 @@ _TIME = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,9})?")
 #: The largest time either way, ns, and the longest event: a year.
 LATEST_NS, _LONGEST_NS = 4 * 10**18, 366 * 86_400 * 10**9
 
-#: Process and thread ids share 64 bits.
-_PIDS, _TIDS = 1 << 31, 1 << 32
+#: The largest process and thread ids, which share 64 bits.
+_PIDS, _TIDS = (1 << 31) - 1, (1 << 32) - 1
 
 #: The largest number read from an argument either way, and the largest size.
 _LARGEST, _MOST_BYTES = (1 << 63) - 1, 1 << 53
