@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 from ingest.formats import FORMATS
 from ingest.inputs import identify, opened
 from ingest.masking import mask, names_in
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, StoreError
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import tables
 from perfpipe.store import Store
@@ -68,14 +69,15 @@ def scrub_store(source: Store, target: Store) -> int:
 def _scrub_table(
     source: Store, manifest: Manifest, name: str, directory: Path, names: frozenset[str]
 ) -> StoredTable:
-    path = source.table_path(manifest.report_id, name)
     table = tables().get(name)
     if table is None:
+        path = source.table_path(manifest.report_id, name)
         shutil.copyfile(path, directory / path.name)
         return manifest.tables[name]
+    read = 0
     with TableWriter(directory, table, manifest.report_id) as writer:
-        for batch in pq.ParquetFile(path).iter_batches():
-            rows = pa.Table.from_batches([batch])
+        for rows in _rows_of(source, manifest.report_id, name):
+            read += rows.num_rows
             if name == "nsys_environment":
                 host = [value == "Hostname" for value in rows["name"].to_pylist()]
                 rows = rows.filter(pa.array([not is_host for is_host in host]))
@@ -85,7 +87,25 @@ def _scrub_table(
                 if column != "report_id"
             }
             writer.write(columns, rows.num_rows)
+        if read != (stated := manifest.tables[name].rows):
+            raise StoreError(
+                f"{source.root}: {name} of report {manifest.report_id} has {read:,} rows, "
+                f"the manifest states {stated:,}"
+            )
         return writer.close()
+
+
+def _rows_of(source: Store, report_id: str, name: str) -> Iterator[pa.Table]:
+    """Yield the rows of a table of a report, from its own file or from a segment."""
+    for segment, held in source.reports_in_segments().items():
+        if report_id in held:
+            for file in segment.files:
+                if file.table == name:
+                    path = segment.path / file.file
+                    yield pq.read_table(path, filters=[("report_id", "=", report_id)])
+            return
+    for batch in pq.ParquetFile(source.table_path(report_id, name)).iter_batches():
+        yield pa.Table.from_batches([batch])
 
 
 #: Columns that tell one machine from another.

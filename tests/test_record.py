@@ -192,15 +192,23 @@ def test_names_and_paths_are_gone(
     assert manifest.facts.host is None
 
 
+@pytest.mark.parametrize("compacted", [False, True])
 def test_a_store_is_scrubbed_whole(
-    edited: Callable[..., Path], expand: Callable[[str], Path], cli: Cli, tmp_path: Path
+    compacted: bool,
+    edited: Callable[..., Path],
+    expand: Callable[[str], Path],
+    cli: Cli,
+    tmp_path: Path,
 ) -> None:
     path = edited(
         "h2d",
         "INSERT INTO TARGET_INFO_SYSTEM_ENV (globalVid, devStateName, name, nameEnum, value) "
         "VALUES (1, 'x', 'Hostname', 1, 'gpu-node-17.example.org')",
     )
-    assert cli("ingest", path, expand("ncu/visible.ncu-rep")) == 0
+    assert cli("ingest", path, expand("nsys/memcpy.sqlite" if compacted else "ncu/pm.ncu-rep")) == 0
+    if compacted:
+        assert cli("store", "compact", "--grace", "0") == 0
+        assert "2 reports compacted" in cli.out
     assert cli("scrub", tmp_path / "store", "--to", tmp_path / "given") == 0
     assert cli("store", "verify", "--store", tmp_path / "given") == 0
     before, after = Store(tmp_path / "store"), Store(tmp_path / "given")
