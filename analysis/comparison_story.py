@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from analysis.comparison import ENDPOINTS, Compared, Pairs, pairs_of
 from analysis.gate.explain import Explanation, explain
+from analysis.judging import ONE_RUN
 from analysis.limits import USUAL, Limits, told
 from analysis.sides import CAPTURE, ITERATION, KERNEL, PROFILED, STEP, Measured, Side
 from analysis.thresholds import thresholds
@@ -254,7 +255,7 @@ def _by_how_much(pair: Compared) -> str:
 
 def _judged(pair: Compared) -> str:
     if pair.verdict == "unreplicated":
-        return "unreplicated (one run per side proves nothing: repeat both)"
+        return f"unreplicated ({ONE_RUN})"
     if pair.note:
         return f"{pair.verdict} ({pair.note})"
     return f"{pair.verdict} ({_interval(pair)})"
@@ -273,10 +274,7 @@ def _counted(pairs: Sequence[Compared], what: str) -> str:
     text = f"Compared with the baseline, of {len(pairs)} {what}: {told}"
     single = [100 * p.change.ratio for p in pairs if p.verdict == "unreplicated" and p.change]
     if single:
-        text += (
-            f", changed by {min(single):+.1f} to {max(single):+.1f} % (one run per side proves "
-            "nothing: repeat both)"
-        )
+        text += f", changed by {min(single):+.1f} to {max(single):+.1f} % ({ONE_RUN})"
     for verdict in ("regressed", "improved"):
         # Pairs are sorted by change in time, largest first.
         for pair in [pair for pair in pairs if pair.verdict == verdict][:1]:

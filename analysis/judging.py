@@ -15,6 +15,9 @@ from typing import NamedTuple
 from analysis.modes import modes_explain
 from analysis.thresholds import thresholds
 
+#: Why nothing is said of a change that one run on a side shows.
+ONE_RUN = "one run on a side; how much runs scatter is not known"
+
 #: Steps of timers that are looked for in durations, ns: powers of two, and whole microseconds.
 TIMER_STEPS = (1024, 1000, 512, 256, 128, 64, 32, 16, 8)
 

@@ -63,12 +63,12 @@ def _make(
     with _reading(store):
         compared, both = None, None
         if baseline:
-            from analysis.comparison_story import compare
-            from pipelines.gate.sides import sides_of
+            from analysis.gate.page import with_decision
+            from pipelines.gate.comparing import compared as compare
 
-            sides = [select(store, baseline), chosen]
-            compared = compare(*sides_of(store, sides, step_range, window))
-            both = both_steps(store, sides[0].reports, sides[1].reports, step_range, window)
+            found = compare(store, baseline, names, step_range, window)
+            compared = with_decision(found.decision, found.comparison)
+            both = found.both_steps(store, step_range, window)
         # A report of a run uses that run only, even if other runs share its reports.
         runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with Session.open(

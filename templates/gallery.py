@@ -66,7 +66,7 @@ FIGURES = {
     ),
     "search": Figure(tuning_figure, "Time of each configuration tried"),
     "change": Figure(
-        change_figure, "From the step before to the step after, by category; hatched is saved"
+        change_figure, "From the mean step before to that after, by category; hatched is saved"
     ),
     "places": Figure(
         places_figure, "Time of each node for the same work, with 95 % confidence intervals"

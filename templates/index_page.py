@@ -10,8 +10,9 @@ from html import escape
 from perfpipe.runrecord import RunRecord
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Report, Tile
+from templates.cells import local_url
 from templates.policy import policy
-from templates.renderers import environment, local_url, text_of
+from templates.renderers import environment, text_of
 
 #: Tiles that tell how close a run comes to its roof, the best first.
 _REACHED = ("Best", "Of peak", "MFU", "Kernels at SOL", "SOL")

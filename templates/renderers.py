@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
-from urllib.parse import quote
 
 from perfpipe.units import counted, words
-from perfpipe.viewmodel import Column, Kind, Report, Source, Table, Value
+from perfpipe.viewmodel import Column, Report, Source, Table, Value
 from perfpipe.visible import visible
 from templates.bars import CATEGORIES, IDLE
+from templates.cells import rows_of
 from templates.figures import GREY, Drawing
 from templates.formats import format_value, header, is_number, shorten
 from templates.gallery import FIGURES
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 #: Longest cell in Markdown and on a terminal; HTML has the full text.
 _LONGEST = 60
-
-#: Longest cell in HTML; longer texts are truncated and shown in full on hover.
-_BRIEF = 64
 
 #: Name of the file with the picture of the step.
 _STEP = "step"
@@ -278,31 +275,6 @@ def _without(table: Table) -> list[str]:
     ]
 
 
-def _hover(row: tuple[Value, ...], table: Table, column: Column) -> Value:
-    """Return the hover text of a cell, from columns that are not shown."""
-    return next(
-        (v for v, c in zip(row, table.columns, strict=True) if c.hover_of == column.name), None
-    )
-
-
-def _link(row: tuple[Value, ...], table: Table, column: Column) -> str | None:
-    """Return the URL of the file that a cell links to, if there is one."""
-    cells = zip(row, table.columns, strict=True)
-    path = next((value for value, c in cells if c.link_of == column.name), None)
-    return local_url(path) if isinstance(path, str) else None
-
-
-def local_url(path: str) -> str | None:
-    """Return a relative path as URL; None for an absolute one, which could lead to another host.
-
-    >>> local_url("runs/gemm 1/report.html")
-    'runs/gemm%201/report.html'
-    >>> local_url("javascript:alert(1)")
-    'javascript%3Aalert%281%29'
-    """
-    return None if not path or path.startswith("/") else quote(path, errors="replace")
-
-
 def _cut(table: Table, shown: int) -> str:
     shown = min(shown, len(table.rows))
     return f"showing {shown} of {table.total_rows:,}" if table.total_rows > shown else ""
@@ -320,24 +292,11 @@ def _depth(row: tuple[Value, ...], table: Table) -> int | None:
     )
 
 
-def _bound(row: tuple[Value, ...], table: Table) -> Value:
-    """Return the class by which the script filters a row."""
-    cells = zip(row, table.columns, strict=True)
-    return next((value for value, column in cells if column.name == "bound"), None)
-
-
 def _origin(source: Source) -> str:
     """Return the source of a statement or table, as hover text."""
     few = ", ".join(source.reports[:4])
     more = f" and {len(source.reports) - 4} more" if len(source.reports) > 4 else ""
     return f"Source: {source.view}{' of ' if few else ''}{few}{more}"
-
-
-def _raw(value: Value, kind: Kind) -> str | None:
-    """Return a number for the script; None if the displayed text is enough."""
-    if value is None or kind in ("int", "pct", "number", "ms"):
-        return None
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @cache
@@ -368,17 +327,13 @@ def environment() -> Environment:
     made.filters |= {
         "value": format_value,
         "header": header,
-        "hover": _hover,
-        "link": _link,
         "shown": _shown,
+        "rows": rows_of,
         "without": _without,
         "common": _common,
         "keyed": _keyed,
         "depth": _depth,
-        "bound": _bound,
-        "raw": _raw,
         "slug": slug,
-        "brief": lambda text: shorten(text, _BRIEF),
         "origin": _origin,
         "sentence": lambda text: text if text.endswith(".") else f"{text}.",
         "markdown": markdown_text,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from perfpipe.picture import Label, Slice
@@ -31,16 +32,18 @@ class Block(NamedTuple):
 
 def blocks_of(slices: Sequence[Slice], labels: Sequence[Label], unit_ns: float) -> list[Block]:
     """Return blocks of slices that together last at most a unit; longer slices stand alone."""
-    made: list[Block] = []
-    own: list[Slice] = []
-    for one in slices:
-        if own and one.start_ns + one.dur_ns - own[0].start_ns > unit_ns:
-            made.append(_block(own, labels))
-            own = []
-        own.append(one)
-    if own:
-        made.append(_block(own, labels))
-    return made
+    return [_block(slices[begin:end], labels) for begin, end in pairwise(_bounds(slices, unit_ns))]
+
+
+def _bounds(slices: Sequence[Slice], unit_ns: float) -> list[int]:
+    """Return where blocks begin, and behind it where the last one ends."""
+    found: list[int] = []
+    first = 0.0
+    for at, (start, dur, _) in enumerate(slices):
+        if not found or start + dur - first > unit_ns:
+            found.append(at)
+            first = start
+    return [*found, len(slices)]
 
 
 def _block(slices: Sequence[Slice], labels: Sequence[Label]) -> Block:
@@ -61,9 +64,9 @@ def levels_of(
     found = []
     unit = dur_ns / PIXELS
     while len(slices) > _FEW and unit >= 1:
-        blocks = blocks_of(slices, labels, unit)
-        if len(blocks) > _WORTH * len(slices):
+        bounds = _bounds(slices, unit)
+        if len(bounds) - 1 > _WORTH * len(slices):
             break
-        found.append((unit, blocks))
+        found.append((unit, [_block(slices[begin:end], labels) for begin, end in pairwise(bounds)]))
         unit /= FINER
     return found

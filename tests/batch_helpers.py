@@ -74,8 +74,13 @@ class Said(Cluster):
 
 @pytest.fixture
 def workload(tmp_path: Path) -> Path:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    path = tmp_path / "w.yaml"
+    return write_workload(tmp_path)
+
+
+def write_workload(folder: Path) -> Path:
+    """Write the workload of the program above."""
+    (folder / "program.py").write_text(PROGRAM)
+    path = folder / "w.yaml"
     path.write_text(textwrap.dedent("""
         version: 1
         name: w

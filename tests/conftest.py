@@ -32,13 +32,13 @@ from pipelines.cli import run_cli
 pytest_plugins = ["batch_helpers", "browsing", "report_fixtures", "slurm_fixtures", "slurm_site"]
 
 # Tests say what is right; how long things take is measured in benchmarks/.
-slow = [HealthCheck.too_slow]
-settings.register_profile("untimed", deadline=None, suppress_health_check=slow)
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+# Tensors of tests are small: threads that spin until there are more take most of the CPU's time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parent.parent
-
 
 #: Fixtures of tests that wait for most of their time; those with a cluster of their own are long.
 WAITING = {"slurm", "accounted_slurm", "own_slurm"}

@@ -8,13 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import Opened, Tiny
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.arrays import NONE, STILL_OPEN
 from ingest.nsys.attribution import Projection, attribute
 from ingest.nsys.launches import Calls
 from ingest.nsys.ranges import PUSH_POP, START_END, Ranges
+
+#: Each has dozens of ranges and calls, and takes as many ms.
+EXAMPLES = 40
 
 
 @st.composite
@@ -80,6 +83,7 @@ def _within(call: Call, span: tuple[int, int]) -> bool:
     return span[0] <= call[0] and call[1] <= span[1]
 
 
+@settings(max_examples=EXAMPLES)
 @given(_nested(), _calls())
 def test_the_innermost_range_holds_the_call(
     spans: list[tuple[int, int]], calls: list[Call]
@@ -97,6 +101,7 @@ def test_the_innermost_range_holds_the_call(
             assert spans[index][1] - spans[index][0] == best
 
 
+@settings(max_examples=EXAMPLES)
 @given(_nested(), _calls(), st.sampled_from([PUSH_POP, START_END]))
 def test_a_range_holds_a_run_of_calls_and_their_span_on_the_gpu(
     spans: list[tuple[int, int]], calls: list[Call], style: int
@@ -120,6 +125,7 @@ def test_a_range_holds_a_run_of_calls_and_their_span_on_the_gpu(
 Thread = tuple[list[tuple[int, int]], list[Call]]
 
 
+@settings(max_examples=EXAMPLES)
 @given(st.lists(st.tuples(_nested(), _calls()), min_size=1, max_size=4))
 def test_threads_in_turn_have_their_own_runs(threads: list[Thread]) -> None:
     """Ranges of several threads, ordered by start, each hold calls of their own thread only."""
@@ -159,6 +165,7 @@ def _overlapping(draw: st.DrawFn) -> list[tuple[int, int]]:
     return sorted(ends, key=lambda span: (span[0], -span[1]))
 
 
+@settings(max_examples=EXAMPLES)
 @given(_overlapping(), _calls())
 def test_overlapping_ranges_hold_what_lies_within(
     spans: list[tuple[int, int]], calls: list[Call]

@@ -21,14 +21,10 @@ from hypothesis import strategies as st
 
 from perfpipe.batchrecord import BatchTask, Stage, State
 from perfpipe.store import Store
-from pipelines.batch.collecting import collect
 from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.freezing import Wanted, freeze
 from pipelines.batch.packing import expected_seconds, packed
 from pipelines.batch.state import state_of
-from pipelines.slurm.options import merged
 from pipelines.slurm.states import State as JobIs
-from pipelines.workload import load_workload
 
 # Packing
 
@@ -215,38 +211,7 @@ def test_a_killed_task_has_no_result(workload: Path, tmp_path: Path) -> None:
         assert state_of(directory, cluster).tasks[0].state == expected
 
 
-# Replays and existing reports
-
-
-def test_a_replayed_batch_and_reports_to_read(tmp_path: Path, cli: Cli) -> None:
-    store = tmp_path / "store"
-    frozen = freeze(
-        [Wanted(load_workload(ROOT / "workloads/gemm.yaml"), ROOT / "workloads/gemm.yaml")],
-        store=Store(store), collector="replay", slurm_of=lambda own: merged(own),
-        filters={"size": ["512"]}, command=[], pages=True,
-        max_attempts=1,
-    )  # fmt: skip
-    directory = BatchDirectory.create(Store(store), frozen.batch, frozen.tasks, frozen.workloads)
-    array, _ = submitted(directory, Said())
-    for at in range(len(frozen.tasks)):
-        assert element(directory, 1, at, array)
-    (task,) = directory.tasks
-    summary = directory.summary(task)
-    assert summary is not None
-    assert summary.sol_pct is not None
-    page = directory.task_directory(task) / (summary.page or "")
-    assert "replay" in page.read_text().lower()
-    outcome = collect(directory, 2, Said())
-    assert outcome is not None
-    assert outcome.ok
-    (run,) = Store(store).runs()
-    assert run.recording is not None
-    assert run.recording.gpu == "NVIDIA H200"
-    page = Store(store).runs_dir / run.run_id / "report.html"
-    assert "NVIDIA H200" in page.read_text()
-    assert f"../../runs/{run.run_id}/report.html" in (directory.path / "report.html").read_text()
-    assert cli("report", run.run_id, "--md", "-") == 0, cli.err
-    assert "NVIDIA H200" in cli.out
+# The command
 
 
 def test_submit_shows_what_it_would_do(workload: Path, cli: Cli, tmp_path: Path) -> None:

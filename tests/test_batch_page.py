@@ -19,8 +19,9 @@ from perfpipe.batchrecord import State
 from perfpipe.runrecord import Recorded
 from perfpipe.viewmodel import Report, Table, Value
 from pipelines.reporting import to_json
+from templates.cells import local_url
 from templates.formats import format_value
-from templates.renderers import local_url, print_terminal, render_html, render_markdown
+from templates.renderers import print_terminal, render_html, render_markdown
 
 HOSTILE = "x</td><script>alert(1)</script>\"'<img src=x onerror=alert(1)>\u202e"
 

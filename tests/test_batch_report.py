@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from batch_helpers import Said, batch, element, submitted
+from batch_helpers import Said, batch, element, submitted, write_workload
 from conftest import ROOT, Cli
 
 from perfpipe.store import Store
@@ -21,10 +21,11 @@ from pipelines.slurm.states import State as JobIs
 from pipelines.workload import load_workload
 
 
-@pytest.fixture
-def collected(workload: Path, tmp_path: Path) -> BatchDirectory:
-    """A batch with two tasks done, one failed and one killed."""
-    directory = batch(workload, tmp_path / "store")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a batch of which two tasks are done, one failed and one was killed."""
+    folder = tmp_path_factory.mktemp("finished")
+    directory = batch(write_workload(folder), folder / "store")
     cluster = Said()
     submitted(directory, cluster)
     for at in range(3):
@@ -34,7 +35,14 @@ def collected(workload: Path, tmp_path: Path) -> BatchDirectory:
     log.write_text("\n".join([*lines, "\x1b[31moom_kill\x1b[0m </pre><script>\x07"]) + "\n\n")
     cluster.say("101", 3, JobIs.OUT_OF_MEMORY, node="n2", reason="over 64 GB")
     assert collect(directory, 2, cluster) is not None
-    return directory
+    return directory.store.root
+
+
+@pytest.fixture
+def collected(finished: Path, tmp_path: Path) -> BatchDirectory:
+    """A copy of that batch, in a store of the test's own."""
+    store = Store(shutil.copytree(finished, tmp_path / "store"))
+    return BatchDirectory.find(store, None)
 
 
 def test_the_collector_leaves_page_data_and_junit(collected: BatchDirectory) -> None:
@@ -134,24 +142,38 @@ def test_names_of_batches_and_runs_do_not_mix(
 
 def test_a_replayed_batch_says_so_and_links_to_its_configurations(cli: Cli, tmp_path: Path) -> None:
     path = ROOT / "workloads" / "vector_add.yaml"
+    store = Store(tmp_path / "store")
     frozen = freeze(
         [Wanted(load_workload(path), path)],
-        store=Store(tmp_path / "store"), collector="replay", slurm_of=lambda own: merged(own),
+        store=store, collector="replay", slurm_of=lambda own: merged(own),
         filters={"size": ["65536"]}, command=[], pages=True, max_attempts=1,
     )  # fmt: skip
-    directory = BatchDirectory.create(
-        Store(tmp_path / "store"), frozen.batch, frozen.tasks, frozen.workloads
-    )
+    directory = BatchDirectory.create(store, frozen.batch, frozen.tasks, frozen.workloads)
     cluster = Said()
     array, _ = submitted(directory, cluster)
     for at in range(len(directory.submissions()[0].what.elements)):
-        element(directory, 1, at, array)
-    assert collect(directory, 99, cluster) is not None
+        assert element(directory, 1, at, array)
+    (task,) = directory.tasks
+    summary = directory.summary(task)
+    assert summary is not None
+    assert summary.sol_pct is not None
+    own = directory.task_directory(task) / (summary.page or "")
+    assert "replay" in own.read_text().lower()
+    outcome = collect(directory, 99, cluster)
+    assert outcome is not None
+    assert outcome.ok
+    (run,) = store.runs()
+    assert run.recording is not None
+    assert run.recording.gpu == "NVIDIA H200"
+    assert "NVIDIA H200" in (store.runs_dir / run.run_id / "report.html").read_text()
     page = (directory.path / "report.html").read_text()
+    assert f"../../runs/{run.run_id}/report.html" in page
     assert "Replayed from a recording" in page
     assert "Nothing was measured on these machines" in page
     links = {*re.findall(r'href="(\.\.[^"]*)"', page)}
     assert len(links) == directory.batch.tasks + len(directory.batch.runs)
     for link in links:
         assert "Replayed from a recording" in (directory.path / link).read_text()
-    assert not cli("report", "batch-", "--store", str(tmp_path / "store"))
+    assert not cli("report", "batch-", "--store", str(store.root))
+    assert cli("report", run.run_id, "--md", "-") == 0, cli.err
+    assert "NVIDIA H200" in cli.out

@@ -87,11 +87,10 @@ def test_views_do_not_depend_on_threads_and_order(source: duckdb.DuckDBPyConnect
     with _copy(source, 0, 1) as con:
         expected = _answers(con, PUBLIC)
     assert {name for name, rows in expected.items() if not rows} == EMPTY
-    for seed, threads in ((1, 1), (2, 4)):
-        with _copy(source, seed, threads) as con:
-            found = _answers(con, PUBLIC)
-        # As text: NaN equals itself, and 1 is not 1.0.
-        assert [name for name in PUBLIC if str(found[name]) != str(expected[name])] == []
+    with _copy(source, 1, 4) as con:
+        found = _answers(con, PUBLIC)
+    # As text: NaN equals itself, and 1 is not 1.0.
+    assert [name for name in PUBLIC if str(found[name]) != str(expected[name])] == []
 
 
 _AGGREGATE = re.compile(r"\b(sum|avg)\(")

@@ -25,7 +25,7 @@ def _squares(values: tuple[float, ...]) -> float:
     return statistics.pvariance(values) * len(values)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(_VALUES)
 def test_the_best_split_is_the_best_of_all_partitions(values: list[float]) -> None:
     """Of all ways to part the values, not only those that are sorted."""

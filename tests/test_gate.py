@@ -210,3 +210,14 @@ def test_what_cannot_be_gated(runs: dict[str, list[str]], cli: Cli, tmp_path: Pa
     assert cli("baseline", "set", "a/b", "a0") == 2
     assert cli("check", "--baseline", "none.json") == 2
     assert "none.json: no such file" in cli.err
+
+
+def test_a_report_with_a_baseline_says_what_check_says(cli: Cli, tmp_path: Path) -> None:
+    _run(tmp_path / "store", "old", 10.0, 0)
+    _run(tmp_path / "store", "new", 10.5, 1)
+    assert cli("check", "new", "--baseline", "old", "--json") == 0, cli.err
+    decided = json.loads(cli.out)
+    assert decided["verdict"] == "unreplicated"
+    assert cli("report", "new", "--baseline", "old", "--md", "-", report=True) == 0, cli.err
+    for text in (decided["reason"], decided["basis"], "not calibrated"):
+        assert text in cli.out

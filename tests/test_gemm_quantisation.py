@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +57,7 @@ def launch(name: str, grid: int, gpu: dict[str, int], **more: Any) -> Tiny:
     return database(Launch(name, grid, gpu, more))
 
 
+@cache
 def makespan(units: int, places: int) -> int:
     """Return when the last unit ends, if each takes 1 and goes where a place falls free first."""
     free = [0] * places

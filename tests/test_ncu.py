@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Opened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,9 +52,8 @@ def test_a_report_with_a_damaged_block_header_is_refused(
         ingest(path, store)
 
 
-def test_instances_are_those_that_analyses_use(captures: Store, ingested: Ingested) -> None:
-    report = ingested("ncu/visible.ncu-rep")
-    with Session.open(captures, [report]) as con:
+def test_instances_are_those_that_analyses_use(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep") as con:
         samples, total = con.execute(
             "SELECT sum(i.value), sum(DISTINCT m.value) FROM ncu_instances i "
             "JOIN ncu_metrics m USING (report_id, launch_id, metric) "
@@ -73,14 +72,14 @@ def test_instances_are_those_that_analyses_use(captures: Store, ingested: Ingest
         assert curve == (257,)
 
 
-def test_source_lines_of_report_and_csv_are_the_same(captures: Store, ingested: Ingested) -> None:
+def test_source_lines_of_report_and_csv_are_the_same(ingested: Ingested, opened: Opened) -> None:
     """Addresses are rebased; ncu prints every table of the source page twice."""
     report, page = ingested("ncu/visible.ncu-rep"), ingested("ncu/visible.source.csv")
     columns = (
         "launch_id, pc, sass, samples, executions, thread_executions, stall_long_scoreboard, "
         "stall_barrier, stall_wait, stall_selected, stall_no_instruction"
     )
-    with Session.open(captures, [report, page]) as con:
+    with opened("ncu/visible.ncu-rep", "ncu/visible.source.csv") as con:
         rows = {
             i: con.execute(
                 f"SELECT {columns} FROM ncu_source WHERE report_id = ? ORDER BY launch_id, pc", [i]
@@ -99,13 +98,11 @@ def test_source_lines_of_report_and_csv_are_the_same(captures: Store, ingested: 
     assert lines[1].endswith("labelled_kernels.cu")
 
 
-def test_imported_sources_give_the_text_of_lines(captures: Store, ingested: Ingested) -> None:
-    report = ingested("ncu/visible.ncu-rep")
-    with Session.open(captures, [report]) as con:
+def test_imported_sources_give_the_text_of_lines(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep") as con:
         (text,) = con.execute(
             "SELECT DISTINCT text FROM kernel_hotspots "
-            "WHERE report_id = ? AND kind = 'line' AND rank = 1 AND kernel_name = 'dram_copy'",
-            [report],
+            "WHERE kind = 'line' AND rank = 1 AND kernel_name = 'dram_copy'"
         ).fetchall()[0]
     assert text.startswith("__global__ void dram_copy(const float4* a, float4* b, size_t n)")
 
@@ -121,9 +118,8 @@ def test_a_scrubbed_recording_keeps_its_source_lines(store: Store) -> None:
     assert row == ("workloads/vector_add.py", "tl.store(z_ptr + at, x + y, mask=at < count)")
 
 
-def test_sampled_stalls_of_instructions_add_up(captures: Store, ingested: Ingested) -> None:
-    report = ingested("ncu/visible.ncu-rep")
-    with Session.open(captures, [report]) as con:
+def test_sampled_stalls_of_instructions_add_up(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep") as con:
         stalls = [
             c[0] for c in con.execute("DESCRIBE ncu_source").fetchall() if c[0].startswith("stall_")
         ]
@@ -240,9 +236,8 @@ def test_extents() -> None:
     assert extent("") == extent(None) == (None, None, None)
 
 
-def test_function_names_equal_those_of_ncu(captures: Store, ingested: Ingested) -> None:
-    reports = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with Session.open(captures, reports) as con:
+def test_function_names_equal_those_of_ncu(opened: Opened) -> None:
+    with opened(*(f"ncu/{name}.ncu-rep" for name in ("visible", "ops", "block"))) as con:
         names = con.execute("SELECT DISTINCT kernel_demangled, kernel_name FROM ncu_launches")
         pairs = names.fetchall()
     assert len(pairs) > 50

@@ -9,10 +9,9 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from conftest import Opened
 
-from analysis.session import Session
 from ingest.ncu.csv_tables import read_csv_text, tables
-from perfpipe.store import Store
 from perfpipe.units import base_unit
 
 Expand = Callable[[str], Path]
@@ -47,8 +46,8 @@ _NOT_IN_REPORT = {
 Metrics = dict[tuple[int, str], tuple[float | None, str | None]]
 
 
-def _metrics(store: Store, report_id: str) -> Metrics:
-    with Session.open(store, [report_id]) as con:
+def _metrics(opened: Opened, name: str) -> Metrics:
+    with opened(name) as con:
         rows = con.execute("SELECT launch_id, metric, value, text FROM ncu_metrics").fetchall()
     return {(launch, metric): (value, text) for launch, metric, value, text in rows}
 
@@ -83,10 +82,10 @@ def _half_digit(cell: str, unit: str) -> float:
 
 @pytest.mark.parametrize(("name", "page"), [(name, page) for name in NAMES for page in PAGES[name]])
 def test_every_metric_agrees_with_the_report(
-    name: str, page: str, captures: Store, ingested: Ingested, expand: Expand
+    name: str, page: str, opened: Opened, expand: Expand
 ) -> None:
-    truth = _metrics(captures, ingested(f"ncu/{name}.ncu-rep"))
-    printed = _metrics(captures, ingested(f"ncu/{name}.{page}.csv"))
+    truth = _metrics(opened, f"ncu/{name}.ncu-rep")
+    printed = _metrics(opened, f"ncu/{name}.{page}.csv")
     tolerances = _tolerances(expand(f"ncu/{name}.{page}.csv"))
     compared = 0
     for key, (value, text) in printed.items():
@@ -113,15 +112,15 @@ def test_every_metric_agrees_with_the_report(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_agree_with_each_other_on_launches(
-    name: str, captures: Store, ingested: Ingested
+    name: str, ingested: Ingested, opened: Opened
 ) -> None:
-    ids = [ingested(f"ncu/{name}.ncu-rep")]
-    ids += [ingested(f"ncu/{name}.{page}.csv") for page in PAGES[name]]
+    names = [f"ncu/{name}.ncu-rep", *(f"ncu/{name}.{page}.csv" for page in PAGES[name])]
+    ids = [ingested(one) for one in names]
     columns = (
         "launch_id, workload_type, kernel_name, kernel_key(kernel_demangled), cc, device, "
         "context, stream, grid_x, grid_y, grid_z, block_x, block_y, block_z, process_id, nvtx_path"
     )
-    with Session.open(captures, ids) as con:
+    with opened(*names) as con:
         rows = [
             con.execute(
                 f"SELECT {columns} FROM ncu_launches WHERE report_id = ? ORDER BY launch_id", [i]
@@ -134,11 +133,11 @@ def test_pages_agree_with_each_other_on_launches(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rules_agree_with_the_details_page(
-    name: str, captures: Store, ingested: Ingested, expand: Expand
+    name: str, opened: Opened, ingested: Ingested, expand: Expand
 ) -> None:
     report = ingested(f"ncu/{name}.ncu-rep")
     page = ingested(f"ncu/{name}.details.csv")
-    with Session.open(captures, [report, page]) as con:
+    with opened(f"ncu/{name}.ncu-rep", f"ncu/{name}.details.csv") as con:
         rows = {
             i: con.execute(
                 "SELECT launch_id, section, rule, type, message, speedup_kind, "

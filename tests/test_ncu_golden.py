@@ -12,11 +12,10 @@ from typing import Any
 
 import ncu_report
 import pytest
+from conftest import Opened
 
-from analysis.session import Session
 from ingest.ncu.names import nvtx_step, plain_message
 from ingest.ncu.sass import actions
-from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
 Ingested = Callable[[str], str]
@@ -30,9 +29,9 @@ RULE_TYPES = {0: "INF", 1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_every_cell_is_as_the_vendors_reader_tells(
-    name: str, expand: Expand, captures: Store, ingested: Ingested
+    name: str, expand: Expand, opened: Opened
 ) -> None:
-    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep")]) as con:
+    with opened(f"ncu/{name}.ncu-rep") as con:
 
         def table(columns: str, source: str) -> dict[int, list[tuple[Any, ...]]]:
             found = defaultdict(list)

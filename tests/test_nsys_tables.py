@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import Opened
 
 from analysis.session import Session
 from ingest.nsys import sqlite_export
@@ -117,21 +118,17 @@ def _brute_force_launches(path: Path) -> Iterator[tuple[int, int, str, int | Non
 
 
 @pytest.mark.parametrize("name", ["ddp_single", "graph_node", "graph_whole", "memcpy"])
-def test_launches_against_brute_force(
-    name: str, expand: Expand, captures: Store, ingested: Callable[[str], str]
-) -> None:
+def test_launches_against_brute_force(name: str, expand: Expand, opened: Opened) -> None:
     """ddp_single holds two processes whose correlation ids collide."""
-    report = ingested(f"nsys/{name}.sqlite")
     kinds = {"kernel": "KERNEL", "memcpy": "MEMCPY", "memset": "MEMSET", "graph": "GRAPH_TRACE"}
-    with Session.open(captures, [report]) as con:
+    with opened(f"nsys/{name}.sqlite") as con:
         rows = con.execute("SELECT start_ns, pid, kind, api_start_ns FROM launches").fetchall()
     found = sorted((s, p, kinds[k], a) for s, p, k, a in rows)
     assert found == sorted(_brute_force_launches(expand(f"nsys/{name}.sqlite")))
 
 
-def test_a_graph_launch_owns_many_kernels(captures: Store, ingested: Callable[[str], str]) -> None:
-    report = ingested("nsys/graph_node.sqlite")
-    with Session.open(captures, [report]) as con:
+def test_a_graph_launch_owns_many_kernels(opened: Opened) -> None:
+    with opened("nsys/graph_node.sqlite") as con:
         per_call = con.execute(
             "SELECT count(*) FROM launches GROUP BY pid, correlation_id ORDER BY 1"
         ).fetchall()
@@ -210,9 +207,8 @@ def test_nvtx_text_may_be_registered(edited: Callable[..., Path], store: Store) 
     assert found[-1] == ("step 4", True, 0)
 
 
-def test_domains_belong_to_their_process(captures: Store, ingested: Callable[[str], str]) -> None:
-    report = ingested("nsys/ddp_single.sqlite")
-    with Session.open(captures, [report]) as con:
+def test_domains_belong_to_their_process(opened: Opened) -> None:
+    with opened("nsys/ddp_single.sqlite") as con:
         rows = con.execute(
             "SELECT domain, count(DISTINCT pid), count(*) FROM nsys_nvtx_ranges GROUP BY domain"
         ).fetchall()

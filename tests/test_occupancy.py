@@ -7,23 +7,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from conftest import Cli, Tiny
-from hypothesis import given
+from conftest import Cli, Opened, Tiny
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.occupancy import Kernel, calculate_in, calculator
 from analysis.session import Session
 from perfpipe.specs import Architecture, architectures
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 REPORTS = ("visible", "ops", "block")
 
 
 @pytest.fixture(scope="module")
-def profiled(captures: Store, ingested: Ingested) -> Iterator[Session]:
-    ids = [ingested(f"ncu/{name}.ncu-rep") for name in REPORTS]
-    with Session.open(captures, ids) as con:
+def profiled(opened: Opened) -> Iterator[Session]:
+    with opened(*(f"ncu/{name}.ncu-rep" for name in REPORTS)) as con:
         yield con
 
 
@@ -213,6 +211,7 @@ def test_as_many_blocks_as_fit_one_by_one(
     assert calculate_in(macros, architecture, kernel).blocks == _brute_force(architecture, kernel)
 
 
+@settings(max_examples=40)
 @given(_architectures, _kernels, st.integers(1, 100), st.integers(1, 8192))
 def test_more_of_a_resource_never_raises_occupancy(
     macros: Session, architecture: Architecture, kernel: Kernel, registers: int, smem: int

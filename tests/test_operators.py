@@ -8,13 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.knowledge import techniques
-from analysis.session import Session
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 
@@ -109,9 +107,9 @@ def test_what_is_fused_or_small_is_no_finding() -> None:
     ],
 )
 def test_operators_of_real_steps(
-    captures: Store, ingested: Ingested, names: list[str], told: dict[str, tuple[int, int]]
+    opened: Opened, names: list[str], told: dict[str, tuple[int, int]]
 ) -> None:
-    with Session.open(captures, [ingested(name) for name in names]) as con:
+    with opened(*names) as con:
         found = con.execute(
             "SELECT operator, share_pct, step_launches FROM operator_findings"
         ).fetchall()
@@ -122,10 +120,9 @@ def test_operators_of_real_steps(
     assert all(share <= 100 for *_, share in parts)
 
 
-def test_an_operator_speaks_for_its_kernels(captures: Store, ingested: Ingested) -> None:
+def test_an_operator_speaks_for_its_kernels(opened: Opened) -> None:
     """Of a library's kernels in an operator's finding there is none of their own, nor advice."""
-    ids = [ingested("nsys/gpumetrics.sqlite"), ingested("ncu/block.ncu-rep")]
-    with Session.open(captures, ids) as con:
+    with opened("nsys/gpumetrics.sqlite", "ncu/block.ncu-rep") as con:
         findings = con.execute(
             "SELECT claim, subclass, kernel_name, share_of, time_ns, launches, causes, bound_pct "
             "FROM findings ORDER BY rank"

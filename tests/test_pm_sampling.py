@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +14,8 @@ from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.report.build import VIEWS_USED, build_report
-from analysis.session import Session
 from analysis.thresholds import thresholds
 from ingest.ncu.names import keeps_instances
-from perfpipe.store import Store
-from templates.renderers import render_html, render_markdown
-
-Ingested = Callable[[str], str]
 
 SM = "TPC.TriageCompute.sm__cycles_active.avg"
 DRAM = "FBSP.TriageCompute.dramc__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -227,35 +223,34 @@ def test_the_course_of_real_kernels(opened: Opened) -> None:
     assert {name: units[name] for name in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (
+            ["ncu/block.ncu-rep", "nsys/gpumetrics.sqlite"],
+            "not collected: ncu --section PmSampling",
+        ),
+        (["ncu/visible.details.csv"], "not printed on this CSV page; ingest the .ncu-rep"),
+    ],
+)
 def test_without_pm_sampling_it_is_said_what_to_collect(
-    captures: Store, ingested: Ingested
+    names: list[str], reason: str, opened: Opened, pages: Callable[..., Path]
 ) -> None:
-    reasons = {
-        "ncu/block.ncu-rep": "not collected: ncu --section PmSampling",
-        "ncu/visible.details.csv": "not printed on this CSV page; ingest the .ncu-rep",
+    with opened(*names) as con:
+        told = con.execute("SELECT DISTINCT reason, tail_pct FROM kernel_activity").fetchall()
+        parts = con.execute("SELECT count(*) FROM kernel_activity_parts").fetchone()
+    assert told == [(reason, None)]
+    assert parts == (0,)
+    document = json.loads((pages(*names) / "report.json").read_text())
+    titles = {table["title"] for one in document["sections"] for table in one["tables"]}
+    assert {title for title in titles if "ctivity" in title} == {
+        "Kernels whose activity over time is unknown"
     }
-    for name, reason in reasons.items():
-        with Session.open(captures, [ingested(name)], use=VIEWS_USED) as con:
-            told = con.execute("SELECT DISTINCT reason, tail_pct FROM kernel_activity").fetchall()
-            parts = con.execute("SELECT count(*) FROM kernel_activity_parts").fetchone()
-            assert _activity_tables(con, [ingested(name)]) == {
-                "Kernels whose activity over time is unknown"
-            }
-        assert told == [(reason, None)]
-        assert parts == (0,)
 
 
-def _activity_tables(con: Session, reports: list[str]) -> set[str]:
-    """The tables of a report that are about activity over time."""
-    report = build_report(con.con, reports)
-    return {table.title for table in report.tables if "ctivity" in table.title}
-
-
-def test_the_course_of_kernels_is_drawn_and_told(captures: Store, ingested: Ingested) -> None:
-    reports = [ingested("ncu/visible.ncu-rep")]
-    with Session.open(captures, reports, use=VIEWS_USED) as con:
-        report = build_report(con.con, reports)
-    page, text = render_html(report), render_markdown(report)
+def test_the_course_of_kernels_is_drawn_and_told(pages: Callable[..., Path]) -> None:
+    folder = pages("ncu/visible.ncu-rep")
+    page, text = ((folder / f"report.{kind}").read_text() for kind in ("html", "md"))
     # The kernel that idles for half of its time, with a lane for each of its units.
     for title in ("sm 50 % of their plateau", "issue 49 % of peak"):
         assert f"<title>partial_wave (14): {title} on average" in page

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Cli, Tiny
+from conftest import Cli, Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.profile_plan import ProfilePlan, each_once, limits_of, name_pattern, read_plan
 from analysis.session import Session
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 
@@ -22,11 +21,9 @@ Ingested = Callable[[str], str]
 Row = dict[str, Any]
 
 
-def _session(
-    rows: Iterable[Row], coverage: float | None = None, most: int | None = None
-) -> Session:
-    """Return a session over kernels that run one after another; `mangled` is the name by default."""
-    db, start = Tiny(), 0
+def _tables(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return kernels that run one after another; `mangled` is the name by default."""
+    kernels, start = [], 0
     for row in rows:
         place = {"pid": 1, "device": 0, **row, "start_ns": start, "end_ns": start + row["dur_ns"]}
         shape = {f"{what}_{axis}": 1 for what in ("grid", "block") for axis in "xyz"}
@@ -36,10 +33,20 @@ def _session(
             "static_smem": 0,
             "dynamic_smem": 0,
         }
-        db.add("nsys_kernels", {**shape, **own, **place})
-        keys = ("pid", "device", "name", "start_ns", "end_ns")
-        db.add("launches", {"kind": "kernel", **{key: place[key] for key in keys}})
+        kernels.append({**shape, **own, **place})
         start += row["dur_ns"]
+    keys = ("pid", "device", "name", "start_ns", "end_ns")
+    launches = [{"kind": "kernel", **{key: row[key] for key in keys}} for row in kernels]
+    return {"nsys_kernels": kernels, "launches": launches}
+
+
+def _session(
+    rows: Iterable[Row], coverage: float | None = None, most: int | None = None
+) -> Session:
+    """Return a session over such kernels."""
+    db = Tiny()
+    for table, of_table in _tables(rows).items():
+        db.add(table, *of_table)
     session = Session(db.con, limits=limits_of(coverage, most))
     _KEPT.append((session, db))
     return session
@@ -130,10 +137,36 @@ LAUNCHES = st.lists(
 )
 
 
-@settings(max_examples=25)
-@given(LAUNCHES, st.integers(1, 4), st.integers(1, 100), st.integers(1, 8))
+@settings(max_examples=5)
+@given(
+    st.lists(st.tuples(LAUNCHES, st.integers(1, 4)), min_size=5, max_size=5),
+    st.integers(1, 100),
+    st.integers(1, 8),
+)
 def test_the_plan_against_trying_every_start(
-    launches: list[tuple[str, int, int]], steps: int, coverage: int, most: int
+    timelines: list[tuple[list[tuple[str, int, int]], int]], coverage: int, most: int
+) -> None:
+    """Several timelines at a time: planning the views takes longer than all else."""
+    db, windows = Tiny(), []
+    for number, (launches, steps) in enumerate(timelines):
+        rows = ({"name": name, "grid_x": grid, "dur_ns": ns} for name, grid, ns in launches)
+        db.add_report(f"r{number}", _tables(rows))
+        total = sum(ns for *_, ns in launches)
+        windows.append(f"('r{number}', 0, 'steady', 0, {total}, {steps})")
+    session = Session(db.con, limits=limits_of(coverage, most))
+    session.con.execute(
+        f"CREATE VIEW analysis_windows AS FROM (VALUES {', '.join(windows)}) "
+        "AS t (report_id, device, kind, start_ns, end_ns, steps)"
+    )
+    session._made.add("analysis_windows")
+    for number, (launches, steps) in enumerate(timelines):
+        plan = read_plan(session, f"r{number}")
+        assert plan is not None
+        _check_plan(plan, launches, steps, coverage, most)
+
+
+def _check_plan(
+    plan: ProfilePlan, launches: list[tuple[str, int, int]], steps: int, coverage: int, most: int
 ) -> None:
     """What ncu sees first from each launch of a step on, and what the names of that stand for."""
     total = sum(ns for *_, ns in launches)
@@ -160,18 +193,6 @@ def test_the_plan_against_trying_every_start(
         if 100 * covered < coverage * total and profiles <= most:
             names.append(name)
             covered += worth[name][0]
-    session = _session(
-        ({"name": name, "grid_x": grid, "dur_ns": ns} for name, grid, ns in launches),
-        coverage,
-        most,
-    )
-    session.con.execute(
-        "CREATE VIEW analysis_windows AS SELECT 'r' AS report_id, 0 AS device, 'steady' AS kind, "
-        f"0 AS start_ns, {total} AS end_ns, {steps} AS steps"
-    )
-    session._made.add("analysis_windows")
-    plan = read_plan(session, "r")
-    assert plan is not None
     assert plan.launches_before == start
     assert plan.names == tuple(sorted(names))
     assert plan.coverage_pct == pytest.approx(100 * covered / total)
@@ -308,10 +329,9 @@ def test_a_file_is_ingested_and_what_cannot_be_planned_says_why(
     assert "is not a run or report in this store" in cli.err
 
 
-def test_the_shares_of_a_step_add_up(ingested: Ingested, captures: Store) -> None:
+def test_the_shares_of_a_step_add_up(opened: Opened) -> None:
     """What ncu saw of the block's step, weighted with the timeline; the rest is unknown."""
-    reports = [ingested("ncu/block.ncu-rep"), ingested("nsys/gpumetrics.sqlite")]
-    with Session.open(captures, reports) as session:
+    with opened("nsys/gpumetrics.sqlite", "ncu/block.ncu-rep") as session:
         ((total, bounds),) = session.execute(
             "SELECT sum(share_pct), list(bound) FROM step_bounds"
         ).fetchall()

@@ -24,7 +24,8 @@ from pipelines.workload import load_workload
 
 RECORDINGS = sorted((ROOT / "workloads" / "recordings").iterdir())
 CAPTURES = ("nsys/eager_small.sqlite", "nsys/ddp_straggler_rank0.sqlite", "nsys/h2d.sqlite",
-            "ncu/visible.ncu-rep", "ncu/ops.ncu-rep", "torch/train_step.kineto.json")  # fmt: skip
+            "ncu/visible.ncu-rep", "ncu/multi.ncu-rep", "ncu/range.ncu-rep",
+            "torch/train_step.kineto.json")  # fmt: skip
 
 PROGRAM = """
 import json
@@ -42,15 +43,26 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.compressed.XZ_PRESET", 0)
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory for a workload and its run, which the first test that needs them makes."""
+    return tmp_path_factory.mktemp("measured") / "once"
+
+
 @pytest.fixture
-def measured(tmp_path: Path, profilers: Path, cli: Cli) -> Path:
-    (tmp_path / "program.py").write_text(PROGRAM)
+def measured(once: Path, tmp_path: Path, profilers: Path, cli: Cli) -> Path:
+    """A workload that was measured with all collectors, in the store of `cli`."""
     path = tmp_path / "w.yaml"
+    if once.exists():
+        shutil.copytree(once, tmp_path, dirs_exist_ok=True)
+        return path
+    (tmp_path / "program.py").write_text(PROGRAM)
     path.write_text(
         'version: 1\nname: w\ncommand: ["{python}", program.py]\nmatrix: {n: [1, 2]}\n'
         "collect: {nsys: {}, ncu: {}}\nrecording: rec\n"
     )
     assert cli("run", path, "--collector", "all") == 0, cli.err
+    shutil.copytree(tmp_path, once, ignore=shutil.ignore_patterns("bin"))
     return path
 
 
@@ -127,8 +139,7 @@ def test_scrubbing_keeps_the_rows(
 ) -> None:
     packed = ROOT / "tests" / "data" / f"{name}.gz"
     source = packed if packed.exists() else expand(name)
-    # A hundred megabytes are written as they are.
-    target = tmp_path / ("scrubbed" if "ops" in name else "scrubbed.xz")
+    target = tmp_path / ("scrubbed" if "multi" in name else "scrubbed.xz")
     assert cli("scrub", source, "--to", target) == 0, cli.err
     known = ingest(source, captures).report_id if source == packed else ingested(name)
     before = captures.manifest(known)

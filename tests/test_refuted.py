@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 from conftest import Cli, Opened, Tiny
 
-from analysis.session import Session
-from perfpipe.store import Store
-
 Ingested = Callable[[str], str]
 
 MS = 1_000_000
@@ -191,10 +188,9 @@ def test_what_is_hard_counts_half(opened: Opened) -> None:
     assert gains["fp8"] > gains["triton_config"]
 
 
-def test_no_wait_is_explained_by_a_busy_unit(captures: Store, ingested: Ingested) -> None:
+def test_no_wait_is_explained_by_a_busy_unit(opened: Opened) -> None:
     """That the SMs compute little says nothing about a tail, occupancy or a barrier."""
-    ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with Session.open(captures, ids) as con:
+    with opened(*(f"ncu/{name}.ncu-rep" for name in ("visible", "ops", "block"))) as con:
         rows = con.execute(
             "SELECT DISTINCT rule, title, reason, explanation FROM kernel_rule_comparison"
         ).fetchall()
@@ -249,7 +245,8 @@ def test_the_first_finding_is_what_takes_most(opened: Opened) -> None:
 
 def test_a_bound_on_all_idle_time_says_so(pages: Callable[..., Path]) -> None:
     """Launch overhead is 9.0 % of a Llama's step; what else idles is part of the bound."""
-    text = (pages("real/llama_train.sqlite") / "report.md").read_text()
+    folder = pages("real/llama_train.sqlite", "real/llama_train.ncu-rep")
+    text = (folder / "report.md").read_text()
     assert "launch overhead is 9.0 % of the steady steps, all idle time 14.3 %" in text
     assert "at most 14.3 % of the step, assuming that all idle time goes" in text
 
@@ -311,10 +308,9 @@ def test_a_trace_that_lost_events_is_no_idle_gpu(
     assert "low confidence" in text
 
 
-def test_balance_saves_the_waiting_alone(captures: Store, ingested: Ingested) -> None:
+def test_balance_saves_the_waiting_alone(opened: Opened) -> None:
     """What a late rank costs the others is their waiting, not all of their communication."""
-    ids = [ingested(f"nsys/ddp_straggler_rank{rank}.sqlite") for rank in (0, 1)]
-    with Session.open(captures, ids) as con:
+    with opened(*(f"nsys/ddp_straggler_rank{rank}.sqlite" for rank in (0, 1))) as con:
         rows = con.execute(
             "SELECT gain_pct, share_pct, window_pct FROM timeline_findings "
             "JOIN rank_skew USING (report_id, device) WHERE technique = 'balance_ranks'"

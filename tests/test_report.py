@@ -109,7 +109,7 @@ def test_figures_stand_beside_markdown(
 
 
 def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
-    folder = pages("ncu/block.ncu-rep")
+    folder = pages("ncu/visible.ncu-rep")
     found = json.loads((folder / "report.json").read_text())["sections"]
     assert [section["id"] for section in found] == [
         "budget", "categories", "bounds", "kernels", "details", "roofline", "stalls", "occupancy", "memory",
@@ -126,7 +126,7 @@ def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
 
 
 def test_a_page_is_small(pages: Pages) -> None:
-    assert (pages("ncu/block.ncu-rep") / "report.html").stat().st_size < 1.5e6
+    assert (pages(*STEP) / "report.html").stat().st_size < 1.5e6
 
 
 def test_every_table_and_finding_names_its_source(
@@ -276,7 +276,7 @@ def test_names_choose_reports(cli: Cli, stored: Stored) -> None:
 
 
 def test_long_tables_are_cut_and_say_so(pages: Pages) -> None:
-    assert "showing 10 of 95" in (pages("ncu/block.ncu-rep") / "report.md").read_text()
+    assert "showing 10 of 95" in (pages(*STEP) / "report.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 
 from analysis.session import Session
-from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
 
@@ -30,9 +29,8 @@ RECOMPUTED = {
 
 
 @pytest.fixture(scope="module")
-def profiled(captures: Store, ingested: Ingested) -> Iterator[Session]:
-    ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with Session.open(captures, ids) as con:
+def profiled(opened: Opened) -> Iterator[Session]:
+    with opened(*(f"ncu/{name}.ncu-rep" for name in ("visible", "ops", "block"))) as con:
         yield con
 
 
@@ -68,9 +66,9 @@ def test_the_rules_that_are_not_recomputed_are_named(
     }
 
 
-def test_rules_come_from_the_report_or_are_recomputed(captures: Store, ingested: Ingested) -> None:
+def test_rules_come_from_the_report_or_are_recomputed(ingested: Ingested, opened: Opened) -> None:
     ids = {name: ingested(f"ncu/visible.{name}") for name in ("ncu-rep", "raw.csv")}
-    with Session.open(captures, ids.values()) as con:
+    with opened(*(f"ncu/visible.{name}" for name in ids)) as con:
         found = {
             name: con.execute(
                 "SELECT DISTINCT launch_id, rule, title, type, round(speedup_pct, 2) "

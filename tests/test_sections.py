@@ -28,13 +28,13 @@ SPECS = [part for section in SECTIONS for part in section.parts if isinstance(pa
 def test_every_declared_table_is_shown(
     cli: Cli, pages: Callable[..., Path], stored: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    """One run with steps and profiled kernels, and captures with metrics, ranks and memory."""
+    """One run with steps and profiled kernels, and captures with metrics, ranks and memory in use."""
     titles = _titles((pages("transformer_step") / "report.json").read_text())
     captures = ("ncu/visible.ncu-rep", "nsys/gpumetrics.sqlite", "nsys/ddp_straggler_rank0.sqlite")
     jobs = [
         f"nsys/{name}_rank{rank}.sqlite" for name in ("ddp_comm", "collectives") for rank in (0, 1)
     ]
-    ids = stored(*captures, *jobs, "nsys/graph_node.sqlite")
+    ids = stored(*captures, *jobs, "nsys/graph_node.sqlite", "nsys/memory_pool.sqlite")
     trace = DATA / "torch" / "train_step.kineto.json.gz"
     assert cli("ingest", trace) == 0
     ids.append(cli.out.split()[0])

@@ -307,7 +307,7 @@ def test_the_policy_knows_the_parts_and_not_the_page() -> None:
 
 
 def test_names_of_a_store_are_shown_and_kept(
-    edited: Callable[..., Path], cli: Cli, tmp_path: Path
+    edited: Callable[..., Path], cli: Cli, tmp_path: Path, made_once: None
 ) -> None:
     hostile = PAYLOADS["escape"] + PAYLOADS["direction"]
     path = edited("h2d", f"UPDATE NVTX_EVENTS SET text = '{hostile}', textId = NULL")

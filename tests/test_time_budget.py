@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import DATA, Tiny
+from conftest import DATA, Opened, Tiny
 
 from analysis.session import Session
 from perfpipe.store import Store
@@ -131,9 +131,9 @@ def test_verdicts(
         assert "20 CUDA graph launches whose contents are hidden" in rows[0][5]
 
 
-def test_one_report_of_two_ranks_is_partitioned_by_gpu(captures: Store, ingested: Ingested) -> None:
+def test_one_report_of_two_ranks_is_partitioned_by_gpu(opened: Opened) -> None:
     sql = "SELECT device, category, time_ns FROM gpu_time_budget"
-    with Session.open(captures, [ingested("nsys/ddp_single.sqlite")]) as con:
+    with opened("nsys/ddp_single.sqlite") as con:
         rows = con.execute(sql).fetchall()
     devices = {device for device, *_ in rows}
     assert devices == {0, 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,31 +43,140 @@ def pushed(start: int, end: int | None, name: str, tid: int = 10) -> Row:
             "globalTid": thread(10, tid), "domainId": 0}  # fmt: skip
 
 
-@pytest.fixture
-def analysed(tmp_path: Path) -> Any:
-    """Return a function that reads a made-up export, reads every view, and answers a query."""
+KERNELS, CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+BUDGET = (
+    "SELECT device, category, time_ns FROM gpu_time_budget "
+    "WHERE time_ns > 0 AND report_id = $report ORDER BY ALL"
+)
 
-    def analyse(sql: str, **tables: Sequence[Row]) -> list[tuple[Any, ...]]:
-        path = tmp_path / "made.sqlite"
-        with sqlite3.connect(path) as con:
-            _make(con, "StringIds", [{"id": i, "value": v} for i, v in enumerate(NAMES, 1)])
-            for name, rows in tables.items():
-                _make(con, name, rows)
-        con.close()
-        store = Store(tmp_path / "store")
-        report = ingest(path, store, force=True).report_id
-        names = [v.name for v in views().values() if v.layer != "ncu" and v.public]
-        with Session.open(store, [report], use=[*names, *VIEWS_USED]) as db:
-            for name in names:
-                db.con.execute(f"FROM {name}").fetchall()
-            answer = db.execute(sql).fetchall()
-            # As the command does, but in the session that has the views already.
-            page = render_html(build_report(db.con, [report]))
-        assert page.startswith("<!doctype html>")
-        assert len(page) > 1000
-        return answer
+Tables = Mapping[str, Sequence[Row]]
 
-    return analyse
+#: What lowers the confidence in what an export says, and to what.
+MESSAGES = {
+    "Some events were lost.": "low",
+    "Not all CUDA events might have been collected.": "medium",
+    "Profiling has started.": "high",
+}
+
+
+def _with_message(text: str) -> Tables:
+    severities = enumerate(("Info", "Warning"), 1)
+    message = {"timestamp": 1, "source": 1, "severity": 2, "text": text, "globalPid": 0}
+    return {
+        KERNELS: [kernel(100, 200, 1)],
+        "ENUM_DIAGNOSTIC_SEVERITY_LEVEL": [
+            {"id": number, "name": name, "label": name} for number, name in severities
+        ],
+        "DIAGNOSTIC_EVENT": [message],
+    }
+
+
+#: Ids of threads and processes are negative where the highest bit of what they pack is set.
+NEGATIVE = {"globalTid": thread(10, 11) - 2**63}
+
+EXPORTS: dict[str, Tables] = {
+    "colliding": {
+        KERNELS: [kernel(100, 200, 1), kernel(200, 300, 1, pid=20)],
+        CALLS: [call(10, 20, 1), call(30, 40, 1, pid=20, tid=21)],
+    },
+    "shared": {
+        KERNELS: [kernel(100 * n, 100 * n + 100, n, pid=10 + 10 * (n % 2)) for n in range(6)]
+    },
+    "negative": {
+        KERNELS: [kernel(100, 200, 1, globalPid=thread(10, 0) - 2**63)],
+        CALLS: [call(10, 20, 1) | NEGATIVE],
+        "NVTX_EVENTS": [pushed(0, 50, "r") | NEGATIVE],
+    },
+    "no ends": {
+        KERNELS: [kernel(100, 200, 1), kernel(300, None, 2), kernel(400, 500, 3)],
+        CALLS: [call(10, 20, 1), call(30, None, 2), call(210, None, 3)],
+    },
+    "missing tables": {KERNELS: [kernel(100, 200, 1), kernel(500, 600, 2)]},
+    "missing columns": {
+        KERNELS: [
+            {k: row[k] for k in ("start", "end", "correlationId", "globalPid", "deviceId")}
+            for row in (kernel(100, 200, 1), kernel(300, 400, 2))
+        ],
+        CALLS: [{k: v for k, v in call(10, 20, 1).items() if k != "returnValue"}],
+    },
+    **{text: _with_message(text) for text in MESSAGES},
+    "without length": {
+        KERNELS: [
+            kernel(100, 100, 1), kernel(100, 200, 2), kernel(250, 250, 3), kernel(300, 400, 4),
+        ]
+    },
+    "all without length": {KERNELS: [kernel(100, 100, 1)]},
+    "renumbered": {
+        KERNELS: [kernel(100, 200, 1), kernel(100, 300, 1, pid=20)],
+        "TARGET_INFO_GPU": [{"id": n, "name": "NVIDIA H200", "cuDevice": n} for n in range(4)],
+        "TARGET_INFO_CUDA_DEVICE": [
+            {"gpuId": 3, "cudaId": 0, "pid": 10},
+            {"gpuId": 1, "cudaId": 0, "pid": 20},
+        ],
+    },
+    "overlapping": {
+        KERNELS: [
+            kernel(0, 100, 1),
+            kernel(50, 150, 2, streamId=8),
+            kernel(20, 200, 3, streamId=9, shortName=NCCL),
+        ]
+    },
+    "open ranges": {
+        KERNELS: [kernel(100, 200, 1), kernel(300, 400, 2)],
+        CALLS: [call(10, 20, 1), call(60, 70, 2)],
+        "NVTX_EVENTS": [
+            pushed(0, None, "outer"),
+            pushed(5, 30, "done"),
+            pushed(50, None, "open"),
+        ],
+    },
+}  # fmt: skip
+
+Analysed = Callable[[str, str], list[tuple[Any, ...]]]
+
+
+def _ingest(folder: Path, tables: Tables, store: Store) -> str:
+    """Make an export and read it."""
+    path = folder / "made.sqlite"
+    path.unlink(missing_ok=True)
+    with sqlite3.connect(path) as con:
+        _make(con, "StringIds", [{"id": i, "value": v} for i, v in enumerate(NAMES, 1)])
+        for name, rows in tables.items():
+            _make(con, name, rows)
+    con.close()
+    return ingest(path, store, force=True).report_id
+
+
+def _open(store: Store) -> Session:
+    """Open a session on all reports and read every view."""
+    names = [v.name for v in views().values() if v.layer != "ncu" and v.public]
+    session = Session.open(store, use=[*names, *VIEWS_USED])
+    for name in names:
+        session.con.execute(f"FROM {name}").fetchall()
+    return session
+
+
+def _answer(session: Session, report: str, sql: str) -> list[tuple[Any, ...]]:
+    """Answer a query, and render a report: as the command does, but in a session with all views."""
+    answer = session.execute(sql, {"report": report}).fetchall()
+    page = render_html(build_report(session.con, [report]))
+    assert page.startswith("<!doctype html>")
+    assert len(page) > 1000
+    return answer
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analysed]:
+    """Return a function that answers a query about one of the exports, of which each is a report.
+
+    They share a session: planning all views takes longer than all else.
+    """
+    folder = tmp_path_factory.mktemp("made")
+    store = Store(folder / "store")
+    reports = {name: _ingest(folder, tables, store) for name, tables in EXPORTS.items()}
+    assert len({*reports.values()}) == len(EXPORTS)
+    with _open(store) as session:
+        yield lambda name, sql: _answer(session, reports[name], sql)
 
 
 def _make(con: sqlite3.Connection, table: str, rows: Sequence[Row]) -> None:
@@ -79,48 +188,34 @@ def _make(con: sqlite3.Connection, table: str, rows: Sequence[Row]) -> None:
     con.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", values)
 
 
-KERNELS, CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
-BUDGET = "SELECT device, category, time_ns FROM gpu_time_budget WHERE time_ns > 0 ORDER BY ALL"
-
-
-def test_two_processes_on_one_gpu_with_colliding_correlation_ids(analysed: Any) -> None:
+def test_two_processes_on_one_gpu_with_colliding_correlation_ids(analysed: Analysed) -> None:
     rows = analysed(
-        "SELECT pid, tid, start_ns, api_start_ns FROM launches ORDER BY start_ns",
-        **{
-            KERNELS: [kernel(100, 200, 1), kernel(200, 300, 1, pid=20)],
-            CALLS: [call(10, 20, 1), call(30, 40, 1, pid=20, tid=21)],
-        },
+        "colliding",
+        "SELECT pid, tid, start_ns, api_start_ns FROM launches WHERE report_id = $report "
+        "ORDER BY start_ns",
     )
     assert rows == [(10, 10, 100, 10), (20, 21, 200, 30)]
 
 
-def test_a_gpu_that_two_processes_share_is_not_idle(analysed: Any) -> None:
-    kernels = [kernel(100 * n, 100 * n + 100, n, pid=10 + 10 * (n % 2)) for n in range(6)]
-    assert analysed(BUDGET, **{KERNELS: kernels}) == [(0, "compute", 600)]
+def test_a_gpu_that_two_processes_share_is_not_idle(analysed: Analysed) -> None:
+    assert analysed("shared", BUDGET) == [(0, "compute", 600)]
 
 
-def test_negative_global_ids(analysed: Any) -> None:
-    negative = {"globalPid": thread(10, 0) - 2**63}
+def test_negative_global_ids(analysed: Analysed) -> None:
     rows = analysed(
-        "SELECT pid, tid, nvtx_range FROM launches",
-        **{
-            KERNELS: [kernel(100, 200, 1, **negative)],
-            CALLS: [call(10, 20, 1) | {"globalTid": thread(10, 11) - 2**63}],
-            "NVTX_EVENTS": [pushed(0, 50, "r") | {"globalTid": thread(10, 11) - 2**63}],
-        },
+        "negative", "SELECT pid, tid, nvtx_range FROM launches WHERE report_id = $report"
     )
     assert rows == [(10, 11, ":r")]
 
 
-def test_ends_that_are_null(analysed: Any) -> None:
+def test_ends_that_are_null(analysed: Analysed) -> None:
     rows = analysed(
-        "SELECT category, time_ns, (SELECT count(*) FROM launches), "
-        "(SELECT count(dur_ns) FROM nsys_kernels), (SELECT count(api_end_ns) FROM launches) "
-        "FROM gpu_time_budget WHERE time_ns > 0",
-        **{
-            KERNELS: [kernel(100, 200, 1), kernel(300, None, 2), kernel(400, 500, 3)],
-            CALLS: [call(10, 20, 1), call(30, None, 2), call(210, None, 3)],
-        },
+        "no ends",
+        "SELECT category, time_ns, "
+        "(SELECT count(*) FROM launches WHERE report_id = $report), "
+        "(SELECT count(dur_ns) FROM nsys_kernels WHERE report_id = $report), "
+        "(SELECT count(api_end_ns) FROM launches WHERE report_id = $report) "
+        "FROM gpu_time_budget WHERE time_ns > 0 AND report_id = $report",
     )
     # The kernel without an end takes no time; the call without one lasted until its kernel began.
     assert {category: ns for category, ns, *_ in rows} == {
@@ -131,116 +226,71 @@ def test_ends_that_are_null(analysed: Any) -> None:
     assert {tuple(counts) for _, _, *counts in rows} == {(3, 2, 1)}
 
 
-def test_missing_tables(analysed: Any) -> None:
+def test_missing_tables(analysed: Analysed) -> None:
     rows = analysed(
+        "missing tables",
         "SELECT b.category, b.time_ns, s.calls, s.api_med_ns, s.queue_med_ns, "
-        "(SELECT any_value(api_name) FROM launches), (SELECT any_value(nvtx_range) FROM launches) "
-        "FROM gpu_time_budget AS b JOIN launch_summary AS s USING (report_id) WHERE time_ns > 0 "
-        "ORDER BY b.time_ns",
-        **{KERNELS: [kernel(100, 200, 1), kernel(500, 600, 2)]},
+        "(SELECT any_value(api_name) FROM launches WHERE report_id = $report), "
+        "(SELECT any_value(nvtx_range) FROM launches WHERE report_id = $report) "
+        "FROM gpu_time_budget AS b JOIN launch_summary AS s USING (report_id) "
+        "WHERE time_ns > 0 AND report_id = $report ORDER BY b.time_ns",
     )
     # Without calls nobody knows why the GPU was idle, or how long launching takes.
     unknown = (None,) * 5
     assert rows == [("compute", 200, *unknown), ("unattributed", 300, *unknown)]
 
 
-def test_missing_columns(analysed: Any) -> None:
-    bare = [{k: row[k] for k in ("start", "end", "correlationId", "globalPid", "deviceId")}
-            for row in (kernel(100, 200, 1), kernel(300, 400, 2))]  # fmt: skip
+def test_missing_columns(analysed: Analysed) -> None:
     rows = analysed(
-        "SELECT name, demangled, grid_x, stream, registers, dur_ns FROM nsys_kernels",
-        **{
-            KERNELS: bare,
-            CALLS: [{k: v for k, v in call(10, 20, 1).items() if k != "returnValue"}],
-        },
+        "missing columns",
+        "SELECT name, demangled, grid_x, stream, registers, dur_ns FROM nsys_kernels "
+        "WHERE report_id = $report",
     )
     assert rows == [(None, None, None, None, None, 100)] * 2
 
 
-@pytest.mark.parametrize(
-    ("text", "confidence"),
-    [
-        ("Some events were lost.", "low"),
-        ("Not all CUDA events might have been collected.", "medium"),
-        ("Profiling has started.", "high"),
-    ],
-)
-def test_lost_events_lower_the_confidence(analysed: Any, text: str, confidence: str) -> None:
-    severities = [
-        {"id": 1, "name": "Info", "label": "Info"},
-        {"id": 2, "name": "Warning", "label": "Warning"},
-    ]
+@pytest.mark.parametrize(("text", "confidence"), MESSAGES.items())
+def test_lost_events_lower_the_confidence(analysed: Analysed, text: str, confidence: str) -> None:
     rows = analysed(
-        "SELECT bound, confidence FROM timeline_bottleneck",
-        **{
-            KERNELS: [kernel(100, 200, 1)],
-            "ENUM_DIAGNOSTIC_SEVERITY_LEVEL": severities,
-            "DIAGNOSTIC_EVENT": [
-                {"timestamp": 1, "source": 1, "severity": 2, "text": text, "globalPid": 0}
-            ],
-        },
+        text, "SELECT bound, confidence FROM timeline_bottleneck WHERE report_id = $report"
     )
     assert rows == [("compute", confidence)]
 
 
-def test_kernels_without_length(analysed: Any) -> None:
-    kernels = [kernel(100, 100, 1), kernel(100, 200, 2), kernel(250, 250, 3), kernel(300, 400, 4)]
-    assert analysed(BUDGET, **{KERNELS: kernels}) == [
+def test_kernels_without_length(analysed: Analysed) -> None:
+    assert analysed("without length", BUDGET) == [
         (0, "compute", 200),
         (0, "unattributed", 100),
     ]
 
 
-def test_nothing_but_kernels_without_length(analysed: Any) -> None:
+def test_nothing_but_kernels_without_length(analysed: Analysed) -> None:
     rows = analysed(
-        "SELECT sum(time_ns), count(share_pct) FROM gpu_time_budget",
-        **{KERNELS: [kernel(100, 100, 1)]},
+        "all without length",
+        "SELECT sum(time_ns), count(share_pct) FROM gpu_time_budget WHERE report_id = $report",
     )
     # A share of a window without length is unknown.
     assert rows == [(0, 0)]
 
 
-def test_devices_that_were_renumbered(analysed: Any) -> None:
-    rows = analysed(
-        BUDGET,
-        **{
-            KERNELS: [kernel(100, 200, 1), kernel(100, 300, 1, pid=20)],
-            "TARGET_INFO_GPU": [{"id": n, "name": "NVIDIA H200", "cuDevice": n} for n in range(4)],
-            "TARGET_INFO_CUDA_DEVICE": [
-                {"gpuId": 3, "cudaId": 0, "pid": 10},
-                {"gpuId": 1, "cudaId": 0, "pid": 20},
-            ],
-        },
-    )
-    assert rows == [(1, "compute", 200), (3, "compute", 100)]
+def test_devices_that_were_renumbered(analysed: Analysed) -> None:
+    assert analysed("renumbered", BUDGET) == [(1, "compute", 200), (3, "compute", 100)]
 
 
-def test_streams_that_overlap_count_once(analysed: Any) -> None:
-    kernels = [
-        kernel(0, 100, 1),
-        kernel(50, 150, 2, streamId=8),
-        kernel(20, 200, 3, streamId=9, shortName=NCCL),
-    ]
-    assert analysed(BUDGET, **{KERNELS: kernels}) == [
+def test_streams_that_overlap_count_once(analysed: Analysed) -> None:
+    assert analysed("overlapping", BUDGET) == [
         (0, "communication", 50),
         (0, "compute", 150),
     ]
 
 
-def test_ranges_that_were_open_when_the_capture_ended(analysed: Any) -> None:
+def test_ranges_that_were_open_when_the_capture_ended(analysed: Analysed) -> None:
     rows = analysed(
+        "open ranges",
         "SELECT r.name, r.dur_ns, r.level, r.calls, r.gpu_start_ns, r.gpu_end_ns, s.kern_inst "
-        "FROM nsys_nvtx_ranges AS r JOIN nvtx_kern_sum AS s ON s.nvtx_range = ':' || r.name "
-        "ORDER BY r.range_id",
-        **{
-            KERNELS: [kernel(100, 200, 1), kernel(300, 400, 2)],
-            CALLS: [call(10, 20, 1), call(60, 70, 2)],
-            "NVTX_EVENTS": [
-                pushed(0, None, "outer"),
-                pushed(5, 30, "done"),
-                pushed(50, None, "open"),
-            ],
-        },
+        "FROM nsys_nvtx_ranges AS r JOIN nvtx_kern_sum AS s "
+        "ON s.report_id = r.report_id AND s.nvtx_range = ':' || r.name "
+        "WHERE r.report_id = $report ORDER BY r.range_id",
     )
     assert rows == [
         ("outer", None, 0, 2, 100, 400, 2),
@@ -249,5 +299,9 @@ def test_ranges_that_were_open_when_the_capture_ended(analysed: Any) -> None:
     ]
 
 
-def test_nothing_on_the_gpu(analysed: Any) -> None:
-    assert analysed(BUDGET, **{CALLS: [call(10, 20, 1)]}) == []
+def test_nothing_on_the_gpu(tmp_path: Path) -> None:
+    """In a session of its own, where many views have no row at all."""
+    store = Store(tmp_path / "store")
+    report = _ingest(tmp_path, {CALLS: [call(10, 20, 1)]}, store)
+    with _open(store) as session:
+        assert _answer(session, report, BUDGET) == []

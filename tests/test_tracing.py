@@ -165,7 +165,7 @@ def test_recorded_runs(name: str, told: bool, pages: Callable[..., Path]) -> Non
 
 def test_each_launch_has_its_wall_time(profilers: Path, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "w.py").write_text("import time; time.sleep(0.1)")
-    assert cli("run", "--collector", "all", "--", "python3", "w.py", report=True) == 0, cli.err
+    assert cli("run", "--collector", "all", "--", "python3", "w.py") == 0, cli.err
     (run,) = Store(tmp_path / "store").runs()
     (task,) = run.tasks
     assert set(task.profiler_s) == {"nsys", "ncu"}

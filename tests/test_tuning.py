@@ -53,6 +53,11 @@ tune:
   population: 10
 """
 
+#: Launches are what a search takes long for.
+SMALL = WORKLOAD.replace("generations: 5", "generations: 3").replace(
+    "population: 10", "population: 6"
+)
+
 
 @pytest.fixture
 def workload(tmp_path: Path) -> Path:
@@ -97,6 +102,7 @@ def test_a_search_finds_its_way_and_keeps_failures(
 
 
 def test_a_search_is_resumed(workload: Path, cli: Cli, tmp_path: Path) -> None:
+    workload.write_text(SMALL)
     assert cli("run", workload, "--collector", "timing") == 0
     (before,) = Store(tmp_path / "store").runs()
     removed = sorted((tmp_path / "store" / "runs").glob("*/tasks/*/result.json"))[::3]
@@ -112,7 +118,7 @@ def test_a_search_is_resumed(workload: Path, cli: Cli, tmp_path: Path) -> None:
 def test_the_best_and_the_default_are_profiled(
     workload: Path, profilers: Path, cli: Cli, tmp_path: Path
 ) -> None:
-    workload.write_text(WORKLOAD + "collect: {ncu: {}}\n")
+    workload.write_text(SMALL + "collect: {ncu: {}}\n")
     assert cli("run", workload, "--collector", "all", "--set", "repeats=1") == 0, cli.err
     (run,) = Store(tmp_path / "store").runs()
     profiled = [task for task in run.tasks if task.reports]

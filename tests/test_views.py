@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Cli
+from conftest import ROOT, Cli, Opened
 
 from analysis.macros import macros
 from analysis.names import names_in, names_in_own
@@ -122,9 +122,8 @@ def test_only_known_marks_stand_in_comments() -> None:
             assert line == "-- @materialize" or not line.startswith("-- @"), file
 
 
-def test_sol_equals_the_details_page(captures: Store, ingested: Ingested) -> None:
-    report, page = ingested("ncu/visible.ncu-rep"), ingested("ncu/visible.details.csv")
-    with Session.open(captures, [report, page]) as con:
+def test_sol_equals_the_details_page(opened: Opened) -> None:
+    with opened("ncu/visible.ncu-rep", "ncu/visible.details.csv") as con:
         rows = con.execute(
             "SELECT launch_id, max(a) - min(a) < 0.0051, max(b) - min(b) < 0.0051 FROM ("
             "SELECT launch_id, compute_sol_pct a, memory_sol_pct b FROM kernel_sol) "
@@ -134,12 +133,9 @@ def test_sol_equals_the_details_page(captures: Store, ingested: Ingested) -> Non
     assert all(a and b for _, a, b in rows)
 
 
-def test_headroom_joins_the_timeline_with_profiled_kernels(
-    captures: Store, ingested: Ingested
-) -> None:
+def test_headroom_joins_the_timeline_with_profiled_kernels(opened: Opened) -> None:
     """ncu/block is one step of the model whose timeline is nsys/gpumetrics."""
-    timeline, profile = ingested("nsys/gpumetrics.sqlite"), ingested("ncu/block.ncu-rep")
-    with Session.open(captures, [timeline, profile]) as con:
+    with opened("nsys/gpumetrics.sqlite", "ncu/block.ncu-rep") as con:
         rows = con.execute(
             "SELECT matched, count(*), sum(time_pct), sum(headroom_ns), sum(total_time_ns) "
             "FROM kernel_headroom GROUP BY 1"
@@ -155,12 +151,11 @@ def test_headroom_joins_the_timeline_with_profiled_kernels(
     assert 0 < headroom < time
 
 
-def test_headroom_joins_csv_names_too(captures: Store, ingested: Ingested) -> None:
+def test_headroom_joins_csv_names_too(opened: Opened) -> None:
     """The CSV pages print shortened names; the join is the same."""
-    timeline = ingested("nsys/gpumetrics.sqlite")
     answers = []
     for profile in ("ncu/block.ncu-rep", "ncu/block.raw.csv"):
-        with Session.open(captures, [timeline, ingested(profile)]) as con:
+        with opened("nsys/gpumetrics.sqlite", profile) as con:
             rows = con.execute(
                 "SELECT name, grid, block, ncu_launches, round(max_sol_pct, 3) "
                 "FROM kernel_headroom ORDER BY ALL"
@@ -169,8 +164,8 @@ def test_headroom_joins_csv_names_too(captures: Store, ingested: Ingested) -> No
     assert answers[0] == answers[1]
 
 
-def test_unprofiled_kernels_have_no_headroom(captures: Store, ingested: Ingested) -> None:
-    with Session.open(captures, [ingested("nsys/memcpy.sqlite")]) as con:
+def test_unprofiled_kernels_have_no_headroom(opened: Opened) -> None:
+    with opened("nsys/memcpy.sqlite") as con:
         rows = con.execute(
             "SELECT matched, headroom_ns, headroom_pct, max_sol_pct FROM kernel_headroom"
         )

@@ -19,7 +19,7 @@ FOLDER = ROOT / "workloads"
 TILES = ["--block-m", "32", "--block-n", "32", "--block-k", "32"]
 SMALL = ["--batch", "2", "--length", "16", "--width", "32", "--heads", "2", "--layers", "1",
          "--vocabulary", "64"]  # fmt: skip
-ATTENTION = ["--batch", "1", "--heads", "2", "--length", "100", "--dim", "16", "--block-m", "32",
+ATTENTION = ["--batch", "1", "--heads", "2", "--length", "50", "--dim", "16", "--block-m", "32",
              "--block-n", "32"]  # fmt: skip
 
 
@@ -95,9 +95,9 @@ GOOD = [
     ("gemm.py", "--m", "96", "--n", "80", "--k", "64", "--backend", "triton"),
     ("batched_gemm.py", "--batch", "5", "--m", "33", "--n", "40", "--k", "20"),
     ("batched_gemm.py", "--batch", "5", "--m", "33", "--n", "40", "--k", "20", "--mode", "loop"),
-    ("fused_matmul.py", "--m", "100", "--n", "90", "--k", "70", *TILES),
-    ("fused_matmul.py", "--m", "100", "--n", "90", "--k", "70", *TILES, "--group-m", "1"),
-    ("fused_matmul.py", "--m", "100", "--n", "90", "--k", "70", *TILES, "--mode", "unfused"),
+    ("fused_matmul.py", "--m", "70", "--n", "60", "--k", "40", *TILES),
+    ("fused_matmul.py", "--m", "70", "--n", "60", "--k", "40", *TILES, "--group-m", "1"),
+    ("fused_matmul.py", "--m", "70", "--n", "60", "--k", "40", *TILES, "--mode", "unfused"),
     ("vector_add.py", "--n", "5000"),
     ("vector_add.py", "--n", "5000", "--backend", "torch"),
     *[("softmax.py", "--m", "20", "--n", "100", "--backend", b) for b in ("triton", "unfused")],

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from analysis.comparison import ENDPOINTS, Compared, Pairs
 from analysis.gate.power import further_runs
+from analysis.judging import ONE_RUN
 from analysis.limits import told
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.units import counted
@@ -124,7 +125,8 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
     endpoints = primary(pairs)
     kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
     if failed:
-        reason = f"{counted(len(failed), 'configuration')} failed, the first is {failed[0] or 'the only one'}"
+        first = failed[0] or "the only one"
+        reason = f"{counted(len(failed), 'configuration')} failed, the first is {first}"
         return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
     if replayed:
         reason = "a replay measures nothing"
@@ -193,7 +195,7 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     if worst.note:
         return f"{what}{worst.note}"
     if verdict == Verdict.UNREPLICATED:
-        return f"{what}one run on a side; how much runs scatter is not known"
+        return f"{what}{ONE_RUN}"
     change = worst.change
     if change is None or change.low is None or change.high is None:
         return f"{what}{verdict}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 from analysis.comparison_story import Comparison
 from analysis.gate.decision import Decision, headline
@@ -13,6 +13,14 @@ from perfpipe.viewmodel import Fact, Opening, Report, Section, Source, Tile
 
 #: Tiles of the comparison behind that of the decision.
 _TILES = 3
+
+
+def with_decision(decision: Decision, comparison: Comparison) -> Comparison:
+    """Return a comparison that begins with the decision, and with what counts as a change."""
+    source = Source("comparison", tuple(fact.text for fact in comparison.sides))
+    told = (headline(decision), decision.basis)
+    facts = (Fact("", text, source) for text in told if text)
+    return replace(comparison, statements=(*facts, *comparison.statements))
 
 
 def page_of(decision: Decision, comparison: Comparison, both: Picture | None = None) -> Report:
@@ -27,7 +35,7 @@ def page_of(decision: Decision, comparison: Comparison, both: Picture | None = N
     return Report(
         title="Comparison",
         notice=None,
-        statements=tuple(_statements(decision, comparison, source)),
+        statements=with_decision(decision, comparison).statements,
         summary=comparison.sides,
         sections=(section,),
         findings=(),
@@ -52,8 +60,3 @@ def _opening(decision: Decision, comparison: Comparison, source: Source) -> Open
         return Opening(subject, Fact("", headline(decision), source), (decided,))
     tiles = (decided, *part.tiles[:_TILES])
     return Opening(subject, part.verdict, tiles, lead=part.lead, first_rows=part.rows)
-
-
-def _statements(decision: Decision, comparison: Comparison, source: Source) -> Iterator[Fact]:
-    yield Fact("", headline(decision), source)
-    yield from comparison.statements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,9 @@ _AGAIN_S = 0.1
 
 Row = dict[str, Any]
 
+#: What a session is known by.
+Key = tuple[object, ...]
+
 #: Where reports lay and on which machine is nobody's business; machines can still be told apart.
 _WITHHOLD = "UPDATE reports SET directory = NULL, host = 'host ' || substr(md5(host), 1, 6)"
 
@@ -40,7 +43,9 @@ class Desk:
 
     def __init__(self, store: Store, jobs: Jobs | None = None) -> None:
         self.store, self.jobs = store, jobs
-        self._sessions: OrderedDict[tuple[object, ...], Session] = OrderedDict()
+        #: Takes a key, and returns a session that was made in advance, if any.
+        self.ready: Callable[[Key], Session | None] = _none
+        self._sessions: OrderedDict[Key, Session] = OrderedDict()
         self._open: list[Session] = []
         self._lock = threading.Lock()
         self._late = False
@@ -93,15 +98,24 @@ class Desk:
 
     def session(self, chosen: Selection, window: str = STEADY) -> Session:
         """Return a session on a selection, which a later call finds as this one leaves it."""
-        runs = tuple(run.run_id for run in chosen.runs) if chosen.only_runs else None
-        key = (tuple(chosen.reports), runs, tuple(run.status for run in chosen.runs), window)
+        key = self.key(chosen, window)
         if key not in self._sessions:
             if len(self._sessions) >= _KEPT:
                 self._sessions.popitem(last=False)[1].close()
-            self._sessions[key] = Session.open(self.store, chosen.reports, runs, window=window)
+            self._sessions[key] = self.ready(key) or self.opened(chosen, window)
             self._sessions[key].check_window()
         self._sessions.move_to_end(key)
         return self._sessions[key]
+
+    def key(self, chosen: Selection, window: str = STEADY) -> Key:
+        """Return what a session is known by."""
+        runs = tuple((run.run_id, run.status) for run in chosen.runs)
+        return tuple(chosen.reports), runs, chosen.only_runs, window
+
+    def opened(self, chosen: Selection, window: str = STEADY) -> Session:
+        """Return a new session on a selection."""
+        runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
+        return Session.open(self.store, chosen.reports, runs, window=window)
 
     def scope(self, chosen: Selection, views: Sequence[str], window: str = STEADY) -> Scope:
         """Return the subject of a report, with some views made."""
@@ -127,6 +141,10 @@ class Desk:
         while late and not ended.wait(_AGAIN_S):
             self._late = True
             self.stop()
+
+
+def _none(_: Key) -> None:
+    """Have nothing ready."""
 
 
 def split(names: str | None) -> list[str]:

@@ -18,6 +18,7 @@ from perfpipe.store import Store
 from pipelines.agents import pages, tools
 from pipelines.agents.desk import Desk
 from pipelines.agents.judging import Jobs
+from pipelines.agents.warming import Warming
 from pipelines.agents.wording import plain
 
 _READS = types.ToolAnnotations(
@@ -37,10 +38,12 @@ def serve(store: Store, jobs: Jobs | None = None) -> None:
 
 async def _serve(desk: Desk) -> None:
     server = make_server(desk)
+    warming = Warming(desk)
     try:
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
     finally:
+        warming.end()
         desk.close()
 
 

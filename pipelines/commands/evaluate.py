@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import json_document, json_option
+from pipelines.options import json_document, json_option, resolve_store, store_option
 
 if TYPE_CHECKING:
     from pipelines.evaluate.result import Judgement
@@ -62,7 +62,9 @@ if TYPE_CHECKING:
 )
 @click.option("--generation", type=click.IntRange(min=0), default=0, show_default=True,
               help="With --history: the generation of the search.")  # fmt: skip
+@click.option("--profile", is_flag=True, help="Profile the best correct candidate with ncu.")
 @json_option()
+@store_option
 def evaluate_command(
     workload: Path,
     candidates: tuple[Path, ...],
@@ -76,7 +78,9 @@ def evaluate_command(
     workloads: Path | None,
     exported: Path | None,
     generation: int,
+    profile: bool,
     as_json: bool,
+    store_path: str | None,
 ) -> None:
     """Judge kernels: whether they are right, whether they cheat, and how fast they are.
 
@@ -85,17 +89,20 @@ def evaluate_command(
     A candidate is a directory with kernel.py and its function run(inputs..., outputs...).  It runs
     apart from reference and clock, with limits, without network, and sees no files but its own
     copy and the libraries.  Only correct candidates get times: against each baseline, in turns.
-    Exit code 1 if one is not correct.
+    With --profile the fastest correct one is profiled by ncu: class, SOL and headroom of its
+    kernels.  Exit code 1 if one is not correct.
 
     \b
-    perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/online
-    perfpipe evaluate w.yaml --candidate a --candidate b --baseline best --json
+    perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/fused
+    perfpipe evaluate w.yaml --candidate a --candidate b --baseline best --profile --json
     """
     from pipelines.console import progress
     from pipelines.evaluate.device import device_of, pytorch
     from pipelines.evaluate.history import append
     from pipelines.evaluate.judge import Judge, Options
     from pipelines.evaluate.load import loaded
+    from pipelines.evaluate.profiling import best, case_of
+    from pipelines.evaluate.profiling import profile as profile_of
     from pipelines.evaluate.traces import definition, export
     from pipelines.signals import launching
 
@@ -123,6 +130,11 @@ def evaluate_command(
                 steps.step(f"{directory.name}: {made[-1].status}: {made[-1].reason}")
                 if history is not None:
                     append(history, made[-1], generation)
+        if profile and (number := best(made)) is not None:
+            found = made[number]
+            case, store = case_of(own.problem, found), resolve_store(store_path)
+            seen = profile_of(torch, own.problem, paths[number], case, where, store)
+            made[number] = replace(found, profile=seen)
         if exported is not None:
             pairs = [*zip(made, paths, strict=True)]
             export(exported, own.problem, pairs, own.workloads)

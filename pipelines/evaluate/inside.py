@@ -44,10 +44,10 @@ def run(asked: dict[str, Any], line: int, output: int, block: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             # What it printed is told also when it is killed.
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        _settle(asked["directory"])
+        settle(asked["directory"])
         # A driver opens its devices before: threads that it has are confined no more, but run
         # nothing of a candidate.
-        inside = _Inside(asked, socket.socket(fileno=line), block)
+        inside = Inside(asked, socket.socket(fileno=line), block)
         refused = confine(asked["readable"], asked["writable"], asked["limits"])
         inside.limit()
         _serve(inside, refused)
@@ -58,7 +58,7 @@ def run(asked: dict[str, Any], line: int, output: int, block: int) -> NoReturn:
         os._exit(code)
 
 
-def _settle(directory: str) -> None:
+def settle(directory: str) -> None:
     """Make a candidate's directory the current one, and keep caches and other files beside it."""
     os.chdir(directory)
     beside = os.path.dirname(directory)  # noqa: PTH120
@@ -71,7 +71,7 @@ def _settle(directory: str) -> None:
     tempfile.tempdir = None
 
 
-def _serve(inside: _Inside, refused: dict[str, bool]) -> None:
+def _serve(inside: Inside, refused: dict[str, bool]) -> None:
     inside.say({"done": "confined", "refused": refused})
     while asked := inside.hear():
         answer: dict[str, Any] = {"done": asked["id"]}
@@ -82,7 +82,7 @@ def _serve(inside: _Inside, refused: dict[str, bool]) -> None:
         inside.say(answer)
 
 
-class _Inside:
+class Inside:
     """A candidate with what it may use: the shared block, and the line to the judge."""
 
     def __init__(self, asked: dict[str, Any], line: socket.socket, block: int) -> None:
@@ -91,16 +91,9 @@ class _Inside:
         self._torch, self._asked, self._line = torch, asked, line
         self._style = asked["style"]
         torch.set_num_threads(asked["threads"])
-        if asked["device"] == "cpu":
-            held = mmap.mmap(block, asked["bytes"])
-            self._block = torch.frombuffer(held, dtype=torch.uint8)
-        else:
+        if self._on_gpu:
             torch.cuda.set_device(asked["device"])
-            parts = [bytes.fromhex(p) if isinstance(p, str) else p for p in asked["shared"]]
-            storage = torch.UntypedStorage._new_shared_cuda(*parts)
-            self._block = torch.tensor([], dtype=torch.uint8, device=asked["device"])
-            self._block.set_(storage, 0, (asked["bytes"],), (1,))
-        os.close(block)
+        self._block = self.block(block)
         self._function: Callable[..., Any] | None = None
         self._calls: list[tuple[list[Any], list[Any]]] = []
         # Held before a candidate can replace them.
@@ -116,6 +109,20 @@ class _Inside:
     @property
     def _on_gpu(self) -> bool:
         return bool(self._asked["device"] != "cpu")
+
+    def block(self, file: int) -> Any:
+        """Return the memory that the judge shares, as bytes; `file` is its descriptor."""
+        torch, asked = self._torch, self._asked
+        if not self._on_gpu:
+            held = mmap.mmap(file, asked["bytes"])
+            found = torch.frombuffer(held, dtype=torch.uint8)
+        else:
+            parts = [bytes.fromhex(p) if isinstance(p, str) else p for p in asked["shared"]]
+            storage = torch.UntypedStorage._new_shared_cuda(*parts)
+            found = torch.tensor([], dtype=torch.uint8, device=asked["device"])
+            found.set_(storage, 0, (asked["bytes"],), (1,))
+        os.close(file)
+        return found
 
     def limit(self) -> None:
         """Limit the memory of the host; a GPU's driver reserves addresses without end."""
@@ -200,7 +207,7 @@ class _Inside:
 
     def do_go(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Call the candidate for every prepared call, and wait for all its work."""
-        one, calls = self._quick, self._calls
+        one, calls = self.quick, self._calls
         if not self._on_gpu:
             for inputs, outputs in calls:
                 one(inputs, outputs)
@@ -258,7 +265,7 @@ class _Inside:
                 output.copy_(found)
         return told
 
-    def _quick(self, inputs: list[Any], outputs: list[Any]) -> None:
+    def quick(self, inputs: list[Any], outputs: list[Any]) -> None:
         if self._style == "destination":
             self._function(*inputs, *outputs)  # type: ignore[misc]
             return

@@ -37,7 +37,7 @@ def main() -> None:
     control.set_inheritable(False)
     ours = [path for path in json.loads(sys.argv[-2]) if path not in sys.path]
     # Only the standard library and what PyTorch needs: neither perfpipe nor references.
-    sys.path[:] = [path for path in sys.path[1:] if _is_library(path)] + ours
+    sys.path[:] = [path for path in sys.path[1:] if is_library(path)] + ours
     import torch
     import torch._dynamo  # replaces functions of PyTorch when it is first imported
 
@@ -75,7 +75,8 @@ def main() -> None:
         control.send(json.dumps(answer).encode())
 
 
-def _is_library(path: str) -> bool:
+def is_library(path: str) -> bool:
+    """Tell whether a directory of modules is the standard library, or of installed packages."""
     return path.endswith((".zip", "lib-dynload", "site-packages", "dist-packages")) or (
         os.path.isfile(os.path.join(path, "os.py"))  # noqa: PTH113, PTH118
     )

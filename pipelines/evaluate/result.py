@@ -57,14 +57,45 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """A kernel of a profile: its class by perfpipe, SOL and SOL headroom, %; None is not known."""
+
+    kernel_name: str
+    bound: str
+    subclass: str | None
+    confidence: str | None
+    launches: int
+    time_ns: float | None
+    share_pct: float | None
+    compute_sol_pct: float | None
+    memory_sol_pct: float | None
+    headroom_pct: float | None
+    technique: str | None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What ncu saw in one call of a candidate; `why` says why there is nothing.
+
+    `isolation` is what was refused to the candidate meanwhile.
+    """
+
+    case: str
+    report: str | None = None
+    kernels: tuple[Kernel, ...] = ()
+    isolation: Mapping[str, bool] = field(default_factory=dict)
+    why: str | None = None
+
+
+@dataclass(frozen=True)
 class Judgement:
     """The judgement on a candidate.
 
     `digest` is of its files.  `deterministic` tells whether the same inputs gave the same bits;
     `checked` counts calls, errors are absolute, over the largest
     expected value (scaled), and over the element's own (relative).
-    `params` are what it states of itself.  `isolation` is what the kernel of this machine refuses
-    the candidate.
+    `params` are what it states of itself, `profile` is of the best one, where it was asked for.
+    `isolation` is what the kernel of this machine refuses the candidate.
     """
 
     workload: str
@@ -89,6 +120,7 @@ class Judgement:
     software: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    profile: Profile | None = None
 
     def __post_init__(self) -> None:
         if self.scores and self.status != Status.CORRECT:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from perfpipe.units import format_ns
-from pipelines.evaluate.result import Evidence, Judgement, Score
+from perfpipe.units import format_ns, words
+from pipelines.evaluate.result import Evidence, Judgement, Profile, Score
 
 #: Last lines of a candidate's own output that are shown.
 _PRINTED = 3
@@ -34,6 +34,25 @@ def lines(made: Judgement) -> Iterator[str]:
         yield "  not deterministic: the same inputs gave different bits"
     for warning in made.warnings:
         yield f"  warning: {warning}"
+    if made.profile is not None:
+        yield from _profile(made.profile)
+
+
+def _profile(made: Profile) -> Iterator[str]:
+    if made.why:
+        yield f"  no profile: {made.why}"
+        return
+    yield f"  profile of {made.case} (perfpipe report {made.report}):"
+    for kernel in made.kernels:
+        kind = " ".join(part for part in (kernel.bound, kernel.subclass) if part)
+        sol = f"compute SOL {_pct(kernel.compute_sol_pct)}, memory {_pct(kernel.memory_sol_pct)}"
+        room = f"SOL headroom {_pct(kernel.headroom_pct)}"
+        took = "" if kernel.time_ns is None else f", {format_ns(kernel.time_ns)}"
+        yield f"    {kernel.kernel_name}{took}: {words(kind)}; {sol}; {room}"
+
+
+def _pct(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.0f} %"
 
 
 def _told(one: Evidence) -> str:

@@ -151,6 +151,8 @@ def comment(decision: Decision, why: Explanation) -> str:
     """Return a comment for a pull request: the decision with its table, and why it changed."""
     lines = [MARKER, f"**perfpipe: {_escaped(headline(decision))}**", ""]
     lines += _markdown(TITLES, [*rows(decision)])
+    if decision.endpoints:
+        lines += ["", f"{_escaped(decision.basis)}."]
     if why.text:
         lines += ["", f"**{why.title}:** {_escaped(why.text)}", ""]
         lines += _markdown(WHY_TITLES, [*why_rows(why)])

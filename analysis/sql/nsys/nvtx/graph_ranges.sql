@@ -50,7 +50,7 @@ around AS (
         c.graph_node_id,
         list(nsys_range_name(r.domain, regexp_replace(r.name, '[0-9]+', '*', 'g')) ORDER BY r.level) AS ranges
     FROM created AS c
-    JOIN nsys_nvtx_ranges AS r
+    JOIN (FROM nsys_nvtx_ranges SEMI JOIN nsys_graph_nodes USING (report_id, pid, tid)) AS r
         ON r.report_id = c.report_id AND r.pid = c.pid AND r.tid = c.tid
             AND r.start_ns <= c.start_ns AND r.end_ns >= c.start_ns
     GROUP BY c.report_id, c.graph_node_id
@@ -71,7 +71,7 @@ uses AS (
     JOIN named AS n USING (report_id, graph_node_id)
     LEFT JOIN kernel_names AS k
         ON k.report_id = l.report_id AND k.demangled = coalesce(l.demangled, l.name)
-    WHERE l.kind = 'kernel'
+    WHERE l.kind = 'kernel' AND l.graph_node_id IS NOT NULL
     GROUP BY ALL
 ),
 sums AS (

@@ -15,80 +15,95 @@
 -- host_time_ns: sum of the durations of those ranges on the host, ns
 -- tree_order: position in the tree from top to bottom, longest first
 CREATE VIEW nvtx_tree AS
-WITH RECURSIVE launching AS (
-    SELECT report_id, range_id, enclosing, level, domain, name, gpu_time_ns, dur_ns
-    FROM nsys_nvtx_ranges
-    WHERE gpu_calls > 0 AND level < 8 AND gpu_time_ns IS NOT NULL
+WITH RECURSIVE totals AS MATERIALIZED (
+    SELECT report_id, row_number() OVER () AS report, sum(end_ns - start_ns) AS ns
+    FROM launches
+    GROUP BY report_id
 ),
-titles AS (
+names AS MATERIALIZED (
     -- String expressions run once per name, not per range.
-    SELECT
-        domain,
-        name,
-        nsys_range_name(domain, regexp_replace(name, '[0-9]+', '*', 'g')) AS title,
-        hash(title) AS code
-    FROM launching
-    GROUP BY domain, name
+    SELECT name, stem, dense_rank() OVER (ORDER BY stem) AS number
+    FROM (
+        SELECT name, regexp_replace(name, '[0-9]+', '*', 'g') AS stem
+        FROM _names
+        WHERE kind = 'range' AND name != ''
+    )
+),
+domains AS MATERIALIZED (
+    SELECT domain, row_number() OVER () AS number
+    FROM (SELECT DISTINCT domain FROM nsys_nvtx_ranges WHERE domain != '')
 ),
 named AS MATERIALIZED (
-    SELECT l.report_id, l.range_id, l.enclosing, l.level, l.gpu_time_ns, l.dur_ns, t.title, t.code
-    FROM launching AS l
-    JOIN titles AS t ON t.domain IS NOT DISTINCT FROM l.domain AND t.name IS NOT DISTINCT FROM l.name
+    -- Numbers instead of names, since each range is joined to the one around it; joined on one text at a
+    -- time, which costs least.  0 stands for what has no name.
+    SELECT
+        4294967296 * t.report + r.range_id AS range,
+        4294967296 * t.report + r.enclosing AS around,
+        t.report,
+        r.level,
+        coalesce(n.number, 0) + 4294967296 * coalesce(d.number, 0) AS code,
+        r.gpu_time_ns,
+        r.dur_ns
+    FROM nsys_nvtx_ranges AS r
+    JOIN totals AS t ON t.report_id = r.report_id
+    LEFT JOIN domains AS d ON d.domain = r.domain
+    LEFT JOIN names AS n ON n.name = r.name
+    WHERE r.gpu_calls > 0 AND r.level < 8 AND r.gpu_time_ns IS NOT NULL
 ),
 placed AS (
-    -- A node is a path of titles, as a number.
-    SELECT report_id, range_id, gpu_time_ns, dur_ns, title, 0 AS depth, code AS node, NULL::UBIGINT AS above
+    -- A node is a path of names, as a number.
+    SELECT range, report, code, gpu_time_ns, dur_ns, 0 AS depth, hash(code) AS node, NULL::UBIGINT AS above
     FROM named
     WHERE level = 0
     UNION ALL
-    SELECT
-        n.report_id, n.range_id, n.gpu_time_ns, n.dur_ns, n.title, p.depth + 1, hash(p.node, n.code), p.node
+    SELECT n.range, n.report, n.code, n.gpu_time_ns, n.dur_ns, p.depth + 1, hash(p.node, n.code), p.node
     FROM placed AS p
-    JOIN named AS n ON n.report_id = p.report_id AND n.enclosing = p.range_id
+    JOIN named AS n ON n.around = p.range
 ),
 sums AS MATERIALIZED (
     SELECT
-        report_id,
+        report,
         depth,
         node,
         above,
-        any_value(title) AS title,
+        code,
         sum(gpu_time_ns)::BIGINT AS ns,
         sum(dur_ns)::BIGINT AS host_ns,
         count(*) AS instances
     FROM placed
-    GROUP BY report_id, depth, node, above
+    GROUP BY report, depth, node, above, code
+),
+titled AS (
+    SELECT s.* EXCLUDE (code), nsys_range_name(d.domain, n.stem) AS title
+    FROM sums AS s
+    LEFT JOIN domains AS d ON d.number = s.code >> 32
+    LEFT JOIN (SELECT DISTINCT number, stem FROM names) AS n ON n.number = s.code % 4294967296
 ),
 ranked AS MATERIALIZED (
     SELECT
         *,
-        printf('%05d', row_number() OVER (PARTITION BY report_id, above ORDER BY ns DESC, title)) AS number
-    FROM sums
+        printf('%05d', row_number() OVER (PARTITION BY report, above ORDER BY ns DESC, title)) AS number
+    FROM titled
 ),
 tree AS (
-    SELECT report_id, node, depth, title, ns, host_ns, instances, title AS path, number AS tree_order
+    SELECT report, node, depth, title, ns, host_ns, instances, title AS path, number AS tree_order
     FROM ranked
     WHERE above IS NULL
     UNION ALL
     SELECT
-        r.report_id, r.node, r.depth, r.title, r.ns, r.host_ns, r.instances,
+        r.report, r.node, r.depth, r.title, r.ns, r.host_ns, r.instances,
         concat(t.path, ' > ', r.title), concat(t.tree_order, '.', r.number)
     FROM tree AS t
-    JOIN ranked AS r ON r.report_id = t.report_id AND r.above = t.node
+    JOIN ranked AS r ON r.report = t.report AND r.above = t.node
 ),
 inside AS (
-    SELECT report_id, above AS node, sum(ns) AS ns
+    SELECT report, above AS node, sum(ns) AS ns
     FROM sums
     WHERE above IS NOT NULL
-    GROUP BY report_id, above
-),
-totals AS (
-    SELECT report_id, sum(end_ns - start_ns) AS ns
-    FROM launches
-    GROUP BY report_id
+    GROUP BY report, above
 )
 SELECT
-    r.report_id,
+    t.report_id,
     r.path,
     r.title AS range,
     r.depth,
@@ -100,6 +115,6 @@ SELECT
     r.host_ns AS host_time_ns,
     r.tree_order
 FROM tree AS r
-JOIN totals AS t USING (report_id)
-LEFT JOIN inside AS i ON i.report_id = r.report_id AND i.node = r.node
-ORDER BY r.report_id, r.tree_order;
+JOIN totals AS t USING (report)
+LEFT JOIN inside AS i ON i.report = r.report AND i.node = r.node
+ORDER BY t.report_id, r.tree_order;

@@ -1,0 +1,81 @@
+"""Runs in the process that ncu profiles: confines itself, loads a candidate, and calls it.
+
+Runs as a program of its own, with a file of JSON as its last argument: what a candidate's process
+is asked otherwise, with `calls` and the path of the `inputs`.  Prints what is refused to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+from pipelines.evaluate.confine import confine
+from pipelines.evaluate.inside import Inside, settle
+from pipelines.evaluate.nursery import is_library
+
+#: Calls before the one that is profiled: what is compiled or tuned is done by then.
+_WARMUP = 3
+
+
+class _Alone(Inside):
+    """A candidate with memory of its own and no judge: nothing that it says is listened to."""
+
+    def block(self, file: int) -> Any:
+        """Return memory for the tensors."""
+        asked = self._asked
+        return self._torch.zeros(asked["bytes"], dtype=self._torch.uint8, device=asked["device"])
+
+    def say(self, packet: dict[str, Any]) -> None:
+        """Say nothing."""
+
+    def filled(self, inputs: list[Any]) -> None:
+        """Write the inputs of the call."""
+        ((views, _),) = self._calls
+        for view, value in zip(views, inputs, strict=True):
+            if isinstance(view, self._torch.Tensor):
+                view.copy_(value)
+        self._synchronize()
+
+    def call(self) -> None:
+        """Call the candidate, and wait for its work."""
+        for inputs, outputs in self._calls:
+            self.quick(inputs, outputs)
+        self._synchronize()
+
+    @contextlib.contextmanager
+    def profiled(self) -> Any:
+        """Let ncu see what is launched meanwhile."""
+        api = self._torch.cuda.cudart() if self._on_gpu else None
+        if api is not None:
+            api.cudaProfilerStart()
+        yield
+        if api is not None:
+            api.cudaProfilerStop()
+
+
+def main() -> None:
+    """Profile a call."""
+    with open(sys.argv[-1], encoding="utf-8") as file:  # noqa: PTH123
+        asked = json.load(file)
+    sys.path[:] = [path for path in sys.path[1:] if is_library(path)] + asked["libraries"]
+    import torch
+
+    line, _ = socket.socketpair()
+    settle(asked["directory"])
+    made = _Alone(asked, line, -1)
+    made.do_prepare(asked)
+    made.filled(torch.load(asked["inputs"], weights_only=True))
+    os.unlink(asked["inputs"])  # noqa: PTH108
+    refused = confine(asked["readable"], asked["writable"], asked["limits"])
+    sys.stdout.write(f"{json.dumps({'refused': refused})}\n")
+    sys.stdout.flush()
+    made.limit()
+    made.do_load(asked)
+    for _ in range(_WARMUP):
+        made.call()
+    with made.profiled():
+        made.call()

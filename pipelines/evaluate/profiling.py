@@ -1,0 +1,161 @@
+"""Profiles a call of the best candidate with ncu, confined as it was judged."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from analysis.rows import rows_of
+from analysis.session import Session
+from perfpipe.errors import PerfpipeError
+from perfpipe.store import Store
+from pipelines.collectors.ncu import profile_options
+from pipelines.evaluate.arena import Arena
+from pipelines.evaluate.candidates import copied
+from pipelines.evaluate.problem import Case, Problem
+from pipelines.evaluate.result import Judgement, Kernel, Profile
+from pipelines.evaluate.worker import ENVIRONMENT, readable
+from pipelines.process import run
+from pipelines.reading import with_files
+from pipelines.tools import explain, find_tool
+from pipelines.workload import CollectNcu
+
+#: Most launches of a call that are profiled, and kernels that are told.
+_LAUNCHES, _KERNELS = 50, 8
+
+#: How long ncu may take, s.
+_NCU_S = 600.0
+
+
+def best(made: Sequence[Judgement]) -> int | None:
+    """Return which correct candidate is the fastest over all cases; the first where none has times.
+
+    >>> best([]) is None
+    True
+    """
+    correct = [number for number, one in enumerate(made) if one.ok]
+    return max(correct, key=lambda number: _speed(made[number]), default=None)
+
+
+def _speed(made: Judgement) -> float:
+    """Return the mean logarithm of its speedups."""
+    found = [math.log(score.speedup) for score in made.scores]
+    return sum(found) / len(found) if found else -math.inf
+
+
+def case_of(problem: Problem, made: Judgement) -> Case:
+    """Return the case to profile: the one that took longest, else the largest sizes."""
+    block = problem.block
+    sizes = block.timing or block.correctness
+    cases = [Case(block.dtypes[0], own, "", made.seed) for own in sizes]
+    took = {score.case: max(score.candidate_ms) for score in made.scores}
+    # Of cases without times the last one, which is usually the largest.
+    return max(reversed(cases), key=lambda case: took.get(case.label, 0.0))
+
+
+def profile(
+    torch: Any, problem: Problem, candidate: Path, case: Case, device: str, store: Store
+) -> Profile:
+    """Profile a call of a candidate, and put the report into the store; it never raises."""
+    ncu = find_tool("ncu")
+    if ncu is None:
+        return Profile(case.label, why="ncu is not here (see perfpipe doctor)")
+    try:
+        with tempfile.TemporaryDirectory(prefix="perfpipe-profile-") as folder:
+            return _profiled(torch, problem, candidate, case, device, store, Path(folder), ncu.path)
+    except PerfpipeError as error:
+        return Profile(case.label, why=str(error))
+
+
+def _profiled(
+    torch: Any,
+    problem: Problem,
+    candidate: Path,
+    case: Case,
+    device: str,
+    store: Store,
+    folder: Path,
+    ncu: str,
+) -> Profile:
+    home, report = folder / "candidate", folder / "candidate.ncu-rep"
+    copied(candidate, home)
+    asked = _asked(torch, problem, case, device, home)
+    spec = folder / "asked.json"
+    spec.write_text(json.dumps(asked), encoding="utf-8")
+    options = CollectNcu(set="detailed", launch_count=_LAUNCHES, capture_range="cudaProfilerApi")
+    begin = "import sys; sys.path.insert(0, sys.argv[1])\n"
+    begin += "from pipelines.evaluate.profiled import main; main()"
+    words = [
+        *("env", "-i", *(f"{name}={value}" for name, value in _environment(home, device).items())),
+        *(ncu, *profile_options(options, alone=True), f"--export={report}"),
+        *(sys.executable, "-I", "-c", begin, str(Path(__file__).parents[2]), str(spec)),
+    ]
+    done = run(words, timeout=_NCU_S)
+    refused = _refused(done.stdout)
+    said = f"{done.stdout}\n{done.stderr}"
+    if not report.is_file():
+        late = f"ncu took longer than {_NCU_S:g} s" if done.timed_out else ""
+        why = late or explain(said) or f"ncu wrote no report: {done.complaint()}"
+        return Profile(case.label, isolation=refused, why=why)
+    (name,) = with_files(store, [str(report)])
+    kernels = _kernels(store, name)
+    none = None if kernels else "the call launched no kernel that ncu could profile"
+    return Profile(case.label, name, kernels, refused, none)
+
+
+def _asked(torch: Any, problem: Problem, case: Case, device: str, home: Path) -> dict[str, Any]:
+    """Return what the process is asked; the inputs are written beside the candidate."""
+    block, limits = problem.block, problem.block.limits
+    layout = Arena(torch, "cpu", 1)
+    slot = layout.slot(problem.inputs(case), problem.outputs(case), 0)
+    layout.close()
+    inputs = home / "inputs.pt"
+    drawn = problem.drawn(torch, case, case.seed, device)
+    torch.save([one.cpu() if isinstance(one, torch.Tensor) else one for one in drawn], inputs)
+    return {
+        "module": block.module, "entry": block.entry, "style": block.style,
+        "init": problem.init, "seed": problem.init_seed,
+        "directory": str(home / "files"), "device": device, "bytes": -(-slot.end // 4096) * 4096,
+        "threads": 1, "calls": [slot.views()], "inputs": str(inputs),
+        "libraries": [str(Path(torch.__file__).parents[1])],
+        "readable": readable(home), "writable": [str(home), "/dev"],
+        "limits": {
+            # ncu takes processor time in the same process, and writes files of its own.
+            "file_bytes": max(limits.file_mb << 20, 1 << 30), "cpu_s": int(_NCU_S),
+            "memory_bytes": limits.memory_mb << 20,
+        },
+    }  # fmt: skip
+
+
+def _environment(home: Path, device: str) -> dict[str, str]:
+    """Return the environment: ncu's lock lies in TMPDIR, where the candidate may write."""
+    found = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    found |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    if device == "cpu":
+        found |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return found
+
+
+def _refused(output: str) -> dict[str, bool]:
+    """Return what the process was refused: its first line that says so is not a candidate's."""
+    for line in output.splitlines():
+        if line.startswith('{"refused": '):
+            found: dict[str, bool] = json.loads(line)["refused"]
+            return found
+    return {}
+
+
+def _kernels(store: Store, report: str) -> tuple[Kernel, ...]:
+    """Return the kernels of a report, those that take longest first."""
+    names = ", ".join(item.name for item in fields(Kernel))
+    sql = f"SELECT {names} FROM kernel_classes ORDER BY time_ns DESC NULLS LAST LIMIT {_KERNELS}"
+    with Session.open(store, [report], use=("kernel_classes",)) as session:
+        return tuple(Kernel(*row) for row in rows_of(session.con, sql))
+    raise AssertionError("unreachable")
