@@ -81,7 +81,7 @@ def format_rate(rate: float, unit: str) -> str:
 
 def words(name: str) -> str:
     """Return an identifier as words: partial_wave becomes partial wave."""
-    return name.replace("_", " ")
+    return name.replace("gather_scatter", "gather/scatter").replace("_", " ")
 
 
 def counted(number: int, noun: str) -> str:

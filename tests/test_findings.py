@@ -27,7 +27,7 @@ FEATURES = {
     "uncoalesced", "conflicts", "no_shared", "loads_again",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
     "graphs_save", "ranks_wait", "slow_launches", "input_data", "start_skew", "transfers",
-    "steps", "no_steps", "recurring_copies",
+    "steps", "no_steps", "recurring_copies", "host_copies", "device_copies", "small_copies", "clears",
 }  # fmt: skip
 #: Categories of timeline_bottleneck, which have no subclass.
 TIMELINE: dict[str, set[str | None]] = {

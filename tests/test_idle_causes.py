@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from conftest import Tiny
 
+HTOD = "[CUDA memcpy Host-to-Device]"
 STEP = 1_000_000
 
 
@@ -21,6 +22,17 @@ def _loop(db: Tiny, before: str = "kernel", **more: Any) -> None:
              "correlation_id": n, "call_id": n, "start_ns": at, "end_ns": at + 100_000,
              "api_name": "cudaLaunchKernel", "api_start_ns": at - 9000, "api_end_ns": at - 4000}
             | more,
+        )  # fmt: skip
+
+
+def _copies(db: Tiny, size: int, operation: str = HTOD, dur_ns: int = 100_000) -> None:
+    """Say how large the copies of the loop are."""
+    for n in range(12):
+        db.add(
+            "nsys_memory_ops",
+            {"operation": operation, "pid": 1, "correlation_id": n, "device": 0, "bytes": size,
+             "src_kind": "Pageable", "dst_kind": "Device", "start_ns": STEP * n,
+             "end_ns": STEP * n + dur_ns, "dur_ns": dur_ns},
         )  # fmt: skip
 
 
@@ -84,7 +96,9 @@ def test_the_same_kernel_time_and_again_is_slow_to_launch() -> None:
 @pytest.mark.parametrize("what", ["copy", "range", "call", "wait"])
 def test_a_host_that_does_something_else_is_not_slow_to_launch(what: str) -> None:
     db = Tiny()
-    _loop(db, "[CUDA memcpy Host-to-Device]" if what == "copy" else "kernel")
+    _loop(db, HTOD if what == "copy" else "kernel")
+    if what == "copy":
+        _copies(db, 200_704)
     if what == "range":
         _span(db, "nsys_nvtx_ranges", "log")
     elif what == "call":
@@ -118,3 +132,31 @@ def test_small_copies_that_the_host_waits_for() -> None:
     ]
     bounds = [bound for (bound,) in db.rows("SELECT bound FROM timeline_findings")]
     assert "readback" in bounds
+
+
+@pytest.mark.parametrize(("size", "technique"), [(200_704, "data_loading"), (488, "host_alone")])
+def test_a_host_that_waits_for_data_to_copy_is_loading_it(size: int, technique: str) -> None:
+    """A loader's queue is waited for in sem_clockwait; sizes and flags are copied as well."""
+    db = Tiny()
+    _loop(db, HTOD)
+    _copies(db, size)
+    _span(db, "nsys_osrt", "sem_clockwait")
+    found = db.rows("SELECT technique FROM timeline_findings WHERE bound = 'host' ORDER BY rank")
+    assert found[0] == (technique,)
+
+
+@pytest.mark.parametrize(
+    ("operation", "size", "technique"),
+    [
+        (HTOD, 1 << 20, "pinned_prefetch"),
+        (HTOD, 8, "fewer_small_copies"),
+        ("[CUDA memcpy Device-to-Device]", 1 << 20, "fewer_device_copies"),
+        ("[CUDA memset]", 1 << 20, "fewer_clears"),
+    ],
+)
+def test_advice_on_copies_is_for_their_kind(operation: str, size: int, technique: str) -> None:
+    db = Tiny()
+    _loop(db, operation)
+    _copies(db, size, operation)
+    found = db.rows("SELECT technique FROM timeline_findings WHERE bound = 'transfer'")
+    assert found == [(technique,)]

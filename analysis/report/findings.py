@@ -31,7 +31,7 @@ _OF_GPU = {
     "host": "idles, host-bound: the host launches nothing",
     "loading": "idles while the driver loads code: first uses of kernels, modules",
     "kernel_gap": "idles between operations that were already launched",
-    "transfer": "copies data without overlapping compute",
+    "transfer": "copies or clears memory without overlapping compute",
     "communication": "communicates without overlapping compute",
     "ranks_wait": "waits for other ranks in collectives",
     "start_skew": "waits once, in the first collective: the ranks started apart",
@@ -93,7 +93,10 @@ _ASSUMED = {
     "balanced": "SMs that all work equally long",
     "whole_waves": "blocks that take equally long, without a partial wave",
     "nothing": "that the kernel goes away and its neighbor takes no longer",
-    "busy": "that all idle time goes, and the GPU's work takes as long as now",
+    "busy": (
+        "that idle time goes, except where the host works for long, and the GPU's work takes as "
+        "long as now"
+    ),
     "waiting": "that no rank waits, and everything else takes as long as now",
     "start": "that no rank waits in the first collective, and everything else takes as long as now",
     "others": "that everything else takes as long as now",
@@ -229,8 +232,9 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     claim = _OF_GPU.get(found.claim, f"spends time on {words(found.claim)}")
     share = f"{found.share_pct:.1f} % of {_PARTS[found.part or 'whole']}"
     # A bound on all idle time is more than the share: say of what.
-    idle = f", all idle time {found.bound_pct:.1f} %" if found.floor == "busy" else ""
-    evidence = [f"{words(found.bound)} is {share}{_prepared(found)}{idle}"]
+    idle = f", removable idle time {found.bound_pct:.1f} %" if found.floor == "busy" else ""
+    lies = f": {found.idle_in}" if found.idle_in else ""
+    evidence = [f"{words(found.bound)} is {share}{_prepared(found)}{idle}{lies}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]
     if found.claim == "operator":
@@ -240,7 +244,6 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
         begun = f"{format_ns(found.time_ns)} from the first CUDA call to the first steady step"
         evidence = [f"{begun}, {share}", found.causes]
     evidence += _waiting(found)
-    evidence += [found.idle_in] if found.idle_in else []
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
     if found.confidence == "low":
         evidence.append("low confidence: the trace misses events, or hides kernels in graphs")

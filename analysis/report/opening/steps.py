@@ -45,6 +45,9 @@ _BOUND = {
 #: Categories of kernels that the sentence names, and the least share that it tells.
 _KINDS, _LEAST_PCT = 2, 1
 
+#: Share of the time from which idle time of one cause is told beside computing, %.
+_MUCH_PCT = 25
+
 #: GPUs that the sentence names one by one, and whose budgets are shown.
 _NAMED, _BUDGETS = 3, 4
 
@@ -64,6 +67,8 @@ class Gpu(NamedTuple):
     busy_pct: float
     incomplete: bool
     slow_pct: float | None
+    idle: str | None
+    idle_pct: float | None
 
 
 def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
@@ -77,8 +82,12 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         )
         SELECT
             report_id, device, bound, share_pct, w.kind, w.steps, w.step_ns, w.p95_ns, w.time_ns,
-            busy_pct, incomplete, slow_pct
-        FROM timeline_bottleneck AS t
+            busy_pct, incomplete, slow_pct, idle.category, idle.share_pct
+        FROM (
+            -- Shares are in order, largest first.
+            SELECT *, list_filter(shares, lambda part: NOT is_busy(part.category))[1] AS idle
+            FROM timeline_bottleneck
+        ) AS t
         JOIN analysis_windows AS w USING (report_id, device)
         JOIN busy USING (report_id, device)
         LEFT JOIN (
@@ -212,7 +221,7 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
         (gpu,) = gpus
         busy = f"{' and' if gpu.step_ns else ''} keeps the GPU busy for {gpu.busy_pct:.0f} % of it"
         if gpu.bound == "compute":
-            return f"{busy}{kinds}"
+            return f"{busy}{_idle(gpu)}{kinds}"
         bound = _BOUND.get(gpu.bound, words(gpu.bound))
         bound += " (CPU-limited)" if gpu.bound == "launch_overhead" else ""
         if gpu.slow_pct is not None and gpu.bound == "launch_overhead":
@@ -228,6 +237,13 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
     share = [f"{gpu.share_pct:.0f}" for gpu in gpus if gpu.bound == bounds[0]]
     bound = _BOUND.get(bounds[0], words(bounds[0]))
     return f": {len(share)} of {len(gpus)} GPUs are {bound} ({min(share)} to {max(share)} %)"
+
+
+def _idle(gpu: Gpu) -> str:
+    """Return what most idle time of a GPU is where much of its time is idle."""
+    if gpu.idle is None or gpu.idle_pct is None or gpu.idle_pct < _MUCH_PCT:
+        return ""
+    return f"; {words(gpu.idle)} is {gpu.idle_pct:.0f} %"
 
 
 def _tiles(

@@ -92,6 +92,8 @@ SELECT
             END,
             CASE WHEN subject = 'timeline' THEN coalesce(bound_pct, share_pct) END DESC,
             claim = 'operator',
+            -- A CUDA graph cannot contain what is read back.
+            bound IS DISTINCT FROM 'readback',
             place
     ) AS rank,
     subject,

@@ -3,7 +3,8 @@
 -- @materialize
 CREATE VIEW _timeline_features AS
 WITH host AS (
-    -- Input data: ranges and OS calls that say so, or nothing but copies to the device time and again.
+    -- Input data: ranges and OS calls that say so, or nothing but such copies time and again, for which
+    -- the host may wait for another thread.
     SELECT
         c.track,
         sum(c.dur_ns) AS ns,
@@ -12,11 +13,14 @@ WITH host AS (
             OR (n.other_kind = 'range' AND is_input(n.other_name))
             OR (n.other_kind = 'os' AND is_reading(n.other_name))
         ) AS input_ns,
-        sum(c.dur_ns) FILTER (c.kind = 'next operation' AND c.name LIKE '[CUDA memcpy Host-to-Device%')
-            AS copied_ns,
-        count(*) FILTER (c.kind = 'next operation' AND c.name LIKE '[CUDA memcpy Host-to-Device%') AS copies
+        sum(c.dur_ns) FILTER (i.op_id IS NOT NULL) AS copied_ns,
+        count(i.op_id) AS copies
     FROM _gap_causes AS c
     JOIN _gap_names AS n USING (track, op_id)
+    JOIN _gpus AS t USING (track)
+    LEFT JOIN _input_copies AS i
+        ON i.report_id = t.report_id AND i.op_id = c.op_id
+            AND (c.kind = 'next operation' OR (c.kind = 'OS call' AND is_waiting(c.name)))
     WHERE c.cause = 'host'
     GROUP BY c.track
 ),
@@ -38,8 +42,18 @@ copied AS (
     SELECT
         report_id,
         device,
-        sum(bytes) FILTER (operation = 'Host-to-Device') AS there,
-        sum(bytes) FILTER (operation = 'Device-to-Host') AS back
+        sum(bytes) FILTER (operation LIKE '%Host-to-Device%') AS there,
+        sum(bytes) FILTER (operation LIKE '%Device-to-Host%') AS back,
+        -- What takes half of the time.
+        CASE
+            WHEN 2 * sum(total_ns) FILTER (operation LIKE '%memset%') >= sum(total_ns) THEN 'clears'
+            WHEN 2 * sum(total_ns) FILTER (operation LIKE '%Device-to-Device%') >= sum(total_ns)
+                THEN 'device_copies'
+            WHEN 2 * sum(total_ns) FILTER (
+                link = 'PCIe' AND bytes < count * threshold('timeline.input_bytes')
+            ) >= sum(total_ns) THEN 'small_copies'
+            ELSE 'host_copies'
+        END AS kind
     FROM memory_op_summary
     GROUP BY report_id, device
 ),
@@ -68,13 +82,15 @@ SELECT
         if(v.steps IS NULL, 'no_steps', 'steps'),
         CASE
             WHEN v.steps IS NOT NULL
+                AND m.kind = 'host_copies'
                 AND (
                     o.transfer_pct > o.compute_pct
-                    OR least(m.there, m.back)
-                        >= threshold('timeline.round_trip_share') * greatest(m.there, m.back)
+                    OR least(m.there, coalesce(m.back, 0))
+                        >= threshold('timeline.round_trip_share') * greatest(m.there, coalesce(m.back, 0))
                 )
                 THEN 'recurring_copies'
         END,
+        m.kind,
         CASE
             WHEN c.cause = 'compute' OR (c.last_rank IS NOT NULL AND c.cause IS NULL) THEN 'ranks_wait'
         END,

@@ -32,5 +32,8 @@ SELECT
     t.difficulty
 FROM operator_times AS o
 JOIN _techniques AS t ON t.bound = 'operator' AND t.subclass = o.operator
-WHERE o.share_pct >= threshold('operator.share_pct') AND o.launches > coalesce(o.steps, 1)
+WHERE o.share_pct >= threshold('operator.share_pct')
+    AND o.launches > coalesce(o.steps, 1)
+    -- One kernel of these is all of the operator already.
+    AND (o.kernels > 1 OR o.operator NOT IN ('normalization', 'batch_norm', 'cross_entropy'))
 ORDER BY o.report_id, o.device, rank;
