@@ -15,7 +15,7 @@ MOST = 40
 
 #: What is shown at most: findings, and lines of each text.
 _FINDINGS = 5
-_VERDICT_LINES, _FACT_LINES, _WARNING_LINES, _CLAIM_LINES, _EVIDENCE_LINES = 5, 2, 2, 2, 2
+_VERDICT_LINES, _FACT_LINES, _WARNING_LINES, _CLAIM_LINES, _EVIDENCE_LINES = 5, 2, 2, 2, 3
 
 #: Budgets that are drawn, letters of a bar, parts of one, and its signs.
 _BUDGETS, _BAR, _PARTS = 2, 76, 6

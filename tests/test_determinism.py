@@ -31,6 +31,9 @@ PUBLIC = [name for name, view in views().items() if view.public]
 
 #: What these captures have nothing for.
 EMPTY = {
+    "device_memory",
+    "device_memory_course",
+    "device_memory_peak",
     "gpu_processes",
     "graph_ranges",
     "operator_gemms",

@@ -218,3 +218,18 @@ def test_views_do_not_depend_on_the_number_of_threads(captures: Store, ingested:
             answers.append([con.execute(f"FROM {view}").fetchall() for view in views])
     assert answers[0] == answers[1]
     assert all(answers[0])
+
+
+def test_tiles_of_closed_libraries_are_nobodys_to_tune(opened: Opened) -> None:
+    tiles = ("warp_tile", "larger_tiles", "shared_tiles", "triton_config")
+    with opened("ncu/block.ncu-rep") as con:
+        rows = con.execute(
+            f"""
+            SELECT is_closed(kernel_library(n.kernel_name, n.kernel_demangled)), technique IN {tiles}, count(*)
+            FROM kernel_findings JOIN ncu_launches AS n USING (report_id, launch_id)
+            GROUP BY ALL
+            """
+        ).fetchall()
+    found = {(closed, tile): count for closed, tile, count in rows}
+    assert found[True, False] > 20
+    assert (True, True) not in found

@@ -104,7 +104,7 @@ def test_coverage_and_the_most_kernels_are_the_workloads(
     path = workload("{nsys: {}, ncu: {coverage: 50, max_kernels: 1}}")
     assert cli("run", path, "--collector", "all") == 0, cli.err
     assert cli("plan", "--coverage", "50", "--max-kernels", "1") == 0
-    assert "1 of 2 kernels take 67 % of the kernel time" in cli.out
+    assert "1 of 2 kernels takes 67 % of the kernel time" in cli.out
     assert "echo good" in cli.out.splitlines()[-1]
 
 

@@ -67,6 +67,7 @@ class Gpu(NamedTuple):
     busy_pct: float
     incomplete: bool
     slow_pct: float | None
+    loads: bool
     idle: str | None
     idle_pct: float | None
 
@@ -82,7 +83,7 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         )
         SELECT
             report_id, device, bound, share_pct, w.kind, w.steps, w.step_ns, w.p95_ns, w.time_ns,
-            busy_pct, incomplete, slow_pct, idle.category, idle.share_pct
+            busy_pct, incomplete, slow_pct, coalesce(loads, false), idle.category, idle.share_pct
         FROM (
             -- Shares are in order, largest first.
             SELECT *, list_filter(shares, lambda part: NOT is_busy(part.category))[1] AS idle
@@ -91,7 +92,9 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         JOIN analysis_windows AS w USING (report_id, device)
         JOIN busy USING (report_id, device)
         LEFT JOIN (
-            SELECT report_id, device, max(slow_pct) AS slow_pct FROM timeline_findings GROUP BY ALL
+            SELECT report_id, device, max(slow_pct) AS slow_pct,
+                bool_or(technique = 'data_loading') AS loads
+            FROM timeline_findings GROUP BY ALL
         ) USING (report_id, device)
         JOIN _labels USING (report_id)
         WHERE report_id IN {in_list(scope.reports if reports is None else reports)}
@@ -226,6 +229,8 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
         bound += " (CPU-limited)" if gpu.bound == "launch_overhead" else ""
         if gpu.slow_pct is not None and gpu.bound == "launch_overhead":
             bound += f", {gpu.slow_pct:.0f} % of it before the same launch each time"
+        if gpu.loads and gpu.bound == "host":
+            bound += ", it waits for input data"
         return f"{busy}: {bound}"
     if len(gpus) <= _NAMED:
         parts = [

@@ -12,9 +12,10 @@
 -- gain_pct: the largest share of the window that it can save, %; NULL if no bound can be derived, or if
 --   the trace is incomplete
 -- floor: what it keeps: busy (what the GPU does takes as long as now, and so does what the host does in long
---   intervals where that is a finding of its own), others (so does all that is not of this category), other_launches (all but slow launches), waiting (all but the waiting for other
---   ranks behind the first collective), start (all but the waiting in that), hidden (compute, behind which
---   it can hide) or link (the same, and copied bytes at the peak of their link); NULL without a bound
+--   intervals where that is a finding of its own), others (so does all that is not of this category),
+--   other_launches (all but slow launches), waiting (all but the waiting for other ranks behind the first
+--   collective), start (all but the waiting in that), hidden (compute, behind which it can hide) or link
+--   (the same, and copied bytes at the peak of their link); NULL without a bound
 -- difficulty: low, medium or high
 -- confidence: confidence of the verdict
 -- for_rank: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
