@@ -225,7 +225,10 @@ def test_tiles_of_closed_libraries_are_nobodys_to_tune(opened: Opened) -> None:
     with opened("ncu/block.ncu-rep") as con:
         rows = con.execute(
             f"""
-            SELECT is_closed(kernel_library(n.kernel_name, n.kernel_demangled)), technique IN {tiles}, count(*)
+            SELECT
+                is_closed(kernel_library(n.kernel_name, n.kernel_demangled)),
+                technique IN {tiles},
+                count(*)
             FROM kernel_findings JOIN ncu_launches AS n USING (report_id, launch_id)
             GROUP BY ALL
             """

@@ -48,7 +48,7 @@ _ADVICE = {
 
 #: What they mean where both sides are the same program.
 _ADVICE_ALIKE = {
-    Verdict.SAME: "no difference is found where there is none",
+    Verdict.SAME: "no false alarm",
     Verdict.REGRESSED: "a false alarm: 'perfpipe calibrate' says which changes count here",
     Verdict.IMPROVED: "a false alarm: 'perfpipe calibrate' says which changes count here",
     Verdict.INCONCLUSIVE: "runs scatter too much for this many rounds",

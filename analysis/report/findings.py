@@ -234,6 +234,8 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     # A bound on all idle time is more than the share: say of what.
     idle = f", removable idle time {found.bound_pct:.1f} %" if found.floor == "busy" else ""
     lies = f": {found.idle_in}" if found.idle_in else ""
+    if found.for_rank is not None:
+        lies = f", since rank {found.for_rank} is late: the advice is for rank {found.for_rank}"
     evidence = [f"{words(found.bound)} is {share}{_prepared(found)}{idle}{lies}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]
@@ -292,8 +294,6 @@ def _waiting(found: _Found) -> list[str]:
             more = format_ns(found.last_excess_ns) + " more"
             more += " a step" if found.part == "steady" else ""
             told.append(f"it spends {more} on {words(found.last_cause)} than this one")
-        if found.for_rank is not None:
-            told.append(f"the advice is for rank {found.for_rank}")
     return told
 
 
