@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
+from scaled import RIGHT, candidate, scaled
 
 from perfpipe.store import Store
 from pipelines.evaluate.device import pytorch
@@ -16,19 +17,6 @@ from pipelines.evaluate.result import Evidence, Judgement, Profile, Score, Statu
 
 pytest.importorskip("torch")
 
-WORKLOAD = """
-version: 1
-name: scaled
-command: [python, none.py]
-evaluate:
-  reference: scaled_reference.py
-  inputs: {x: {shape: [n]}}
-  outputs: {y: {shape: [n]}}
-  correctness: [{n: 5}]
-  special: []
-  seeds: 1
-"""
-RIGHT = "def run(x, y):\n    y.copy_(2 * x)\n"
 #: Fails where it sees what it should not.
 LOOKS = """
 import os
@@ -46,16 +34,7 @@ def run(x, y):
 
 @pytest.fixture
 def workload(tmp_path: Path) -> Path:
-    path = tmp_path / "scaled.yaml"
-    path.write_text(WORKLOAD)
-    (tmp_path / "scaled_reference.py").write_text("def reference(x):\n    return 2 * x\n")
-    return path
-
-
-def _candidate(folder: Path, name: str, source: str) -> Path:
-    (folder / name).mkdir()
-    (folder / name / "kernel.py").write_text(source)
-    return folder / name
+    return scaled(tmp_path)
 
 
 def _profile(workload: Path, candidate: Path) -> Profile:
@@ -68,7 +47,7 @@ def _profile(workload: Path, candidate: Path) -> Profile:
 
 def test_the_best_is_profiled(cli: Cli, workload: Path, tmp_path: Path, profilers: Path) -> None:
     sources = {"wrong": "def run(x, y):\n    y.zero_()\n", "right": RIGHT}
-    candidates = [f"--candidate={_candidate(tmp_path, *own)}" for own in sources.items()]
+    candidates = [f"--candidate={candidate(tmp_path, *own)}" for own in sources.items()]
     words = ["--device=cpu", "--no-timing", "--profile", "--json"]
     assert cli("evaluate", workload, *candidates, *words) == 1, "one is wrong"
     wrong, right = json.loads(cli.out)["results"]
@@ -92,12 +71,12 @@ def test_a_candidate_is_confined_while_it_is_profiled(
     source = LOOKS
     for name, value in files.items():
         source = source.replace(name, value)
-    found = _profile(workload, _candidate(tmp_path, "looks", source))
+    found = _profile(workload, candidate(tmp_path, "looks", source))
     if found.isolation.get("files"):
         assert found.why is None
         source = source.replace("except OSError", "except ValueError")
         assert "Permission denied" in (
-            _profile(workload, _candidate(tmp_path, "reads", source)).why or ""
+            _profile(workload, candidate(tmp_path, "reads", source)).why or ""
         )
 
 
@@ -112,7 +91,7 @@ def test_why_there_is_no_profile(
         (profilers / "FAULT").write_text(fault)
     else:
         (profilers / "ncu").unlink()
-    found = _profile(workload, _candidate(tmp_path, "right", RIGHT))
+    found = _profile(workload, candidate(tmp_path, "right", RIGHT))
     assert found.report is None
     assert found.why is not None and sentence in found.why
     assert "\n" not in found.why

@@ -14,6 +14,7 @@ import anyio
 import pytest
 from conftest import ROOT
 from mcp import Client, StdioServerParameters
+from scaled import RIGHT, candidate, scaled
 
 from perfpipe.errors import InputError
 from perfpipe.store import Store
@@ -24,20 +25,6 @@ from pipelines.agents.tools import RUNNING, TOOLS, call, offered
 pytest.importorskip("torch")
 
 SERVE = "from pipelines.cli import main; main()"
-WORKLOAD = """
-version: 1
-name: scaled
-command: [python, none.py]
-evaluate:
-  reference: scaled_reference.py
-  inputs: {x: {shape: [n]}}
-  outputs: {y: {shape: [n]}}
-  correctness: [{n: 5}]
-  special: []
-  seeds: 1
-  baselines: {plain: plain}
-"""
-RIGHT = "def run(x, y):\n    y.copy_(2 * x)\n"
 CHEAT = "import socket\n" + RIGHT
 ENDLESS = "def run(x, y):\n    while True:\n        pass\n"
 
@@ -45,11 +32,8 @@ ENDLESS = "def run(x, y):\n    while True:\n        pass\n"
 @pytest.fixture(scope="module")
 def workload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scaled")
-    (folder / "scaled.yaml").write_text(WORKLOAD)
-    (folder / "scaled_reference.py").write_text("def reference(x):\n    return 2 * x\n")
-    (folder / "plain").mkdir()
-    (folder / "plain" / "kernel.py").write_text(RIGHT)
-    return folder / "scaled.yaml"
+    candidate(folder, "plain", RIGHT)
+    return scaled(folder, "  baselines: {plain: plain}\n")
 
 
 @dataclass
