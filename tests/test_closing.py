@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.questions import _questions, question
+from analysis.report.findings import _OF_GPU
 from analysis.session import Session
 from perfpipe.store import Store
 from perfpipe.viewmodel import Action, Budget, Fact, Finding, Opening, Report, Source, Tile
@@ -104,6 +105,13 @@ def test_every_question_is_a_query(replayed: Callable[[str], Path]) -> None:
             for claim in claims:
                 command = question(subject, claim, ["r"], None, kernel="it's", bound="host")
                 session.run_user_sql(shlex.split(command)[-1])
+
+
+def test_questions_of_idle_time_are_on_a_cause_that_it_has() -> None:
+    """What has no question of its own asks for idle intervals by that name."""
+    assert _OF_GPU.keys() - _questions()["timeline"].keys() == {
+        "sync", "host", "loading", "kernel_gap"
+    }  # fmt: skip
 
 
 @given(st.text(st.characters(exclude_characters="\0")))
