@@ -242,12 +242,8 @@ def _small_capture(shared: Path) -> Path:
     )
 
 
-@pytest.fixture
-def profilers(
-    tmp_path: Path, shared: Path, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
-    """A directory with programs called nsys and ncu, first on PATH: see standin.py."""
-    folder = tmp_path / "bin"
+def stand_ins(folder: Path, shared: Path, expand: Callable[[str], Path]) -> None:
+    """Write programs called nsys and ncu into a new directory: see standin.py."""
     folder.mkdir()
     (folder / "capture.ncu-rep").symlink_to(_small_capture(shared))
     (folder / "timeline.sqlite").symlink_to(expand("nsys/memcpy.sqlite"))
@@ -256,6 +252,15 @@ def profilers(
     for name in ("nsys", "ncu"):
         (folder / name).write_text(script)
         (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def profilers(
+    tmp_path: Path, shared: Path, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A directory with programs called nsys and ncu, first on PATH."""
+    folder = tmp_path / "bin"
+    stand_ins(folder, shared, expand)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     tools.find_tool.cache_clear()
     yield folder

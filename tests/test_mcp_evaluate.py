@@ -6,13 +6,14 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from conftest import ROOT
+from conftest import ROOT, stand_ins
 from mcp import Client, StdioServerParameters
 from scaled import RIGHT, candidate, scaled
 
@@ -45,7 +46,8 @@ class Talk:
 
 
 @pytest.fixture(scope="module")
-def talk(workload: Path) -> Talk:
+def talk(workload: Path, shared: Path, expand: Callable[[str], Path]) -> Talk:
+    stand_ins(workload.parent / "bin", shared, expand)
     return anyio.run(_talk, workload)
 
 
@@ -53,7 +55,11 @@ async def _talk(workload: Path) -> Talk:
     server = StdioServerParameters(
         command=sys.executable,
         args=["-c", SERVE, "mcp", "--allow-run", str(workload), "--store", str(workload.parent)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{workload.parent / 'bin'}:/usr/bin:/bin",
+        },
     )
     told = Talk()
 
@@ -66,7 +72,9 @@ async def _talk(workload: Path) -> Talk:
         told.tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         begun = {}
         for name, source in (("right", RIGHT), ("cheat", CHEAT), ("endless", ENDLESS)):
-            answer = await ask(client, "evaluate", workload="scaled", files={"kernel.py": source})
+            answer = await ask(
+                client, "evaluate", workload="scaled", files={"kernel.py": source}, profile=True
+            )
             told.answers[f"{name} begun"] = answer
             begun[name] = answer["data"]["job"]
         for name in ("right", "cheat"):
@@ -75,6 +83,8 @@ async def _talk(workload: Path) -> Talk:
                 while answer["data"]["state"] in ("queued", "running"):
                     answer = await ask(client, "job", id=begun[name], wait_s=30)
             told.answers[name] = answer
+        follow = told.answers["right"]["next"]
+        told.answers["follow"] = await ask(client, follow["tool"], **follow["arguments"])
         told.answers["endless"] = await ask(
             client, "job", id=begun["endless"], cancel=True, wait_s=60
         )
@@ -100,6 +110,19 @@ def test_a_right_kernel_is_correct(talk: Talk) -> None:
     assert (result["status"], result["evidence"]) == ("correct", [])
     assert result["deterministic"] is True
     assert result["no_scores"] == "the workload has no sizes to time"
+
+
+def test_the_profile_of_a_right_kernel_can_be_asked_about(talk: Talk) -> None:
+    profile = talk.answers["right"]["data"]["profile"]
+    assert profile["why"] is None
+    assert all(
+        kernel["bound"] and kernel["kernel_name"][0] == "\u27e6" for kernel in profile["kernels"]
+    )
+    assert any(kernel["headroom_pct"] is not None for kernel in profile["kernels"])
+    told = talk.answers["follow"]
+    assert told["status"] == "answered", told["reason"]
+    assert profile["report"] in json.dumps(told)
+    assert "profile" not in talk.answers["cheat"]["data"], "it is not correct"
 
 
 def test_a_cheat_is_told_with_evidence_and_no_score(talk: Talk) -> None:
@@ -132,14 +155,14 @@ def test_a_cancelled_job_says_nothing_of_its_candidate(talk: Talk) -> None:
 def test_what_may_not_be_run_is_refused(
     workload: Path, tmp_path: Path, given: dict[str, Any], says: str
 ) -> None:
-    desk = Desk(Store(tmp_path), Jobs.of((workload,)))
+    desk = Desk(Store(tmp_path), Jobs.of((workload,), tmp_path))
     text, wrong = call(desk, "evaluate", given)
     assert wrong
     assert says in json.loads(text)["reason"]
 
 
 def test_without_permission_nothing_can_be_run(tmp_path: Path) -> None:
-    desk = Desk(Store(tmp_path), Jobs.of(()))
+    desk = Desk(Store(tmp_path), Jobs.of((), tmp_path))
     assert offered(desk).keys() == TOOLS.keys()
     assert call(desk, "evaluate", {"workload": "x", "files": {"kernel.py": ""}})[1]
 
@@ -147,12 +170,12 @@ def test_without_permission_nothing_can_be_run(tmp_path: Path) -> None:
 def test_a_workload_without_a_reference_cannot_be_allowed(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("version: 1\nname: w\ncommand: [x]\n")
     with pytest.raises(InputError, match="evaluate"):
-        Jobs.of((tmp_path / "w.yaml",))
+        Jobs.of((tmp_path / "w.yaml",), tmp_path)
 
 
 def test_closing_ends_what_runs(workload: Path) -> None:
-    jobs = Jobs({"scaled": workload})
-    name = str(jobs.evaluate("scaled", {"kernel.py": ENDLESS}, None).data["job"])
+    jobs = Jobs({"scaled": workload}, workload.parent)
+    name = str(jobs.evaluate("scaled", {"kernel.py": ENDLESS}).data["job"])
     until = time.monotonic() + 60
     while jobs.job(name, 0, False).data["state"] == "queued" and time.monotonic() < until:
         time.sleep(0.01)

@@ -41,17 +41,20 @@ class Job:
 
 
 class Jobs:
-    """Judges candidates of some workloads, one at a time, so that none disturbs another's times."""
+    """Judges candidates of some workloads, one at a time, so that none disturbs another's times.
 
-    def __init__(self, workloads: Mapping[str, Path]) -> None:
-        self.workloads = workloads
+    Profiles go into `store`.
+    """
+
+    def __init__(self, workloads: Mapping[str, Path], store: Path) -> None:
+        self.workloads, self.store = workloads, store
         self._jobs: dict[str, Job] = {}
         self._one = threading.Lock()
         self._changing = threading.Lock()
         self._closed = False
 
     @classmethod
-    def of(cls, paths: tuple[Path, ...]) -> Jobs | None:
+    def of(cls, paths: tuple[Path, ...], store: Path) -> Jobs | None:
         """Return jobs on workload files, None for no file; raises InputError for a wrong one."""
         found: dict[str, Path] = {}
         for path in paths:
@@ -61,13 +64,21 @@ class Jobs:
             if workload.name in found:
                 raise InputError(f"{path}: another workload is called {workload.name} too")
             found[workload.name] = path.resolve()
-        return cls(found) if found else None
+        return cls(found, store) if found else None
 
-    def evaluate(self, workload: str, files: Mapping[str, str], baseline: str | None) -> Answer:
+    def evaluate(
+        self,
+        workload: str,
+        files: Mapping[str, str],
+        baseline: str | None = None,
+        profile: bool = False,
+    ) -> Answer:
         """Begin to judge a candidate's files, and return its job."""
         path = self._path(workload)
         read = load_workload(path)
         words = _baseline(read, path, baseline)
+        if profile:
+            words += ["--profile", "--store", str(self.store)]
         _check(files, read)
         name = f"job-{uuid.uuid4().hex[:8]}"
         with self._changing:
@@ -220,12 +231,38 @@ def _told(job: Job) -> Answer:
         )
         for row in made["scores"]
     )  # fmt: skip
-    return Answer(data, evidence=proofs, warnings=tuple(made["warnings"]), rows="scores")
+    profile = made["profile"]
+    if profile is not None:
+        data["profile"] = _profile(profile)
+    report = profile and profile["report"]
+    return Answer(
+        data,
+        evidence=proofs,
+        warnings=tuple(made["warnings"]),
+        rows="scores",
+        next=Next("overview", {"target": report}) if report else None,
+    )
 
 
 #: Texts of a score that are perfpipe's own, or the workload's.
 _OURS = ("case", "against", "verdict", "cache", "attainable_why")
 
 
+#: And those of a profiled kernel.
+_OURS_OF_KERNELS = ("bound", "subclass", "confidence", "technique")
+
+
 def _own(key: str, found: Any) -> Any:
     return found if key in _OURS else value(found)
+
+
+def _profile(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the profile of a call: the report in the store, its kernels, or why there are none."""
+    kernels = [
+        {key: one if key in _OURS_OF_KERNELS else value(one) for key, one in row.items()}
+        for row in made["kernels"]
+    ]
+    return {
+        "case": made["case"], "report": made["report"], "kernels": kernels,
+        "isolation": made["isolation"], "why": sentence(made["why"]),
+    }  # fmt: skip

@@ -86,6 +86,9 @@ class _Evaluate(_Arguments):
     baseline: Annotated[
         str | None, Field(description="Baseline of the workload; without: all of them.")
     ] = None
+    profile: Annotated[
+        bool, Field(description="Profile a correct one with ncu: class and SOL of its kernels.")
+    ] = False
 
 
 class _Job(_Arguments):
@@ -161,7 +164,9 @@ RUNNING: Mapping[str, Tool] = {
         "Judge a kernel that you wrote: whether it is right, whether it gets around the task, and "
         "how fast it is against baselines in turns. Returns a job. Only a correct one has times.",
         _Evaluate,
-        lambda desk, given: _jobs(desk).evaluate(given.workload, given.files, given.baseline),
+        lambda desk, given: _jobs(desk).evaluate(
+            given.workload, given.files, given.baseline, given.profile
+        ),
         runs=True,
     ),
     "job": Tool(
