@@ -43,13 +43,15 @@ class Facts:
     """What is known of a side.
 
     `settings` are the different values among its runs, by kind and name; what a run does not say is
-    not among them.  `conditions` have a value per run, None where it is not known.  `throttled_by`
-    are the limiters of clocks that any run met.
+    not among them.  `partial` are kinds of which some run may have more than it says.  `conditions`
+    have a value per run, None where it is not known.  `throttled_by` are the limiters of clocks
+    that any run met.
     """
 
     settings: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     conditions: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     throttled_by: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
 
     def values(self, kind: str, name: str) -> tuple[str, ...]:
         """Return the values of a setting; empty if it is not known."""
@@ -122,7 +124,8 @@ def _merged(facts: Facts, more: Facts) -> Facts:
         for kind in KINDS
         if kind in facts.settings or kind in more.settings
     }
-    return Facts(settings, facts.conditions, facts.throttled_by)
+    partial = tuple(sorted({*facts.partial, *more.partial}))
+    return Facts(settings, facts.conditions, facts.throttled_by, partial)
 
 
 class _Found:
@@ -132,6 +135,7 @@ class _Found:
         self._settings: dict[str, dict[str, set[str]]] = {}
         self.conditions: list[dict[str, float | None]] = []
         self.throttled: set[str] = set()
+        self.partial: set[str] = set()
 
     def add(self, kind: str, name: str, value: object) -> None:
         """Add a value, if there is one."""
@@ -155,7 +159,8 @@ class _Found:
         }
         names = {n: None for own in self.conditions for n, v in own.items() if v is not None}
         conditions = {name: tuple(own[name] for own in self.conditions) for name in names}
-        return Facts(settings, conditions, tuple(sorted(self.throttled)))
+        limiters, partial = (tuple(sorted(own)) for own in (self.throttled, self.partial))
+        return Facts(settings, conditions, limiters, partial)
 
 
 def _add_result(found: _Found, task: TaskResult) -> None:
@@ -170,6 +175,9 @@ def _add_result(found: _Found, task: TaskResult) -> None:
         numbers = {name: getattr(task.kernel, name) for name in _COMPILED}
         found.add_all(COMPILED, numbers)
     found.add_all(PACKAGE, task.software)
+    if task.ran is None or task.ran.packages is None:
+        # What the program itself states is no list of all.
+        found.partial.add(PACKAGE)
     if task.ran is not None:
         found.add_all(ENVIRONMENT, task.ran.environment)
         found.add_all(PACKAGE, task.ran.packages)

@@ -234,18 +234,11 @@ def edited(expand: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]
     return edit
 
 
-def _small_capture(shared: Path) -> Path:
-    """Return an .ncu-rep of one kernel, under 1 MB."""
-    packed = ROOT / "workloads/recordings/vector_add-h200/00-65536-1024.ncu-rep.xz"
-    return publish(
-        shared / "small.ncu-rep", lambda at: at.write_bytes(lzma.decompress(packed.read_bytes()))
-    )
-
-
-def stand_ins(folder: Path, shared: Path, expand: Callable[[str], Path]) -> None:
+def stand_ins(folder: Path, expand: Callable[[str], Path]) -> None:
     """Write programs called nsys and ncu into a new directory: see standin.py."""
     folder.mkdir()
-    (folder / "capture.ncu-rep").symlink_to(_small_capture(shared))
+    packed = ROOT / "workloads/recordings/vector_add-h200/00-65536-1024.ncu-rep.xz"
+    (folder / "capture.ncu-rep").write_bytes(lzma.decompress(packed.read_bytes()))
     (folder / "timeline.sqlite").symlink_to(expand("nsys/memcpy.sqlite"))
     # They need no packages; to look for those takes as long as all else that they do.
     script = f"#!{sys.executable} -IS\n" + (Path(__file__).parent / "standin.py").read_text()
@@ -256,11 +249,11 @@ def stand_ins(folder: Path, shared: Path, expand: Callable[[str], Path]) -> None
 
 @pytest.fixture
 def profilers(
-    tmp_path: Path, shared: Path, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """A directory with programs called nsys and ncu, first on PATH."""
     folder = tmp_path / "bin"
-    stand_ins(folder, shared, expand)
+    stand_ins(folder, expand)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     tools.find_tool.cache_clear()
     yield folder

@@ -46,8 +46,8 @@ class Talk:
 
 
 @pytest.fixture(scope="module")
-def talk(workload: Path, shared: Path, expand: Callable[[str], Path]) -> Talk:
-    stand_ins(workload.parent / "bin", shared, expand)
+def talk(workload: Path, expand: Callable[[str], Path]) -> Talk:
+    stand_ins(workload.parent / "bin", expand)
     return anyio.run(_talk, workload)
 
 

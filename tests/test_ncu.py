@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ingest.ncu.container import read_container
 from ingest.ncu.csv_tables import Cell, extent, parse_cell
 from ingest.ncu.names import function_name, nvtx_path_from_csv, plain_message, stall_reason
 from ingest.reading import ingest
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, ToolMissing
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -286,3 +287,12 @@ def test_stall_reasons_have_one_spelling() -> None:
 def test_rule_markup_becomes_plain_text() -> None:
     text = "See @section:SourceCounters:Source Counters@ and @url:Guide:https://x.y/z#a@."
     assert plain_message(text) == "See Source Counters and Guide (https://x.y/z#a)."
+
+
+def test_without_the_reader_of_nvidia_it_says_what_to_install(
+    store: Store, expand: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ncu_report", None)
+    with pytest.raises(ToolMissing, match="pip install ncu-report"):
+        ingest(expand("ncu/pm.ncu-rep"), store)
+    assert not store.report_ids()

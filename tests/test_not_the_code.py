@@ -12,10 +12,13 @@ import pytest
 from test_explain import a_side
 
 from analysis.comparison import pairs_of
-from analysis.facts import ECC, MACHINE, NEIGHBORS, SM, Facts
+from analysis.facts import ECC, MACHINE, NEIGHBORS, SM, Facts, facts_of
 from analysis.gate.decision import Action, Verdict, decide
+from analysis.gate.differences import settings
 from analysis.gate.explain import explain
 from analysis.sides import ITERATION, Key
+from perfpipe.ranrecord import Ran
+from perfpipe.runrecord import TaskResult
 from pipelines.collectors.nvml import Samples, sampling
 from pipelines.place import packages, variables
 from pipelines.workload import CollectNvml
@@ -122,6 +125,21 @@ def test_the_environment_without_secrets(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found["MY_SWITCH"] == "1"
     assert "s3cret" not in found.values()
     assert "UNRELATED" not in found
+
+
+def test_packages_that_were_not_listed_are_not_absent() -> None:
+    at = "2026-11-22T10:00:00Z"
+
+    def side(torch: str, packages: dict[str, str] | None) -> Facts:
+        ran = Ran(at, at, 1.0, "node1", ("GPU-1",), packages=packages)
+        return facts_of([[TaskResult(0, "-", {}, software={"torch": torch}, ran=ran)]])
+
+    listed = side("2.11", {"torch": "2.11", "triton": "3.6"})
+    wrapped = side("2.12", None)
+    assert [found.name for found in settings(listed, wrapped)] == ["torch"]
+    other = side("2.11", {"torch": "2.11"})
+    (found,) = settings(listed, other)
+    assert (found.name, found.before, found.after) == ("triton", "3.6", "absent")
 
 
 def test_the_packages_of_an_interpreter(tmp_path: Path) -> None:

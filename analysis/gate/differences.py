@@ -61,7 +61,8 @@ def settings(before: Facts, after: Facts) -> Iterator[Difference]:
         old, new = (facts.settings.get(kind) for facts in (before, after))
         if old is None or new is None:
             continue
-        for found in _differing(kind, old, new, _by_parameters(before, after)):
+        listed = kind in _ABSENT and kind not in (*before.partial, *after.partial)
+        for found in _differing(kind, old, new, listed, _by_parameters(before, after)):
             if kind != ARM or not (found.name.startswith(_VARIABLE) or found.name == _PYTHON):
                 yield replace(found, given=_given(kind, found.name, by_arms))
 
@@ -84,12 +85,13 @@ def _differing(
     kind: str,
     before: Mapping[str, tuple[str, ...]],
     after: Mapping[str, tuple[str, ...]],
+    listed: bool,
     by_parameters: bool,
 ) -> Iterator[Difference]:
+    """Yield what differs; where all there is `listed`, what is not there is absent."""
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name, ()), after.get(name, ())
-        known = kind in _ABSENT or (old and new)
-        if not known or {*old} == {*new}:
+        if not (listed or (old and new)) or {*old} == {*new}:
             continue
         if (kind, name) == (PROGRAM, ARGUMENTS):
             if by_parameters:

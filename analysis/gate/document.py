@@ -40,6 +40,7 @@ class _Facts:
     settings: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     conditions: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
     throttled_by: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

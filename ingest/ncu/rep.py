@@ -20,7 +20,7 @@ from ingest.ncu.parts import LaunchRead, in_order, read_part, split
 from ingest.ncu.sass import Listing, actions
 from ingest.ncu.values import Metrics, Value
 from ingest.used_gpus import UsedGpus
-from perfpipe.errors import InputError, brief
+from perfpipe.errors import InputError, ToolMissing, brief
 from perfpipe.scratch import scratch
 
 _WORKLOAD_TYPES = ("kernel", "range", "cmdlist", "graph", "subgrid")
@@ -75,8 +75,12 @@ class _Reader:
 
     def read(self, directory: Path) -> None:
         """Read every result: what only NVIDIA's reader can tell, it tells from lean copies."""
-        import ncu_report
-
+        try:
+            import ncu_report
+        except ImportError as error:
+            raise ToolMissing(
+                "NVIDIA's reader of .ncu-rep is not installed: pip install ncu-report"
+            ) from error
         copies = LeanCopies(self._container)
         path = directory / "results.ncu-rep"
         copies.write_results(path)
