@@ -155,14 +155,14 @@ def test_a_cancelled_job_says_nothing_of_its_candidate(talk: Talk) -> None:
 def test_what_may_not_be_run_is_refused(
     workload: Path, tmp_path: Path, given: dict[str, Any], says: str
 ) -> None:
-    desk = Desk(Store(tmp_path), Jobs.of((workload,), tmp_path))
+    desk = Desk(Store(tmp_path), Jobs.of((workload,)))
     text, wrong = call(desk, "evaluate", given)
     assert wrong
     assert says in json.loads(text)["reason"]
 
 
 def test_without_permission_nothing_can_be_run(tmp_path: Path) -> None:
-    desk = Desk(Store(tmp_path), Jobs.of((), tmp_path))
+    desk = Desk(Store(tmp_path), Jobs.of(()))
     assert offered(desk).keys() == TOOLS.keys()
     assert call(desk, "evaluate", {"workload": "x", "files": {"kernel.py": ""}})[1]
 
@@ -170,11 +170,11 @@ def test_without_permission_nothing_can_be_run(tmp_path: Path) -> None:
 def test_a_workload_without_a_reference_cannot_be_allowed(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("version: 1\nname: w\ncommand: [x]\n")
     with pytest.raises(InputError, match="evaluate"):
-        Jobs.of((tmp_path / "w.yaml",), tmp_path)
+        Jobs.of((tmp_path / "w.yaml",))
 
 
 def test_closing_ends_what_runs(workload: Path) -> None:
-    jobs = Jobs({"scaled": workload}, workload.parent)
+    jobs = Jobs({"scaled": workload})
     name = str(jobs.evaluate("scaled", {"kernel.py": ENDLESS}).data["job"])
     until = time.monotonic() + 60
     while jobs.job(name, 0, False).data["state"] == "queued" and time.monotonic() < until:

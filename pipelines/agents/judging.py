@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -41,20 +41,17 @@ class Job:
 
 
 class Jobs:
-    """Judges candidates of some workloads, one at a time, so that none disturbs another's times.
+    """Judges candidates of some workloads, one at a time, so that none disturbs another's times."""
 
-    Profiles go into `store`.
-    """
-
-    def __init__(self, workloads: Mapping[str, Path], store: Path) -> None:
-        self.workloads, self.store = workloads, store
+    def __init__(self, workloads: Mapping[str, Path]) -> None:
+        self.workloads = workloads
         self._jobs: dict[str, Job] = {}
         self._one = threading.Lock()
         self._changing = threading.Lock()
         self._closed = False
 
     @classmethod
-    def of(cls, paths: tuple[Path, ...], store: Path) -> Jobs | None:
+    def of(cls, paths: tuple[Path, ...]) -> Jobs | None:
         """Return jobs on workload files, None for no file; raises InputError for a wrong one."""
         found: dict[str, Path] = {}
         for path in paths:
@@ -64,21 +61,24 @@ class Jobs:
             if workload.name in found:
                 raise InputError(f"{path}: another workload is called {workload.name} too")
             found[workload.name] = path.resolve()
-        return cls(found, store) if found else None
+        return cls(found) if found else None
 
     def evaluate(
         self,
         workload: str,
         files: Mapping[str, str],
         baseline: str | None = None,
-        profile: bool = False,
+        profiles: Path | None = None,
     ) -> Answer:
-        """Begin to judge a candidate's files, and return its job."""
+        """Begin to judge a candidate's files, and return its job.
+
+        A correct one is profiled into the store `profiles`, if that is given.
+        """
         path = self._path(workload)
         read = load_workload(path)
         words = _baseline(read, path, baseline)
-        if profile:
-            words += ["--profile", "--store", str(self.store)]
+        if profiles is not None:
+            words += ["--profile", "--store", str(profiles)]
         _check(files, read)
         name = f"job-{uuid.uuid4().hex[:8]}"
         with self._changing:
@@ -207,7 +207,6 @@ def _told(job: Job) -> Answer:
         reason = plain(job.reason) or "it was cancelled"
         return Answer(data, Status.ABSTAINED, f"{reason}: nothing is known of the candidate")
     made = job.result
-    scores = [{key: _own(key, one) for key, one in row.items()} for row in made["scores"]]
     data["result"] = {
         "status": made["status"],
         "reason": sentence(made["reason"]),
@@ -223,7 +222,7 @@ def _told(job: Job) -> Answer:
         "device": captured(made["device"]),
         "printed": sentence(made["output"][-500:] or None),
     }
-    data["scores"] = scores
+    data["scores"] = _rows(made["scores"])
     proofs = tuple(
         Evidence(
             "evaluate", {"case": row["case"], "against": row["against"]},
@@ -244,25 +243,21 @@ def _told(job: Job) -> Answer:
     )
 
 
-#: Texts of a score that are perfpipe's own, or the workload's.
-_OURS = ("case", "against", "verdict", "cache", "attainable_why")
+#: Texts of a score or a profiled kernel that are perfpipe's own, or the workload's.
+_OURS = (
+    *("case", "against", "verdict", "cache", "attainable_why"),
+    *("bound", "subclass", "confidence", "technique"),
+)
 
 
-#: And those of a profiled kernel.
-_OURS_OF_KERNELS = ("bound", "subclass", "confidence", "technique")
-
-
-def _own(key: str, found: Any) -> Any:
-    return found if key in _OURS else value(found)
+def _rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return scores or kernels, with marks around the texts that are a candidate's."""
+    return [{key: one if key in _OURS else value(one) for key, one in row.items()} for row in found]
 
 
 def _profile(made: Mapping[str, Any]) -> dict[str, Any]:
     """Return the profile of a call: the report in the store, its kernels, or why there are none."""
-    kernels = [
-        {key: one if key in _OURS_OF_KERNELS else value(one) for key, one in row.items()}
-        for row in made["kernels"]
-    ]
     return {
-        "case": made["case"], "report": made["report"], "kernels": kernels,
+        "case": made["case"], "report": made["report"], "kernels": _rows(made["kernels"]),
         "isolation": made["isolation"], "why": sentence(made["why"]),
     }  # fmt: skip

@@ -165,7 +165,10 @@ RUNNING: Mapping[str, Tool] = {
         "how fast it is against baselines in turns. Returns a job. Only a correct one has times.",
         _Evaluate,
         lambda desk, given: _jobs(desk).evaluate(
-            given.workload, given.files, given.baseline, given.profile
+            given.workload,
+            given.files,
+            given.baseline,
+            desk.store.root if given.profile else None,
         ),
         runs=True,
     ),

@@ -36,5 +36,4 @@ def mcp_command(allowed: tuple[Path, ...], store_path: str | None) -> None:
     from pipelines.agents.judging import Jobs
     from pipelines.agents.server import serve
 
-    store = resolve_store(store_path, must_exist=not allowed)
-    serve(store, Jobs.of(allowed, store.root))
+    serve(resolve_store(store_path, must_exist=not allowed), Jobs.of(allowed))
