@@ -60,6 +60,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_report.py
 	$(BIN)/python benchmarks/bench_steps.py
 	$(BIN)/python benchmarks/bench_store.py
+	$(BIN)/python benchmarks/bench_agents.py
 	$(BIN)/python benchmarks/bench_gate.py
 	$(BIN)/python benchmarks/bench_batch.py
 

@@ -25,10 +25,8 @@ _COLUMNS: dict[tuple[str, object], str] = {}
 class ViewMaker:
     """Makes views in a database; `variant` is what macros depend on beside their text."""
 
-    def __init__(
-        self, con: DuckDBPyConnection, store_tables: StoreTables | None, variant: object
-    ) -> None:
-        self._con, self._store_tables, self._variant = con, store_tables, variant
+    def __init__(self, store_tables: StoreTables | None, variant: object) -> None:
+        self._store_tables, self._variant = store_tables, variant
         self._empty: set[str] = set()  # tables made of views that have no rows
         self._filled: dict[str, bool] = {}
 
@@ -36,36 +34,43 @@ class ViewMaker:
         """Forget which tables had rows: some may have been added since."""
         self._filled.clear()
 
-    def make(self, name: str, kind: str, query: str, sources: Collection[str]) -> str:
+    def make(
+        self,
+        con: DuckDBPyConnection,
+        name: str,
+        kind: str,
+        query: str,
+        sources: Collection[str],
+    ) -> str:
         """Make a view of a kind, VIEW or TABLE, or a table if its `sources` can have no rows.
 
         Returns the kind.
         """
         # Rows can be added to tables that are not those of a store: a view there stays one.
         fixed = kind == "TABLE" or self._store_tables is not None
-        bare = fixed and bool(sources) and not any(map(self._has_rows, sources))
+        bare = fixed and bool(sources) and not any(self._has_rows(con, one) for one in sources)
         columns = _COLUMNS.get((query, self._variant)) if bare else None
         if columns:
-            execute_known(self._con, f"CREATE TABLE {name} ({columns})")
+            execute_known(con, f"CREATE TABLE {name} ({columns})")
             self._empty.add(name)
             return "TABLE"
         kind = "TABLE" if bare else kind
-        made = execute_known(self._con, f"CREATE {kind} {name} AS {query}")
+        made = execute_known(con, f"CREATE {kind} {name} AS {query}")
         if kind == "TABLE" and made.fetchone() == (0,):
             self._empty.add(name)
             if bare:
-                rows = self._con.execute(f"DESCRIBE {name}").fetchall()
+                rows = con.execute(f"DESCRIBE {name}").fetchall()
                 found = ", ".join(f'"{column}" {of}' for column, of, *_ in rows)
                 _COLUMNS[query, self._variant] = found
         return kind
 
-    def _has_rows(self, name: str) -> bool:
+    def _has_rows(self, con: DuckDBPyConnection, name: str) -> bool:
         if name in views():
             return name not in self._empty
         if name not in self._filled:
             if self._store_tables is not None and name in tables():
                 self._filled[name] = self._store_tables.has_files(name)
             else:
-                found = self._con.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()
+                found = con.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()
                 self._filled[name] = found is not None
         return self._filled[name]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from analysis.emptiness import ViewMaker
 from analysis.macros import macros, with_thresholds
+from analysis.making import side_by_side
 from analysis.names import names_in, names_in_own
 from analysis.reference import REFERENCE_TABLES
 from analysis.thresholds import thresholds
 from analysis.views import views
+from perfpipe.cores import cores
 from perfpipe.database import comment, execute_known, first_lines, open_database, sql_error
 from perfpipe.errors import InputError, StoreError
 from perfpipe.sandbox import lock, readable_sql
@@ -65,7 +68,7 @@ class Session:
         self._read: set[str] = set()  # what queries have named
         self._tables: set[str] = set()  # views that were computed once
         variant = (step_range, window, tuple(self._limits.items()))
-        self._maker = ViewMaker(con, store_tables, variant)
+        self._maker = ViewMaker(store_tables, variant)
         stored = StoreTables.names() if store_tables else frozenset[str]()
         self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
 
@@ -127,6 +130,7 @@ class Session:
         query = readable_sql(self.con, query)
         self.use_for(query)
         if not self._locked:
+            self.con.execute("RESET threads")
             lock(self.con, self._directories)
             self._locked = True
         try:
@@ -154,18 +158,40 @@ class Session:
         wanted = self.closure({*names, *again})
         tables = self._worth_keeping(wanted) | again
         self._maker.begin()
-        for name in wanted:
-            try:
-                if self._make(name, "TABLE" if name in tables else "VIEW") == "TABLE":
-                    tables.add(name)
-            except duckdb.Error as error:
-                raise StoreError(
-                    f"cannot read the store: {first_lines(error)}; 'perfpipe store verify' "
-                    "shows what is damaged"
-                ) from error
-            self._made.add(name)
-            if name in tables:
+
+        def step(name: str, con: DuckDBPyConnection) -> None:
+            if self._make(con, name, "TABLE" if name in tables else "VIEW") == "TABLE":
                 self._tables.add(name)
+            self._made.add(name)
+
+        try:
+            self._run(wanted, step)
+        except duckdb.Error as error:
+            raise StoreError(
+                f"cannot read the store: {first_lines(error)}; 'perfpipe store verify' "
+                "shows what is damaged"
+            ) from error
+
+    def _run(self, names: Sequence[str], step: Callable[[str, DuckDBPyConnection], None]) -> None:
+        """Run the steps that make some names, side by side where data are small."""
+        rest = {name: self.needs(name) for name in names if name not in StoreTables.names()}
+        # Connections that are opened later cannot be set up: the configuration is locked.
+        small = len(rest) >= _FEW and not self._locked and self._at_once > 1
+        beside = rest if small else {}
+        for name in names:
+            if name not in beside:
+                step(name, self.con)
+        if beside:
+            side_by_side(self.con, self._at_once, beside, step)
+
+    @cached_property
+    def _at_once(self) -> int:
+        """How many views are made at a time: where data are small, planning them takes longest."""
+        tables = self._store_tables
+        if tables is None or tables.bytes() > _SMALL:
+            return 1
+        self.con.execute("SET threads = 1")
+        return cores()
 
     def _drop_read_again(self, names: Collection[str]) -> set[str]:
         """Drop plain views that this call reads and an earlier one made, to be kept now.
@@ -235,14 +261,14 @@ class Session:
         read = {needed for name in wanted if name in views() for needed in self.needs(name)}
         return {name for name in wanted if name in views() and name in read and views()[name].few}
 
-    def _make(self, name: str, kind: str) -> str:
+    def _make(self, con: DuckDBPyConnection, name: str, kind: str) -> str:
         """Make a table, view or macro, and return what a view was made as."""
         if name in views():
-            return self._maker.make(name, kind, self._query(name), self._sources(name))
+            return self._maker.make(con, name, kind, self._query(name), self._sources(name))
         if name in self._macros:
-            execute_known(self.con, self._macros[name].sql)
+            execute_known(con, self._macros[name].sql)
         elif name in REFERENCE_TABLES:
-            REFERENCE_TABLES[name].make(self.con)
+            REFERENCE_TABLES[name].make(con)
         elif self._store_tables is not None:
             self._store_tables.make(name)
         return ""
@@ -292,6 +318,9 @@ class Session:
                     f"{step_range}: not a regular expression of ranges ({first_lines(error)})"
                 ) from error
 
+
+#: Bytes of reports whose views take longer to plan than to compute, and how many are worth threads.
+_SMALL, _FEW = 4 << 20, 4
 
 #: How names of the database's own catalogue begin.
 _CATALOGUES = ("duckdb_", "information_schema", "pg_", "sqlite_", "pragma_", '"tables"')

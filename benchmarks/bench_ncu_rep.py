@@ -201,20 +201,21 @@ def _timed(function: Any, spent: list[float]) -> Any:
 
 def _parallel(report: Path) -> dict[str, float]:
     """Ingest with processes, this one only waits for them."""
+    from perfpipe.cores import cores
     from perfpipe.store import Store
-    from pipelines.ingesting import Failure, default_jobs, ingest_many
+    from pipelines.ingesting import Failure, ingest_many
     from pipelines.workers import end_idle_workers
 
     with tempfile.TemporaryDirectory() as directory:
         clock = time.perf_counter()
-        results = list(ingest_many([report], Store(directory), jobs=default_jobs()))
+        results = list(ingest_many([report], Store(directory), jobs=cores()))
         wall = time.perf_counter() - clock
         if isinstance(results[0], Failure):
             raise results[0].error
         end_idle_workers()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
-        "jobs": default_jobs(),
+        "jobs": cores(),
         "s": used.ru_utime + used.ru_stime,
         "wall_s": wall,
         "largest_process_mb": used.ru_maxrss / 1024,

@@ -61,6 +61,7 @@ def issued(codes: Codes) -> Issued:
         copy_host=none,
         copy_idle=none,
         result=np.array([], bool),
+        given=np.array([], bool),
     )
 
 

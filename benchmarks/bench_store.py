@@ -11,7 +11,6 @@ limit (--check), which holds for two quiet cores.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import lzma
 import shutil
@@ -20,15 +19,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from clones import fill
 
-from ingest.reading import ingest
-from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,7 +60,7 @@ def main() -> int:
         seed.write_bytes(lzma.decompress(SEED.read_bytes()))
         for size in options.sizes:
             store = Store(Path(directory) / f"store-{size}")
-            ids = _fill(store, seed, size)
+            ids = fill(store, seed, size)
             rows.append(_measure(store, ids, "plain", options.repeats))
             started = time.perf_counter()
             _perfpipe(store, "store", "compact", "--grace", "0")
@@ -78,31 +73,6 @@ def main() -> int:
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0
-
-
-def _fill(store: Store, seed: Path, size: int) -> list[str]:
-    """Ingest the seed and clone its report; returns all ids."""
-    first = ingest(seed, store).report_id
-    source = store.reports_dir / first
-    manifest = Manifest.read(source / "manifest.json")
-    tables = {name: pq.read_table(source / f"{name}.parquet") for name in manifest.tables}
-    ids = [first]
-    for number in range(1, size):
-        sha256 = hashlib.sha256(f"{number}".encode()).hexdigest()
-        clone = sha256[:16]
-        directory = store.reports_dir / clone
-        directory.mkdir()
-        stated = {}
-        for name, rows in tables.items():
-            path = directory / f"{name}.parquet"
-            own = pa.array([clone] * len(rows)).dictionary_encode()
-            changed = rows.set_column(0, "report_id", own)
-            pq.write_table(changed, path, compression="zstd", store_schema=False)
-            stated[name] = StoredTable.of(path, len(rows), manifest.tables[name].schema)
-        record = asdict(replace(manifest, report_id=clone, sha256=sha256, tables=stated))
-        (directory / "manifest.json").write_text(json.dumps(record, indent=1))
-        ids.append(clone)
-    return ids
 
 
 def _measure(store: Store, ids: list[str], state: str, repeats: int) -> dict[str, Any]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from ingest.arrays import Codes, Ints
+from ingest.arrays import Codes
 
 #: Symbols that the spectrum is taken of; lags are then checked on the whole sequence.
 _SAMPLE = 1 << 17
@@ -24,8 +23,11 @@ _CHECKED = 48
 #: favour one multiple of the period or another.
 _AS_GOOD = 0.008
 
+#: The same for a lag of which the best is a multiple: a step, whose like comes every few steps.
+_AS_GOOD_PART = 0.02
+
 #: Share of symbols that must be alike, within about a period, for a stretch to go on.
-_ALIKE = 0.7
+ALIKE = 0.7
 
 #: Share of symbols that must be alike where a stretch is continued to its very ends.
 _NEARLY_ALL = 0.9
@@ -37,17 +39,17 @@ _REPEATS = 3
 _MOSTLY = 0.4
 _APART = 12
 
-#: Loops that are looked for in a sequence, the longest parts first.
-_LOOPS = 8
+#: Parts of a sequence that are searched, the longest first, and loops that are kept of all found.
+_SEARCHES, _LOOPS = 12, 200
 
 #: A part of the sequence below this share is not searched for loops of its own.
 _WORTHWHILE = 0.02
 
-#: Share of the symbols around a boundary by which it is recognized elsewhere.
-_SAME_PLACE = 0.8
+#: Periods for which something has to repeat more often not to be layers of a step.
+_FOR_LONG = 1.5
 
-#: Symbols on either side of a boundary that identify it.
-_CONTEXT = 24
+#: Stretches below this share of the longest one at a period are not told: a step has such too.
+_FRAGMENT = 0.1
 
 
 @dataclass(frozen=True)
@@ -76,20 +78,28 @@ def loops(symbols: Codes, marks: npt.NDArray[np.bool_] | None = None) -> list[Lo
     found: list[Loop] = []
     least = max(2 * _REPEATS, int(_WORTHWHILE * len(symbols)))
     regions = [(0, len(symbols))]
-    while regions and len(found) < _LOOPS:
+    for _ in range(_SEARCHES):
         regions.sort(key=lambda region: region[1] - region[0])
-        first, last = regions.pop()
+        first, last = regions.pop() if regions else (0, 0)
         if last - first < least:
             break
         part = symbols[first:last]
         period = _period(part, None if marks is None else marks[first:last])
-        parts = [] if period is None else _own_stretches(part, period)
-        if period is None or not parts:
+        if period is None:
             continue
+        parts, apart = _own_stretches(part, period)
+        if apart is not None:
+            a, b = apart
+            regions += [(first, first + a), (first + a, first + b), (first + b, last)]
+        if not parts:
+            continue
+        longest = max(b - a for a, b, _ in parts)
+        parts = [own for own in parts if own[1] - own[0] >= _FRAGMENT * longest]
         found += [Loop(first + a, first + b, period, first + clean) for a, b, clean in parts]
         edges = [0, *(edge for a, b, _ in parts for edge in (a, b)), last - first]
         regions += [(first + a, first + b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-    return sorted(found, key=lambda loop: loop.first)
+    found.sort(key=lambda loop: loop.first - loop.last)
+    return sorted(found[:_LOOPS], key=lambda loop: loop.first)
 
 
 def _period(symbols: Codes, marks: npt.NDArray[np.bool_] | None) -> int | None:
@@ -103,20 +113,61 @@ def _period(symbols: Codes, marks: npt.NDArray[np.bool_] | None) -> int | None:
     longest = len(sample) // _REPEATS
     if longest < 1:
         return None
-    scores = _scores(sample)[: longest + 1]
-    scores[1:] /= len(sample) - np.arange(1, longest + 1)
+    lags = _promising(sample)
+    shares = _shares(sample, lags)
+    if not len(shares) or shares.max() <= 0:
+        return None
+    top = lags[int(shares.argmax())]
+    first, last = _longest(sample, top)
+    if last - first < len(sample):
+        # What else is launched says nothing about which lag is the period.
+        sample = sample[first:last]
+        marks = None if marks is None else marks[first:last]
+        lags = [lag for lag in lags if lag <= top]
+        shares = _shares(sample, lags)
+    best, top = float(shares.max()), lags[int(shares.argmax())]
+
+    found = next(
+        lag
+        for lag, share in zip(lags, shares.tolist(), strict=True)
+        if share >= _as_good(best, _AS_GOOD if top % lag else _AS_GOOD_PART)
+    )
+    return found if marks is None else _marked(sample, marks, found)
+
+
+def _as_good(best: float, slack: float) -> float:
+    """Return the share that is as good as the best."""
+    return best - slack - (1 - best) / 2 if best > 0.5 else best * 0.98
+
+
+def _shares(symbols: Codes, lags: list[int]) -> npt.NDArray[np.float64]:
+    """Return the share that repeats at each lag; 0 where it is less than as good as the best."""
+    # What is alike bounds what repeats, and costs less to count.
+    most = np.array([np.mean(symbols[:-lag] == symbols[lag:]) for lag in lags])
+    shares, best = np.zeros(len(lags)), 0.0
+    for at in np.argsort(-most, kind="stable").tolist():
+        if most[at] < _as_good(best, _AS_GOOD_PART):
+            break
+        shares[at] = _repeating_share(symbols, lags[at])
+        best = max(best, float(shares[at]))
+    return shares
+
+
+def _promising(symbols: Codes) -> list[int]:
+    """Return the lags at which a sequence may equal itself, the smallest first."""
+    longest = len(symbols) // _REPEATS
+    scores = _scores(symbols)[: longest + 1]
+    scores[1:] /= len(symbols) - np.arange(1, longest + 1)
     scores[0] = -1
     by_score = np.argsort(-scores, kind="stable")[:_CHECKED]
     near = np.flatnonzero(scores >= scores[by_score[0]] - 0.05)[:_CHECKED]
-    lags = np.unique(np.concatenate([by_score, near]))
-    shares = np.array([_repeating_share(sample, int(lag)) for lag in lags if lag > 0])
-    lags = lags[lags > 0]
-    if not len(shares) or shares.max() <= 0:
-        return None
-    best = shares.max()
-    allowed = best - _AS_GOOD - (1 - best) / 2 if best > 0.5 else best * 0.98
-    found = int(lags[shares >= min(best, allowed)][0])
-    return found if marks is None else _marked(sample, marks, found)
+    return [int(lag) for lag in np.unique(np.concatenate([by_score, near])) if lag > 0]
+
+
+def _longest(symbols: Codes, lag: int) -> tuple[int, int]:
+    """Return the longest part that repeats at a lag, three times at least; else the whole."""
+    runs = _runs(symbols[:-lag] == symbols[lag:], lag, least=_REPEATS - 1)
+    return max(runs, key=lambda run: run[1] - run[0], default=(0, len(symbols)))
 
 
 def _marked(symbols: Codes, marks: npt.NDArray[np.bool_], period: int) -> int:
@@ -159,17 +210,27 @@ def _repeating_share(symbols: Codes, lag: int) -> float:
     ) / len(alike)
 
 
-def _own_stretches(symbols: Codes, period: int) -> list[tuple[int, int, int]]:
-    """Return what repeats at a period, as _stretches does, and not more often for long."""
+def _own_stretches(
+    symbols: Codes, period: int
+) -> tuple[list[tuple[int, int, int]], tuple[int, int] | None]:
+    """Return what repeats at a period, as _stretches does, and not more often for long.
+
+    Where all of it repeats more often, but not all alike, the longest part that does is told: the
+    period is a multiple of those of several loops.
+    """
     divisors = {period // prime for prime in range(2, period + 1) if _divides(prime, period)}
-    inner = [
+    shorter = [
         run
         for lag in divisors
         for run in _runs(symbols[:-lag] == symbols[lag:], lag, least=1)
-        if run[1] - run[0] >= _REPEATS * period
+        if run[1] - run[0] >= _FOR_LONG * period
     ]
+    whole = _stretches(symbols, period)
+    if shorter and len(whole) == 1 and _hold(shorter, whole[0]):
+        return [], max(shorter, key=lambda run: run[1] - run[0])
+    inner = [run for run in shorter if run[1] - run[0] >= _REPEATS * period]
     if not inner:
-        return _stretches(symbols, period)
+        return whole, None
     own = np.ones(len(symbols) + 2, bool)
     own[[0, -1]] = False
     for first, last in inner:
@@ -182,7 +243,17 @@ def _own_stretches(symbols: Codes, period: int) -> list[tuple[int, int, int]]:
         for a, b, clean in _stretches(symbols[first:last], period)
     ]
     # Nothing else repeats at the period: it is the shorter one's.
-    return found or _stretches(symbols, period)
+    return found or whole, None
+
+
+def _hold(runs: list[tuple[int, int]], stretch: tuple[int, int, int]) -> bool:
+    """Return whether runs together hold a stretch, and none does alone."""
+    first, last, _ = stretch
+    held = np.zeros(last - first, bool)
+    for a, b in runs:
+        held[max(a - first, 0) : max(b - first, 0)] = True
+    longest = max(b - a for a, b in runs)
+    return bool(held.mean() >= _NEARLY_ALL and longest < _NEARLY_ALL * len(held))
 
 
 def _divides(prime: int, number: int) -> bool:
@@ -213,7 +284,7 @@ def _runs(alike: npt.NDArray[np.bool_], lag: int, least: int) -> list[tuple[int,
     place = np.arange(len(alike))
     low = np.maximum(place - window // 2, 0)
     high = np.minimum(low + window, len(alike))
-    good = alike & (before[high] - before[low] >= _ALIKE * (high - low))
+    good = alike & (before[high] - before[low] >= ALIKE * (high - low))
     # Good positions belong together unless a window of others lies between.
     places = np.flatnonzero(good)
     if not len(places):
@@ -234,99 +305,3 @@ def _runs(alike: npt.NDArray[np.bool_], lag: int, least: int) -> list[tuple[int,
         if until - begin >= least * lag:
             found.append((begin, until + lag))
     return found
-
-
-def boundaries(symbols: Codes, loop: Loop, start: int) -> Ints:
-    """Return where each repeat of a loop begins, and where the last whole one ends.
-
-    `start` is the beginning of a regular repeat.  Repeats with some symbols more or fewer are
-    found by what surrounds a boundary; one that noise hides is put a period further on.
-    """
-    period = loop.period
-    # Of short repeats less, so that one irregular repeat hides none of its two boundaries.
-    after = min(_CONTEXT, -(-period // 3))
-    before = min(after, start)
-    context = symbols[start - before : start + after]
-    # Only around the loop: a sequence may have many.
-    low = max(loop.first - period - before, 0)
-    places, marks = _occurrences(symbols[low : loop.last + period + after], context)
-    places += low + before
-    kept = (places >= loop.first - period // 8) & (places <= loop.last + period // 8)
-    return _completed(_spaced(places[kept], marks[kept], start, period), loop, len(symbols))
-
-
-def _occurrences(symbols: Codes, context: Codes) -> tuple[Ints, npt.NDArray[np.int16]]:
-    """Return where a sequence nearly equals a context, and in how many symbols."""
-    alike = np.zeros(len(symbols) - len(context) + 1, np.int16)
-    for offset, symbol in enumerate(context):
-        alike += symbols[offset : offset + len(alike)] == symbol
-    places = np.flatnonzero(alike >= _SAME_PLACE * len(context))
-    return places, alike[places]
-
-
-def _spaced(places: Ints, marks: npt.NDArray[np.int16], start: int, period: int) -> list[int]:
-    """Choose places about a period apart, forwards and backwards from a known one."""
-    reach = period // 4
-    chosen = [start]
-    for direction in (1, -1):
-        at = start
-        while True:
-            target = at + direction * period
-            low, high = np.searchsorted(places, (target - reach, target + reach + 1))
-            if high > low:
-                score = marks[low:high] * period - np.abs(places[low:high] - target)
-                at = int(places[low + int(np.argmax(score))])
-            else:
-                # The next that fits: the repeat between is irregular.
-                beyond = high if direction > 0 else low - 1
-                if not 0 <= beyond < len(places):
-                    break
-                at = int(places[beyond])
-            chosen.append(at)
-    return sorted(chosen)
-
-
-def _completed(chosen: list[int], loop: Loop, size: int) -> Ints:
-    """Add boundaries that noise hid: where a repeat is a multiple of the period long."""
-    period, whole = loop.period, list[int]()
-    slack = period // 8
-    head = (chosen[0] - loop.first + slack) // period
-    tail = (loop.last + slack - chosen[-1]) // period
-    ends = [chosen[0] - k * period for k in range(head, 0, -1)]
-    ends += [*chosen, *(chosen[-1] + k * period for k in range(1, tail + 1))]
-    for at, following in pairwise(ends):
-        times = round((following - at) / period)
-        fits = times > 1 and abs(following - at - times * period) <= slack
-        whole += [at + k * period for k in range(times)] if fits else [at]
-    whole.append(ends[-1])
-    return np.unique(np.clip(whole, 0, size))
-
-
-def irregular_first(symbols: Codes, loop: Loop, first: int) -> int | None:
-    """Return where an irregular repeat before the first begins; None if there is none.
-
-    It begins as the first does, and holds most of what a repeat holds: first repeats also set
-    things up, so they are longer.
-    """
-    period = loop.period
-    context = symbols[first : first + min(_CONTEXT, -(-period // 3))]
-    low = max(0, first - 2 * period)
-    high = first - period // 2
-    if high <= low:
-        return None
-    places = low + _occurrences(symbols[low : high + len(context) - 1], context)[0]
-    usual = np.bincount(symbols[first : first + period])
-    for place in places[np.argsort(np.abs(first - period - places), kind="stable")][:8]:
-        held = np.bincount(symbols[place:first], minlength=len(usual))[: len(usual)]
-        if np.minimum(held, usual).sum() >= _ALIKE * period:
-            return int(place)
-    return None
-
-
-def irregular_last(symbols: Codes, loop: Loop, last: int) -> int | None:
-    """Return where an irregular repeat behind the last ends; None if there is none.
-
-    It is a first one read backwards: it ends as the last does, and holds most of what that holds.
-    """
-    found = irregular_first(symbols[::-1], loop, len(symbols) - last)
-    return None if found is None else len(symbols) - found

@@ -44,6 +44,15 @@ def open_database() -> DuckDBPyConnection:
         con = duckdb.connect(config=config)
     except duckdb.Error as error:
         raise InputError(f"{MEMORY_VARIABLE}={limit}: {first_lines(error)}") from error
+    return _watch(con)
+
+
+def another(con: DuckDBPyConnection) -> DuckDBPyConnection:
+    """Return one more connection to the database of a connection."""
+    return _watch(con.cursor())
+
+
+def _watch(con: DuckDBPyConnection) -> DuckDBPyConnection:
     if _watched is not None:
         _watched.append(con)
     # A bar that DuckDB draws on a terminal would mix with perfpipe's own.

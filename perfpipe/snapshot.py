@@ -100,6 +100,21 @@ class Snapshot:
             raise StoreError(f"report {report_id} is damaged: {fault}; {way_out}")
         log.warning("perfpipe: report %s is left out: %s; %s", report_id, fault, way_out)
 
+    def bytes(self) -> float:
+        """Return the size of the files of its reports; of those in segments their number's share.
+
+        Raises StoreError if a file cannot be read.
+        """
+        own = sum(table.bytes for made in self.manifests for table in made.tables.values())
+        try:
+            return own + sum(
+                (segment.path / file.file).stat().st_size * len(held) / len(segment.reports)
+                for segment, held in self._segments.items()
+                for file in segment.files
+            )
+        except OSError as error:
+            raise StoreError(os_error_sentence(error, "cannot read")) from error
+
     def holds(self, report_id: str) -> bool:
         """Return whether a report is among those of the snapshot."""
         return any(m.report_id == report_id for m in self.manifests) or any(

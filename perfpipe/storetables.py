@@ -63,6 +63,10 @@ class StoreTables:
         else:
             self._make_stored(tables()[name])
 
+    def bytes(self) -> float:
+        """Return the size of the files of all reports; raises StoreError for one not readable."""
+        return self._snapshot.bytes()
+
     def has_files(self, name: str) -> bool:
         """Return whether some report has a file of a table of the data model."""
         return any(files.paths for files in self._snapshot.files(name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,11 +41,6 @@ class _Task:
     @property
     def path(self) -> Path:
         return self.source.path if isinstance(self.source, Input) else self.source
-
-
-def default_jobs() -> int:
-    """Return the number of CPUs available to this process."""
-    return len(os.sched_getaffinity(0))
 
 
 def ingest_many(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from perfpipe.cores import cores
 from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
@@ -18,7 +19,7 @@ from pipelines.collectors.ncu import collect_ncu
 from pipelines.collectors.nsys import collect_nsys
 from pipelines.collectors.timing import Timing
 from pipelines.collectors.torch_profiler import collect_torch
-from pipelines.ingesting import Failure, default_jobs, ingest_many
+from pipelines.ingesting import Failure, ingest_many
 from pipelines.place import stopwatch
 from pipelines.plan import Plan
 from pipelines.runs import result_of
@@ -187,7 +188,7 @@ def with_reports(
     reports = []
     errors = list(errors)
     began = time.monotonic()
-    for outcome in ingest_many(files, store, jobs=default_jobs()):
+    for outcome in ingest_many(files, store, jobs=cores()):
         if isinstance(outcome, Failure):
             errors.append(outcome.error)
         else:

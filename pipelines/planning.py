@@ -9,13 +9,14 @@ from pathlib import Path
 
 from analysis.profile_plan import ProfilePlan
 from analysis.session import Session
+from perfpipe.cores import cores
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 from pipelines.collectors.guide import DETAILED, Budget, words_of
 from pipelines.collectors.ncu import profile_options
 from pipelines.guiding import plan_of
-from pipelines.ingesting import Failure, default_jobs, ingest_many
+from pipelines.ingesting import Failure, ingest_many
 from pipelines.selection import select
 from pipelines.workload import CollectNcu
 
@@ -76,7 +77,7 @@ def plans_of(
 
 def _ingested(store: Store, path: Path) -> str:
     """Ingest a file and return its report id; raises what it failed with."""
-    (outcome,) = ingest_many([path], store, jobs=default_jobs())
+    (outcome,) = ingest_many([path], store, jobs=cores())
     if isinstance(outcome, Failure):
         raise outcome.error
     return outcome.report_id

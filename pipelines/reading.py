@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ingest.finding import expand_paths
+from perfpipe.cores import cores
 from perfpipe.store import Store
 from pipelines.console import progress
-from pipelines.ingesting import Failure, default_jobs, ingest_many
+from pipelines.ingesting import Failure, ingest_many
 
 
 def is_file(name: str) -> bool:
@@ -30,7 +31,7 @@ def with_files(store: Store, names: Sequence[str]) -> tuple[str, ...]:
             continue
         inputs = expand_paths([name])
         with progress("ingest", len(inputs)) as steps:
-            for result in ingest_many(inputs, store, jobs=default_jobs()):
+            for result in ingest_many(inputs, store, jobs=cores()):
                 if isinstance(result, Failure):
                     raise result.error
                 steps.step(f"{result.path.name}: {result.rows:,} rows")

@@ -379,3 +379,21 @@ def test_packed_fp16_on_the_fma_pipe() -> None:
     ((subclass, text),) = db.rows("SELECT subclass, explanation FROM kernel_bottleneck")
     assert subclass == "fp16"
     assert "the fp16 pipe is 98.0 % busy at 49.0 % of the FLOP peak" in text
+
+
+def test_strided_stores_beside_whole_loads_are_advised_on() -> None:
+    """The instructions count 7 of 9 sectors too many; those of loads are whole."""
+    numbers = {NAMES[name]: value for name, value in (MEMORY | {"sector_bytes": 32}).items()}
+    excess = "memory_l2_theoretical_sectors_global"
+    db = Tiny(metrics={0: numbers | {excess: 9.0, f"{excess}_ideal": 2.0}})
+    assert db.rows("SELECT subclass, cause FROM kernel_bottleneck") == [("dram", "uncoalesced")]
+    assert db.rows("SELECT technique FROM kernel_findings WHERE rank = 1") == [("coalesce",)]
+
+
+@pytest.mark.parametrize("roof", ["memory", "compute"])
+def test_a_grid_that_is_a_little_small_says_both(roof: str) -> None:
+    other = "compute" if roof == "memory" else "memory"
+    sol = {roof[0]: 55.0, other[0]: 20.0, "dram" if roof == "memory" else "fma": 55.0}
+    ((bound, _, cause, confidence, text),) = _classify([(1e5, sol | {"waves": 0.97})])
+    assert (bound, cause, confidence) == (roof, None, "medium")
+    assert f"both a little small and close to being {roof}" in text

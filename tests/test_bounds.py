@@ -11,6 +11,7 @@ import pytest
 from conftest import Opened, Tiny
 
 from analysis.session import Session
+from ingest.ncu.program import program
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]
@@ -191,6 +192,10 @@ def test_shares_are_of_the_step_where_there_is_one(
         ("/opt/app/solver -n 4", "/opt/app/other", False),
         ("./solver", "/usr/bin/python3.12", False),
         ("torchrun --nproc-per-node 2 train.py", "/usr/bin/python3.12", True),
+        ("python3 train.py", "python3 other.py", False),
+        ("/opt/bin/python3 -u -X dev /x/train.py --lr 1", "/usr/bin/python3.12 train.py", True),
+        ("python3 -m train", "/usr/bin/python3.12 train.py", True),
+        ("python3 /opt/bin/torchrun train.py", "/usr/bin/python3.12 train.py", True),
         (None, "/opt/app/other", True),
     ],
 )
@@ -204,3 +209,40 @@ def test_profiles_of_another_program_are_not_pooled(
     db.add("reports", same | {"report_id": "t", "kind": "nsys", "command": timeline})
     db.add("reports", same | {"report_id": "p", "kind": "ncu", "command": profile})
     assert bool(db.rows("FROM _report_pairs")) is paired
+
+
+@pytest.mark.parametrize(("profile", "pairs"), [("ncu/block", 0), ("real/llama_train", 1)])
+def test_a_profile_pairs_with_the_timeline_of_its_script(
+    opened: Opened, profile: str, pairs: int
+) -> None:
+    """Both profiles are of the same interpreter on the same GPU model."""
+    with opened("real/llama_train.sqlite", f"{profile}.ncu-rep") as con:
+        assert con.execute("SELECT count(*) FROM _report_pairs").fetchall() == [(pairs,)]
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("/opt/ncu --set basic -f -o block python3 train.py block 1 ", "train.py"),
+        (
+            "ncu --nvtx --export=/home/ada/x /v/bin/python3 -u -W error /home/ada/a.py --key K",
+            "a.py",
+        ),
+        ("ncu -o python python3 a.py", "a.py"),
+        ("ncu --unheard-of python3 a.py", None),
+        ("ncu python3 -m a", None),
+        ("ncu python3 -c 'import a' a.py", None),
+        ("ncu torchrun a.py", None),
+        ('ncu sh -c "python3 a.py"', None),
+        ('ncu python3 "/x/My Project/a.py"', None),
+        ('ncu python3 "a.py', None),
+        ("ncu -o a", None),
+        (None, None),
+    ],
+)
+def test_the_script_of_a_profile_is_told_where_it_is_certain(
+    command: str | None, script: str | None
+) -> None:
+    python = "/usr/bin/python3.12"
+    assert program(python, command) == (f"{python} {script}" if script else python)
+    assert program("/opt/app/solver", command) == "/opt/app/solver"

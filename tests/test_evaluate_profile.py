@@ -40,9 +40,9 @@ def workload(tmp_path: Path) -> Path:
 def _profile(workload: Path, candidate: Path) -> Profile:
     """Profile a candidate that nobody judged."""
     torch = pytorch()
-    problem = loaded(torch, workload, "cpu", workload.parent).problem
+    judged = loaded(torch, workload, "cpu", workload.parent)
     store = Store(workload.parent / "store")
-    return profile(torch, problem, candidate, problem.cases(7)[0], "cpu", store)
+    return profile(torch, judged, candidate, judged.problem.cases(7)[0], "cpu", store)
 
 
 def test_the_best_is_profiled(cli: Cli, workload: Path, tmp_path: Path, profilers: Path) -> None:
@@ -60,6 +60,15 @@ def test_the_best_is_profiled(cli: Cli, workload: Path, tmp_path: Path, profiler
     assert cli("findings", found["report"]) == 0, "the report is in the store"
     given, *_ = (profilers / "ncu.log").read_text().splitlines()
     assert "--profile-from-start=off" in given
+
+
+@pytest.mark.usefixtures("profilers")
+def test_the_only_kernel_does_the_declared_work(cli: Cli, tmp_path: Path) -> None:
+    found = _profile(scaled(tmp_path, "work: {bytes: 8 * n}\n"), candidate(tmp_path, "r", RIGHT))
+    assert len(found.kernels) == 1
+    assert cli("query", "SELECT bytes, flop, dtype FROM launch_work", "--format=csv",
+               "--store", tmp_path / "store") == 0  # fmt: skip
+    assert cli.out.split() == ["bytes,flop,dtype", "40.0,,fp32"]
 
 
 @pytest.mark.usefixtures("profilers")

@@ -86,6 +86,15 @@ def test_a_thread_that_waits_for_work_explains_nothing() -> None:
     assert _named(db) == [("launch_gap", "next operation", "kernel", 11)]
 
 
+def test_a_thread_that_is_in_a_call_all_the_time_explains_nothing() -> None:
+    """It reads from a pipe that nobody writes to, while the GPU works as well."""
+    db = Tiny()
+    _loop(db)
+    call = {"pid": 1, "tid": 2, "name": "read", "start_ns": -STEP, "end_ns": 13 * STEP}
+    db.add("nsys_osrt", call)
+    assert _named(db) == [("launch_gap", "next operation", "kernel", 11)]
+
+
 def test_the_same_kernel_time_and_again_is_slow_to_launch() -> None:
     db = Tiny()
     _loop(db)

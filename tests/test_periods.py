@@ -7,13 +7,16 @@ from random import Random
 
 import numpy as np
 import numpy.typing as npt
+import pytest
+from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingest.boundaries import boundaries, irregular_first, irregular_last
 from ingest.nsys.issued import Issued, Placed
 from ingest.nsys.launch_steps import _looping, _parts
 from ingest.nsys.steps import steps_of
-from ingest.periods import boundaries, irregular_first, irregular_last, loops
+from ingest.periods import loops
 
 Codes = npt.NDArray[np.int32]
 
@@ -60,11 +63,11 @@ def test_the_period_is_that_of_the_step(
 @settings(max_examples=60, deadline=None)
 @given(steps(least=20), st.integers(5, 12), st.randoms(use_true_random=False))
 def test_noise_does_not_hide_the_period(step: list[int], times: int, random: Random) -> None:
-    """Two in a hundred launches differ, as where a kernel is chosen by the length of a sequence."""
+    """One of each fifty launches differs, as where a kernel is chosen by a sequence's length."""
     if not _is_primitive(step):
         return
     codes = _codes([step] * times)
-    changed = random.sample(range(len(codes)), len(codes) // 50)
+    changed = [begin + random.randrange(50) for begin in range(0, len(codes) - 49, 50)]
     codes[changed] = 200
     found = loops(codes)
     main = max(found, key=lambda loop: loop.last - loop.first)
@@ -90,6 +93,50 @@ def test_boundaries_survive_steps_with_more_launches(
     found = boundaries(codes, main, start)
     assert set(found.tolist()) >= set(known[1:-1].tolist())
     assert len(found) == len(known)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_the_period_is_that_of_the_step_behind_much_auto_tuning(seed: int) -> None:
+    """What is tuned before may launch several times as much as the loop."""
+    random = Random(seed)
+
+    def some(least: int, most: int, symbols: int) -> list[int]:
+        return random.choices(range(symbols), k=random.randint(least, most))
+
+    step = some(20, 60, 13) + some(2, 12, 13) * random.randint(0, 12) + some(20, 60, 13)
+    times = random.randint(4, 24)
+    tried = [300 + symbol for symbol in some(8, 24, 4)]
+    tuning = tried * (random.randint(1, 6) * times * len(step) // len(tried))
+    before = len(tuning) + 3
+    last = loops(_codes([tuning, [400, 401, 402], *[step] * times]))[-1]
+    if _is_primitive(step, alike=0.6):
+        assert last.period == len(step)
+        assert abs(last.first - before) <= 1
+        assert last.last == before + times * len(step)
+
+
+#: Programs, the launches of a step, and at least so many steps: a first one may do more.
+SEQUENCES = [
+    ("timm_convnext_train", 1014, [24]),
+    ("timm_resnet50_infer", 232, [34]),
+    ("timm_vit_train_compiled", 686, [24]),
+    ("dcgan_train", 325, [14, 14, 14, 14]),
+    ("mingpt_train", 303, [299]),
+]
+
+
+@pytest.mark.parametrize(("program", "period", "repeats"), SEQUENCES)
+def test_launches_of_public_programs(program: str, period: int, repeats: list[int]) -> None:
+    """As recorded on an H200: timm's benchmark.py, an example of PyTorch, and minGPT's adder.
+
+    cuDNN's auto-tuning launches six times what ConvNeXt's training does; layers repeat in all.
+    """
+    held = np.load(DATA / "launch_sequences.npz")
+    codes = held[program].astype(np.int32)
+    marks = np.unpackbits(held[f"{program}_marks"], count=len(codes)).astype(bool)
+    own = [loop for loop in loops(codes, marks) if loop.period == period]
+    assert [(loop.last - loop.first) // period for loop in own] == repeats
 
 
 def test_an_evaluation_is_a_loop_of_its_own() -> None:
@@ -186,7 +233,7 @@ def _issued(sequences: dict[int, list[int]], random: Random) -> tuple[Issued, li
     return Issued(
         pid=1, tid=np.array(turns, np.int64), symbol=codes, host=host, ended=host + 500,
         idle=np.zeros(len(codes), np.int64), optimizer=np.zeros(len(codes), bool), copy_tid=none,
-        copy_host=none, copy_idle=none, result=none.astype(bool),
+        copy_host=none, copy_idle=none, result=none.astype(bool), given=none.astype(bool),
     ), turns  # fmt: skip
 
 
@@ -226,7 +273,10 @@ def test_threads_with_loops_of_their_own(periods: list[int], times: int, seed: i
         process.host, process.host + 10, np.ones_like(device), device, 0 * device, process.host
     )
     (part,) = _parts(process, one)
-    assert set(part["period"].to_pylist()) == {max(periods)}
+    most = max(
+        periods, key=lambda period: period * len(found[periods.index(period) + 1][0].launches)
+    )
+    assert set(part["period"].to_pylist()) == {most}
 
 
 def test_threads_that_take_turns_are_one_loop() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -216,17 +215,28 @@ def test_a_step_of_20000_operations_is_light_and_fast(
     open_page(browser, file.as_uri())
     _step(browser)
     assert browser.title != "executed"
-    times: list[Any] = browser.execute_script(
+    times: list[list[float]] = browser.execute_script(
         """
         const figure = document.querySelector(".step"), times = [];
         const press = (name) => [...figure.querySelectorAll("button")]
             .find((one) => one.textContent === name).click();
+        const work = () => {
+            const begin = performance.now();
+            let sum = 0;
+            for (let i = 0; i < 4e6; i++) sum += Math.sqrt(i);
+            return performance.now() - begin + 0 * sum;
+        };
         for (let zoom = 0; zoom < 12; zoom++) {
-            for (let n = 0; n < 5; n++) { figure.redraw(); times.push(Number(figure.dataset.ms)); }
+            for (let n = 0; n < 5; n++) {
+                figure.redraw();
+                times.push([Number(figure.dataset.ms), work()]);
+            }
             press("Zoom in");
         }
-        return times.sort((a, b) => a - b);
+        return times;
         """
     )
     assert len(times) == 60
-    assert times[30] < 16, "a frame of a screen with 60 of them a second"
+    frame, work = (sorted(column)[30] for column in zip(*times, strict=True))
+    # The work takes 11 ms on a quiet core, and longer where others compute as well; a frame, 2.
+    assert frame < work, "a frame of a screen with 60 of them a second"

@@ -142,10 +142,11 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     kind, source, steps, found, left_out, why, period, agrees, repeats = rows[0]
     if kind == "steady":
         text = f"{steps:,} steady of {found:,}, {_ORIGINS[source]}"
-        text += f" ({period:,} launches each)" if source == "period" else ""
+        launches = "1 launch" if period == 1 else f"{period:,} launches"
+        text += f" ({launches} each)" if source == "period" else ""
         if agrees is not None:
             says = "agrees" if agrees else "differs"
-            text += f"; the launch sequence {says}: {repeats:,} repeats of {period:,} launches"
+            text += f"; the launch sequence {says}: {repeats:,} repeats of {launches}"
         if left_out:
             which = (
                 "1 that is not alike is" if left_out == 1 else f"{left_out} that are not alike are"

@@ -33,6 +33,9 @@ _LAST_SECOND = 253_402_300_800
 SOURCES, _RESULTS, _SESSION, STRINGS, PAYLOAD_SIZE, PROCESS = 1, 2, 3, 4, 5, 6
 _RANGES, _CMDLISTS, _GRAPHS = 7, 8, 9
 
+#: Where the session has the command line of ncu itself.
+_COMMAND = 11
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -83,6 +86,7 @@ class Container:
     process_ids: list[int | None] = field(default_factory=list)
     host: str | None = None
     executable: str | None = None
+    command: str | None = None
     created_at: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -146,6 +150,7 @@ def _add_block(container: Container, header: Fields) -> None:
     for string in fields(content(header.get(STRINGS))).get(1, []):
         container.strings.append(text([string]) or "")
     session = fields(content(header.get(_SESSION)))
+    container.command = container.command or text(session.get(_COMMAND))
     container.created_at = container.created_at or _stamp(number(session.get(2)))
     for entry in session.get(8, []):
         pair = fields(content([entry]))

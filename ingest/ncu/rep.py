@@ -17,6 +17,7 @@ from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
 from ingest.ncu.lean import LeanCopies
 from ingest.ncu.names import nvtx_step, plain_message, readable
 from ingest.ncu.parts import LaunchRead, in_order, read_part, split
+from ingest.ncu.program import program
 from ingest.ncu.sass import Listing, actions
 from ingest.ncu.values import Metrics, Value
 from ingest.used_gpus import UsedGpus
@@ -37,7 +38,7 @@ def read_ncu_rep(builder: ReportBuilder) -> None:
     """Read a whole .ncu-rep into the ncu tables; raises InputError if it has no launches."""
     container = read_container(builder.source.content, builder.source.path)
     builder.facts.host = container.host
-    builder.facts.command = container.executable
+    builder.facts.command = program(container.executable, container.command)
     builder.facts.captured_at = container.created_at
     builder.facts.tool_version = _tool_version(container)
     with scratch() as directory, ncu_tables(builder) as tables:

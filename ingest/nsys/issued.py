@@ -13,8 +13,8 @@ from ingest.arrays import NONE, Codes, Ints, groups, ints, time_order
 from ingest.nsys.launches import GRAPH, KERNEL, Launches
 from perfpipe.optimizers import is_optimizer
 
-#: Copies that end a step rather than begin one: results that the host asks for.
-_RESULT = "[CUDA memcpy Device-to-Host]"
+#: Copies that end a step, results that the host asks for, and copies that begin one.
+_RESULT, _INPUT = "[CUDA memcpy Device-to-Host]", "[CUDA memcpy Host-to-Device]"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Issued:
     With `thread` those of one thread only; `tid` and `copy_tid` are the threads that issued each.
     Times in ns.  `symbol` tells what a launch runs, a graph as a whole; `idle` is how long the GPU
     had been idle when it began; `optimizer` whether it belongs to an optimizer.  `ended` is when
-    the launching call returned.  `result` tells copies to the host from others.
+    the launching call returned.  `result` tells copies to the host from others, `given` those from
+    the host.
     """
 
     pid: int
@@ -38,6 +39,7 @@ class Issued:
     copy_host: Ints
     copy_idle: Ints
     result: npt.NDArray[np.bool_]
+    given: npt.NDArray[np.bool_]
     thread: int | None = None
 
     def of_thread(self, thread: int) -> Issued:
@@ -55,6 +57,7 @@ class Issued:
             copy_host=self.copy_host[copies],
             copy_idle=self.copy_idle[copies],
             result=self.result[copies],
+            given=self.given[copies],
             thread=thread,
         )
 
@@ -127,7 +130,8 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
             copy_tid=placed.tid[copies],
             copy_host=host[copies],
             copy_idle=idle[copies],
-            result=_is_result(operations, copies),
+            result=_is_called(_RESULT, operations, copies),
+            given=_is_called(_INPUT, operations, copies),
         )
 
 
@@ -152,8 +156,7 @@ def _names(operations: Launches) -> tuple[Ints, npt.NDArray[np.bool_]]:
     return codes, named[np.where(plain == NONE, len(titles) - 1, plain)]
 
 
-def _is_result(operations: Launches, rows: Ints) -> npt.NDArray[np.bool_]:
+def _is_called(title: str, operations: Launches, rows: Ints) -> npt.NDArray[np.bool_]:
     titles = operations.name.dictionary.to_pylist()
     codes = ints(operations.name.indices, missing=NONE)[rows]
-    results = [code for code, title in enumerate(titles) if title == _RESULT]
-    return np.isin(codes, results)
+    return np.isin(codes, [code for code, found in enumerate(titles) if found == title])

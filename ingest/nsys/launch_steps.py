@@ -19,7 +19,8 @@ from ingest.nsys.steps import Steps, steps_of
 
 TABLE = "launch_steps"
 
-#: Threads are looked at one by one unless this share of a process's launches lies in steps.
+#: Threads are looked at one by one unless this share of a process's launches lies in steps, or of
+#: what the threads' own steps hold.
 _MOSTLY = 0.5
 
 #: A thread that issues less than this share of a process's launches has no loop of its own.
@@ -71,7 +72,7 @@ def _looping(process: Issued) -> list[tuple[Issued, list[Steps]]]:
         return [(process, whole)]
     parts = [process.of_thread(int(thread)) for thread in large]
     alone = [(part, steps_of(part)) for part in parts]
-    better = sum(_covered(found) for _, found in alone) > _covered(whole)
+    better = _MOSTLY * sum(_covered(found) for _, found in alone) > _covered(whole)
     return alone if better else [(process, whole)]
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ingest.arrays import Codes, Ints
+from ingest.boundaries import boundaries, irregular_first, irregular_last
 from ingest.nsys.issued import Issued
-from ingest.periods import Loop, boundaries, irregular_first, irregular_last, loops
+from ingest.periods import Loop, loops
 
 #: A loop of more repeats is listed in steps of several repeats each.
 _MOST_STEPS = 10_000
@@ -54,12 +55,22 @@ def steps_of(process: Issued) -> list[Steps]:
     waits = ((np.maximum(process.idle, _idle_of_copies(process)), "idle"), (pauses, "host"))
     known = loops(process.symbol, _marks(process))
     for loop in sorted(known, key=lambda loop: loop.first - loop.last):
-        until = min((other.first for other in known if other.first >= loop.last), default=None)
-        steps = _steps(process, loop, until, waits)
-        # Loops within the irregular first repeat of a larger one are part of it.
-        if steps and all(steps.last <= other.first or steps.first >= other.last for other in found):
+        if any(steps.first < loop.last and loop.first < steps.last for steps in found):
+            # It lies within the irregular first repeat of a larger one, and is part of it.
+            continue
+        ends = [other.last for other in known if _before(other, loop)]
+        since = max(ends + [steps.last for steps in found if steps.last <= loop.first], default=0)
+        begins = [other.first for other in known if other.first >= loop.last]
+        begins += [steps.first for steps in found if steps.first >= loop.last]
+        steps = _steps(process, loop, since, min(begins, default=len(process.symbol)), waits)
+        if steps is not None:
             found.append(steps)
     return _without_tuning(sorted(found, key=lambda steps: steps.first), process.symbol)
+
+
+def _before(other: Loop, loop: Loop) -> bool:
+    """Return whether a loop ends before another, and is longer than an irregular repeat of it."""
+    return other.last <= loop.first and other.last - other.first > 2 * loop.period
 
 
 def _without_tuning(found: list[Steps], symbols: Codes) -> list[Steps]:
@@ -94,13 +105,13 @@ def _marks(process: Issued) -> npt.NDArray[np.bool_]:
     if process.optimizer.any():
         return process.optimizer
     marks = np.zeros(len(process.host), bool)
-    following = np.searchsorted(process.host, process.copy_host[~process.result])
+    following = np.searchsorted(process.host, process.copy_host[process.given])
     marks[following[following < len(marks)]] = True
     return marks
 
 
-def _steps(process: Issued, loop: Loop, until: int | None, waits: _Waits) -> Steps | None:
-    """Return the steps of a loop; `until` is where the next loop begins."""
+def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -> Steps | None:
+    """Return the steps of a loop; `since` is where one before ends, `until` where one begins."""
     codes = process.symbol
     start, boundary = _boundary(process, loop, waits)
     edges = boundaries(codes, loop, start)
@@ -109,6 +120,7 @@ def _steps(process: Issued, loop: Loop, until: int | None, waits: _Waits) -> Ste
         edges = np.append(earlier, edges)
     while (later := irregular_last(codes[:until], loop, int(edges[-1]))) is not None:
         edges = np.append(edges, later)
+    edges = edges[(edges >= since) & (edges <= until)]
     if len(edges) < 3:
         return None
     match = _match(process, loop, edges)

@@ -133,7 +133,7 @@ def evaluate_command(
         if profile and (number := best(made)) is not None:
             found = made[number]
             case, store = case_of(own.problem, found), resolve_store(store_path)
-            seen = profile_of(torch, own.problem, paths[number], case, where, store)
+            seen = profile_of(torch, own, paths[number], case, where, store)
             made[number] = replace(found, profile=seen)
         if exported is not None:
             pairs = [*zip(made, paths, strict=True)]

@@ -7,11 +7,12 @@ import click
 from ingest.finding import expand_paths
 from ingest.formats import FORMATS
 from ingest.outcome import Outcome
+from perfpipe.cores import cores
 from perfpipe.errors import PerfpipeError
 from perfpipe.sweeping import sweep
 from perfpipe.visible import visible_line
 from pipelines.console import progress, say
-from pipelines.ingesting import TIME_LIMIT_S, Failure, default_jobs, ingest_many
+from pipelines.ingesting import TIME_LIMIT_S, Failure, ingest_many
 from pipelines.options import resolve_store, store_option
 
 #: The formats, for `--help`.
@@ -56,9 +57,7 @@ def ingest_command(
     inputs = expand_paths(list(paths))
     failures: list[Failure] = []
     with progress("ingest", len(inputs)) as steps:
-        results = ingest_many(
-            inputs, store, jobs=jobs or default_jobs(), force=force, limit_s=timeout
-        )
+        results = ingest_many(inputs, store, jobs=jobs or cores(), force=force, limit_s=timeout)
         for result in results:
             if isinstance(result, Failure):
                 failures.append(result)

@@ -39,10 +39,8 @@ def bound_of(torch: Any, device: str, work: Work, case: Case) -> Bound:
     spec = find_spec(name, sms)
     if spec is None:
         return Bound(None, f"peaks of {name} with {sms} SMs are not known")
-    dtype = SHORT.get(case.dtype, case.dtype)
-    sizes = {**case.sizes, "dtype_bytes": DTYPE_BYTES.get(dtype, 0)}
-    bytes_, flops = _value(work.bytes, sizes), _value(work.flops, sizes)
-    times = []
+    own, times = work_of(work, case), []
+    flops, bytes_, dtype = own.flops, own.bytes, own.dtype
     if bytes_ is not None:
         times.append(bytes_ / (spec.bandwidth_gbs * 1e9) * 1e3)
     if flops is not None and dtype in spec.dense:
@@ -50,6 +48,22 @@ def bound_of(torch: Any, device: str, work: Work, case: Case) -> Bound:
     if not times:
         return Bound(None, f"no peak of {name} is known for {dtype}")
     return Bound(max(times))
+
+
+@dataclass(frozen=True)
+class CaseWork:
+    """The declared work of one call; `dtype` is the type of the case, in terms of peaks."""
+
+    flops: float | None
+    bytes: float | None
+    dtype: str
+
+
+def work_of(work: Work, case: Case) -> CaseWork:
+    """Return the work of a case; raises InputError for a formula that names no size."""
+    dtype = SHORT.get(case.dtype, case.dtype)
+    sizes = {**case.sizes, "dtype_bytes": DTYPE_BYTES.get(dtype, 0)}
+    return CaseWork(_value(work.flops, sizes), _value(work.bytes, sizes), dtype)
 
 
 def _value(formula: str | float | None, sizes: Mapping[str, float]) -> float | None:

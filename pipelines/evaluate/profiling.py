@@ -16,9 +16,12 @@ from analysis.rows import rows_of
 from analysis.session import Session
 from perfpipe.errors import PerfpipeError
 from perfpipe.store import Store
+from perfpipe.work import Work, add_work
 from pipelines.collectors.ncu import profile_options
 from pipelines.evaluate.arena import Arena
+from pipelines.evaluate.bounds import CaseWork, work_of
 from pipelines.evaluate.candidates import copied
+from pipelines.evaluate.load import Loaded
 from pipelines.evaluate.problem import Case, Problem
 from pipelines.evaluate.result import Judgement, Kernel, Profile
 from pipelines.evaluate.worker import ENVIRONMENT, readable
@@ -61,22 +64,25 @@ def case_of(problem: Problem, made: Judgement) -> Case:
 
 
 def profile(
-    torch: Any, problem: Problem, candidate: Path, case: Case, device: str, store: Store
+    torch: Any, judged: Loaded, candidate: Path, case: Case, device: str, store: Store
 ) -> Profile:
-    """Profile a call of a candidate, and put the report into the store; it never raises."""
+    """Profile a call of a candidate, and put the report into the store; it never raises.
+
+    Where the call is one kernel, the declared work of the case is that of the kernel.
+    """
     ncu = find_tool("ncu")
     if ncu is None:
         return Profile(case.label, why="ncu is not here (see perfpipe doctor)")
     try:
         with tempfile.TemporaryDirectory(prefix="perfpipe-profile-") as folder:
-            return _profiled(torch, problem, candidate, case, device, store, Path(folder), ncu.path)
+            return _profiled(torch, judged, candidate, case, device, store, Path(folder), ncu.path)
     except PerfpipeError as error:
         return Profile(case.label, why=str(error))
 
 
 def _profiled(
     torch: Any,
-    problem: Problem,
+    judged: Loaded,
     candidate: Path,
     case: Case,
     device: str,
@@ -86,7 +92,7 @@ def _profiled(
 ) -> Profile:
     home, report = folder / "candidate", folder / "candidate.ncu-rep"
     copied(candidate, home)
-    asked = _asked(torch, problem, case, device, home)
+    asked = _asked(torch, judged.problem, case, device, home)
     spec = folder / "asked.json"
     spec.write_text(json.dumps(asked), encoding="utf-8")
     options = CollectNcu(set="detailed", launch_count=_LAUNCHES, capture_range="cudaProfilerApi")
@@ -105,6 +111,7 @@ def _profiled(
         why = late or explain(said) or f"ncu wrote no report: {done.complaint()}"
         return Profile(case.label, isolation=refused, why=why)
     (name,) = with_files(store, [str(report)])
+    _declare(store, name, work_of(judged.work, case))
     kernels = _kernels(store, name)
     none = None if kernels else "the call launched no kernel that ncu could profile"
     return Profile(case.label, name, kernels, refused, none)
@@ -150,6 +157,14 @@ def _refused(output: str) -> dict[str, bool]:
             found: dict[str, bool] = json.loads(line)["refused"]
             return found
     return {}
+
+
+def _declare(store: Store, report: str, work: CaseWork) -> None:
+    """Declare the work of the only kernel of a report: of several each does an unknown part."""
+    if work.flops is None and work.bytes is None:
+        return
+    if store.manifest(report).tables["ncu_launches"].rows == 1:
+        add_work(store, Work(report, None, None, work.flops, work.bytes, work.dtype))
 
 
 def _kernels(store: Store, report: str) -> tuple[Kernel, ...]:

@@ -6,7 +6,7 @@
 --
 -- report_id: nsys report
 -- ncu_reports: ncu reports that profiled this kernel: those of the same configuration of a run, or
---   ingested by hand on the same GPU
+--   ingested by hand, of the same program on the same GPU
 -- name: kernel name with template arguments
 -- grid: blocks as x,y,z
 -- block: threads as x,y,z

@@ -102,6 +102,8 @@ elsewhere AS (
     ASOF JOIN spans AS s
         ON s.report_id = g.report_id AND s.pid = g.pid AND s.tid = g.tid AND s.start_ns <= g.middle_ns
     WHERE 2 * overlap_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) >= g.dur_ns
+        -- One that goes on long after the interval did not hold the host up.
+        AND (s.kind = 'range' OR s.end_ns <= g.end_ns + g.dur_ns)
 ),
 others AS (
     SELECT track, op_id, arg_max({kind: kind, name: name}, (ns, kind, name)) AS other

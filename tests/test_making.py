@@ -1,0 +1,94 @@
+"""Steps that need one another run side by side, each after what it needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.making import side_by_side
+from analysis.session import Session
+from analysis.views import views
+from perfpipe.database import open_database
+from perfpipe.store import Store
+
+#: Which earlier steps each one needs.
+GRAPHS = st.lists(st.sets(st.integers(0, 30), max_size=3), max_size=12).map(
+    lambda made: {
+        f"t{n}": frozenset(f"t{before % n}" for before in needs if n)
+        for n, needs in enumerate(made)
+    }
+)
+
+
+@given(steps=GRAPHS, at_once=st.integers(1, 4))
+def test_each_step_sees_what_it_needs(steps: dict[str, frozenset[str]], at_once: int) -> None:
+    def step(name: str, con: duckdb.DuckDBPyConnection) -> None:
+        before = "".join(f" + (SELECT n FROM {needed})" for needed in sorted(steps[name]))
+        con.execute(f"CREATE TABLE {name} AS SELECT 1{before} AS n")
+
+    expected: dict[str, int] = {}
+    for name, needs in steps.items():
+        expected[name] = 1 + sum(expected[needed] for needed in needs)
+    with open_database() as con:
+        side_by_side(con, at_once, steps, step)
+        found = {name: con.execute(f"FROM {name}").fetchone() for name in steps}
+    assert found == {name: (number,) for name, number in expected.items()}
+
+
+def test_steps_run_side_by_side() -> None:
+    together = threading.Barrier(2)
+
+    def step(name: str, con: duckdb.DuckDBPyConnection) -> None:
+        together.wait(timeout=60)
+
+    with open_database() as con:
+        steps = dict.fromkeys(("a", "b"), frozenset[str]())
+        side_by_side(con, 2, steps, step)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_an_error_ends_what_comes_after(at_once: int) -> None:
+    begun: list[str] = []
+
+    def step(name: str, con: duckdb.DuckDBPyConnection) -> None:
+        begun.append(name)
+        con.execute(f"SELECT {name}")
+
+    with open_database() as con:
+        needs = {"nonsense": frozenset[str](), "after": frozenset({"nonsense"})}
+        with pytest.raises(duckdb.BinderException, match="nonsense"):
+            side_by_side(con, at_once, needs, step)
+        assert begun == ["nonsense"]
+        side_by_side(con, at_once, {"1": frozenset()}, step)
+
+
+def test_views_are_the_same_made_side_by_side_or_not(
+    captures: Store, ingested: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = ingested("nsys/gpumetrics.sqlite")
+    public = sorted(name for name, view in views().items() if view.public)
+    found = []
+    for small in (0, 1 << 30):
+        monkeypatch.setattr("analysis.session._SMALL", small)
+        with Session.open(captures, [report], use=public) as session:
+            rows = {name: session.con.execute(f"FROM {name}").fetchall() for name in public}
+            threads = session.con.execute("SELECT current_setting('threads')").fetchone()
+        found.append({name: sorted(map(repr, own)) for name, own in rows.items()})
+    assert threads == (1,)
+    assert found[0] == found[1]
+
+
+def test_views_are_made_after_a_query_that_somebody_typed(
+    captures: Store, ingested: Callable[[str], str]
+) -> None:
+    """That query locks the configuration, and connections opened later are set up by it."""
+    report = ingested("nsys/gpumetrics.sqlite")
+    with Session.open(captures, [report], use=["timeline_bottleneck"]) as session:
+        assert session.run_user_sql("SELECT 1").fetchone() == (1,)
+        session.use(*views())
+        assert session.run_user_sql("SELECT count(*) FROM steps").fetchone() is not None
