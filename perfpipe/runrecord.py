@@ -40,7 +40,8 @@ class OneGpu:
 
     Clocks in MHz, power in W, temperature in degrees Celsius, load in %; None where unsupported.
     `ecc_errors` are those that came up meanwhile, `neighbors` the processes that used the GPU
-    before the program was launched.
+    before the program was launched, `program_gb` is how much more of its memory was in use at most
+    than before, GB.
     """
 
     gpu: int
@@ -55,6 +56,7 @@ class OneGpu:
     power_limit_w: float | None = None
     ecc_errors: int | None = None
     neighbors: int | None = None
+    program_gb: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,13 @@ class GpuState:
     def gpu_model(self) -> str | None:
         """Model of the first used GPU."""
         return self.gpus[0].name if self.gpus else None
+
+    @property
+    def program_gb(self) -> float | None:
+        """Most memory that the program took on one GPU, GB."""
+        return max(
+            (one.program_gb for one in self.gpus if one.program_gb is not None), default=None
+        )
 
     @property
     @derived("DOUBLE", "median SM clock of the first used GPU during timing, MHz")

@@ -129,7 +129,8 @@ class Finding:
     """One finding: a claim, the numbers behind it, a bound on the gain, the confidence.
 
     `bound_pct` is None where no bound can be derived; `bound` says it in words, with what it is a
-    share of and what it assumes.  `kernel` is the function name of the kernel that it is about,
+    share of and what it assumes.  `share_pct` is the share that it is about, of the same whole,
+    None where that is unknown.  `kernel` is the function name of the kernel that it is about,
     empty where it is about a GPU; `command` shows more about it.
     """
 
@@ -143,6 +144,7 @@ class Finding:
     source: Source
     kernel: str = ""
     command: str = ""
+    share_pct: float | None = None
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,8 @@ def _profile_kernels(
         if not isinstance(outcome, Failure)
     ]
     plain_s = statistics.median(result.seconds) if result.seconds else 0.0
-    budget = Budget(plain_s, time.monotonic() - started)
+    memory_gb = result.gpu_state.program_gb if result.gpu_state else None
+    budget = Budget(plain_s, time.monotonic() - started, memory_gb)
     report = next(iter(reports), None)
     same = report is not None and compiled.is_kept(context)
     guide = guide_by(store, report, options, budget, from_start=same)

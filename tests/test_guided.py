@@ -222,12 +222,21 @@ def test_all_launches_of_a_configuration_share_its_time() -> None:
 
 
 def test_as_much_of_each_launch_as_there_is_time_for() -> None:
-    found = [_guide(7, spent) for spent in (0, 30, 40)]
+    found = [_guide(7, spent) for spent in (0, 37, 46)]
     assert [one.depth for one in found] == [guide.DETAILED, guide.LEAN, guide.BASIC]
     assert [one.expected for one in found] == [40, 40, 40]
     for one in found:
         assert guide.Budget(7).expected_s(40, one.depth) <= one.limit_s
-    assert "40 launches, set=basic, within 38 s of the 88 s" in found[2].summary()
+    assert "40 launches, set=basic, within 32 s of the 88 s" in found[2].summary()
+
+
+def test_launches_of_a_program_with_much_memory_take_longer() -> None:
+    """As H200 took with ncu 2025.3.1, by the program's memory (GB) and the passes of a launch."""
+    seen = {(0.22, 21): 0.45, (2.4, 10): 0.47, (2.4, 21): 0.72, (7.7, 21): 1.03}
+    for (memory_gb, passes), took_s in seen.items():
+        (depth,) = (one for one in (guide.LEAN, guide.BASIC) if one.passes == passes)
+        assert depth.launch_s(memory_gb) == pytest.approx(took_s, rel=0.15)
+    assert guide.BASIC.launch_s(None) == guide.BASIC.launch_s(2.5)
 
 
 @given(st.floats(0, 300), st.floats(0, 1000))
@@ -239,7 +248,8 @@ def test_what_does_not_fit_is_not_asked_for_and_said(plain_s: float, spent_s: fl
     assert bool(found.notes) == (found.expected < 40)
     if found.notes:
         assert found.depth == guide.BASIC
-        assert guide.Budget(plain_s).expected_s(found.expected + 1, found.depth) > found.limit_s
+        one_more_s = guide.Budget(plain_s).expected_s(found.expected + 1, found.depth)
+        assert one_more_s > found.limit_s - 1e-9
         assert f"asked for {found.expected} of 40 launches" in found.notes[0]
 
 

@@ -102,6 +102,26 @@ def test_the_same_kernel_time_and_again_is_slow_to_launch() -> None:
     assert found[:2] == [("launch_overhead", "cuda_graphs"), ("launch_overhead", "static_shapes")]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "technique"),
+    [
+        ("triton_poi_fused_add_relu_0", "graph_of_compiled"),
+        ("loop_add_fusion", "graph_of_compiled"),
+        ("mine", "cuda_graphs"),
+    ],
+)
+def test_a_compiled_step_is_not_told_to_be_compiled(kernel: str, technique: str) -> None:
+    db = Tiny()
+    _loop(db, kernel)
+    eager = "void at::native::elementwise_kernel<128, 2>(int)"
+    names = [(kernel, kernel), ("elementwise_kernel", eager)]
+    db.add("nsys_kernels", *({"name": name, "demangled": full} for name, full in names))
+    assert (
+        db.rows("SELECT technique FROM timeline_findings WHERE bound = 'launch_overhead'")[0][0]
+        == technique
+    )
+
+
 @pytest.mark.parametrize("what", ["copy", "range", "call", "wait"])
 def test_a_host_that_does_something_else_is_not_slow_to_launch(what: str) -> None:
     db = Tiny()

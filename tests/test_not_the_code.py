@@ -6,7 +6,9 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_explain import a_side
@@ -173,6 +175,7 @@ def test_what_nvml_says_of_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     errors = iter([10, 0, 10, 1])  # corrected and uncorrected, before and behind the launch
     busy = type("Use", (), {"gpu": 90})()
+    used = chain([1e9], repeat(3.5e9))
     said = {
         "nvmlInit": lambda: None,
         "nvmlDeviceGetCount": lambda: 1,
@@ -184,6 +187,7 @@ def test_what_nvml_says_of_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         "nvmlDeviceGetTotalEccErrors": lambda handle, kind, counter: next(errors),
         "nvmlDeviceGetComputeRunningProcesses": lambda handle: ["other"],
         "nvmlDeviceGetUtilizationRates": lambda handle: busy,
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(used=next(used)),
         "nvmlDeviceGetClockInfo": lambda handle, kind: 1755,
         "nvmlDeviceGetPowerUsage": lambda handle: 512_000,
         "nvmlDeviceGetTemperature": lambda handle, sensor: 61,
@@ -199,7 +203,7 @@ def test_what_nvml_says_of_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         "NVIDIA H200",
         700,
     )
-    assert (state.ecc_errors, state.neighbors) == (1, 1)
+    assert (state.ecc_errors, state.neighbors, state.program_gb) == (1, 1, 2.5)
     assert (state.sm_mhz, state.temperature_c, state.throttled_by) == (1755, 61, ("power cap",))
 
     def unsupported(*_: object) -> None:

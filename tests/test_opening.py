@@ -6,10 +6,15 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from conftest import Cli
+
+from analysis.report.opening.actions import actions_of
+from analysis.report.scope import Scope
+from perfpipe.viewmodel import Finding, Source
 
 Pages = Callable[..., Path]
 
@@ -53,6 +58,21 @@ def test_the_slowest_configuration_comes_first(pages: Pages) -> None:
     actions = _opening(pages("gemm"))["actions"]
     assert "CUDA graph" not in actions[0]["what"]
     assert "CUDA graph" in actions[-1]["what"]
+
+
+def test_what_is_a_small_part_of_the_step_is_no_action() -> None:
+    def of(what: str, bound: float | None, share: float | None) -> Finding:
+        return Finding("", "", bound, "", "high", "", what, Source("findings", ()), share_pct=share)
+
+    found = [
+        of("a", None, 0.3),
+        of("b", 0.2, 40),
+        of("c", 2, 40),
+        of("d", None, 3),
+        of("e", None, None),
+    ]
+    scope = cast(Scope, SimpleNamespace(run=None))
+    assert [action.what for action in actions_of(scope, found)] == ["c", "d", "e"]
 
 
 def test_budgets_are_those_of_the_table(pages: Pages) -> None:

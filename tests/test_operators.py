@@ -23,14 +23,15 @@ KERNELS = {
     "pointwise": AT + "vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>>(int)",
     "cross_entropy": AT + "<unnamed>::cunn_SoftMaxForward<(int)4, LogSoftMaxForwardEpilogue>(T1 *)",
     "normalization": AT + "<unnamed>::vectorized_layer_norm_kernel<float, float>(int)",
-    "batch_norm": AT + "batch_norm_transform_input_channels_last_kernel<float>(T1 *)",
+    "batch_norm": AT + "batch_norm_collect_statistics_channels_last_kernel<float>(T1 *)",
+    "fixed_batch_norm": AT + "batch_norm_transform_input_channels_last_kernel<float>(T1 *)",
     "softmax": AT + "<unnamed>::cunn_SoftMaxForward<(int)4, SoftMaxForwardEpilogue>(T1 *)",
     "optimizer": AT + "<unnamed>::multi_tensor_apply_kernel<TensorListMetadata<(int)2>, Lerp>(T1)",
     "fused_optimizer": AT + "<unnamed>::multi_tensor_apply_kernel<List, FusedAdamMathFunctor<float>>(T1)",
     "layout": "void nhwcAddPaddingKernel<float, float, (int)1>(int)",
     "own": "my_kernel(float *)",
 }  # fmt: skip
-FIRST = ["cross_entropy", "batch_norm", "normalization", "softmax", "pointwise"]
+FIRST = ["cross_entropy", "batch_norm", "fixed_batch_norm", "normalization", "softmax", "pointwise"]
 
 
 def _timeline(kinds: list[str]) -> Tiny:
@@ -118,6 +119,23 @@ def test_operators_of_real_steps(
         ).fetchall()
     assert {name: (int(share), launches) for name, share, launches in found} == told
     assert all(share <= 100 for *_, share in parts)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operators"),
+    [
+        ("triton_per_fused_add_native_layer_norm_12", []),
+        ("triton_red_fused__native_batch_norm_legit_functional_relu_3", []),
+        ("triton_poi_fused__native_batch_norm_legit_no_training_relu_1", ["fixed_batch_norm"]),
+        ("triton_red_fused__softmax_0", ["softmax"]),
+    ],
+)
+def test_what_a_compiler_has_fused_is_not_to_be_fused(
+    kernel: str, operators: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KERNELS, "compiled", kernel)
+    db = _timeline(["product", "compiled", "compiled"] * 9)
+    assert [name for (name,) in db.rows("SELECT operator FROM operator_findings")] == operators
 
 
 def test_an_operator_speaks_for_its_kernels(opened: Opened) -> None:

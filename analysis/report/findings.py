@@ -43,6 +43,7 @@ _OF_GPU = {
 _OPERATORS = {
     "cross_entropy": "cross-entropy: from the logits to their gradient",
     "batch_norm": "batch norm and what surrounds it between convolutions",
+    "fixed_batch_norm": "batch norm of inference and what surrounds it between convolutions",
     "normalization": "normalization and the pointwise kernels around it",
     "softmax": "softmax between two matrix products",
     "pointwise": "pointwise kernels between matrix products",
@@ -183,6 +184,7 @@ def _finding(found: _Found, claim: str, evidence: list[str], subject: str, kerne
         advice=techniques()[found.technique].technique if found.technique else "",
         source=Source("findings", tuple(found.reports)),
         kernel=kernel,
+        share_pct=found.share_pct,
     )
 
 

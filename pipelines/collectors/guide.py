@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perfpipe.errors import TaskFailed
@@ -23,16 +23,28 @@ class NothingToProfile(TaskFailed):
 
 @dataclass(frozen=True)
 class Depth:
-    """How much ncu collects of a launch: its options, and how long a launch takes with them, s."""
+    """How much ncu collects of a launch: its options, and how many passes it needs for that."""
 
     words: tuple[str, ...]
-    launch_s: float
+    passes: int
+    other_s: float = 0.25
+
+    def launch_s(self, memory_gb: float | None) -> float:
+        """Return about how long a launch takes of a program with some device memory, s."""
+        memory_gb = _MEMORY_GB if memory_gb is None else memory_gb
+        return self.other_s + self.passes * (_PASS_S + _PASS_S_PER_GB * memory_gb)
 
 
-#: The times are those of H200 with ncu 2025.3.1, where a program has some pinned memory: ncu saves
-#: all memory for each pass.  Speed of Light alone needs 10 passes; the other counters of the second
-#: are cheap, those of the source are not.
-DETAILED = Depth(("--set=detailed",), 1.0)
+#: What a pass takes, s, and for each GB of the program's memory: that of H200 with ncu 2025.3.1,
+#: where a program has some pinned memory: ncu saves all memory for each pass.
+_PASS_S, _PASS_S_PER_GB = 0.010, 0.004
+
+#: What is assumed where nobody saw how much memory the program takes, GB.
+_MEMORY_GB = 2.5
+
+#: Speed of Light alone needs 10 passes; the other counters of the second are as many again, and
+#: the first reads the source as well.
+DETAILED = Depth(("--set=detailed",), 21, 0.4)
 LEAN = Depth(
     (
         "--set=basic",
@@ -42,9 +54,9 @@ LEAN = Depth(
         "--section=SchedulerStats",
         "--section=SpeedOfLight_RooflineChart",
     ),
-    0.7,
+    21,
 )
-BASIC = Depth(("--set=basic",), 0.6)
+BASIC = Depth(("--set=basic",), 10)
 DEPTHS = (DETAILED, LEAN, BASIC)
 
 #: What ncu takes besides the program's own time and its launches, s.
@@ -66,10 +78,14 @@ _QUIET_S, _QUIET_TIMES = 20.0, 10.0
 
 @dataclass(frozen=True)
 class Budget:
-    """The time of a configuration: of its plain run, and what has been spent on it so far, s."""
+    """The time of a configuration: of its plain run, and what has been spent on it so far, s.
+
+    `memory_gb` is how much memory the program takes on a GPU, None if nobody saw it.
+    """
 
     plain_s: float
     spent_s: float = 0.0
+    memory_gb: float | None = None
 
     @property
     def whole_s(self) -> float:
@@ -83,11 +99,12 @@ class Budget:
 
     def expected_s(self, launches: int, depth: Depth) -> float:
         """Return about how long ncu takes for some launches of the program, s."""
-        return self.plain_s + STARTUP_S + depth.launch_s * launches
+        return self.plain_s + STARTUP_S + depth.launch_s(self.memory_gb) * launches
 
     def fitting(self, depth: Depth, limit_s: float) -> int:
         """Return how many launches ncu profiles in a time."""
-        return max(int((limit_s - self.expected_s(0, depth)) / depth.launch_s), 1)
+        left_s = limit_s - self.expected_s(0, depth)
+        return max(int(left_s / depth.launch_s(self.memory_gb)), 1)
 
 
 @dataclass(frozen=True)
@@ -167,8 +184,8 @@ def depths_of(options: CollectNcu) -> tuple[Depth, ...]:
     """Return what may be collected of each launch, the richest first; what is stated is fixed."""
     if options.model_fields_set & {"set", "sections"}:
         words = (f"--set={options.chosen_set}", *(f"--section={name}" for name in options.sections))
-        known = {depth.words: depth.launch_s for depth in DEPTHS}
-        return (Depth(words, known.get(words, DETAILED.launch_s)),)
+        known = {depth.words: depth for depth in DEPTHS}
+        return (known.get(words, replace(DETAILED, words=words)),)
     return DEPTHS
 
 

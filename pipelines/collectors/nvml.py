@@ -65,9 +65,15 @@ class Samples:
             for sample in own:
                 bits |= sample.get("reasons") or 0
             held = tuple(name for bit, name in REASONS if bits & bit)
-            about = self._of(gpu)
+            about = {**self._of(gpu), "program_gb": self._taken_gb(gpu, own)}
             gpus.append(OneGpu(gpu, busy_samples=len(busy), **spreads, throttled_by=held, **about))
         return GpuState(len(self.samples), tuple(gpus), driver=self.driver)
+
+    def _taken_gb(self, gpu: int, samples: list[dict[str, Any]]) -> float | None:
+        """Return how much more memory was in use at most than before the first launch, GB."""
+        used = [sample["used_gb"] for sample in samples if sample.get("used_gb") is not None]
+        before = next((own.get("used_gb") for own in self._about.get(gpu, ())), None)
+        return None if before is None or not used else max(max(used) - before, 0.0)
 
     def _of(self, gpu: int) -> dict[str, Any]:
         """Return what a GPU said of itself over all launches: errors add up, the rest is the last.
@@ -216,6 +222,7 @@ def _read(handle: Any) -> dict[str, Any]:
         "power_w": _watts(_ask("nvmlDeviceGetPowerUsage", handle)),
         "temperature_c": _ask("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU),
         "gpu_pct": None if use is None else use.gpu,
+        "used_gb": _used_gb(handle),
         "reasons": _ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle),
     }
 
@@ -237,7 +244,13 @@ def _about(handle: Any) -> dict[str, Any]:
         "power_limit_w": _watts(_ask("nvmlDeviceGetEnforcedPowerLimit", handle)),
         "ecc_errors": sum(known) if known else None,
         "neighbors": None if using is None else len(using),
+        "used_gb": _used_gb(handle),
     }
+
+
+def _used_gb(handle: Any) -> float | None:
+    memory = _ask("nvmlDeviceGetMemoryInfo", handle)
+    return None if memory is None else memory.used / 1e9
 
 
 def _driver() -> str | None:

@@ -28,7 +28,9 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     made: dict[str, Finding] = {}
     alike: dict[str, int] = {}
     for finding in sorted(findings, key=length, reverse=True):
-        if finding.bound_pct is None or finding.bound_pct >= least:
+        # Nothing saves more than what it is about.
+        most = finding.share_pct if finding.bound_pct is None else finding.bound_pct
+        if most is None or most >= least:
             what = finding.advice or finding.claim
             made.setdefault(what, finding)
             alike[what] = alike.get(what, 0) + 1

@@ -77,6 +77,7 @@ SELECT
     list_filter([
         -- Graphs do not help work that already comes from graphs.
         CASE WHEN s.graphs_save_pct >= threshold('timeline.launch_overhead_pct') THEN 'graphs_save' END,
+        if(e.is_compiled, 'compiled', 'eager'),
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
         CASE WHEN i.is_data THEN 'input_data' END,
         if(v.steps IS NULL, 'no_steps', 'steps'),
@@ -118,6 +119,7 @@ JOIN analysis_windows AS v USING (report_id, device)
 LEFT JOIN launch_summary AS s USING (report_id, device)
 LEFT JOIN slow AS w USING (report_id, device)
 LEFT JOIN input AS i USING (report_id, device)
+LEFT JOIN _compiled_steps AS e USING (report_id, device)
 LEFT JOIN copied AS m USING (report_id, device)
 LEFT JOIN ranks AS k USING (report_id, device)
 LEFT JOIN _rank_causes AS c ON c.job = k.job AND c.rank = k.rank

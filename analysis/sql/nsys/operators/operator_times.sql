@@ -6,8 +6,8 @@
 --
 -- report_id: report
 -- device: physical GPU number
--- operator: cross_entropy, batch_norm, normalization, softmax, pointwise (none of these is part of the
---   chain), layout (conversions of the memory layout), optimizer (a launch for each operation) or
+-- operator: cross_entropy, batch_norm, fixed_batch_norm (it only scales and shifts, as in inference),
+--   normalization, softmax, pointwise (none of these is part of the chain), layout (conversions of the memory layout), optimizer (a launch for each operation) or
 --   fused_optimizer
 -- launches: number of launches in those steps
 -- steps: number of those steps; NULL without steps
