@@ -26,7 +26,8 @@ FEATURES = {
     "tensor", "no_tensor", "mma_sync", "wide", "half", "shared", "elementwise", "neighbor", "after_tensor",
     "uncoalesced", "conflicts", "no_shared", "loads_again",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
-    "graphs_save", "compiled", "eager", "ranks_wait", "slow_launches", "input_data", "start_skew", "transfers",
+    "graphs_save", "compiled", "eager", "ranks_wait", "slow_launches", "input_data", "start_skew",
+    "transfers",
     "steps", "no_steps", "recurring_copies", "host_copies", "device_copies", "small_copies", "clears",
 }  # fmt: skip
 #: Categories of timeline_bottleneck, which have no subclass.

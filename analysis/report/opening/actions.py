@@ -15,6 +15,8 @@ _MOST = 3
 def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     """Return what to try first: of each technique one finding, those on the slowest first.
 
+    A finding without advice is nothing to try, such as a kernel close to its limit.
+
     Of the configurations of a sweep a large share of a short one saves less than a small share of
     a long one.  Findings on one configuration keep their order.
     """
@@ -30,10 +32,9 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     for finding in sorted(findings, key=length, reverse=True):
         # Nothing saves more than what it is about.
         most = finding.share_pct if finding.bound_pct is None else finding.bound_pct
-        if most is None or most >= least:
-            what = finding.advice or finding.claim
-            made.setdefault(what, finding)
-            alike[what] = alike.get(what, 0) + 1
+        if finding.advice and (most is None or most >= least):
+            made.setdefault(finding.advice, finding)
+            alike[finding.advice] = alike.get(finding.advice, 0) + 1
     return tuple(_action(what, one, alike[what] - 1) for what, one in [*made.items()][:_MOST])
 
 
@@ -45,7 +46,6 @@ def _times(scope: Scope) -> dict[str, float]:
 
 def _action(what: str, finding: Finding, others: int) -> Action:
     more = f" (and {others} more such)" if others else ""
-    claim = f"{finding.claim}{more}: " if finding.advice else ""
-    evidence = f"{claim}{finding.evidence.partition('; ')[0]}"
+    evidence = f"{finding.claim}{more}: {finding.evidence.partition('; ')[0]}"
     bound = finding.bound.partition(", assuming")[0]
     return Action(what, evidence, bound, finding.command, finding.kernel, finding.source)

@@ -21,7 +21,7 @@
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
 -- sol_pct: the larger of the two, %
 -- near_limit: whether SOL is 80 % or more, and nothing is known that makes its work needlessly long or could
---   save half of it
+--   save half of it, but less precision
 -- headroom_pct: SOL headroom: what its share would shrink by if the same work ran at 100 % SOL, %
 -- gain_pct: bound on the gain of the technique to try first, on the same whole as its share, %; NULL if
 --   there is none
@@ -45,6 +45,7 @@ WITH launches AS (
         f.gain_pct,
         f.floor,
         f.nvidia_pct,
+        f.precision,
         h.share_of,
         h.share
     FROM kernel_sol AS s
@@ -81,6 +82,7 @@ classes AS (
         of_longest(floor, duration_ns, report_id, launch_id) AS floor,
         of_longest(nvidia_pct, duration_ns, report_id, launch_id) AS nvidia_pct,
         of_longest(technique, duration_ns, report_id, launch_id) AS technique,
+        of_longest(precision, duration_ns, report_id, launch_id) AS precision,
         list(DISTINCT report_id ORDER BY report_id) AS reports
     FROM launches
     GROUP BY
@@ -112,7 +114,8 @@ SELECT
     sol_pct >= threshold('finding.secondary_sol_pct')
         AND cause IS NULL
         AND subclass IS DISTINCT FROM 'divergence'
-        AND coalesce(gain_pct < threshold('finding.much_pct') / 100 * share_pct, true) AS near_limit,
+        AND coalesce(precision OR gain_pct < threshold('finding.much_pct') / 100 * share_pct, true)
+            AS near_limit,
     headroom_pct,
     gain_pct,
     floor,

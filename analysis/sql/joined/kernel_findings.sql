@@ -41,10 +41,12 @@ launches AS (
         s.kernel_name,
         100 * s.duration_ns / nullif(sum(s.duration_ns) OVER report, 0) AS time_share_pct,
         f.features,
-        f.fusion_bytes
+        f.fusion_bytes,
+        u.launch_id IS NOT NULL AS saturated
     FROM kernel_bottleneck AS b
     JOIN kernel_sol AS s USING (report_id, launch_id)
     JOIN kernel_features AS f USING (report_id, launch_id)
+    LEFT JOIN _saturated_launches AS u USING (report_id, launch_id)
     WINDOW report AS (
         PARTITION BY b.report_id
         ORDER BY b.launch_id
@@ -69,6 +71,7 @@ matched AS (
         AND (t.subclass = '*' OR t.subclass = l.subclass)
         AND (t.cause = '*' OR t.cause = coalesce(l.cause, '-'))
         AND list_has_all(l.features, t.features)
+        AND NOT (list_contains(t.keeps, 'flops') AND l.saturated)
     LEFT JOIN estimates AS e
         ON e.report_id = l.report_id AND e.launch_id = l.launch_id AND e.rule = t.rule
 ),

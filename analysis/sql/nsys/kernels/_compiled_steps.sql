@@ -1,9 +1,14 @@
--- Whether a compiler made the step of a GPU: what Inductor and XLA generate, against what PyTorch launches by itself.
+-- Whether a compiler made the step of a GPU: what Inductor and XLA generate, against what PyTorch launches
+-- by itself.
 CREATE VIEW _compiled_steps AS
-SELECT
-    report_id,
-    device,
-    sum(if(library IN ('inductor', 'xla'), launches, 0)) AS generated,
-    generated > 0 AND generated >= sum(if(library = 'torch_native', launches, 0)) AS is_compiled
-FROM kernel_library_times
-GROUP BY report_id, device;
+WITH counted AS (
+    SELECT
+        report_id,
+        device,
+        sum(launches) FILTER (library IN ('inductor', 'xla')) AS generated,
+        sum(launches) FILTER (library = 'torch_native') AS eager
+    FROM kernel_library_times
+    GROUP BY report_id, device
+)
+SELECT report_id, device, coalesce(generated >= coalesce(eager, 0), false) AS is_compiled
+FROM counted;

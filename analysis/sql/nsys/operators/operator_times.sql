@@ -6,9 +6,9 @@
 --
 -- report_id: report
 -- device: physical GPU number
--- operator: cross_entropy, batch_norm, fixed_batch_norm (it only scales and shifts, as in inference),
---   normalization, softmax, pointwise (none of these is part of the chain), layout (conversions of the memory layout), optimizer (a launch for each operation) or
---   fused_optimizer
+-- operator: cross_entropy, batch_norm, fixed_batch_norm (only scales and shifts, as in inference),
+--   normalization, softmax, pointwise (none of these is part of the chain), layout (conversions of the
+--   memory layout), optimizer (a launch for each operation) or fused_optimizer
 -- launches: number of launches in those steps
 -- steps: number of those steps; NULL without steps
 -- time_ns: sum of their durations, ns
