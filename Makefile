@@ -25,7 +25,7 @@ demo: $(VENV)/.installed
 # one, each from the end of what it has left.
 test: $(VENV)/.installed-dev system
 	@$(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & checks=$$!; \
-	$(BIN)/python -m pytest -n 4 --dist worksteal --durations=10; tests=$$?; \
+	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=10; tests=$$?; \
 	wait $$checks; checks=$$?; cat $(VENV)/check.log; \
 	[ $$tests = 0 ] || echo 'make test: pytest failed' >&2; \
 	[ $$checks = 0 ] || echo 'make test: make check failed' >&2; \

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ingest.ncu.names import unit_of
 from perfpipe.errors import InputError, brief
 from perfpipe.units import base_unit
 
@@ -157,16 +158,17 @@ def parse_cell(metric: str, cell: str, unit: str) -> Cell | None:
     if not cell:
         return None
     base = base_unit(unit)
+    named = unit_of(metric, base.unit or None)
     if cell in _NOTHING:
-        return Cell(None, None, base.unit or None)
+        return Cell(None, None, named)
     if metric not in TEXT_METRICS:
         try:
             number = float(cell.removeprefix("(!) ").replace(",", ""))
         except ValueError:
-            return Cell(None, cell, base.unit or None)
+            return Cell(None, cell, named)
         if number - number == 0:
-            return Cell(number * base.scale, None, base.unit or None)
-    return Cell(None, cell, base.unit or None)
+            return Cell(number * base.scale, None, named)
+    return Cell(None, cell, named)
 
 
 def whole(cell: str | None) -> int | None:

@@ -74,6 +74,27 @@ def stall_reason(name: str) -> str:
     return _STALL_ALIASES.get(name, name)
 
 
+#: What NVIDIA's reader calls the units of these depends on which reports its process read before.
+_UNSTEADY_UNITS = (
+    (re.compile(r"derived__sms?p?__sass_thread_inst_executed_op_\w+"), "inst"),
+    (re.compile(r"sass__inst_executed_register_spilling_mem_\w+"), "inst"),
+    (re.compile(r"derived__memory_l2_theoretical_sectors_\w+"), "sector"),
+)
+
+
+def unit_of(metric: str, told: str | None) -> str | None:
+    """Return the unit of a metric, as it was told unless that depends on what was read before.
+
+    >>> unit_of("sass__inst_executed_register_spilling_mem_local", "byte"), unit_of("x", "byte")
+    ('inst', 'byte')
+    """
+    if metric.startswith(("derived__", "sass__")):
+        for names, unit in _UNSTEADY_UNITS:
+            if names.fullmatch(metric):
+                return unit
+    return told
+
+
 _INSTANCE_FAMILIES = re.compile(
     r"smsp__pcsamp_(sample_count|warps_issue_stalled_\w+)"
     r"|(thread_)?inst_executed(_true)?"

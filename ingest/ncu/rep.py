@@ -15,7 +15,7 @@ from ingest.ncu.container import Container, read_container
 from ingest.ncu.instances import rows
 from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
 from ingest.ncu.lean import LeanCopies
-from ingest.ncu.names import nvtx_step, plain_message, readable
+from ingest.ncu.names import nvtx_step, plain_message, readable, unit_of
 from ingest.ncu.parts import LaunchRead, in_order, read_part, split
 from ingest.ncu.program import program
 from ingest.ncu.sass import Listing, actions
@@ -94,7 +94,8 @@ class _Reader:
             found = [action.metric_by_name(name) for name in names]
             for name, metric in zip(names, found, strict=True):
                 # Of a damaged one there is the name only.
-                self._units[name] = readable((metric and metric.unit()) or "") or None
+                told = readable((metric and metric.unit()) or "") or None
+                self._units[name] = unit_of(name, told)
         workers = self._builder.workers
         parts = workers.each(read_part, split(copies, directory, workers))
         for launch, listing in in_order(parts):
