@@ -10,6 +10,8 @@ from typing import Any
 #: The longest text that a page shows whole; names of kernels have up to tens of thousands.
 _LONGEST = 50_000
 
+_NUMBERS = frozenset({int, float, bool, type(None)})
+
 
 def visible(text: str, keep: str = "\n\t") -> str:
     r"""Return a text whose control characters, and those that turn its direction, can be seen.
@@ -50,6 +52,9 @@ def shown(value: Any) -> Any:
     if isinstance(value, str):
         return visible(_bounded(value))
     if isinstance(value, tuple):
+        # Drawings have tens of thousands of numbers.
+        if _NUMBERS.issuperset(map(type, value)):
+            return value
         made = tuple(map(shown, value))
         if all(a is b for a, b in zip(made, value, strict=True)):
             return value

@@ -45,7 +45,7 @@ numbered AS (
         report_id,
         launch_id,
         state,
-        count(*) FILTER (WHERE state = 'busy') OVER (
+        count(if(state = 'busy', 1, NULL)) OVER (
             PARTITION BY report_id, launch_id ORDER BY sample
         ) AS busy_before
     FROM _activity_samples

@@ -31,7 +31,7 @@ changes AS (
 numbered AS (
     SELECT
         *,
-        count(*) FILTER (WHERE is_new) OVER (PARTITION BY report_id, launch_id ORDER BY part) - 1 AS phase
+        count(if(is_new, 1, NULL)) OVER (PARTITION BY report_id, launch_id ORDER BY part) - 1 AS phase
     FROM changes
 )
 SELECT

@@ -25,7 +25,8 @@ WITH named AS (
 chains AS (
     SELECT
         *,
-        count(*) FILTER (operator = 'product') OVER (
+        -- With FILTER a running count takes 25 times as long.
+        count(if(operator = 'product', 1, NULL)) OVER (
             PARTITION BY track, stream ORDER BY start_ns, op_id
         ) AS chain
     FROM named

@@ -58,8 +58,10 @@ grouped AS (
     SELECT
         report_id, pid, tid, range_id, start_ns,
         coalesce(
-            max(start_ns) FILTER (
-                call = 'ncclGroupStart' OR call = 'nccl:coalesced' OR launched > 0
+            max(
+                CASE
+                    WHEN call = 'ncclGroupStart' OR call = 'nccl:coalesced' OR launched > 0 THEN start_ns
+                END
             ) OVER earlier,
             CASE WHEN call = 'nccl:coalesced' THEN -9223372036854775808 END
         ) AS opened_ns

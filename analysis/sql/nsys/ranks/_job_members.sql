@@ -40,7 +40,9 @@ islands AS (
     FROM captures
 ),
 numbered AS (
-    SELECT *, count(*) FILTER (NOT joins) OVER (PARTITION BY directory ORDER BY start_ns, report_id) AS island
+    SELECT
+        *,
+        count(if(NOT joins, 1, NULL)) OVER (PARTITION BY directory ORDER BY start_ns, report_id) AS island
     FROM islands
 )
 SELECT
