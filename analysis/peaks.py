@@ -107,10 +107,12 @@ def _make_for(
     """Create a table whose rows, given for a model, stand for each row of a query of that model."""
     own = columns[len(keys) :]
     model = (("of_model", "VARCHAR", ""), ("of_sms", "BIGINT", ""))
-    create_table(con, "_by_model", (*model, *own), rows)
+    # Several such tables may be made at a time.
+    by_model = f"_{name}_by_model"
+    create_table(con, by_model, (*model, *own), rows)
     values = ", ".join([*(f"r.{key}" for key in keys), *(f"m.{column}" for column, *_ in own)])
     con.execute(
-        f"CREATE TABLE {name} AS SELECT {values} FROM ({of}) AS r JOIN _by_model AS m "
+        f"CREATE TABLE {name} AS SELECT {values} FROM ({of}) AS r JOIN {by_model} AS m "
         "ON r.model = m.of_model AND r.model_sms IS NOT DISTINCT FROM m.of_sms ORDER BY ALL"
     )
-    con.execute("DROP TABLE _by_model")
+    con.execute(f"DROP TABLE {by_model}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import duckdb
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.making import side_by_side
+from analysis.reference import REFERENCE_TABLES, ReferenceTable
 from analysis.session import Session
 from analysis.views import views
 from perfpipe.database import open_database
@@ -92,3 +96,34 @@ def test_views_are_made_after_a_query_that_somebody_typed(
         assert session.run_user_sql("SELECT 1").fetchone() == (1,)
         session.use(*views())
         assert session.run_user_sql("SELECT count(*) FROM steps").fetchone() is not None
+
+
+def test_tables_that_are_made_at_a_time_share_no_name(
+    captures: Store, ingested: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makers: dict[str, set[str]] = {}
+
+    class Told:
+        """A connection that notes which tables are created for another one."""
+
+        def __init__(self, con: duckdb.DuckDBPyConnection, maker: str) -> None:
+            self.con, self.maker = con, maker
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.con, name)
+
+        def execute(self, query: Any, *more: Any) -> Any:
+            for name in re.findall(r"CREATE TABLE (\w+)", str(query)):
+                makers.setdefault(name, set()).add(self.maker)
+            return self.con.execute(query, *more)
+
+    def told(name: str, table: ReferenceTable) -> ReferenceTable:
+        return replace(table, make=lambda con: table.make(Told(con, name)))  # type: ignore[arg-type]
+
+    for name, table in REFERENCE_TABLES.items():
+        monkeypatch.setitem(REFERENCE_TABLES, name, told(name, table))
+    report = ingested("ncu/visible.ncu-rep")
+    with Session.open(captures, [report]) as session:
+        session.use(*REFERENCE_TABLES)
+    assert {"gpu_tensor_rates", "_known_kernels"} <= makers.keys()
+    assert [name for name, several in makers.items() if len(several) > 1] == []

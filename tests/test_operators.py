@@ -78,7 +78,7 @@ def _check(kinds: list[str], found: list[list[Any]]) -> None:
         chain = range(begin + 1, end)
         own = [kind for kind in FIRST if kind in (kinds[at] for at in chain)]
         for at in chain:
-            kind = own[0] if kinds[at] == "pointwise" else kinds[at]
+            kind = own[0] if kinds[at] in ("pointwise", "fixed_batch_norm") else kinds[at]
             expected[kind] += at + 1
     expected.pop("own", None)
     total = sum(range(1, len(kinds) + 1))

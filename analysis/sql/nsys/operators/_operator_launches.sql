@@ -1,5 +1,5 @@
 -- Kernels with their operators.  What lies between two products on a stream is a chain: its pointwise kernels
--- belong to the operator of the chain.
+-- belong to the operator of the chain, and batch norm that only scales and shifts to that with statistics.
 -- @materialize
 CREATE VIEW _operator_launches AS
 WITH named AS (
@@ -42,6 +42,6 @@ SELECT
     demangled,
     short_name,
     dur_ns,
-    if(operator = 'pointwise', chain_operator(best), operator) AS operator
+    if(operator IN ('pointwise', 'fixed_batch_norm'), chain_operator(best), operator) AS operator
 FROM judged
 WHERE operator != 'product';

@@ -1,8 +1,15 @@
--- The windows whose kernels are told apart by operators: the first of those that verdicts are about.  A few
--- steps are enough for shares, and cost no more in a long capture; without steps it is all of the time.
+-- The windows whose kernels are told apart by operators: of those that verdicts are about the nearest to the
+-- median.  A few steps are enough for shares, and cost no more in a long capture; without steps it is all of
+-- the time.
 -- @materialize
 CREATE VIEW _operator_windows AS
-SELECT w.track, w.step, w.start_ns, w.end_ns
-FROM _step_windows AS w
-SEMI JOIN _analysed AS a ON a.track = w.track AND a.window_id = w.window_id
-QUALIFY row_number() OVER (PARTITION BY w.track ORDER BY w.window_id) <= threshold('operator.steps');
+WITH analysed AS (
+    SELECT
+        w.track, w.step, w.window_id, w.start_ns, w.end_ns,
+        abs(w.end_ns - w.start_ns - median(w.end_ns - w.start_ns) OVER (PARTITION BY w.track)) AS beside_ns
+    FROM _step_windows AS w
+    SEMI JOIN _analysed AS a ON a.track = w.track AND a.window_id = w.window_id
+)
+SELECT track, step, start_ns, end_ns
+FROM analysed
+QUALIFY row_number() OVER (PARTITION BY track ORDER BY beside_ns, window_id) <= threshold('operator.steps');

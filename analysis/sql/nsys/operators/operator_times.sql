@@ -1,7 +1,7 @@
 -- Time of each GPU by operators that consist of many kernels: what lies between matrix products,
 -- convolutions and attention.  A chain of pointwise kernels between two products belongs to the operator that
--- is part of it: the casts of logits to cross-entropy, a ReLU to batch norm.  Shares are of the first ten
--- of the analyzed steps; without steps, of all of the analyzed time.
+-- is part of it: the casts of logits to cross-entropy, a ReLU to batch norm.  Shares are of the ten
+-- analyzed steps nearest to the median; without steps, of all of the analyzed time.
 -- @materialize
 --
 -- report_id: report
