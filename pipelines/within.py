@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,7 +15,8 @@ from perfpipe.errors import InputError, PerfpipeError
 TIME_VARIABLE = "PERFPIPE_QUERY_TIMEOUT"
 USUAL_S = 600.0
 
-#: How often an interrupt is repeated: a query that is being planned does not see it, s.
+#: How often a waiting thread looks for signals, and an interrupt is repeated: a query that is being
+#: planned does not see it, s.
 _AGAIN_S = 0.1
 
 #: How long an interrupted query may take to end, s.
@@ -57,6 +59,18 @@ def rereading(work: Callable[[], T]) -> T:
     raise AssertionError("unreachable")
 
 
+def _ended(done: threading.Event, limit: float | None) -> bool:
+    """Wait for an event, s; return whether it came.
+
+    In turns: a signal that arrives just before a wait does not interrupt it.
+    """
+    until = None if limit is None else time.monotonic() + limit
+    while not done.wait(_AGAIN_S):
+        if until is not None and time.monotonic() >= until:
+            return False
+    return True
+
+
 def within(work: Callable[[], T]) -> T:
     """Return what the work gives; InputError if its queries take longer than `time_limit`.
 
@@ -81,7 +95,7 @@ def within(work: Callable[[], T]) -> T:
         thread = threading.Thread(target=attempt, daemon=True)
         thread.start()
         try:
-            late = not done.wait(limit)
+            late = not _ended(done, limit)
         finally:
             left = _PATIENCE_S
             while not done.is_set() and left > 0:
