@@ -14,7 +14,7 @@ from perfpipe.database import quote
 from perfpipe.optimizers import FOREACH, OPTIMIZER
 from perfpipe.windows import STEADY
 
-_FILES = ("macros.sql", "occupancy_macros.sql", "timeline_macros.sql")
+_FILES = ("macros.sql", "occupancy_macros.sql", "program_macros.sql", "timeline_macros.sql")
 _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
 _THRESHOLD = re.compile(r"\bthreshold\('([a-z_.0-9]+)'\)")
 _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
@@ -65,6 +65,7 @@ def macros(
         category_macro(),
         library_macro(),
         closed_macro(),
+        generated_macro(),
         operands_macro(),
         *operator_macros(),
     )
@@ -139,8 +140,17 @@ def library_macro() -> Macro:
 
 def closed_macro() -> Macro:
     """Return the macro that tells whether the kernels of a library are not the user's to change."""
-    closed = _rules("libraries.toml")["closed"]
-    return Macro("is_closed", "library", f"library IN ({', '.join(map(quote, closed))})")
+    return _library_macro("closed")
+
+
+def generated_macro() -> Macro:
+    """Return the macro that tells whether a compiler generates the kernels of a library."""
+    return _library_macro("generated")
+
+
+def _library_macro(kind: str) -> Macro:
+    libraries = _rules("libraries.toml")[kind]
+    return Macro(f"is_{kind}", "library", f"library IN ({', '.join(map(quote, libraries))})")
 
 
 def operands_macro() -> Macro:

@@ -6,7 +6,6 @@ Values and instances are compared in test_ncu_values.
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import ncu_report
 import pytest
 from conftest import Opened
+from kills import PERFPIPE
 
 from analysis.session import Session
 from ingest.ncu.names import nvtx_step, plain_message, unit_of
@@ -116,10 +116,9 @@ def _place(info: Any) -> tuple[str | None, int | None]:
 
 def test_a_metric_has_one_unit_in_all_reports(expand: Expand, store: Store) -> None:
     """Each is read by a process of its own, where NVIDIA's reader has read nothing before."""
-    program = "import sys; from pipelines.cli import main; main()"
     for name in ("multi", "ops"):
         words = ["ingest", str(expand(f"ncu/{name}.ncu-rep")), "--store", str(store.root)]
-        subprocess.run([sys.executable, "-c", program, *words], check=True, capture_output=True)
+        subprocess.run([*PERFPIPE, *words], check=True, capture_output=True)
     with Session.open(store, store.report_ids()) as session:
         several = session.execute(
             "SELECT metric, list(DISTINCT unit) FROM ncu_metrics "

@@ -61,36 +61,11 @@ CREATE MACRO is_uncoalesced(bytes_per_sector, excess_pct) AS
     coalesce(bytes_per_sector < 32 * threshold('memory.bytes_per_sector_share'), false)
     OR excess_pct >= 100 * threshold('memory.bytes_per_sector_share');
 
--- Whether a command starts a program that starts another.
-CREATE MACRO is_launcher(command) AS regexp_matches(
-    command, '^(\S*/)?(torchrun|mpirun|mpiexec|srun|accelerate|deepspeed|env|timeout|sh|bash)(\s|$)'
-);
-
--- File name of the program that a command starts: /usr/bin/python3.12 is python, like python3.  NULL for
--- launchers, which start another.
-CREATE MACRO program_name(command) AS
-    CASE
-        WHEN NOT is_launcher(command)
-            THEN nullif(regexp_replace(
-                regexp_replace(regexp_extract(command, '^\S+'), '^.*/', ''),
-                '^(python|pypy)[0-9.]*$',
-                '\1'
-            ), '')
-    END;
-
--- File name of the script that a command of Python runs; NULL if there is none (-m, -c), or not known.
-CREATE MACRO script_name(command) AS
-    CASE WHEN NOT is_launcher(_script_path(command)) THEN
-        nullif(regexp_replace(_script_path(command), '^.*/', ''), '')
-    END;
-CREATE MACRO _script_path(command) AS regexp_extract(
-    command,
-    '^(?:\S*/)?(?:python|pypy)[0-9.]*(?:\s+-[bBdEiIOPqRsSuvx]+|\s+-[XW]\s*\S+)*\s+([^\s-]\S*)',
-    1
-);
-
 -- Place of a confidence: high first.
 CREATE MACRO confidence_order(confidence) AS list_position(['high', 'medium', 'low'], confidence);
+
+-- How much of the tensor peak a busy tensor pipe reaches, %: matrix instructions of a warp reach part of it.
+CREATE MACRO of_tensor_peak(tensor_pct, mma_sync_pct) AS tensor_pct * coalesce(mma_sync_pct, 100) / 100;
 
 -- A rate as % of its peak; NULL if either is unknown.
 CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);

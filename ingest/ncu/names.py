@@ -76,7 +76,7 @@ def stall_reason(name: str) -> str:
 
 #: What NVIDIA's reader calls the units of these depends on which reports its process read before.
 _UNSTEADY_UNITS = (
-    (re.compile(r"derived__sms?p?__sass_thread_inst_executed_op_\w+"), "inst"),
+    (re.compile(r"derived__(sm|smsp)__sass_thread_inst_executed_op_\w+"), "inst"),
     (re.compile(r"sass__inst_executed_register_spilling_mem_\w+"), "inst"),
     (re.compile(r"derived__memory_l2_theoretical_sectors_\w+"), "sector"),
 )

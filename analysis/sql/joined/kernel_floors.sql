@@ -59,7 +59,7 @@ tensor_pipe AS (
     SELECT
         i.report_id,
         i.launch_id,
-        i.tensor_pct * coalesce(i.mma_sync_pct, 100) / 100
+        of_tensor_peak(i.tensor_pct, i.mma_sync_pct)
             * least(w.gpc_clock_hz / (1000 * w.clock_rate_khz), 1) AS pct
     FROM _bottleneck_inputs AS i
     JOIN kernel_metrics AS w USING (report_id, launch_id)

@@ -58,9 +58,7 @@ found AS (
         {roof: 'fp64', pct: p.fp64, peak_per_s: NULL},
         {
             roof: 'tensor',
-            pct: CASE
-                WHEN u.launch_id IS NOT NULL THEN i.tensor_pct * coalesce(i.mma_sync_pct, 100) / 100
-            END,
+            pct: CASE WHEN u.launch_id IS NOT NULL THEN of_tensor_peak(i.tensor_pct, i.mma_sync_pct) END,
             peak_per_s: NULL
         }
     ], recursive := true)

@@ -100,7 +100,7 @@ SELECT
             -- XLA tries the algorithms of its convolutions itself.
             WHEN category = 'convolution' THEN if(of_xla, 'product', 'convolution')
             WHEN category = 'optimizer' THEN if(fused, 'fused', 'optimizer')
-            WHEN closed AND library NOT IN ('xla', 'inductor') THEN 'framework'
+            WHEN closed AND NOT is_generated(library) THEN 'framework'
         END,
         CASE WHEN tensor THEN 'tensor' WHEN NOT tensor THEN 'no_tensor' END,
         CASE WHEN mma_sync THEN 'mma_sync' END,

@@ -1,11 +1,10 @@
--- Whether a compiler made the step of a GPU: what Inductor and XLA generate, against what PyTorch launches
--- by itself.
+-- Whether a compiler made the step of a GPU: what is generated, against what PyTorch launches by itself.
 CREATE VIEW _compiled_steps AS
 WITH counted AS (
     SELECT
         report_id,
         device,
-        sum(launches) FILTER (library IN ('inductor', 'xla')) AS generated,
+        sum(launches) FILTER (is_generated(library)) AS generated,
         sum(launches) FILTER (library = 'torch_native') AS eager
     FROM kernel_library_times
     GROUP BY report_id, device

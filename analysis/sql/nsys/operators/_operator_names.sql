@@ -4,21 +4,23 @@
 -- do not fuse with matrix products stays: softmax, cross-entropy, batch norm of inference.
 -- @materialize
 CREATE VIEW _operator_names AS
+WITH told AS (
+    SELECT *, nullif(kernel_operator(name, demangled), 'none') AS told FROM kernel_names
+)
 SELECT
     report_id,
     demangled,
     short_name,
     CASE
         WHEN category = 'communication' THEN 'none'
-        WHEN library IN ('xla', 'inductor')
-            AND coalesce(nullif(kernel_operator(name, demangled), 'none'), category)
-                IN ('batch_norm', 'normalization', 'optimizer')
+        WHEN is_generated(library)
+            AND coalesce(told, category) IN ('batch_norm', 'normalization', 'optimizer')
             THEN 'none'
-        WHEN kernel_operator(name, demangled) != 'none' THEN kernel_operator(name, demangled)
+        WHEN told IS NOT NULL THEN told
         WHEN category IN ('gemm', 'convolution', 'attention') THEN 'product'
         WHEN category IN ('optimizer', 'normalization', 'softmax') THEN category
-        WHEN library IN ('xla', 'inductor', 'triton', 'own', 'cutlass') THEN 'none'
+        WHEN is_generated(library) OR library IN ('triton', 'own', 'cutlass') THEN 'none'
         WHEN category IN ('elementwise', 'copy', 'reduction') THEN 'pointwise'
         ELSE 'none'
     END AS operator
-FROM kernel_names;
+FROM told;

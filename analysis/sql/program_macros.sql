@@ -1,0 +1,27 @@
+-- Whether a command starts a program that starts another.
+CREATE MACRO is_launcher(command) AS regexp_matches(
+    command, '^(\S*/)?(torchrun|mpirun|mpiexec|srun|accelerate|deepspeed|env|timeout|sh|bash)(\s|$)'
+);
+
+-- File name of the program that a command starts: /usr/bin/python3.12 is python, like python3.  NULL for
+-- launchers, which start another.
+CREATE MACRO program_name(command) AS
+    CASE
+        WHEN NOT is_launcher(command)
+            THEN nullif(regexp_replace(
+                regexp_replace(regexp_extract(command, '^\S+'), '^.*/', ''),
+                '^(python|pypy)[0-9.]*$',
+                '\1'
+            ), '')
+    END;
+
+-- File name of the script that a command of Python runs; NULL if there is none (-m, -c), or not known.
+CREATE MACRO script_name(command) AS
+    CASE WHEN NOT is_launcher(_script_path(command)) THEN
+        nullif(regexp_replace(_script_path(command), '^.*/', ''), '')
+    END;
+CREATE MACRO _script_path(command) AS regexp_extract(
+    command,
+    '^(?:\S*/)?(?:python|pypy)[0-9.]*(?:\s+-[bBdEiIOPqRsSuvx]+|\s+-[XW]\s*\S+)*\s+([^\s-]\S*)',
+    1
+);
