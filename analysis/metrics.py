@@ -20,8 +20,12 @@ from perfpipe.database import create_table, execute_known, quote
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Compute capabilities as numbers (9.0 is 90): any.
+#: Compute capabilities, and as numbers (9.0 is 90): any.
+_CAPABILITY = r"[0-9]+\.[0-9]"
 _ANY = (0, 999)
+
+#: How a throughput is told: the mean over units, % of what they sustain over elapsed cycles.
+_OF_PEAK = "avg.pct_of_peak_sustained_elapsed"
 
 _STALL_PARTS = {
     "cycles": "smsp__average_warps_issue_stalled_{averaged}_per_issue_active.ratio",
@@ -46,6 +50,11 @@ class Alias:
     metric: str
     cc_low: int
     cc_high: int
+
+    def holds_for(self, capability: str) -> bool:
+        """Return whether it means this on a compute capability; not for what is none."""
+        known = re.fullmatch(_CAPABILITY, capability)
+        return known is not None and self.cc_low <= _number(capability) <= self.cc_high
 
     @classmethod
     def parse(cls, text: str) -> Alias:
@@ -80,7 +89,7 @@ def parse_capabilities(text: str) -> tuple[int, int]:
 
 
 def _number(capability: str) -> int:
-    if not re.fullmatch(r"\d+\.\d", capability):
+    if not re.fullmatch(_CAPABILITY, capability):
         raise ValueError(f"{capability!r} is not a compute capability")
     major, minor = capability.split(".")
     return int(major) * 10 + int(minor)
@@ -123,6 +132,26 @@ def make_stall_metrics(con: DuckDBPyConnection) -> None:
 def make_pipe_metrics(con: DuckDBPyConnection) -> None:
     """Create the private table of pipeline metrics."""
     _make(con, "_pipe_metrics", "metric, pipe, rank, cc_low, cc_high", _pipe_rows())
+
+
+def sol_units() -> dict[str, tuple[Alias, ...]]:
+    """Return the main constituents of the compute and the memory SOL."""
+    units = dict(_toml("families.toml")["sol_units"])
+    capabilities = units.pop("capabilities")
+    return {
+        side: tuple(Alias.parse(f"{name}.{_OF_PEAK}@{capabilities}") for name in names)
+        for side, names in units.items()
+    }
+
+
+def make_sol_units(con: DuckDBPyConnection) -> None:
+    """Create the private table of the main constituents of the SOLs."""
+    rows = (
+        (unit.metric, side, unit.cc_low, unit.cc_high)
+        for side, units in sol_units().items()
+        for unit in units
+    )
+    _make(con, "_sol_units", "metric, side, cc_low, cc_high", rows)
 
 
 def make_tensor_metrics(con: DuckDBPyConnection) -> None:
@@ -200,8 +229,7 @@ def _pipe_rows() -> Iterator[tuple[Any, ...]]:
     for pipe, names in _toml("families.toml")["pipes"].items():
         for rank, name in enumerate(names):
             alias = Alias.parse(name)
-            metric = f"{alias.metric}.avg.pct_of_peak_sustained_elapsed"
-            yield metric, pipe, rank, alias.cc_low, alias.cc_high
+            yield f"{alias.metric}.{_OF_PEAK}", pipe, rank, alias.cc_low, alias.cc_high
 
 
 def _tensor_rows() -> Iterator[tuple[Any, ...]]:

@@ -54,6 +54,7 @@ class ProfilePlan:
 
     report_id: str
     device: int | None
+    cc: str | None
     cuda_device: int | None
     processes: int
     window_kind: str

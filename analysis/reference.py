@@ -16,6 +16,7 @@ from analysis.metrics import (
     make_flop_metrics,
     make_pipe_metrics,
     make_series_metrics,
+    make_sol_units,
     make_stall_metrics,
     make_tensor_metrics,
 )
@@ -67,6 +68,7 @@ REFERENCE_TABLES = {
     "_stall_metrics": ReferenceTable(make_stall_metrics),
     "_series_metrics": ReferenceTable(make_series_metrics),
     "_pipe_metrics": ReferenceTable(make_pipe_metrics),
+    "_sol_units": ReferenceTable(make_sol_units),
     "_tensor_metrics": ReferenceTable(make_tensor_metrics),
     "_flop_metrics": ReferenceTable(make_flop_metrics),
     "_techniques": ReferenceTable(make_techniques),

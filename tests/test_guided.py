@@ -194,7 +194,7 @@ def test_a_failing_ncu_leaves_the_timeline_and_no_process(
 
 
 PLAN = ProfilePlan(
-    report_id="r", device=0, cuda_device=0, processes=1, window_kind="steady", steps=9,
+    report_id="r", device=0, cc="9.0", cuda_device=0, processes=1, window_kind="steady", steps=9,
     launches_before=7, configurations=40, chosen=30, coverage_pct=86, communication_pct=0,
     expected_launches=40, most_launches=40, span_ns=2_000_000_000, refused=None, kernels=(),
     names=("k",), others=(), mangled=True,
@@ -237,6 +237,25 @@ def test_launches_of_a_program_with_much_memory_take_longer() -> None:
         (depth,) = (one for one in (guide.LEAN, guide.BASIC) if one.passes == passes)
         assert depth.launch_s(memory_gb) == pytest.approx(took_s, rel=0.15)
     assert guide.BASIC.launch_s(None) == guide.BASIC.launch_s(2.5)
+    # What a program merely holds costs nothing: 16 GB took 0.05 s.
+    assert guide.BASIC.launch_s(100) == guide.BASIC.launch_s(8)
+
+
+def test_where_basic_takes_too_long_the_main_constituents_are_collected() -> None:
+    units = guide.units_of("9.0")
+    assert units is not None
+    found = _guide(7, 58)
+    assert found.depth == units
+    assert found.expected == 40
+    assert "40 launches, main constituents of the SOLs, within" in found.summary()
+    words = ncu.profile_options(CollectNcu(metrics=["own"]), units)
+    assert "--section=LaunchStats" in words
+    assert not [word for word in words if word.startswith("--set")]
+    (metrics,) = (word for word in words if word.startswith("--metrics=own,"))
+    for unit in ("sm__issue_active", "dram__cycles_active"):
+        assert f"{unit}.avg.pct_of_peak_sustained_elapsed" in metrics
+    # Elsewhere nobody compared them with the SOLs.
+    assert [guide.units_of(cc) for cc in ("8.0", "10.0", "9", "", None)] == [None] * 5
 
 
 @given(st.floats(0, 300), st.floats(0, 1000))
@@ -245,12 +264,15 @@ def test_what_does_not_fit_is_not_asked_for_and_said(plain_s: float, spent_s: fl
     assert found.expected is not None
     expected_s = guide.Budget(plain_s).expected_s(found.expected, found.depth)
     assert expected_s <= found.limit_s or found.expected == 1
-    assert bool(found.notes) == (found.expected < 40)
-    if found.notes:
-        assert found.depth == guide.BASIC
+    of_units = found.depth == guide.units_of("9.0")
+    assert len(found.notes) == of_units + (found.expected < 40)
+    if of_units:
+        assert "main constituents of Speed of Light only" in found.notes[0]
+    if found.expected < 40:
+        assert of_units
         one_more_s = guide.Budget(plain_s).expected_s(found.expected + 1, found.depth)
         assert one_more_s > found.limit_s - 1e-9
-        assert f"asked for {found.expected} of 40 launches" in found.notes[0]
+        assert f"asked for {found.expected} of 40 launches" in found.notes[1]
 
 
 def test_what_the_workload_says_of_sections_is_kept() -> None:

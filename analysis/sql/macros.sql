@@ -64,6 +64,9 @@ CREATE MACRO is_uncoalesced(bytes_per_sector, excess_pct) AS
 -- Place of a confidence: high first.
 CREATE MACRO confidence_order(confidence) AS list_position(['high', 'medium', 'low'], confidence);
 
+-- What a SOL is called: its metric, or what stands for it.
+CREATE MACRO sol_name(metric, of_units) AS concat(if(of_units, 'largest main constituent of ', ''), metric);
+
 -- How much of the tensor peak a busy tensor pipe reaches, %: matrix instructions of a warp reach part of it.
 CREATE MACRO of_tensor_peak(tensor_pct, mma_sync_pct) AS tensor_pct * coalesce(mma_sync_pct, 100) / 100;
 

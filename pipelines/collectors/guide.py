@@ -25,27 +25,31 @@ class NothingToProfile(TaskFailed):
 class Depth:
     """How much ncu collects of a launch: its options, and how many passes it needs for that."""
 
+    name: str
     words: tuple[str, ...]
     passes: int
     other_s: float = 0.25
+    metrics: tuple[str, ...] = ()
 
     def launch_s(self, memory_gb: float | None) -> float:
         """Return about how long a launch takes of a program with some device memory, s."""
-        memory_gb = _MEMORY_GB if memory_gb is None else memory_gb
+        memory_gb = _MEMORY_GB if memory_gb is None else min(memory_gb, _MOST_GB)
         return self.other_s + self.passes * (_PASS_S + _PASS_S_PER_GB * memory_gb)
 
 
-#: What a pass takes, s, and for each GB of the program's memory: that of H200 with ncu 2025.3.1,
-#: where a program has some pinned memory: ncu saves all memory for each pass.
-_PASS_S, _PASS_S_PER_GB = 0.010, 0.004
+#: What a pass takes, s, and for each GB of the program's memory, as H200 took with ncu 2025.3.1.
+#: ncu restores for each pass what the kernel writes: memory that the program merely holds costs
+#: nothing, but one that takes more has kernels that write more.  So it was up to _MOST_GB.
+_PASS_S, _PASS_S_PER_GB, _MOST_GB = 0.010, 0.004, 8.0
 
 #: What is assumed where nobody saw how much memory the program takes, GB.
 _MEMORY_GB = 2.5
 
 #: Speed of Light alone needs 10 passes; the other counters of the second are as many again, and
 #: the first reads the source as well.
-DETAILED = Depth(("--set=detailed",), 21, 0.4)
+DETAILED = Depth("set=detailed", ("--set=detailed",), 21, 0.4)
 LEAN = Depth(
+    "set=basic and sections",
     (
         "--set=basic",
         "--section=MemoryWorkloadAnalysis",
@@ -56,8 +60,23 @@ LEAN = Depth(
     ),
     21,
 )
-BASIC = Depth(("--set=basic",), 10)
+BASIC = Depth("set=basic", ("--set=basic",), 10)
 DEPTHS = (DETAILED, LEAN, BASIC)
+
+#: What the roofline, the waves and the clocks of a launch need beside the constituents of its SOL.
+_BESIDE = (
+    "gpu__time_duration.sum",
+    "gpc__cycles_elapsed.avg.per_second",
+    "gpc__cycles_elapsed.max",
+    "sm__cycles_elapsed.avg",
+    "sm__cycles_elapsed.avg.per_second",
+    "sm__cycles_active.avg",
+    "sm__cycles_active.max",
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__bytes.sum",
+    "dram__bytes.sum.per_second",
+)
 
 #: What ncu takes besides the program's own time and its launches, s.
 STARTUP_S = 4.0
@@ -131,8 +150,7 @@ class Guide:
         """Return what ncu is about to do."""
         what = f"{self.expected} launches" if self.expected else "one launch of each kernel"
         of = f" of the {self.budget_s:.0f} s that all profilers have" if self.budget_s else ""
-        depth = " ".join(word.removeprefix("--") for word in self.depth.words[:1])
-        return f"ncu: {what}, {depth}, within {self.limit_s:.0f} s{of}"
+        return f"ncu: {what}, {self.depth.name}, within {self.limit_s:.0f} s{of}"
 
 
 def guide_of(
@@ -159,6 +177,8 @@ def guide_of(
         note = f"ncu profiled the first launch of each kernel configuration: {plan}"
         return Guide(each_once(), depths[0], limit_s, budget_s=budget_s, notes=(note,))
     launches = plan.expected_launches
+    if len(depths) > 1 and (units := units_of(plan.cc)):
+        depths = (*depths, units)
     fitting = [d for d in depths if budget.expected_s(launches, d) <= limit_s]
     depth = fitting[0] if fitting else depths[-1]
     notes: tuple[str, ...] = ()
@@ -167,6 +187,8 @@ def guide_of(
         cut = make_plan(most)
         if not isinstance(cut, str) and cut.chosen > 0 and cut.expected_launches < launches:
             plan, notes = cut, (_cut_note(plan, cut, limit_s),)
+    if depth.metrics:
+        notes = (_units_note(limit_s), *notes)
     return Guide(
         words_of(plan, options, from_start=from_start),
         depth,
@@ -185,8 +207,23 @@ def depths_of(options: CollectNcu) -> tuple[Depth, ...]:
     if options.model_fields_set & {"set", "sections"}:
         words = (f"--set={options.chosen_set}", *(f"--section={name}" for name in options.sections))
         known = {depth.words: depth for depth in DEPTHS}
-        return (known.get(words, replace(DETAILED, words=words)),)
+        return (known.get(words, replace(DETAILED, name=words[0].removeprefix("--"), words=words)),)
     return DEPTHS
+
+
+def units_of(cc: str | None) -> Depth | None:
+    """Return what is collected where even `basic` takes too long: main constituents of the SOLs.
+
+    None for GPUs on which these are not known to make up the SOLs.
+    """
+    from analysis.metrics import sol_units
+
+    units = [unit for side in sol_units().values() for unit in side]
+    if not all(unit.holds_for(cc or "") for unit in units):
+        return None
+    names = tuple(dict.fromkeys((*(unit.metric for unit in units), *_BESIDE)))
+    words = ("--section=LaunchStats", "--section=Occupancy")
+    return Depth("main constituents of the SOLs", words, 5, 0.1, names)
 
 
 def words_of(plan: ProfilePlan, options: CollectNcu, *, from_start: bool = False) -> list[str]:
@@ -200,6 +237,13 @@ def words_of(plan: ProfilePlan, options: CollectNcu, *, from_start: bool = False
 
 def _quiet_s(plan: ProfilePlan) -> float:
     return _QUIET_S + _QUIET_TIMES * (plan.span_ns or 0) / 1e9
+
+
+def _units_note(limit_s: float) -> str:
+    return (
+        "ncu collected the main constituents of Speed of Light only, the largest of which stands "
+        f"for it: more does not fit into {limit_s:.0f} s; raise collect.ncu.time_limit for more"
+    )
 
 
 def _cut_note(plan: ProfilePlan, cut: ProfilePlan, limit_s: float) -> str:

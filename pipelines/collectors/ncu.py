@@ -95,8 +95,9 @@ def profile_options(
         "--nvtx",
         *sections,
     ]
-    if options.metrics:
-        words.append(f"--metrics={','.join(options.metrics)}")
+    metrics = (*options.metrics, *(depth.metrics if depth else ()))
+    if metrics:
+        words.append(f"--metrics={','.join(metrics)}")
     if options.kernels:
         words.append(f"--kernel-name=regex:{options.kernels}")
     if options.nvtx:

@@ -2,6 +2,9 @@
 -- SOL is not the maximum of DRAM, L2 and L1: L2-internal activity does not count towards it, so the
 -- levels only show the limiter.  kernel_sol_breakdown has the constituents.
 --
+-- Where ncu collected the main constituents of both SOLs instead of the SOLs, the largest stands for each:
+-- compared on H200, it is the SOL wherever that is above 50 %, and at most 5 points lower elsewhere.
+--
 -- report_id: report
 -- launch_id: launch, counted from 0 in report order
 -- kernel_name: function name
@@ -12,6 +15,7 @@
 -- duration_ns: gpu__time_duration.sum, ns
 -- compute_sol_pct: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- memory_sol_pct: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
+-- of_units: whether they are the largest of their main constituents
 -- max_sol_pct: the larger of the two, %; NULL unless both are known
 -- headroom_ns: SOL headroom: duration x (1 - max SOL), what the same work would save at 100 % SOL, ns;
 --   NULL if either SOL is unknown
@@ -39,6 +43,25 @@
 -- theoretical_occupancy_pct: sm__maximum_warps_per_active_cycle_pct, %
 -- achieved_occupancy_pct: sm__warps_active.avg.pct_of_peak_sustained_active, %
 CREATE VIEW kernel_sol AS
+WITH units AS (
+    SELECT
+        report_id,
+        launch_id,
+        max(pct) FILTER (side = 'compute') AS compute_pct,
+        max(pct) FILTER (side = 'memory') AS memory_pct
+    FROM _sol_of_units
+    GROUP BY report_id, launch_id
+),
+sols AS (
+    SELECT
+        report_id,
+        launch_id,
+        coalesce(w.compute_sol_pct, u.compute_pct) AS compute_pct,
+        coalesce(w.memory_sol_pct, u.memory_pct) AS memory_pct,
+        u.compute_pct IS NOT NULL AS of_units
+    FROM kernel_metrics AS w
+    LEFT JOIN units AS u USING (report_id, launch_id)
+)
 SELECT
     l.report_id,
     l.launch_id,
@@ -48,12 +71,13 @@ SELECT
     concat_ws(',', l.grid_x, l.grid_y, l.grid_z) AS grid,
     concat_ws(',', l.block_x, l.block_y, l.block_z) AS block,
     l.duration_ns,
-    w.compute_sol_pct,
-    w.memory_sol_pct,
+    s.compute_pct AS compute_sol_pct,
+    s.memory_pct AS memory_sol_pct,
+    coalesce(s.of_units, false) AS of_units,
     -- greatest() ignores NULL, but the larger of a known and an unknown number is unknown.
     CASE
-        WHEN w.compute_sol_pct >= w.memory_sol_pct THEN w.compute_sol_pct
-        ELSE w.memory_sol_pct + 0 * w.compute_sol_pct
+        WHEN s.compute_pct >= s.memory_pct THEN s.compute_pct
+        ELSE s.memory_pct + 0 * s.compute_pct
     END AS max_sol_pct,
     l.duration_ns * headroom(max_sol_pct) / 100 AS headroom_ns,
     w.dram_sol_pct,
@@ -79,4 +103,5 @@ SELECT
     w.achieved_occupancy_pct
 FROM ncu_launches AS l
 LEFT JOIN kernel_metrics AS w USING (report_id, launch_id)
+LEFT JOIN sols AS s USING (report_id, launch_id)
 ORDER BY l.report_id, l.launch_id;

@@ -1,5 +1,6 @@
 -- The constituents of the two SOL numbers, if the report names them (.ncu-rep does, CSV does not).
--- A SOL is the largest of its constituents.
+-- A SOL is the largest of its constituents.  Where ncu collected the main constituents and not the SOLs,
+-- these.
 --
 -- report_id: report
 -- launch_id: launch
@@ -25,11 +26,13 @@ WITH named AS (
     )
 ),
 valued AS (
-    SELECT n.*, m.value AS pct
+    SELECT n.report_id, n.launch_id, n.side, n.metric, m.value AS pct
     FROM named AS n
     JOIN ncu_metrics AS m USING (report_id, launch_id, metric)
     -- Of a report's thousands of metrics only these can occur.
     WHERE ends_with(m.metric, '.avg.pct_of_peak_sustained_elapsed') AND m.value IS NOT NULL
+    UNION ALL
+    SELECT report_id, launch_id, side, metric, pct FROM _sol_of_units
 )
 SELECT
     report_id,

@@ -34,7 +34,7 @@ SELECT
     CASE
         WHEN bound = 'unknown' THEN NULL
         WHEN rule = 'busy_level' OR passes_disagree THEN 'low'
-        WHEN borderline OR rule IN ('issue', 'near_roof') THEN 'medium'
+        WHEN borderline OR of_units OR rule IN ('issue', 'near_roof') THEN 'medium'
         WHEN subclass IS NULL AND bound != 'balanced' THEN 'medium'
         WHEN rule = 'imbalance' AND imbalance_pct IS NULL THEN 'medium'
         ELSE 'high'
@@ -113,8 +113,9 @@ SELECT
             )
         END,
         CASE
-            WHEN passes_disagree THEN printf('SM clocks of its passes differ by %.1f %%', clock_drift_pct)
+            WHEN of_units THEN 'SOL is its largest main constituent: below 50 %, a few points may be missing'
         END,
+        if(passes_disagree, printf('SM clocks of its passes differ by %.1f %%', clock_drift_pct), NULL),
         CASE
             WHEN subclass IS NULL AND bound IN ('latency', 'compute', 'memory') THEN concat(
                 'the limiter was not collected: ncu --section ',

@@ -32,9 +32,14 @@ SELECT
     agrees AS agrees_with_ncu,
     explanation,
     to_json(list_filter([
-        evidence('sm__throughput.avg.pct_of_peak_sustained_elapsed', compute_sol_pct, sol_threshold, '%'),
         evidence(
-            'gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed',
+            sol_name('sm__throughput.avg.pct_of_peak_sustained_elapsed', of_units),
+            compute_sol_pct,
+            sol_threshold,
+            '%'
+        ),
+        evidence(
+            sol_name('gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed', of_units),
             memory_sol_pct,
             sol_threshold,
             '%'

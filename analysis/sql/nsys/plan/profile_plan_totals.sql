@@ -4,6 +4,7 @@
 --
 -- report_id: report
 -- device: physical GPU number
+-- cc: its compute capability; NULL if the report does not say
 -- cuda_device: number of that GPU in its process
 -- process_id: process
 -- processes: number of processes (ranks) with kernels; one of them is profiled
@@ -73,6 +74,7 @@ seen AS (
 SELECT
     p.report_id,
     p.device,
+    g.cc,
     p.cuda_device,
     p.pid AS process_id,
     p.processes,
@@ -93,4 +95,5 @@ LEFT JOIN planned AS n USING (report_id)
 LEFT JOIN lasts AS l USING (report_id)
 LEFT JOIN starts AS s USING (report_id)
 LEFT JOIN seen AS c USING (report_id)
+LEFT JOIN nsys_gpus AS g ON g.report_id = p.report_id AND g.gpu = p.device
 ORDER BY p.report_id;
