@@ -1,5 +1,18 @@
-"""Runs the command line: python -m pipelines."""
+"""Starts the command line: perfpipe, or python -m pipelines."""
 
-from pipelines.cli import main
+from pipelines import signals
 
-main()
+
+def main() -> None:
+    """Run the command line and exit.
+
+    Its modules are imported behind the handlers: Python can lose a Ctrl-C that comes meanwhile.
+    """
+    signals.install()
+    from pipelines.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -44,6 +44,8 @@ class _State:
     """What has happened: set by the handler, read by the thread that insists."""
 
     def __init__(self) -> None:
+        self.installed = False
+        self.interrupted = False
         self.launching = False
         self.parent = 0
         self.received: int | None = None
@@ -58,8 +60,11 @@ def install() -> None:
     """End this process by SIGTERM and SIGHUP with a sentence; ignored ones stay ignored.
 
     A thread does so: the main one may be in a call that does not look for signals.  SIGINT stays
-    KeyboardInterrupt.
+    KeyboardInterrupt, which `check` raises again where Python lost it.
     """
+    if _state.installed:
+        return
+    _state.installed = True
     _state.parent = os.getppid()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -70,6 +75,15 @@ def install() -> None:
     threading.Thread(target=_insist, args=(woken,), daemon=True).start()
 
 
+def check() -> None:
+    """Raise KeyboardInterrupt if Ctrl-C was pressed, and the one of its handler did not get here.
+
+    Python drops exceptions of a callback of its import system, and of `__del__`.
+    """
+    if _state.interrupted:
+        raise KeyboardInterrupt
+
+
 def _note(*_: object) -> None:
     """Do nothing: the thread is woken.  Unlike SIG_IGN, programs do not inherit this."""
 
@@ -78,7 +92,10 @@ def _insist(woken: int) -> None:
     ending = {int(n) for n in _ENDING if signal.getsignal(n) is not signal.SIG_IGN}
     while True:
         number = os.read(woken, 1)[0]
-        if number not in ending or (number == signal.SIGINT and not _state.launching):
+        if number not in ending:
+            continue
+        if number == signal.SIGINT and not _state.launching:
+            _state.interrupted = True
             continue
         if _state.received is not None and not _state.launching:
             continue

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from perfpipe.database import watching
 from perfpipe.errors import InputError, PerfpipeError
+from pipelines import signals
 
 #: Longest that a query or the queries of a report may take, s; 0 is no limit.
 TIME_VARIABLE = "PERFPIPE_QUERY_TIMEOUT"
@@ -62,10 +63,12 @@ def rereading(work: Callable[[], T]) -> T:
 def _ended(done: threading.Event, limit: float | None) -> bool:
     """Wait for an event, s; return whether it came.
 
-    In turns: a signal that arrives just before a wait does not interrupt it.
+    In turns: a signal that arrives just before a wait does not interrupt it.  Raises
+    KeyboardInterrupt if one came earlier and was lost.
     """
     until = None if limit is None else time.monotonic() + limit
     while not done.wait(_AGAIN_S):
+        signals.check()
         if until is not None and time.monotonic() >= until:
             return False
     return True

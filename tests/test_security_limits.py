@@ -113,6 +113,31 @@ def test_ctrl_c_ends_a_query(sql: str, one: str, cli: Cli, tmp_path: Path) -> No
     assert not list(tmp_path.glob("perfpipe-*"))
 
 
+LOSING = """
+import os, signal, time
+from pipelines import signals
+from pipelines.within import within
+
+signals.install()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+except KeyboardInterrupt:
+    pass
+try:
+    within(lambda: time.sleep(1))
+except KeyboardInterrupt:
+    print("told again")
+"""
+
+
+def test_a_ctrl_c_that_python_lost_is_told_again() -> None:
+    """As where it comes in a callback of the import system."""
+    words = [sys.executable, "-c", LOSING]
+    told = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout == "told again\n"
+
+
 def test_an_interrupt_of_who_waits_ends_the_work() -> None:
     """Ctrl-C reaches the thread that waits; what works is told to end before it goes on."""
     started, ended = threading.Event(), threading.Event()

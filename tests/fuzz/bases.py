@@ -76,9 +76,9 @@ def ncu_rep(name: str) -> bytes:
 
 
 @cache
-def kineto() -> str:
+def kineto(name: str) -> str:
     """Return a trace with few events of each category."""
-    packed = (DATA / "torch" / "train_step.kineto.json.gz").read_bytes()
+    packed = (DATA / "torch" / f"{name}.kineto.json.gz").read_bytes()
     document = json.loads(gzip.decompress(packed))
     kept: dict[str, list[object]] = {}
     for event in document["traceEvents"]:

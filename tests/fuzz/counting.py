@@ -27,9 +27,10 @@ _TABLES = {
     "nsys_syncs": ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",),
     "nsys_osrt": ("OSRT_API",),
     "nsys_gpu_metrics": ("GPU_METRICS",),
+    "nsys_memory_usage": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
 }
 
-_LEFT_OUT = re.compile(r"([\d,]+) of [\d,]+ rows of (\w+) .*they were left out$")
+_LEFT_OUT = re.compile(r"([\d,]+) of [\d,]+ rows of (\w+|\[memory\] events) .*they were left out$")
 _MARKS_AND_RANGES = {34, 59, 60, 70, 71}
 _NO_RANGES = {32, 33, 39, 64, 72, 73, 74, 75, 76, 97, 98, 99}
 Differences = list[str]
@@ -135,7 +136,10 @@ def _kineto(path: Path, manifest: Manifest) -> Differences:
     )
     tables = ("nsys_kernels", "nsys_memory_ops", "nsys_api_calls", "nsys_nvtx_ranges")
     stored = sum(_stored(manifest, table) for table in tables)
-    return _compared("traceEvents", there, stored, _left_out(manifest, "traceEvents"))
+    found = _compared("traceEvents", there, stored, _left_out(manifest, "traceEvents"))
+    there = sum(e.get("ph") == "i" and e.get("name") == "[memory]" for e in events)
+    left_out = _left_out(manifest, "[memory] events")
+    return found + _compared("torch_memory", there, _stored(manifest, "torch_memory"), left_out)
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:

@@ -30,7 +30,9 @@ _PAGE = 4096
 
 def sqlite(chance: random.Random, folder: Path) -> Path:
     """Write an export with changed pages, or cells, columns and tables."""
-    content = bases.sqlite(chance.choice(["eager_small", "graph_node", "gpumetrics"]))
+    content = bases.sqlite(
+        chance.choice(["eager_small", "graph_node", "gpumetrics", "memory_pool"])
+    )
     how = chance.random()
     if how < 0.3:
         content = damaged(content, chance)
@@ -219,7 +221,7 @@ def ncu_rep(chance: random.Random, folder: Path) -> Path:
 
 def kineto(chance: random.Random, folder: Path) -> Path:
     """Write a trace with changed values or bytes."""
-    text = bases.kineto()
+    text = bases.kineto(chance.choice(["train_step", "memory"]))
     path = folder / "input.json"
     if chance.random() < 0.3:
         path.write_bytes(damaged(text.encode(), chance))
