@@ -304,7 +304,7 @@ def test_a_trace_that_lost_events_is_no_idle_gpu(
     assert opening["verdict"]["text"].startswith("The trace is incomplete")
     assert all(action["bound"] == "" for action in opening["actions"])
     text = (tmp_path / "report.md").read_text()
-    assert "The trace is incomplete, the profiler lost events; of what is left: " in text
+    assert "The profiler lost events: the trace is incomplete. " in text
     assert "low confidence" in text
 
 

@@ -62,7 +62,7 @@ _IDLE = {
 }
 
 #: What comes before a verdict on a trace that misses events.
-INCOMPLETE = "The trace is incomplete, the profiler lost events; of what is left: "
+INCOMPLETE = "The profiler lost events: the trace is incomplete. "
 
 #: Maximum number of GPU timelines that a verdict lists individually.
 _NAMED = 4
