@@ -301,7 +301,7 @@ def test_a_trace_that_lost_events_is_no_idle_gpu(
     page = tmp_path / "report.json"
     assert cli("report", "--json", page, "--md", tmp_path / "report.md") == 0
     opening = json.loads(page.read_text())["opening"]
-    assert opening["verdict"]["text"].startswith("The trace is incomplete")
+    assert opening["verdict"]["text"].startswith("The profiler lost events")
     assert all(action["bound"] == "" for action in opening["actions"])
     text = (tmp_path / "report.md").read_text()
     assert "The profiler lost events: the trace is incomplete. " in text
