@@ -320,7 +320,7 @@ class Session:
 
 
 #: Bytes of reports whose views take longer to plan than to compute, and how many are worth threads.
-_SMALL, _FEW = 4 << 20, 4
+_SMALL, _FEW = 16 << 20, 4
 
 #: How names of the database's own catalogue begin.
 _CATALOGUES = ("duckdb_", "information_schema", "pg_", "sqlite_", "pragma_", '"tables"')
