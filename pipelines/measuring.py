@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,10 @@ from pipelines.runs import result_of
 
 #: Takes a result that is not whole yet, and the reports that it has: all there is if it ends here.
 Keep = Callable[[TaskResult, Sequence[Path]], None]
+
+
+#: What programs print, beside the files of profilers.
+_PRINTED = (".out", ".err")
 
 
 def forget(result: TaskResult, files: Sequence[Path]) -> None:
@@ -130,7 +135,20 @@ def profile(
     )
     if plan.read_later:
         return failed(result, errors[0]) if errors else result
-    return with_reports(result, files, store, errors)
+    result = with_reports(result, files, store, errors)
+    if not context.workload.collect.keep_raw:
+        discard(result, files)
+    return result
+
+
+def discard(result: TaskResult, files: Sequence[Path]) -> None:
+    """Delete the files of profilers, and what they were exported from, if all are in the store."""
+    if len(result.reports) < len(files):
+        return
+    for path in files:
+        for beside in path.parent.glob(f"{glob.escape(path.stem)}.*"):
+            if beside.suffix not in _PRINTED:
+                beside.unlink(missing_ok=True)
 
 
 def _collect(name: str, context: Context, *, guides: bool) -> Collected:

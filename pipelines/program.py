@@ -47,7 +47,7 @@ _SRUN_SHORT_FLAGS = frozenset("EHIKOQXZhklsuvV")
 class Program:
     """A program as given: its words, environment variables, directory, and timeout or launches.
 
-    `collector` is that of the command line.
+    `collector` is that of the command line; with `keep_raw` the files of profilers stay.
     """
 
     words: tuple[str, ...]
@@ -56,6 +56,7 @@ class Program:
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     quick: bool = False
     collector: str = "auto"
+    keep_raw: bool = True
 
     @property
     def directory(self) -> Path:
@@ -104,7 +105,9 @@ class Program:
     def _collect(self) -> dict[str, Any]:
         known = {"nsys": _NSYS, "ncu": {"set": "basic"} if self.quick else {}, "torch": {}}
         names = {"timing": (), "auto": ("nsys", "ncu"), "all": ("nsys", "ncu")}
-        return {name: known[name] for name in names.get(self.collector, (self.collector,))}
+        chosen = names.get(self.collector, (self.collector,))
+        raw = {} if self.keep_raw else {"keep_raw": False}
+        return {**{name: known[name] for name in chosen}, **raw}
 
     def workload(self) -> Workload:
         """Return it as a workload."""
@@ -164,6 +167,7 @@ def program_of(
     settings: Mapping[str, list[Scalar]] | None = None,
     quick: bool = False,
     collector: str = "auto",
+    keep_raw: bool = True,
 ) -> Program:
     """Return a program that can be launched, from the options beside it.
 
@@ -186,7 +190,7 @@ def program_of(
     chosen = {name: values[0] for name, values in (settings or {}).items()}
     if collector == "replay":
         raise InputError("a program without a workload file has no recording to replay")
-    program = Program(tuple(words), variables, cwd or Path(), chosen, quick, collector)
+    program = Program(tuple(words), variables, cwd or Path(), chosen, quick, collector, keep_raw)
     program.check()
     return program
 

@@ -177,6 +177,11 @@ class Collect(_Model):
     ncu: CollectNcu | None = None
     torch: CollectTorch | None = None
     nvml: CollectNvml | None = CollectNvml()
+    keep_raw: bool = Field(
+        True,
+        description="keep the files of the profilers in runs/ once they are in the store; those of "
+        "nsys hold the program's whole environment",
+    )
 
 
 class Execution(_Model):
@@ -262,6 +267,11 @@ class Workload(_Model):
     evaluate: Evaluate | None = Field(None, description="judging of kernels: perfpipe evaluate")
     slurm: Slurm | None = Field(None, description="batch jobs: what is asked of Slurm")
     recording: str | None = Field(None, description="recording to replay if there is no GPU")
+
+    def without_raw(self) -> Workload:
+        """Return it with `collect.keep_raw: false`."""
+        collect = self.collect.model_copy(update={"keep_raw": False})
+        return self.model_copy(update={"collect": collect})
 
 
 def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = None) -> Workload:

@@ -227,6 +227,36 @@ def test_a_run_and_its_recording_hold_no_secret(
     assert not [name for name in _holding(store) if not name.endswith((".out", ".err"))]
 
 
+def test_without_raw_files_nothing_of_the_environment_stays(
+    profilers: Path, planted: Path, cli: Cli, tmp_path: Path
+) -> None:
+    (profilers / "timeline.sqlite").unlink()
+    (profilers / "timeline.sqlite").symlink_to(planted)
+    store = tmp_path / "store"
+    words = ("run", "--collector", "all")
+    saved = tmp_path / "saved.yaml"
+    assert cli(*words, "--no-raw", "--save", saved, "--", "echo", "good") == 0, cli.err
+    assert cli(*words, saved) == 0, cli.err
+    for run in Store(store).runs():
+        (task,) = run.tasks
+        assert len(task.reports) == 2
+        printed = {path.suffix for path in (store / "runs" / run.run_id).rglob("tasks/*/*.*")}
+        assert printed <= {".out", ".err", ".json"}
+    assert _holding(store) == []
+    assert cli("record", "--to", tmp_path / "rec") == 2
+    assert "is gone; run it again" in cli.err
+    # They stay where nothing is said, and docs/security.md says that they do.
+    assert cli(*words, "--", "echo", "good") == 0, cli.err
+    assert {Path(name).suffix for name in _holding(store)} == {".sqlite"}
+
+
+def test_a_file_that_cannot_be_read_stays(profilers: Path, cli: Cli, tmp_path: Path) -> None:
+    (profilers / "timeline.sqlite").unlink()
+    (profilers / "timeline.sqlite").write_bytes(b"SQLite format 3\0 and no more")
+    assert cli("run", "--collector", "nsys", "--no-raw", "--", "echo", "good") == 1
+    assert [*(tmp_path / "store").rglob("tasks/*/nsys.sqlite")]
+
+
 @pytest.mark.parametrize("umask", [0o077, 0o002])
 def test_files_have_the_modes_of_the_umask(
     umask: int, expand: Callable[[str], Path], store: Store

@@ -109,23 +109,33 @@ def _import_again(context: Context, report: Path, nsys: str) -> None:
 
 
 def lost_events(database: Path) -> float:
-    """Return the share of CUDA's events that nsys says it failed to process, %."""
-    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as con:
-        tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
-        texts = (
-            [str(text) for (text,) in con.execute("SELECT text FROM DIAGNOSTIC_EVENT")]
-            if "DIAGNOSTIC_EVENT" in tables
-            else []
-        )
-        if not any(_PROCESSING_FAILED in text for text in texts):
-            return 0.0
-        produced = sum(int(match[1]) for text in texts if (match := _PRODUCED.match(text)))
-        kept = sum(
-            con.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
-            for name in tables
-            if name.startswith("CUPTI_ACTIVITY_KIND_")
-        )
+    """Return the share of CUDA's events that nsys says it failed to process, %.
+
+    None are known of an export that is damaged: who reads it says so.
+    """
+    uri = f"{database.as_uri()}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as con:
+            produced, kept = _events(con)
+    except sqlite3.Error:
+        return 0.0
     return 100.0 * max(produced - kept, 0) / produced if produced else 0.0
+
+
+def _events(con: sqlite3.Connection) -> tuple[int, int]:
+    """Return how many events CUDA produced and how many there are, if nsys says that it failed."""
+    tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
+    if "DIAGNOSTIC_EVENT" not in tables:
+        return 0, 0
+    texts = [str(text) for (text,) in con.execute("SELECT text FROM DIAGNOSTIC_EVENT")]
+    if not any(_PROCESSING_FAILED in text for text in texts):
+        return 0, 0
+    kept = sum(
+        con.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
+        for name in tables
+        if name.startswith("CUPTI_ACTIVITY_KIND_")
+    )
+    return sum(int(match[1]) for text in texts if (match := _PRODUCED.match(text))), kept
 
 
 def _environment(options: CollectNsys) -> dict[str, str]:

@@ -148,6 +148,12 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
 )
 @step_range_option
 @click.option("--no-report", is_flag=True, help="Write no report; perfpipe report writes it later.")
+@click.option(
+    "--no-raw",
+    is_flag=True,
+    help="Delete the files of the profilers once they are in the store: those of nsys hold the "
+    "program's whole environment.  Such a run cannot be recorded.",
+)
 @store_option
 @click.pass_context
 def run_command(
@@ -171,6 +177,7 @@ def run_command(
     md: str | None,
     step_range: str | None,
     no_report: bool,
+    no_raw: bool,
     store_path: str | None,
 ) -> None:
     """Launch a program under the profilers, ingest the results, and report.
@@ -203,13 +210,21 @@ def run_command(
     if program is not None:
         _refuse("a workload file", {"--sizes": sizes, "--filter": filters})
         given = program_of(
-            program, env=env, cwd=cwd, settings=chosen, quick=quick, collector=collector
+            program,
+            env=env,
+            cwd=cwd,
+            settings=chosen,
+            quick=quick,
+            collector=collector,
+            keep_raw=not no_raw,
         )
         loaded, path = given.workload(), Path("the program")
     else:
         assert workload is not None  # noqa: S101
         loaded, path = _load(workload, chosen, sizes, quick, ctx.meta["args"]), workload
         _refuse("a program after --", {"--env": env, "--cwd": cwd, "--save": save})
+        if no_raw:
+            loaded = loaded.without_raw()
     planned = planned_tasks(loaded, path, filters)
     if dry_run:
         _save(given, save, force)
