@@ -133,7 +133,7 @@ def test_faults_of_the_other_side(
     assert "refused" in cli.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_what_runs_there_ends_with_a_run_that_is_ended(
     number: signal.Signals, sshd: list[str], tmp_path: Path
 ) -> None:
