@@ -9,7 +9,7 @@ from perfpipe.picture import Picture
 from templates.formats import shorten
 from templates.step_colours import categories_of, paint_of
 from templates.step_levels import FULL, PIXELS, blocks_of
-from templates.step_svg import HEIGHTS, height_of
+from templates.step_svg import HEIGHTS, height_of, segments_of
 
 #: Pixels of an inch of the SVG.
 _INCH = 96
@@ -22,6 +22,7 @@ def step_png(picture: Picture) -> bytes:
     """Return the first view of a picture; the same picture gives the same bytes."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -31,8 +32,9 @@ def step_png(picture: Picture) -> bytes:
         figure = Figure(figsize=(1260 / _INCH, (height + 90) / _INCH), layout="constrained")
         FigureCanvasAgg(figure)
         axes: Any = figure.subplots()
-        y, ticks = 0.0, []
+        y, ticks, tops = 0.0, [], []
         for panel in view.panels:
+            tops.append(y)
             axes.text(0, y + 10, shorten(panel.name, 60), fontsize=8, weight="bold", va="center")
             y += height_of(panel) - sum(HEIGHTS[lane.kind] + 2 for lane in panel.lanes)
             for lane in panel.lanes:
@@ -44,10 +46,12 @@ def step_png(picture: Picture) -> bytes:
                     levels = [
                         y + tall * (1 - min(sample.pct, 100) / 100) for sample in lane.samples
                     ]
-                    axes.step(xs, levels, linewidth=0.8, color="#2f6fde")
+                    axes.step(xs, levels, linewidth=0.8, color=_LINE)
                 else:
                     _bars(axes, picture, lane.slices, view.dur_ns, y, tall)
                 y += tall + 2
+        links = [[(at / 1e6, pixels) for at, pixels in ends] for ends in segments_of(view, tops)]
+        axes.add_collection(LineCollection(links, colors="#666", linewidths=0.7))
         axes.set(xlim=(0, view.dur_ns / 1e6), ylim=(y, 0), xlabel="ms", title=view.title)
         axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks], fontsize=7)
         axes.spines[["top", "right", "left"]].set_visible(False)

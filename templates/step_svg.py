@@ -24,6 +24,9 @@ _LETTER, _NAMED = 6.2, 42
 #: Links beyond which a still picture shows none.
 MOST_LINKS = 120
 
+#: A line: from so many ns and pixels to so many.
+Segment = tuple[tuple[float, float], tuple[float, float]]
+
 #: Ticks of the axis, about.
 _TICKS = 8
 
@@ -65,23 +68,33 @@ def height_of(panel: Panel) -> float:
     return _HEAD + sum(HEIGHTS[lane.kind] + _GAP for lane in panel.lanes)
 
 
-def _links(view: View, tops: Sequence[float]) -> Iterator[str]:
-    """Yield one path of all links: from the lower edge of a slice to the upper edge of the next."""
+def segments_of(view: View, tops: Sequence[float]) -> list[Segment]:
+    """Return the lines of all links, from the lower edge of a slice to the upper edge of the next.
+
+    `tops` are where panels begin, pixels.  None where there are too many to be told apart.
+    """
     links = links_of(view)
-    if not 0 < len(links) <= MOST_LINKS:
-        return
-    scale = (WIDTH - LEFT) / view.dur_ns
-    lines = []
+    if len(links) > MOST_LINKS:
+        return []
+    lines: list[Segment] = []
     for link in links:
         for above, below in pairwise(link):
             lane = view.panels[above.panel].lanes[above.lane]
             start = tops[above.panel] + _place(view.panels[above.panel], above.lane)
             end = tops[below.panel] + _place(view.panels[below.panel], below.lane)
-            lines.append(
-                f"M{LEFT + above.start_ns * scale:.1f} {start + HEIGHTS[lane.kind]:g}"
-                f"L{LEFT + below.start_ns * scale:.1f} {end:g}"
-            )
-    yield f'<path d="{"".join(lines)}" fill="none" stroke="currentColor" stroke-opacity=".6"/>'
+            lines.append(((above.start_ns, start + HEIGHTS[lane.kind]), (below.start_ns, end)))
+    return lines
+
+
+def _links(view: View, tops: Sequence[float]) -> Iterator[str]:
+    """Yield one path of all links."""
+    scale = (WIDTH - LEFT) / view.dur_ns
+    lines = [
+        f"M{LEFT + left * scale:.1f} {top:g}L{LEFT + right * scale:.1f} {bottom:g}"
+        for (left, top), (right, bottom) in segments_of(view, tops)
+    ]
+    if lines:
+        yield f'<path d="{"".join(lines)}" fill="none" stroke="currentColor" stroke-opacity=".6"/>'
 
 
 def _place(panel: Panel, lane: int) -> float:

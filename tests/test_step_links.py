@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 
 from conftest import Opened
+from matplotlib.image import imread
 from selenium import webdriver
 from test_step_browser import _step
 
@@ -14,6 +16,7 @@ from analysis.report.picture import VIEWS, picture_of
 from analysis.report.scope import Scope
 from perfpipe.picture import Arrival, Label, Lane, Panel, Picture, Slice, View
 from templates.step_links import End, links_of
+from templates.step_png import step_png
 from templates.step_svg import step_svg
 
 RANKS = [f"nsys/ddp_straggler_rank{rank}.sqlite" for rank in (0, 1)]
@@ -35,6 +38,21 @@ def test_links_end_where_slices_are_drawn() -> None:
     assert links_of(view) == [[End(0, 1, 10), End(1, 1, 20)], [End(0, 1, 50), End(1, 1, 60)]]
     drawn = step_svg(Picture((view,), (Label("k", "communication"),)), "x")
     assert len(re.findall(r"M[\d.]+ [\d.]+L", drawn)) == 2
+
+
+def test_the_picture_in_pixels_has_the_links() -> None:
+    """They cross what lies between the panels, and nothing else changes."""
+    panels = (_panel(10, 50), _panel(30, 70))
+    links = ((Arrival(0, 10), Arrival(1, 30)), (Arrival(0, 50), Arrival(1, 70)))
+    labels = (Label("k", "communication"),)
+    linked, plain = (
+        imread(io.BytesIO(step_png(Picture((View("", panels, some),), labels))))
+        for some in (links, ())
+    )
+    changed = (linked != plain).any(axis=2)
+    rows, columns = changed.any(axis=1).nonzero()[0], changed.any(axis=0).nonzero()[0]
+    assert 10 < rows[-1] - rows[0] < 60
+    assert 0.4 < (columns[-1] - columns[0]) / linked.shape[1] < 0.7
 
 
 def test_every_collective_of_a_step_is_linked(opened: Opened) -> None:
