@@ -46,7 +46,7 @@ def test_a_verdict_on_constituents_says_so() -> None:
         "ORDER BY launch_id"
     )
     assert of_units[:3] == ("memory", "dram", "medium")
-    assert "SOL is its largest main constituent" in of_units[3]
+    assert "SOL is the largest of its main constituents" in of_units[3]
     assert f"largest main constituent of {MEMORY}" in of_units[4]
     assert of_sols[0] == "memory"
     assert "constituent" not in f"{of_sols[3]}{of_sols[4]}"

@@ -113,7 +113,7 @@ SELECT
             )
         END,
         CASE
-            WHEN of_units THEN 'SOL is its largest main constituent: below 50 %, a few points may be missing'
+            WHEN of_units THEN 'SOL is the largest of its main constituents; below 50 %, it may be a few points low'
         END,
         if(passes_disagree, printf('SM clocks of its passes differ by %.1f %%', clock_drift_pct), NULL),
         CASE
