@@ -113,7 +113,7 @@ SELECT
             )
         END,
         CASE
-            WHEN of_units THEN 'SOL is the largest of its main constituents; below 50 %, it may be a few points low'
+            WHEN of_units THEN 'SOL is the largest of its main constituents (below 50 %, up to 5 points low)'
         END,
         if(passes_disagree, printf('SM clocks of its passes differ by %.1f %%', clock_drift_pct), NULL),
         CASE
