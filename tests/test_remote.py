@@ -153,7 +153,13 @@ def test_what_runs_there_ends_with_a_run_that_is_ended(
     path.write_text(text + f'cwd: "{there}"\n')
     words = ["run", str(path), "--collector", "timing", "--store", str(tmp_path / "store")]
     program = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()"]
-    process = subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*program, *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Who runs the tests in the background has it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+    )
 
     def left() -> list[str]:
         found = []

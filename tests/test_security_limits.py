@@ -118,6 +118,8 @@ import os, signal, time
 from pipelines import signals
 from pipelines.within import within
 
+# Who runs the tests in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 signals.install()
 try:
     os.kill(os.getpid(), signal.SIGINT)
