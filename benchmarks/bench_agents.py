@@ -29,7 +29,6 @@ from perfpipe.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = ROOT / "tests" / "data" / "nsys" / "memcpy.sqlite.xz"
-SERVE = "from pipelines.cli import main; main()"
 
 #: Seconds between the start of the server and the first question; times each tool is called.
 WAIT_S, CALLS = 6.0, 5
@@ -59,7 +58,7 @@ def main() -> int:
 async def _asked(store: str, ids: list[str]) -> dict[str, Any]:
     """Ask for everything; returns the rows of the table."""
     server = StdioServerParameters(
-        command=sys.executable, args=["-c", SERVE, "mcp", "--store", store], cwd=ROOT
+        command=sys.executable, args=["-m", "pipelines", "mcp", "--store", store], cwd=ROOT
     )
     fresh = iter(ids)
     calls: dict[str, Any] = {

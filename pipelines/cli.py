@@ -105,7 +105,6 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit; an expected error is one sentence, never a traceback."""
-    signals.install()
     leave_pandas_out()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -24,10 +24,10 @@ from pipelines.ingesting import Failure, ingest_many
 from pipelines.place import stopwatch
 from pipelines.plan import Plan
 from pipelines.runs import result_of
+from pipelines.workload import Workload
 
 #: Takes a result that is not whole yet, and the reports that it has: all there is if it ends here.
 Keep = Callable[[TaskResult, Sequence[Path]], None]
-
 
 #: What programs print, beside the files of profilers.
 _PRINTED = (".out", ".err")
@@ -136,14 +136,16 @@ def profile(
     if plan.read_later:
         return failed(result, errors[0]) if errors else result
     result = with_reports(result, files, store, errors)
-    if not context.workload.collect.keep_raw:
-        discard(result, files)
+    discard_raw(context.workload, result, files)
     return result
 
 
-def discard(result: TaskResult, files: Sequence[Path]) -> None:
-    """Delete the files of profilers, and what they were exported from, if all are in the store."""
-    if len(result.reports) < len(files):
+def discard_raw(workload: Workload, result: TaskResult, files: Sequence[Path]) -> None:
+    """Delete the files of profilers, and what they were exported from, if none shall be kept.
+
+    They stay unless all are in the store.
+    """
+    if workload.collect.keep_raw or len(result.reports) < len(files):
         return
     for path in files:
         for beside in path.parent.glob(f"{glob.escape(path.stem)}.*"):

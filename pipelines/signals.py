@@ -44,7 +44,6 @@ class _State:
     """What has happened: set by the handler, read by the thread that insists."""
 
     def __init__(self) -> None:
-        self.installed = False
         self.interrupted = False
         self.launching = False
         self.parent = 0
@@ -62,9 +61,6 @@ def install() -> None:
     A thread does so: the main one may be in a call that does not look for signals.  SIGINT stays
     KeyboardInterrupt, which `check` raises again where Python lost it.
     """
-    if _state.installed:
-        return
-    _state.installed = True
     _state.parent = os.getppid()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:

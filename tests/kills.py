@@ -30,11 +30,16 @@ from perfpipe.verify import verify
 
 ROOT = Path(__file__).resolve().parent.parent
 CAPTURES = ("memcpy", "h2d", "ops")
-PERFPIPE = (sys.executable, "-c", "import sys; from pipelines.cli import main; main()")
+PERFPIPE = (sys.executable, "-m", "pipelines")
 MARK = "PERFPIPE_KILLS"
 
 #: Longest that what was started by a killed command may take to end, s.
 _PATIENCE_S = 40.0
+
+
+def heed_ctrl_c() -> None:
+    """Run in a new process: where the tests run in the background, SIGINT is ignored there."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Scene:

@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import kills
 import pytest
 from conftest import Cli
 
@@ -39,7 +39,7 @@ while kind != "ok" and not mended():
 print('{"perfpipe": "time", "ms": [%s, %s]}' % (n, n))
 """
 
-PERFPIPE = (sys.executable, "-m", "pipelines", "batch")
+PERFPIPE = (*kills.PERFPIPE, "batch")
 
 
 def write_workload(folder: Path, name: str = "w", **more: Any) -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
+from kills import PERFPIPE
 
 from perfpipe.errors import TaskFailed
 from perfpipe.store import Store
@@ -28,8 +29,6 @@ setsid sleep 9000 &
 touch started
 sleep 9000
 """
-
-PERFPIPE = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()"]
 
 
 def _marked(mark: str) -> list[int]:

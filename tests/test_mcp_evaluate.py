@@ -25,7 +25,6 @@ from pipelines.agents.tools import RUNNING, TOOLS, call, offered
 
 pytest.importorskip("torch")
 
-SERVE = "from pipelines.cli import main; main()"
 CHEAT = "import socket\n" + RIGHT
 ENDLESS = "def run(x, y):\n    while True:\n        pass\n"
 
@@ -54,7 +53,15 @@ def talk(workload: Path, expand: Callable[[str], Path]) -> Talk:
 async def _talk(workload: Path) -> Talk:
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-c", SERVE, "mcp", "--allow-run", str(workload), "--store", str(workload.parent)],
+        args=[
+            "-m",
+            "pipelines",
+            "mcp",
+            "--allow-run",
+            str(workload),
+            "--store",
+            str(workload.parent),
+        ],
         env={
             **os.environ,
             "PYTHONPATH": str(ROOT),

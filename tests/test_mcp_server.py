@@ -19,8 +19,6 @@ from mcp.shared.exceptions import MCPError
 from perfpipe.store import Store
 from pipelines.agents.tools import TOOLS
 
-SERVE = "from pipelines.cli import main; main()"
-
 #: A query that runs for hours unless it is interrupted.
 ENDLESS = "SELECT count(*) FROM range(100000000) AS a(i), range(100000000) AS b(i) WHERE a.i > b.i"
 
@@ -47,7 +45,7 @@ def talk(captures: Store, ingested: Callable[[str], str]) -> Talk:
 async def _talk(store: str, timeline: str, profile: str) -> Talk:
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-c", SERVE, "mcp", "--store", store],
+        args=["-m", "pipelines", "mcp", "--store", store],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     told = Talk()

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import textwrap
 import time
 import uuid
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli, lacking
+from kills import PERFPIPE, heed_ctrl_c
 
 from perfpipe.store import Store
 from pipelines.launcher import Launcher
@@ -152,13 +152,8 @@ def test_what_runs_there_ends_with_a_run_that_is_ended(
     text = path.read_text().replace('MS: "2.5"', mark.replace("=", ": "))
     path.write_text(text + f'cwd: "{there}"\n')
     words = ["run", str(path), "--collector", "timing", "--store", str(tmp_path / "store")]
-    program = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()"]
     process = subprocess.Popen(
-        [*program, *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        # Who runs the tests in the background has it ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+        [*PERFPIPE, *words], stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c
     )
 
     def left() -> list[str]:

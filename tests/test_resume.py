@@ -6,7 +6,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
+from kills import PERFPIPE
 
 from perfpipe.store import Store
 
@@ -55,8 +55,7 @@ def launched(sweep: Path) -> list[str]:
 def _started(sweep: Path) -> Iterator[subprocess.Popen[str]]:
     """Start a run and give its process as soon as the second task sleeps."""
     (sweep.parent / "slow").write_text("b")
-    words = [sys.executable, "-c", "import sys; from pipelines.cli import main; main()",
-             "run", str(sweep), "--collector", "all", "--store", "store"]  # fmt: skip
+    words = [*PERFPIPE, "run", str(sweep), "--collector", "all", "--store", "store"]
     # A test run in the background ignores interrupts, and would hand that down.
     process = subprocess.Popen(
         words,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
+from kills import heed_ctrl_c
 
 from perfpipe.errors import InputError
 from perfpipe.store import Store
@@ -87,14 +88,13 @@ def test_memory_is_bounded(one: str, cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sql", ENDLESS)
 def test_ctrl_c_ends_a_query(sql: str, one: str, cli: Cli, tmp_path: Path) -> None:
-    program = "import sys; from pipelines.cli import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-X", "importtime", "-c", program, "query", sql],
+        [sys.executable, "-X", "importtime", "-m", "pipelines", "query", sql],
         env={**os.environ, "PERFPIPE_STORE": str(tmp_path / "store"), "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+        preexec_fn=heed_ctrl_c,
     )
     assert process.stderr is not None
     # The last thing that is loaded before the query runs.
@@ -118,8 +118,6 @@ import os, signal, time
 from pipelines import signals
 from pipelines.within import within
 
-# Who runs the tests in the background has it ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 signals.install()
 try:
     os.kill(os.getpid(), signal.SIGINT)
@@ -136,7 +134,9 @@ except KeyboardInterrupt:
 def test_a_ctrl_c_that_python_lost_is_told_again() -> None:
     """As where it comes in a callback of the import system."""
     words = [sys.executable, "-c", LOSING]
-    told = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run(
+        words, capture_output=True, text=True, check=True, timeout=60, preexec_fn=heed_ctrl_c
+    )
     assert told.stdout == "told again\n"
 
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import ROOT, Cli, Opened
@@ -20,6 +19,7 @@ from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import open_database
 from perfpipe.errors import InputError
 from perfpipe.model import tables
+from perfpipe.sandbox import _nodes
 from perfpipe.store import Store
 
 SQL = ROOT / "analysis" / "sql"
@@ -66,15 +66,6 @@ def test_names_read_off_the_text_are_those_of_the_parser(parser: Session) -> Non
     texts += [f"SELECT {macro.body}" for macro in made.values()]
     for text in texts:
         assert names_in_own(text) & known == names_in(parser.con, text) & known, text
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a document of JSON."""
-    if isinstance(tree, dict):
-        yield tree
-    for below in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(below, (dict, list)):
-            yield from _nodes(below)
 
 
 def test_no_running_window_has_a_filter(parser: Session) -> None:

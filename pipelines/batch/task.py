@@ -22,7 +22,7 @@ from pipelines.batch.packing import in_turn
 from pipelines.collectors.base import Context
 from pipelines.console import say
 from pipelines.launcher import Launcher
-from pipelines.measuring import Measurement, discard, failed, measure_in_turn, with_reports
+from pipelines.measuring import Measurement, discard_raw, failed, measure_in_turn, with_reports
 from pipelines.place import host_name, stopwatch
 from pipelines.plan import Plan
 from pipelines.recording import load_recording
@@ -217,8 +217,7 @@ class _Running:
             return profiled
         files = [self.store.runs_dir.resolve() / name for name in profiled.files]
         read = with_reports(profiled, files, self.store)
-        if not self.workload.collect.keep_raw:
-            discard(read, files)
+        discard_raw(self.workload, read, files)
         return read if profiled.done else replace(read, status="failed", error=profiled.error)
 
     def blank(self) -> TaskResult:

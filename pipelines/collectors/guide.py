@@ -169,16 +169,14 @@ def guide_of(
     """
     limit_s = budget.limit_s(options)
     budget_s = None if options.time_limit else budget.whole_s
-    depths = depths_of(options)
     plan = make_plan(None)
+    depths = depths_of(options, None if isinstance(plan, str) else plan.cc)
     if isinstance(plan, str):
         from analysis.profile_plan import each_once
 
         note = f"ncu profiled the first launch of each kernel configuration: {plan}"
         return Guide(each_once(), depths[0], limit_s, budget_s=budget_s, notes=(note,))
     launches = plan.expected_launches
-    if len(depths) > 1 and (units := units_of(plan.cc)):
-        depths = (*depths, units)
     fitting = [d for d in depths if budget.expected_s(launches, d) <= limit_s]
     depth = fitting[0] if fitting else depths[-1]
     notes: tuple[str, ...] = ()
@@ -202,13 +200,17 @@ def guide_of(
     )
 
 
-def depths_of(options: CollectNcu) -> tuple[Depth, ...]:
-    """Return what may be collected of each launch, the richest first; what is stated is fixed."""
+def depths_of(options: CollectNcu, cc: str | None) -> tuple[Depth, ...]:
+    """Return what may be collected of each launch, the richest first; what is stated is fixed.
+
+    `cc` is the compute capability of the GPU, if it is known.
+    """
     if options.model_fields_set & {"set", "sections"}:
         words = (f"--set={options.chosen_set}", *(f"--section={name}" for name in options.sections))
         known = {depth.words: depth for depth in DEPTHS}
         return (known.get(words, replace(DETAILED, name=words[0].removeprefix("--"), words=words)),)
-    return DEPTHS
+    units = units_of(cc)
+    return (*DEPTHS, units) if units else DEPTHS
 
 
 def units_of(cc: str | None) -> Depth | None:
