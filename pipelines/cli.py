@@ -117,7 +117,8 @@ def run_cli(args: list[str]) -> int:
     """Run the command line and return the exit code."""
     try:
         signals.check()
-        result: Any = cli.main(args, prog_name="perfpipe", standalone_mode=False)
+        with signals.unwrapped():
+            result: Any = cli.main(args, prog_name="perfpipe", standalone_mode=False)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

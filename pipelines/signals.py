@@ -80,6 +80,20 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise what a handler of a signal raised, where Python made a RuntimeError of it.
+
+    It does so within `__set_name__`, which runs while a module with dataclasses is imported.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if error.__cause__ is None or isinstance(error.__cause__, Exception):
+            raise
+        raise error.__cause__ from None
+
+
 def _note(*_: object) -> None:
     """Do nothing: the thread is woken.  Unlike SIG_IGN, programs do not inherit this."""
 

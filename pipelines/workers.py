@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from perfpipe.scratch import scratch
 from pipelines.imports import leave_pandas_out
+from pipelines.signals import unwrapped
 
 #: Time limit for a terminated worker to clean up, s.
 _PATIENCE_S = 5
@@ -226,7 +227,8 @@ def _answer(order: _Order) -> Any:
         os.chdir(order.directory)
     tempfile.tempdir = order.scratch
     try:
-        return order.work(order.task)
+        with unwrapped():
+            return order.work(order.task)
     except MemoryError:
         return Lost("memory")
 

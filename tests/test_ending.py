@@ -19,6 +19,7 @@ from kills import PERFPIPE
 
 from perfpipe.errors import TaskFailed
 from perfpipe.store import Store
+from pipelines import signals
 from pipelines.process import run
 
 #: Leaves the group, the session and the tree of its parent.
@@ -200,8 +201,9 @@ def test_a_program_is_started_as_from_a_shell(mark: str) -> None:
         fds = [fd for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
         print(ignored == [13, 25], fds, os.getsid(0) == os.getpid(), os.environ["MARK"])
     """)
-    # A test run in the background ignores these, and would hand that down.
-    background = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    # What the test run itself was told to ignore (nohup, the background) it would hand down.
+    ignored = {n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
+    background = sorted(ignored - {signal.SIGPIPE, signal.SIGXFSZ})
     before = [signal.signal(number, signal.SIG_DFL) for number in background]
     try:
         finished = run([sys.executable, "-c", program], env={"MARK": mark})
@@ -215,3 +217,20 @@ def test_the_time_of_a_program_is_its_own() -> None:
     finished = run(["sleep", "0.2"])
     assert finished.seconds >= 0.2
     assert run(["true"]).seconds < finished.seconds + 60
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_an_end_within_set_name_stays_one(raised: type[BaseException]) -> None:
+    """Python before 3.12 makes a RuntimeError of it: it is met while modules are imported."""
+
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise raised
+
+    with pytest.raises(raised), signals.unwrapped():
+        type("Owner", (), {"field": Field()})
+
+
+def test_other_errors_within_set_name_stay_errors() -> None:
+    with pytest.raises(RuntimeError), signals.unwrapped():
+        raise RuntimeError from ValueError()
