@@ -233,6 +233,14 @@ class TaskResult:
     )
     confirm_ms: tuple[tuple[float, ...], ...] = ()
     seconds: tuple[float, ...] = ()
+    ended_after_s: float | None = field(
+        default=None,
+        metadata=column(
+            "DOUBLE",
+            "seconds after which a launch without a profiler was ended, because the run was told "
+            "to; NULL where all ran to their end",
+        ),
+    )
     software: dict[str, str] | None = None
     notes: tuple[str, ...] = field(
         default=(), metadata=column("VARCHAR[]", "what its profilers left out, and why")
@@ -273,10 +281,18 @@ class TaskResult:
         return statistics.median(self.times_ms) if self.times_ms else None
 
     @property
-    @derived("DOUBLE", "median wall time of a launch without a profiler, from start to end, s")
+    @derived(
+        "DOUBLE",
+        "median wall time of a launch without a profiler, from start to end, s; NULL where one was "
+        "ended before",
+    )
     def wall_s(self) -> float | None:
-        """Median wall time of its launches without a profiler, s; None if there was none."""
-        return statistics.median(self.seconds) if self.seconds else None
+        """Median wall time of its launches without a profiler, s; None if there was none.
+
+        Also where one was ended early: how long it was let run says nothing of it.
+        """
+        whole = self.seconds and self.ended_after_s is None
+        return statistics.median(self.seconds) if whole else None
 
     def write(self, path: Path) -> None:
         """Write the result."""

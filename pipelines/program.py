@@ -42,10 +42,13 @@ _SRUN_FLAGS = frozenset(
 )
 _SRUN_SHORT_FLAGS = frozenset("EHIKOQXZhklsuvV")
 
+#: What can be set without a workload file.
+_SETTINGS = ("timeout", "duration", "launches")
+
 
 @dataclass(frozen=True)
 class Program:
-    """A program as given: its words, environment variables, directory, and timeout or launches.
+    """A program as given: its words, environment variables, directory, and the _SETTINGS given.
 
     `collector` is that of the command line; with `keep_raw` the files of profilers stay.
     """
@@ -115,7 +118,8 @@ class Program:
             return Workload.model_validate(self.document(str(self.directory)))
         except ValidationError as error:
             fault = error.errors()[0]
-            raise InputError(f"--set {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+            place = "".join(f"--set {name}: " for name in fault["loc"])
+            raise InputError(f"{place}{fault['msg'].removeprefix('Value error, ')}") from error
 
     def save(self, path: Path, *, force: bool) -> None:
         """Write the workload file; raises InputError if the file exists, unless `force`."""
@@ -182,10 +186,10 @@ def program_of(
             raise InputError(f"--env {text}: expected NAME=VALUE")
         variables[name] = value
     for name, values in (settings or {}).items():
-        if name not in ("timeout", "launches") or len(values) != 1:
+        if name not in _SETTINGS or len(values) != 1:
             raise InputError(
-                f"--set {name}: without a workload file only timeout and launches can be set "
-                "(--save writes a file, which can have parameters)"
+                f"--set {name}: without a workload file only timeout, duration and launches can be "
+                "set (--save writes a file, which can have parameters)"
             )
     chosen = {name: values[0] for name, values in (settings or {}).items()}
     if collector == "replay":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -18,7 +18,7 @@ Scalar = int | float | str
 Params = dict[str, Scalar]
 
 #: Settings of a workload that --set changes beside its parameters.
-_SETTINGS = ("warmup", "repeats", "launches", "timeout")
+_SETTINGS = ("warmup", "repeats", "launches", "timeout", "duration")
 
 
 class _Model(BaseModel):
@@ -262,11 +262,25 @@ class Workload(_Model):
     repeats: int = Field(5, ge=1, description="timed iterations, as {repeats}")
     launches: int = Field(1, ge=1, description="processes to time")
     timeout: float = Field(600, gt=0, description="time limit of one launch, seconds")
+    duration: float | None = Field(
+        None,
+        gt=0,
+        description="seconds after which a launch is ended as by Ctrl-C; default: at its own end",
+    )
     collect: Collect = Field(Collect(), description="profilers")
     execution: Execution = Field(Execution(), description="where programs run")
     evaluate: Evaluate | None = Field(None, description="judging of kernels: perfpipe evaluate")
     slurm: Slurm | None = Field(None, description="batch jobs: what is asked of Slurm")
     recording: str | None = Field(None, description="recording to replay if there is no GPU")
+
+    @model_validator(mode="after")
+    def _ends_in_time(self) -> Self:
+        if self.duration is not None and self.duration >= self.timeout:
+            raise ValueError(
+                f"duration ({self.duration:g} s) must be less than timeout ({self.timeout:g} s), "
+                "the limit at which a launch fails"
+            )
+        return self
 
     def without_raw(self) -> Workload:
         """Return it with `collect.keep_raw: false`."""

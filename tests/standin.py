@@ -66,9 +66,9 @@ def main() -> int:
             return code
     if fault.startswith("ncu-") and name == "ncu":
         return guided(fault, Path(target))
-    done = subprocess.run(words[command:], check=False)
-    if done.returncode:
-        return done.returncode
+    code = launch(words[command:], words[:command])
+    if code:
+        return code
     if name == "ncu":
         print('==PROF== Profiling "kernel" - 0: 0%....50%....100% - 9 passes')
         content = (HERE / "capture.ncu-rep").read_bytes()
@@ -76,6 +76,17 @@ def main() -> int:
     else:
         Path(target).write_text("recorded")
     return 0
+
+
+def launch(program: list[str], options: list[str]) -> int:
+    """Run a program to its end, or until the duration of nsys, which its report does not mind."""
+    limits = [float(w.partition("=")[2]) for w in options if w.startswith("--duration=")]
+    with subprocess.Popen(program) as process:
+        try:
+            return process.wait(*limits)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            return 0
 
 
 def guided(fault: str, target: Path) -> int:

@@ -159,8 +159,12 @@ def _steps(scope: Scope) -> Iterator[Fact]:
 
 def _wall_times(run: RunRecord) -> Iterator[Fact]:
     """Yield how long programs take that report no times of their own."""
-    known = [task.wall_s for task in run.tasks if task.done and not task.times_ms]
-    times = sorted(seconds for seconds in known if seconds is not None)
+    untimed = [task for task in run.tasks if task.done and not task.times_ms]
+    ended = sorted(task.ended_after_s for task in untimed if task.ended_after_s is not None)
+    if ended:
+        text = f"none: the run was told to end each launch after {format_ns(ended[-1] * 1e9)}"
+        yield Fact("Wall time", text, Source("run_tasks", (run.run_id,)))
+    times = sorted(task.wall_s for task in untimed if task.wall_s is not None)
     if times:
         low, high = format_ns(times[0] * 1e9), format_ns(times[-1] * 1e9)
         text = low if low == high else f"{low} to {high}"

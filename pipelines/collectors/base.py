@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfpipe.errors import TaskFailed
+from perfpipe.errors import TaskFailed, ToolMissing
 from pipelines.launcher import Launcher
 from pipelines.process import Finished
 from pipelines.tasks import Task
@@ -68,24 +68,43 @@ class Context:
         on_line: Say | None = None,
         timeout: float | None = None,
         every_rank: bool = False,
+        grace_s: float | None = None,
     ) -> Finished:
         """Launch the task's command, prefixed by a profiler's; `timeout`: the workload's, else.
 
         Of several tasks of srun the first is profiled, unless each writes a report of its own.
+        With `grace_s` it is ended after the workload's duration, if that is stated: interrupted as
+        by Ctrl-C, with its processes, and killed so much later.
         """
         if before and self.launcher.execution.kind == "srun" and not every_rank:
             before = ["sh", "-c", _FIRST_OF_SRUN, str(len(before)), *before]
         return self.launcher.run(
-            [*before, *(command or self.task.command)],
+            [*self._ending_early(grace_s), *before, *(command or self.task.command)],
             env={**self.workload.env, COLLECTOR_VARIABLE: collector, **(env or {})},
             timeout=timeout or self.workload.timeout,
             log=self.into / (log or collector),
             on_line=on_line,
         )
 
+    def _ending_early(self, grace_s: float | None) -> list[str]:
+        """Return the words in front of a command that end it after the workload's duration."""
+        duration = self.workload.duration
+        if duration is None or grace_s is None:
+            return []
+        timeout = self.launcher.which(["timeout"])
+        if timeout is None:
+            raise ToolMissing("timeout: no such program; a launch cannot be ended early without it")
+        return [timeout, "--signal=INT", f"--kill-after={grace_s:g}", f"{duration:g}"]
+
+    def ended_early(self, finished: Finished) -> bool:
+        """Return whether a launch went on for the workload's duration, and was ended then."""
+        duration = self.workload.duration
+        return duration is not None and finished.seconds >= duration and not finished.timed_out
+
     def product(self, finished: Finished, what: str, path: Path) -> Collected:
         """Return the report that a launch wrote; raises ProgramFailed if there is none."""
-        check(finished, what, self.workload.timeout)
+        if not self.ended_early(finished):
+            check(finished, what, self.workload.timeout)
         if not self.launcher.fetch(path):
             reason = explain(finished.stdout + finished.stderr) or finished.complaint()
             raise ProgramFailed("profiler", f"{what} wrote no {path.name}: {reason or 'no output'}")

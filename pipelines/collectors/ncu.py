@@ -56,7 +56,8 @@ def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = Non
     report = context.into / "ncu.ncu-rep"
     seen = Seen(context)
     words = [ncu.path, *profile_options(options), _export(context, report)]
-    finished = context.launch("ncu", words, env=_environment(context), on_line=seen.hear)
+    env = _environment(context)
+    finished = context.launch("ncu", words, env=env, on_line=seen.hear, grace_s=_WRITING_S)
     return context.product(finished, "ncu", report)
 
 

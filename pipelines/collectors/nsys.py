@@ -75,7 +75,7 @@ def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, 
     """Launch under nsys and export the report."""
     launcher = context.launcher
     report, database = context.into / "nsys.nsys-rep", context.into / "nsys.sqlite"
-    words = [nsys, "profile", *profile_options(options), f"--output={launcher.output(report)}"]
+    words = [nsys, "profile", *_options(context, options), f"--output={launcher.output(report)}"]
     finished = context.launch("nsys", words, env={**_environment(options), **env})
     if not report.is_file() and report.with_suffix(".qdstrm").is_file():
         _import_again(context, report, nsys)
@@ -148,10 +148,12 @@ def _collect_ranks(
 ) -> Collected:
     """Launch every task of srun under an nsys of its own, and return all of their exports."""
     base = context.into / "nsys"
-    words = [nsys, "profile", *profile_options(options), f"--output={base}-rank%q{{SLURM_PROCID}}"]
+    chosen = _options(context, options)
+    words = [nsys, "profile", *chosen, f"--output={base}-rank%q{{SLURM_PROCID}}"]
     env = {**_environment(options), **env}
     finished = context.launch("nsys", words, env=env, every_rank=True)
-    check(finished, "nsys", context.workload.timeout)
+    if not context.ended_early(finished):
+        check(finished, "nsys", context.workload.timeout)
     traced = sorted(base.parent.glob("nsys-rank*.nsys-rep"), key=_rank)
     if not traced:
         raise ProgramFailed("profiler", f"nsys wrote no report: {finished.complaint()}")
@@ -163,6 +165,15 @@ def _collect_ranks(
     if lost := [path.name for path in (first, *others) if not path.is_file()]:
         raise ProgramFailed("profiler", f"nsys export wrote no {lost[0]}")
     return Collected(first, finished.seconds, others=tuple(others))
+
+
+def _options(context: Context, options: CollectNsys) -> list[str]:
+    """Return the options of a launch under nsys, which ends the program where that is asked for."""
+    duration = context.workload.duration
+    if duration and not options.duration:
+        options = options.model_copy(update={"duration": duration})
+    ending = ["--kill=sigterm"] if duration else []
+    return [*profile_options(options), *ending]
 
 
 def _rank(path: Path) -> tuple[int, str]:

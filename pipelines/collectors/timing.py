@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
 from perfpipe.runrecord import TaskResult
 from pipelines.collectors.base import Context, ProgramFailed, check
 from pipelines.collectors.nvml import Samples, sampling
 from pipelines.protocol import ProgramOutput
+
+#: How long a program may take to end once it was interrupted, s.
+_GRACE_S = 10.0
+
+#: How `timeout` ends where it ended a program: interrupted, or killed after that, and itself so.
+_ENDED = (124, -signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Timing:
@@ -18,6 +25,7 @@ class Timing:
         self._launches: list[ProgramOutput] = []
         self._seconds: list[float] = []
         self._samples = Samples()
+        self._ended_after_s: float | None = None
 
     def launch(self) -> None:
         """Launch the program once; raises ProgramFailed if it fails or its result is wrong."""
@@ -26,11 +34,14 @@ class Timing:
         said = ProgramOutput()
         log = "plain" if workload.launches == 1 else f"plain-{len(self._launches)}"
         with sampling(wanted, context.into, workload.env, self._samples):
-            finished = context.launch("plain", log=log, on_line=said.feed)
+            finished = context.launch("plain", log=log, on_line=said.feed, grace_s=_GRACE_S)
             self._seconds.append(finished.seconds)
             self._launches.append(said)
             _judge(said)
-            check(finished, "the program", workload.timeout, kind="crash")
+            if context.ended_early(finished) and finished.returncode in _ENDED:
+                self._ended_after_s = workload.duration
+            else:
+                check(finished, "the program", workload.timeout, kind="crash")
 
     def result(self, result: TaskResult) -> TaskResult:
         """Return a result with times, validation and the GPU's state.
@@ -44,6 +55,7 @@ class Timing:
             launches_ms=tuple(tuple(said.times_ms) for said in self._launches),
             timing_method=first.method,
             seconds=tuple(self._seconds),
+            ended_after_s=self._ended_after_s,
             validation=first.validation,
             kernel=first.kernel,
             software=first.software,

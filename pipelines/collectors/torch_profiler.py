@@ -12,6 +12,9 @@ from pipelines.workload import CollectTorch
 #: Runs as a separate program in the workload's interpreter, which may not have perfpipe.
 _RUNNER = Path(__file__).with_name("torch_runner.py")
 
+#: How long torch.profiler may take to write what it has, s.
+_WRITING_S = 300.0
+
 
 def collect_torch(context: Context, options: CollectTorch) -> Collected:
     """Launch under torch.profiler and return the trace; raises InputError if it is not Python."""
@@ -28,5 +31,5 @@ def collect_torch(context: Context, options: CollectTorch) -> Collected:
     text = _RUNNER.read_text(encoding="utf-8")
     runner = ["-c", text] if launcher.remote else [str(_RUNNER)]
     command = [interpreter, *runner, launcher.output(trace), settings, *rest]
-    finished = context.launch("torch", command=command)
+    finished = context.launch("torch", command=command, grace_s=_WRITING_S)
     return context.product(finished, "torch.profiler", trace)

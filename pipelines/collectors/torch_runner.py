@@ -6,6 +6,7 @@ is recorded, else the whole program.
 
 import json
 import runpy
+import signal
 import sys
 from pathlib import Path
 
@@ -29,6 +30,9 @@ def main() -> None:
         runpy.run_path(program, run_name="__main__")
     except SystemExit as end:
         code = end.code
+    except KeyboardInterrupt:
+        # It is ended after the time that it was given; what was recorded until then is kept.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not part:
         profiler.stop()
     if code in (0, None):

@@ -99,6 +99,12 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
     metavar="NAME=VALUE[,VALUE]",
     help="Override a parameter of the file (or warmup, repeats, launches, timeout).",
 )
+@click.option(
+    "--duration",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End each launch after so long, as Ctrl-C does: for programs that run for hours.",
+)
 @click.option("--sizes", metavar="N[,N]", help="Sizes to run instead of the file's.")
 @click.option(
     "--quick",
@@ -162,6 +168,7 @@ def run_command(
     program: tuple[str, ...] | None,
     collector: str,
     settings: tuple[str, ...],
+    duration: float | None,
     sizes: str | None,
     quick: bool,
     filters: dict[str, list[str]],
@@ -188,6 +195,7 @@ def run_command(
 
     \b
     perfpipe run -- python train.py --lr 3e-4
+    perfpipe run --duration 60 -- python train.py
     perfpipe run --cwd src --env OMP_NUM_THREADS=8 -- torchrun --nproc-per-node 2 train.py
     perfpipe run --collector nsys --save workload.yaml -- ./bench --size 4096
 
@@ -206,6 +214,8 @@ def run_command(
     continues the run.
     """
     chosen = settings_of(settings)
+    if duration is not None:
+        chosen["duration"] = [duration]
     given = None
     if program is not None:
         _refuse("a workload file", {"--sizes": sizes, "--filter": filters})
