@@ -136,22 +136,28 @@ def make_pipe_metrics(con: DuckDBPyConnection) -> None:
 
 def sol_units() -> dict[str, tuple[Alias, ...]]:
     """Return the main constituents of the compute and the memory SOL."""
-    units = dict(_toml("families.toml")["sol_units"])
-    capabilities = units.pop("capabilities")
-    return {
-        side: tuple(Alias.parse(f"{name}.{_OF_PEAK}@{capabilities}") for name in names)
-        for side, names in units.items()
-    }
+    stated = _toml("families.toml")["sol_units"]
+    return {side: _units(stated[side]) for side in ("compute", "memory")}
+
+
+def one_pass_units() -> tuple[Alias, ...]:
+    """Return those of them that ncu counts in one pass."""
+    return _units(_toml("families.toml")["sol_units"]["one_pass"])
+
+
+def _units(names: list[str]) -> tuple[Alias, ...]:
+    capabilities = _toml("families.toml")["sol_units"]["capabilities"]
+    return tuple(Alias.parse(f"{name}.{_OF_PEAK}@{capabilities}") for name in names)
 
 
 def make_sol_units(con: DuckDBPyConnection) -> None:
     """Create the private table of the main constituents of the SOLs."""
     rows = (
-        (unit.metric, side, unit.cc_low, unit.cc_high)
+        (unit.metric, side, unit in one_pass_units(), unit.cc_low, unit.cc_high)
         for side, units in sol_units().items()
         for unit in units
     )
-    _make(con, "_sol_units", "metric, side, cc_low, cc_high", rows)
+    _make(con, "_sol_units", "metric, side, one_pass, cc_low, cc_high", rows)
 
 
 def make_tensor_metrics(con: DuckDBPyConnection) -> None:

@@ -69,6 +69,7 @@ class GpuState:
     driver: str | None = field(
         default=None, metadata=column("VARCHAR", "version of the GPU driver during timing")
     )
+    pinned_gb: float | None = None  # most pinned host memory of a process
 
     @property
     @derived("VARCHAR", "model of the first used GPU")
@@ -234,12 +235,7 @@ class TaskResult:
     confirm_ms: tuple[tuple[float, ...], ...] = ()
     seconds: tuple[float, ...] = ()
     ended_after_s: float | None = field(
-        default=None,
-        metadata=column(
-            "DOUBLE",
-            "seconds after which a launch without a profiler was ended, because the run was told "
-            "to; NULL where all ran to their end",
-        ),
+        default=None, metadata=column("DOUBLE", "when launches were ended, if before their end, s")
     )
     software: dict[str, str] | None = None
     notes: tuple[str, ...] = field(
@@ -281,16 +277,9 @@ class TaskResult:
         return statistics.median(self.times_ms) if self.times_ms else None
 
     @property
-    @derived(
-        "DOUBLE",
-        "median wall time of a launch without a profiler, from start to end, s; NULL where one was "
-        "ended before",
-    )
+    @derived("DOUBLE", "median wall time of a launch without a profiler, from start to end, s")
     def wall_s(self) -> float | None:
-        """Median wall time of its launches without a profiler, s; None if there was none.
-
-        Also where one was ended early: how long it was let run says nothing of it.
-        """
+        """Median wall time of its launches without a profiler, s; None if one was ended early."""
         whole = self.seconds and self.ended_after_s is None
         return statistics.median(self.seconds) if whole else None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfpipe.cores import cores
 from perfpipe.errors import PerfpipeError, ToolMissing
-from perfpipe.runrecord import TaskResult
+from perfpipe.runrecord import GpuState, TaskResult
 from perfpipe.store import Store
 from pipelines.collectors import compiled
 from pipelines.collectors.base import Collected, Context, ProgramFailed
@@ -191,8 +191,9 @@ def _profile_kernels(
         if not isinstance(outcome, Failure)
     ]
     plain_s = statistics.median(result.seconds) if result.seconds else 0.0
-    memory_gb = result.gpu_state.program_gb if result.gpu_state else None
-    budget = Budget(plain_s, time.monotonic() - started, memory_gb)
+    state = result.gpu_state or GpuState()
+    spent_s = time.monotonic() - started
+    budget = Budget(plain_s, spent_s, state.program_gb, state.pinned_gb)
     report = next(iter(reports), None)
     same = report is not None and compiled.is_kept(context)
     guide = guide_by(store, report, options, budget, from_start=same)

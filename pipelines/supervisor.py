@@ -161,7 +161,7 @@ def _watch(program: int, started: float, line: int, woken: int, request: dict[st
             if phase == _ENDING:
                 _signal(signal.SIGTERM, session)
         killed = phase == _KILLING and _signal(signal.SIGKILL, session)
-        if phase == _KILLING and (late or not killed) and (left := _descendants()):
+        if phase == _KILLING and (late or not killed) and (left := descendants()):
             _answer(line, " ".join(["left", *map(str, left)]))
             return
         wait = min(until - time.monotonic(), _AGAIN_S if phase == _KILLING else 3600.0)
@@ -193,7 +193,7 @@ def _reaped() -> list[tuple[int, int]]:
 def _signal(number: int, session: int | None) -> bool:
     """Signal every process below this one, in a session only; returns whether one may be."""
     any_may = False
-    for pid in _descendants():
+    for pid in descendants():
         try:
             if session in (None, os.getsid(pid)):
                 os.kill(pid, number)
@@ -205,7 +205,7 @@ def _signal(number: int, session: int | None) -> bool:
     return any_may
 
 
-def _descendants() -> list[int]:
+def descendants() -> list[int]:
     """Return every process below this one."""
     below: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208

@@ -172,7 +172,7 @@ def test_several_ranks(profilers: Path, cli: Cli, tmp_path: Path) -> None:
         ("--sizes 3 -- true", 2, "--sizes needs a workload file"),
         ("--env A -- true", 2, "--env A: expected NAME=VALUE"),
         ("--cwd nowhere -- true", 2, "--cwd nowhere: no such directory"),
-        ("--set lr=3 -- true", 2, "only timeout and launches can be set"),
+        ("--set lr=3 -- true", 2, "only timeout, duration and launches can be set"),
         ("--set timeout=-1 -- true", 2, "--set timeout: "),
         ("--collector replay -- true", 2, "a program without a workload file has no recording"),
         ("--bogus w.yaml", 2, "No such option '--bogus'"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from conftest import Opened, Tiny
 
-from analysis.metrics import sol_units
+from analysis.metrics import one_pass_units, sol_units
 from perfpipe.database import quote
 
 SIDES = {side: [unit.metric for unit in units] for side, units in sol_units().items()}
 UNITS = dict.fromkeys([*SIDES["compute"], *SIDES["memory"]], 1.0)
+ONCE = dict.fromkeys([unit.metric for unit in one_pass_units()], 1.0)
 DRAM, ISSUE = SIDES["memory"][0], SIDES["compute"][0]
 SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
@@ -50,6 +51,57 @@ def test_a_verdict_on_constituents_says_so() -> None:
     assert f"largest main constituent of {MEMORY}" in of_units[4]
     assert of_sols[0] == "memory"
     assert "constituent" not in f"{of_sols[3]}{of_sols[4]}"
+
+
+def test_of_one_pass_the_sols_are_at_least_so_large() -> None:
+    """What is busy is known, and what it saves at most; that nothing is, is not."""
+    some = {name: 1.0 for name in UNITS if name not in ONCE}
+    metrics = {
+        0: ONCE | {DRAM: 71.0},
+        1: ONCE | {ISSUE: 71.0},
+        2: ONCE | {DRAM: 41.0},
+        3: {name: value for name, value in ONCE.items() if name != DRAM} | some,
+        4: UNITS | {DRAM: 41.0},
+    }
+    db = Tiny(metrics=metrics)
+    assert db.rows(
+        "SELECT launch_id, memory_sol_pct, of_units, one_pass FROM kernel_sol ORDER BY ALL"
+    ) == [
+        (0, 71.0, True, True),
+        (1, 1.0, True, True),
+        (2, 41.0, True, True),
+        (3, None, False, False),
+        (4, 41.0, True, False),
+    ]
+    verdicts = db.rows(
+        "SELECT bound, confidence, explanation FROM kernel_bottleneck ORDER BY launch_id"
+    )
+    bounds = [(bound, confidence) for bound, confidence, _ in verdicts]
+    assert bounds[:3] == [("memory", "medium"), ("compute", "low"), ("unknown", None)]
+    assert [bound for bound, _ in bounds[3:]] == ["unknown", "latency"]
+    assert ["of what one pass counts, and may be higher" in text for *_, text in verdicts] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
+    assert "compute SOL was not collected" in verdicts[3][2]
+
+
+@pytest.mark.parametrize("capture", ["ncu/ops", "real/llama_train", "real/gpt2_generate"])
+def test_one_pass_holds_nearly_every_large_sol(opened: Opened, capture: str) -> None:
+    """The memory SOL always, the compute SOL but for one launch: 80 launches on H200."""
+    names = ", ".join(map(quote, ONCE))
+    with opened(f"{capture}.ncu-rep") as session:
+        rows = session.execute(
+            f"""
+            SELECT side, max(pct), max(pct) FILTER (metric IN ({names})) FROM kernel_sol_breakdown
+            GROUP BY report_id, launch_id, side
+            """
+        ).fetchall()
+    assert rows
+    for side, sol, once in rows:
+        if side == "memory":
+            assert once == pytest.approx(sol, abs=0.01) or (sol < 10)
+    missed = [sol for side, sol, once in rows if side == "compute" and sol >= 60 > (once or 0)]
+    assert len(missed) <= 1
 
 
 @pytest.mark.parametrize(

@@ -31,16 +31,24 @@ class Depth:
     other_s: float = 0.25
     metrics: tuple[str, ...] = ()
 
-    def launch_s(self, memory_gb: float | None) -> float:
-        """Return about how long a launch takes of a program with some device memory, s."""
+    def launch_s(self, memory_gb: float | None, pinned_gb: float | None = None) -> float:
+        """Return about how long a launch takes of a program with some device and pinned memory, s.
+
+        For one pass ncu saves none.
+        """
         memory_gb = _MEMORY_GB if memory_gb is None else min(memory_gb, _MOST_GB)
-        return self.other_s + self.passes * (_PASS_S + _PASS_S_PER_GB * memory_gb)
+        saving_s = _PASS_S_PER_GB * memory_gb + _PASS_S_PER_PINNED_GB * (pinned_gb or 0.0)
+        return self.other_s + self.passes * (_PASS_S + saving_s * (self.passes > 1))
 
 
 #: What a pass takes, s, and for each GB of the program's memory, as H200 took with ncu 2025.3.1.
 #: ncu restores for each pass what the kernel writes: memory that the program merely holds costs
 #: nothing, but one that takes more has kernels that write more.  So it was up to _MOST_GB.
 _PASS_S, _PASS_S_PER_GB, _MOST_GB = 0.010, 0.004, 8.0
+
+#: What each GB of pinned host memory adds to that, s, as data loaders have it: ncu saves it all, on
+#: hosts of H200 at 5 to 16 GB/s.
+_PASS_S_PER_PINNED_GB = 0.2
 
 #: What is assumed where nobody saw how much memory the program takes, GB.
 _MEMORY_GB = 2.5
@@ -63,7 +71,8 @@ LEAN = Depth(
 BASIC = Depth("set=basic", ("--set=basic",), 10)
 DEPTHS = (DETAILED, LEAN, BASIC)
 
-#: What the roofline, the waves and the clocks of a launch need beside the constituents of its SOL.
+#: What the waves and the clocks of a launch need beside the constituents of its SOL.
+_LAUNCH = ("--section=LaunchStats", "--section=Occupancy")
 _BESIDE = (
     "gpu__time_duration.sum",
     "gpc__cycles_elapsed.avg.per_second",
@@ -72,10 +81,14 @@ _BESIDE = (
     "sm__cycles_elapsed.avg.per_second",
     "sm__cycles_active.avg",
     "sm__cycles_active.max",
-    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed",
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "dram__bytes.sum",
     "dram__bytes.sum.per_second",
+)
+
+#: What its roofline needs as well.
+_ROOFLINE = (
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
 )
 
 #: What ncu takes besides the program's own time and its launches, s.
@@ -99,12 +112,14 @@ _QUIET_S, _QUIET_TIMES = 20.0, 10.0
 class Budget:
     """The time of a configuration: of its plain run, and what has been spent on it so far, s.
 
-    `memory_gb` is how much memory the program takes on a GPU, None if nobody saw it.
+    `memory_gb` is how much memory the program takes on a GPU, `pinned_gb` how much it has pinned on
+    the host, None if nobody saw it.
     """
 
     plain_s: float
     spent_s: float = 0.0
     memory_gb: float | None = None
+    pinned_gb: float | None = None
 
     @property
     def whole_s(self) -> float:
@@ -118,12 +133,15 @@ class Budget:
 
     def expected_s(self, launches: int, depth: Depth) -> float:
         """Return about how long ncu takes for some launches of the program, s."""
-        return self.plain_s + STARTUP_S + depth.launch_s(self.memory_gb) * launches
+        return self.plain_s + STARTUP_S + self._launch_s(depth) * launches
 
     def fitting(self, depth: Depth, limit_s: float) -> int:
         """Return how many launches ncu profiles in a time."""
         left_s = limit_s - self.expected_s(0, depth)
-        return max(int(left_s / depth.launch_s(self.memory_gb)), 1)
+        return max(int(left_s / self._launch_s(depth)), 1)
+
+    def _launch_s(self, depth: Depth) -> float:
+        return depth.launch_s(self.memory_gb, self.pinned_gb)
 
 
 @dataclass(frozen=True)
@@ -186,7 +204,7 @@ def guide_of(
         if not isinstance(cut, str) and cut.chosen > 0 and cut.expected_launches < launches:
             plan, notes = cut, (_cut_note(plan, cut, limit_s),)
     if depth.metrics:
-        notes = (_units_note(limit_s), *notes)
+        notes = (_units_note(depth, limit_s), *notes)
     return Guide(
         words_of(plan, options, from_start=from_start),
         depth,
@@ -209,23 +227,26 @@ def depths_of(options: CollectNcu, cc: str | None) -> tuple[Depth, ...]:
         words = (f"--set={options.chosen_set}", *(f"--section={name}" for name in options.sections))
         known = {depth.words: depth for depth in DEPTHS}
         return (known.get(words, replace(DETAILED, name=words[0].removeprefix("--"), words=words)),)
-    units = units_of(cc)
-    return (*DEPTHS, units) if units else DEPTHS
+    return (*DEPTHS, *units_of(cc))
 
 
-def units_of(cc: str | None) -> Depth | None:
+def units_of(cc: str | None) -> tuple[Depth, ...]:
     """Return what is collected where even `basic` takes too long: main constituents of the SOLs.
 
-    None for GPUs on which these are not known to make up the SOLs.
+    First all of them, then those that one pass counts.  None for GPUs on which these are not known
+    to make up the SOLs.
     """
-    from analysis.metrics import sol_units
+    from analysis.metrics import one_pass_units, sol_units
 
     units = [unit for side in sol_units().values() for unit in side]
     if not all(unit.holds_for(cc or "") for unit in units):
-        return None
-    names = tuple(dict.fromkeys((*(unit.metric for unit in units), *_BESIDE)))
-    words = ("--section=LaunchStats", "--section=Occupancy")
-    return Depth("main constituents of the SOLs", words, 5, 0.1, names)
+        return ()
+    names = tuple(unit.metric for unit in units)
+    once = tuple(unit.metric for unit in one_pass_units())
+    return (
+        Depth("main constituents of the SOLs", _LAUNCH, 5, 0.1, (*names, *_BESIDE, *_ROOFLINE)),
+        Depth("constituents of the SOLs in one pass", _LAUNCH, 1, 0.04, (*once, *_BESIDE)),
+    )
 
 
 def words_of(plan: ProfilePlan, options: CollectNcu, *, from_start: bool = False) -> list[str]:
@@ -241,10 +262,13 @@ def _quiet_s(plan: ProfilePlan) -> float:
     return _QUIET_S + _QUIET_TIMES * (plan.span_ns or 0) / 1e9
 
 
-def _units_note(limit_s: float) -> str:
+def _units_note(depth: Depth, limit_s: float) -> str:
+    which, stands = "the main constituents", "the largest of which stands for it"
+    if depth.passes == 1:
+        which, stands = "those constituents", "which one pass counts: it may be higher"
     return (
-        "ncu collected the main constituents of Speed of Light only, the largest of which stands "
-        f"for it: more does not fit into {limit_s:.0f} s; raise collect.ncu.time_limit for more"
+        f"ncu collected {which} of Speed of Light only, {stands}; more does not fit into "
+        f"{limit_s:.0f} s; raise collect.ncu.time_limit for more"
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.runrecord import GpuState, OneGpu, Spread
+from pipelines.collectors.pinned import pinned_gb
 from pipelines.workload import CollectNvml
 
 #: Reasons for lower clocks: (bit, name), as nvmlClocksEventReasons; without idle and settings.
@@ -28,6 +29,9 @@ REASONS = (
 #: What a GPU is, or counts up; asked once before each launch and once behind it.
 _STILL = ("name", "power_limit_w")
 
+#: How often processes are asked for their pinned memory, s.
+_PINNED_EVERY_S = 1.0
+
 _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "gpu_pct")
 
 
@@ -38,6 +42,7 @@ class Samples:
         self.samples: list[dict[str, Any]] = []
         self.reason: str | None = None
         self.driver: str | None = None
+        self.pinned_gb = 0.0
         self._about: dict[int, list[dict[str, Any]]] = {}
 
     def note(self, before: Mapping[int, Mapping[str, Any]], after: Mapping[int, Any]) -> None:
@@ -67,7 +72,9 @@ class Samples:
             held = tuple(name for bit, name in REASONS if bits & bit)
             about = {**self._of(gpu), "program_gb": self._taken_gb(gpu, own)}
             gpus.append(OneGpu(gpu, busy_samples=len(busy), **spreads, throttled_by=held, **about))
-        return GpuState(len(self.samples), tuple(gpus), driver=self.driver)
+        return GpuState(
+            len(self.samples), tuple(gpus), driver=self.driver, pinned_gb=self.pinned_gb
+        )
 
     def _taken_gb(self, gpu: int, samples: list[dict[str, Any]]) -> float | None:
         """Return how much more memory was in use at most than before the first launch, GB."""
@@ -187,8 +194,11 @@ def _text(value: str | bytes) -> str:
 def _sample(
     handles: Mapping[int, Any], state: Samples, ended: threading.Event, interval: float
 ) -> None:
-    started = time.monotonic()
+    started, looked = time.monotonic(), 0.0
     while True:
+        if time.monotonic() - looked >= _PINNED_EVERY_S:
+            looked = time.monotonic()
+            state.pinned_gb = max(state.pinned_gb, pinned_gb())
         for index, handle in handles.items():
             at_ms = round((time.monotonic() - started) * 1e3, 1)
             state.samples.append({"ms": at_ms, "gpu": index, **_read(handle)})

@@ -3,7 +3,8 @@
 -- levels only show the limiter.  kernel_sol_breakdown has the constituents.
 --
 -- Where ncu collected the main constituents of both SOLs instead of the SOLs, the largest stands for each:
--- compared on H200, it is the SOL wherever that is above 50 %, and at most 5 points lower elsewhere.
+-- compared on H200, it is the SOL wherever that is above 50 %, and at most 5 points lower elsewhere.  Where
+-- it collected only those that one pass counts, the SOLs are at least so large.
 --
 -- report_id: report
 -- launch_id: launch, counted from 0 in report order
@@ -16,6 +17,7 @@
 -- compute_sol_pct: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- memory_sol_pct: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- of_units: whether they are the largest of their main constituents
+-- one_pass: whether only those were collected that one pass counts: the SOLs may be larger
 -- max_sol_pct: the larger of the two, %; NULL unless both are known
 -- headroom_ns: SOL headroom: duration x (1 - max SOL), what the same work would save at 100 % SOL, ns;
 --   NULL if either SOL is unknown
@@ -48,7 +50,8 @@ WITH units AS (
         report_id,
         launch_id,
         max(pct) FILTER (side = 'compute') AS compute_pct,
-        max(pct) FILTER (side = 'memory') AS memory_pct
+        max(pct) FILTER (side = 'memory') AS memory_pct,
+        NOT bool_and(whole) AS one_pass
     FROM _sol_of_units
     GROUP BY report_id, launch_id
 ),
@@ -58,7 +61,8 @@ sols AS (
         launch_id,
         coalesce(w.compute_sol_pct, u.compute_pct) AS compute_pct,
         coalesce(w.memory_sol_pct, u.memory_pct) AS memory_pct,
-        u.compute_pct IS NOT NULL AS of_units
+        u.compute_pct IS NOT NULL AS of_units,
+        u.one_pass
     FROM kernel_metrics AS w
     LEFT JOIN units AS u USING (report_id, launch_id)
 )
@@ -74,6 +78,7 @@ SELECT
     s.compute_pct AS compute_sol_pct,
     s.memory_pct AS memory_sol_pct,
     coalesce(s.of_units, false) AS of_units,
+    coalesce(s.one_pass, false) AS one_pass,
     -- greatest() ignores NULL, but the larger of a known and an unknown number is unknown.
     CASE
         WHEN s.compute_pct >= s.memory_pct THEN s.compute_pct

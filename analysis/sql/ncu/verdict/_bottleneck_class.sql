@@ -17,11 +17,11 @@ WITH ruled AS (
                 AND abs(compute_sol_pct - memory_sol_pct) >= threshold('sol.balanced_points')
                 THEN 'larger_sol'
             WHEN max_sol_pct >= threshold('sol.latency_pct') THEN 'balanced'
+            WHEN one_pass THEN 'unknown' -- what was not collected may be busier
             -- If all but a few SMs have work, the roof that is near decides.
             WHEN waves < threshold('sol.full_wave')
                 THEN if(near_roof AND waves >= threshold('sol.nearly_full_wave'), 'near_roof', 'small_grid')
-            -- A level that the memory SOL does not show.
-            WHEN busiest_level_pct >= threshold('rescue.level_pct') THEN 'busy_level'
+            WHEN busiest_level_pct >= threshold('rescue.level_pct') THEN 'busy_level' -- memory SOL hides it
             WHEN coalesce(imbalance_pct, wave_loss_pct) >= threshold('latency.imbalance_pct') THEN 'imbalance'
             WHEN issue_active_pct >= threshold('compute.issue_pct') THEN 'issue'
             ELSE 'latency'

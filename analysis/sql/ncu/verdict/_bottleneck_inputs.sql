@@ -50,6 +50,7 @@ SELECT
     s.memory_sol_pct,
     s.max_sol_pct,
     s.of_units,
+    s.one_pass,
     s.max_sol_pct >= threshold('sol.latency_pct') - threshold('sol.near_roof_points') AS near_roof,
     s.dram_sol_pct,
     s.l2_sol_pct,

@@ -33,7 +33,7 @@ SELECT
     *,
     CASE
         WHEN bound = 'unknown' THEN NULL
-        WHEN rule = 'busy_level' OR passes_disagree THEN 'low'
+        WHEN rule = 'busy_level' OR passes_disagree OR (one_pass AND bound != 'memory') THEN 'low'
         WHEN borderline OR of_units OR rule IN ('issue', 'near_roof') THEN 'medium'
         WHEN subclass IS NULL AND bound != 'balanced' THEN 'medium'
         WHEN rule = 'imbalance' AND imbalance_pct IS NULL THEN 'medium'
@@ -45,11 +45,8 @@ SELECT
     END AS sol_threshold,
     nullif(concat_ws('; ',
         CASE
-            WHEN bound = 'unknown' THEN concat(
-                CASE
-                    WHEN compute_sol_pct IS NULL THEN 'compute SOL'
-                    WHEN memory_sol_pct IS NULL THEN 'memory SOL'
-                END,
+            WHEN bound = 'unknown' AND NOT one_pass THEN concat(
+                if(compute_sol_pct IS NULL, 'compute SOL', 'memory SOL'),
                 ' was not collected: ncu --section SpeedOfLight'
             )
         END,
@@ -113,6 +110,8 @@ SELECT
             )
         END,
         CASE
+            WHEN one_pass
+                THEN 'SOL is the largest of what one pass counts, and may be higher: --section SpeedOfLight'
             WHEN of_units THEN 'SOL is the largest of its main constituents (below 50 %, up to 5 points low)'
         END,
         if(passes_disagree, printf('SM clocks of its passes differ by %.1f %%', clock_drift_pct), NULL),
