@@ -25,6 +25,7 @@ VIEWS = (
     "kernel_categories",
     "step_bounds",
     "step_mfu",
+    "kernel_sol",
     "_labels",
     "timeline_findings",
     "_idle_captures",
@@ -314,7 +315,9 @@ def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:
         yield Tile("Kernels at SOL", "unknown", why, source)
     elif sol_pct is not None:
         note = f"of the {share_pct:.0f} % of kernel time that was profiled"
-        yield Tile("Kernels at SOL", f"{sol_pct:.0f} %", note, source)
+        ((some,),) = rows_of(scope.con, "SELECT coalesce(bool_or(one_pass), false) FROM kernel_sol")
+        least = "≥ " if some else ""
+        yield Tile("Kernels at SOL", f"{least}{sol_pct:.0f} %", note, source)
     elif scope.profiled:
         yield from kernels.sol_of(scope)
     else:

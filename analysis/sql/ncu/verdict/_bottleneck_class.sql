@@ -17,7 +17,7 @@ WITH ruled AS (
                 AND abs(compute_sol_pct - memory_sol_pct) >= threshold('sol.balanced_points')
                 THEN 'larger_sol'
             WHEN max_sol_pct >= threshold('sol.latency_pct') THEN 'balanced'
-            WHEN one_pass THEN 'unknown' -- what was not collected may be busier
+            WHEN one_pass AND max_sol_pct >= threshold('sol.one_pass_pct') THEN 'unknown'
             -- If all but a few SMs have work, the roof that is near decides.
             WHEN waves < threshold('sol.full_wave')
                 THEN if(near_roof AND waves >= threshold('sol.nearly_full_wave'), 'near_roof', 'small_grid')
