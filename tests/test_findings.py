@@ -45,6 +45,7 @@ TIMELINE: dict[str, set[str | None]] = {
             "readback",
         )
     },
+    "single_precision": set(),
     "startup": {"autotuning", "compilation", "communicator", "allocation"},
     "operator": {
         "cross_entropy",

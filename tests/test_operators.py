@@ -42,9 +42,10 @@ def _timeline(kinds: list[str]) -> Tiny:
 
 
 def _add(db: Tiny, report: str, kinds: list[str]) -> None:
+    """Add kernels of some kinds, or of other names."""
     at = 0
     for place, kind in enumerate(kinds):
-        full = KERNELS[kind]
+        full = KERNELS.get(kind, kind)
         name = full.removeprefix(AT).removeprefix("void ").removeprefix("<unnamed>::")
         row = {"report_id": report, "device": 0, "stream": 7, "pid": 1, "start_ns": at,
                "end_ns": at + place + 1}  # fmt: skip
@@ -167,3 +168,44 @@ def test_an_operator_speaks_for_its_kernels(opened: Opened) -> None:
     assert all(
         "Transformer Engine" in techniques()[key].detail for key in ("fp8", "narrower_types")
     )
+
+
+TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x128x32_execute_kernel__5x_cublas"
+SGEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_ffma_kernel__5x_cublas"
+HALF = AT + "vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<c10::BFloat16>>(int)"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "gain_pct"),
+    [
+        (["product", TF32, "layout", "pointwise"], 45.0),  # lengths 1 to 4, of which 9 state FP32
+        (["product", "layout", "pointwise", SGEMM], None),  # of which BF16 takes far less than half
+    ],
+)
+def test_a_program_in_fp32_is_told_of_mixed_precision(
+    kinds: list[str], gain_pct: float | None
+) -> None:
+    db = _timeline(kinds)
+    assert db.rows(
+        "SELECT round(share_pct), round(gain_pct), floor, technique FROM precision_findings"
+    ) == [(90, gain_pct, gain_pct and "half_types", "mixed_precision")]
+    ((rank, bound_pct),) = db.rows(
+        "SELECT rank, round(bound_pct) FROM findings WHERE claim = 'single_precision'"
+    )
+    assert bound_pct == gain_pct
+    if gain_pct is None:
+        assert (rank,) == db.rows("SELECT max(rank) FROM findings")[0]
+    last = db.rows("SELECT technique, precision FROM recommendations ORDER BY rank DESC LIMIT 1")
+    assert last == [("mixed_precision", True)]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [TF32, "layout", HALF, "pointwise"],  # it does so already
+        ["product", "product", TF32, "product"],  # most names state nothing
+        [TF32, "own", "own"],  # nothing of a network
+    ],
+)
+def test_other_programs_are_not(kinds: list[str]) -> None:
+    assert _timeline(kinds).rows("FROM precision_findings") == []

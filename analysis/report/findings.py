@@ -37,6 +37,7 @@ _OF_GPU = {
     "start_skew": "waits once, in the first collective: the ranks started apart",
     "readback": "runs dry for small copies to the host",
     "startup": "takes long to start",
+    "single_precision": "computes in FP32",
 }
 
 #: Operators of many kernels.
@@ -104,6 +105,7 @@ _ASSUMED = {
     "other_launches": "that all other launches take as long as now",
     "hidden": "that it hides behind compute, which takes as long as now",
     "link": "that its bytes cross the link at its peak, behind compute",
+    "half_types": "half the bytes at the same bandwidth, and products at twice the rate",
 }
 
 
@@ -244,6 +246,8 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     if found.claim == "operator":
         claim = f"spends time on {_OPERATORS[found.subclass or '']}"
         evidence = [_operator(found, share)]
+    elif found.claim == "single_precision":
+        evidence = [f"kernels whose names state FP32 or TF32 are {_operator(found, share)}"]
     elif found.causes is not None:
         begun = f"{format_ns(found.time_ns)} from the first CUDA call to the first steady step"
         evidence = [f"{begun}, {share}", found.causes]

@@ -102,3 +102,11 @@ CREATE MACRO natural_order(name) AS array_to_string(
         lambda part: CASE WHEN regexp_matches(part, '^[0-9]') THEN lpad(part, 20, '0') ELSE part END
     ), ''
 );
+
+-- The floating-point type that a kernel's name states: narrow (16 bits or fewer), single, or other.
+CREATE MACRO kernel_precision(kernel) AS
+    CASE
+        WHEN regexp_matches(kernel, '(?i)half|bfloat|[bf]p?16|e4m3|e5m2|fp8|int8|_s8') THEN 'narrow'
+        WHEN regexp_matches(kernel, '(?i)\bfloat\b|tf32|f32f32|sgemm|s1688|ffma') THEN 'single'
+        ELSE 'other'
+    END;

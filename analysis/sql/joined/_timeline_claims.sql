@@ -80,6 +80,29 @@ JOIN _labels AS l USING (report_id)
 JOIN analysis_windows AS v USING (report_id, device)
 QUALIFY row_number() OVER (PARTITION BY o.operator ORDER BY o.share_pct DESC, o.report_id, o.device) = 1
 UNION ALL BY NAME
+SELECT
+    'timeline' AS subject,
+    'single_precision' AS claim,
+    row_number() OVER (ORDER BY p.share_pct DESC) AS place,
+    'single_precision' AS bound,
+    l.label,
+    p.device,
+    v.kind AS part,
+    CASE v.kind WHEN 'steady' THEN 'step' ELSE 'timeline' END AS share_of,
+    p.share_pct,
+    p.step_ns AS time_ns,
+    p.step_launches AS launches,
+    p.longest AS causes,
+    p.gain_pct AS bound_pct,
+    p.floor,
+    'medium' AS confidence,
+    p.technique,
+    [p.report_id] AS reports
+FROM precision_findings AS p
+JOIN _labels AS l USING (report_id)
+JOIN analysis_windows AS v USING (report_id, device)
+QUALIFY row_number() OVER (ORDER BY p.share_pct DESC, p.report_id, p.device) = 1
+UNION ALL BY NAME
 -- Behind the contributors of all GPUs: it does not recur.
 SELECT
     'timeline' AS subject,

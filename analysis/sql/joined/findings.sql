@@ -7,9 +7,10 @@
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
--- claim: near_limit, operator, ranks_wait, start_skew (the wait is in the first collective), or the bound
---   that it is about
--- bound: category of timeline_bottleneck, readback, operator, startup, or bound of kernel_bottleneck
+-- claim: near_limit, operator, single_precision, ranks_wait, start_skew (the wait is in the first
+--   collective), or the bound that it is about
+-- bound: category of timeline_bottleneck, readback, operator, single_precision, startup, or bound of
+--   kernel_bottleneck
 -- subclass: limiter, for a kernel; the operator; the main cause, for startup
 -- cause: cause, for a kernel
 -- label: configuration or file of a timeline
@@ -90,7 +91,11 @@ SELECT
                 WHEN claim = 'near_limit' THEN 1.5
                 ELSE 1
             END,
-            CASE WHEN subject = 'timeline' THEN coalesce(bound_pct, share_pct) END DESC,
+            -- What makes results less exact needs a bound to come before the rest.
+            CASE
+                WHEN subject = 'timeline'
+                    THEN coalesce(bound_pct, if(claim = 'single_precision', 0, share_pct))
+            END DESC,
             claim = 'operator',
             -- A CUDA graph cannot contain what is read back.
             bound IS DISTINCT FROM 'readback',

@@ -19,7 +19,7 @@
 --   is none
 -- saved_bytes: bytes that fusion would save; NULL for other techniques
 -- secondary: whether its bound is small for all its launches; NULL for timelines
--- precision: whether it makes results less exact; NULL for timelines
+-- precision: whether it makes results less exact
 -- instances: number of GPU timelines, or launches, that it addresses
 -- kernels: kernels that it addresses: name, bound, subclass and cause of each; NULL for timelines
 CREATE VIEW recommendations AS
@@ -37,6 +37,11 @@ on_timelines AS (
     UNION ALL BY NAME
     SELECT report_id, device, technique, operator AS bound, difficulty, share_pct, rank
     FROM operator_findings
+    UNION ALL BY NAME
+    SELECT
+        report_id, device, technique, 'single_precision' AS bound, difficulty, share_pct, gain_pct, floor,
+        rank, true AS precision
+    FROM precision_findings
 ),
 found AS (
     SELECT
@@ -50,6 +55,7 @@ found AS (
         CASE WHEN count(*) = count(f.gain_pct) THEN max(f.gain_pct) END AS gain_pct,
         list(DISTINCT f.floor ORDER BY f.floor) FILTER (f.floor IS NOT NULL) AS floors,
         min(f.rank) AS place,
+        coalesce(bool_or(f.precision), false) AS precision,
         count(DISTINCT (f.report_id, f.device)) AS instances
     FROM on_timelines AS f
     JOIN analysis_windows AS w USING (report_id, device)

@@ -1,0 +1,37 @@
+-- GPUs that compute in FP32 for most of the step, in a program of operators that neural networks have.
+--
+-- report_id: report
+-- device: physical GPU number
+-- share_pct: share of the time of the steps in kernels whose names state FP32 or TF32, %
+-- step_ns: time of these kernels in a step, mean, ns; NULL without steps
+-- step_launches: number of their launches in a step, mean; NULL without steps
+-- longest: those with most time, as in precision_times
+-- technique: key in the knowledge base
+-- difficulty: low, medium or high
+-- gain_pct: bound on the gain, % of the time of the steps: half of what they take; NULL where products do
+--   not use TF32, of which BF16 would take far less than half
+-- floor: what the bound assumes to stay
+-- rank: 1
+CREATE VIEW precision_findings AS
+SELECT
+    p.report_id,
+    p.device,
+    p.share_pct,
+    p.time_ns / p.steps AS step_ns,
+    round(p.launches / p.steps)::BIGINT AS step_launches,
+    p.longest,
+    t.technique,
+    t.difficulty,
+    CASE
+        WHEN p.product_ns < threshold('precision.products_share') * p.time_ns THEN p.share_pct / 2
+    END AS gain_pct,
+    CASE WHEN gain_pct IS NOT NULL THEN 'half_types' END AS floor,
+    1 AS rank
+FROM precision_times AS p
+JOIN _techniques AS t ON t.bound = 'single_precision' AND p.type = 'single'
+ANTI JOIN precision_times AS n
+    ON n.report_id = p.report_id AND n.device = p.device AND n.type = 'narrow'
+        AND n.kernel_pct >= threshold('precision.narrow_pct')
+SEMI JOIN operator_times AS o ON o.report_id = p.report_id AND o.device = p.device
+WHERE p.share_pct >= threshold('precision.share_pct')
+ORDER BY p.report_id, p.device;
