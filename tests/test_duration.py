@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -72,3 +73,14 @@ def test_it_is_below_the_limit_at_which_launches_fail(cli: Cli) -> None:
     words = ("run", "--duration", "700", "--", sys.executable, "-c", "pass")
     assert cli(*words) == 2
     assert "duration (700 s) must be less than timeout (600 s)" in cli.err
+
+
+@pytest.mark.parametrize("words", [("ab", "w.yaml", "--aa"), ("calibrate", "w.yaml")])
+def test_without_times_there_is_nothing_to_compare(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-c", ENDLESS]
+    text = f"version: 1\nname: w\nduration: 0.2\ncollect: {{}}\ncommand: {json.dumps(command)}\n"
+    (tmp_path / "w.yaml").write_text(text)
+    assert cli(*words) == 2
+    assert "prints no times and is ended before its end (duration)" in cli.err

@@ -29,8 +29,9 @@ REASONS = (
 #: What a GPU is, or counts up; asked once before each launch and once behind it.
 _STILL = ("name", "power_limit_w")
 
-#: How often processes are asked for their pinned memory, s.
-_PINNED_EVERY_S = 1.0
+#: When processes are asked for their pinned memory: after so long, and then ever more rarely, since
+#: all processes of the machine are looked through.
+_PINNED_S, _PINNED_TIMES = 1.0, 1.3
 
 _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "gpu_pct")
 
@@ -194,10 +195,10 @@ def _text(value: str | bytes) -> str:
 def _sample(
     handles: Mapping[int, Any], state: Samples, ended: threading.Event, interval: float
 ) -> None:
-    started, looked = time.monotonic(), 0.0
+    started, look_s = time.monotonic(), 0.0
     while True:
-        if time.monotonic() - looked >= _PINNED_EVERY_S:
-            looked = time.monotonic()
+        if time.monotonic() - started >= look_s:
+            look_s = _PINNED_S + _PINNED_TIMES * look_s
             state.pinned_gb = max(state.pinned_gb, pinned_gb())
         for index, handle in handles.items():
             at_ms = round((time.monotonic() - started) * 1e3, 1)

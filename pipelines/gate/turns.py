@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from analysis.gate.rounds import Round
-from perfpipe.errors import PerfpipeError, ToolMissing
+from perfpipe.errors import InputError, PerfpipeError, ToolMissing
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 from pipelines.collectors.base import Context, Say
@@ -53,6 +53,11 @@ class Measuring:
             return replace(failed(result_of(task), error), ran=ran())
         notes = (f"arm {self.arm.name}, turn {turn}",)
         result = replace(timing.result(result_of(task)), ran=ran(), notes=notes)
+        if result.median_ms is None and result.wall_s is None:
+            raise InputError(
+                f"{self.arm.path}: the program prints no times and is ended before its end "
+                "(duration): there is nothing to compare"
+            )
         return replace(result, variant=self.arm.variant)
 
     @property
