@@ -193,7 +193,9 @@ def _profile_kernels(
     plain_s = statistics.median(result.seconds) if result.seconds else 0.0
     state = result.gpu_state or GpuState()
     spent_s = time.monotonic() - started
-    budget = Budget(plain_s, spent_s, state.program_gb, state.pinned_gb)
+    # Only replay of kernels saves memory.
+    pinned_gb = state.pinned_gb if options.replay_mode == "kernel" else None
+    budget = Budget(plain_s, spent_s, state.program_gb, pinned_gb)
     report = next(iter(reports), None)
     same = report is not None and compiled.is_kept(context)
     guide = guide_by(store, report, options, budget, from_start=same)

@@ -265,7 +265,7 @@ class Workload(_Model):
     duration: float | None = Field(
         None,
         gt=0,
-        description="seconds after which a launch is ended as by Ctrl-C; default: at its own end",
+        description="seconds after which a launch is ended; default: at its own end",
     )
     collect: Collect = Field(Collect(), description="profilers")
     execution: Execution = Field(Execution(), description="where programs run")

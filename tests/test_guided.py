@@ -266,7 +266,7 @@ def test_where_nothing_else_fits_one_pass_is_collected() -> None:
     assert found.depth == once
     assert found.expected == 40
     (note,) = found.notes
-    assert "those constituents of Speed of Light only, which one pass counts: it may be" in note
+    assert "only the constituents of Speed of Light that one pass counts; the SOL may be" in note
     (metrics,) = (w for w in ncu.profile_options(CollectNcu(), once) if w.startswith("--metrics"))
     assert "dram__cycles_active.avg.pct_of_peak_sustained_elapsed" in metrics
     assert "lts__t_sectors" not in metrics
@@ -298,7 +298,7 @@ def test_what_does_not_fit_is_not_asked_for_and_said(plain_s: float, spent_s: fl
     of_units = found.depth in (units, once)
     assert len(found.notes) == of_units + (found.expected < 2000)
     if of_units:
-        assert "constituents of Speed of Light only" in found.notes[0]
+        assert "constituents of Speed of Light" in found.notes[0]
     if found.expected < 2000:
         assert found.depth == once
         one_more_s = guide.Budget(plain_s).expected_s(found.expected + 1, found.depth)

@@ -178,8 +178,14 @@ HALF = AT + "vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<c
 @pytest.mark.parametrize(
     ("kinds", "gain_pct"),
     [
-        (["product", TF32, "layout", "pointwise"], 45.0),  # lengths 1 to 4, of which 9 state FP32
-        (["product", "layout", "pointwise", SGEMM], None),  # of which BF16 takes far less than half
+        (
+            ["loop_select_fusion", TF32, "layout", "pointwise"],
+            45.0,
+        ),  # lengths 1 to 4, of which 9 state FP32
+        (
+            ["loop_select_fusion", "layout", "pointwise", SGEMM],
+            None,
+        ),  # of which BF16 takes far less than half
     ],
 )
 def test_a_program_in_fp32_is_told_of_mixed_precision(
@@ -203,7 +209,7 @@ def test_a_program_in_fp32_is_told_of_mixed_precision(
     "kinds",
     [
         [TF32, "layout", HALF, "pointwise"],  # it does so already
-        ["product", "product", TF32, "product"],  # most names state nothing
+        ["product", TF32, "layout", "pointwise"],  # what the product computes in is not known
         [TF32, "own", "own"],  # nothing of a network
     ],
 )

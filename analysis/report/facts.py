@@ -160,16 +160,19 @@ def _steps(scope: Scope) -> Iterator[Fact]:
 def _wall_times(run: RunRecord) -> Iterator[Fact]:
     """Yield how long programs take that report no times of their own."""
     untimed = [task for task in run.tasks if task.done and not task.times_ms]
-    ended = sorted(task.ended_after_s for task in untimed if task.ended_after_s is not None)
-    if ended:
-        text = f"none: the run was told to end each launch after {format_ns(ended[-1] * 1e9)}"
-        yield Fact("Wall time", text, Source("run_tasks", (run.run_id,)))
     times = sorted(task.wall_s for task in untimed if task.wall_s is not None)
+    ended = sorted(task.ended_after_s for task in untimed if task.ended_after_s is not None)
+    told = []
     if times:
         low, high = format_ns(times[0] * 1e9), format_ns(times[-1] * 1e9)
         text = low if low == high else f"{low} to {high}"
         text += " from start to end, without a profiler; the program reports no times of its own"
-        yield Fact("Wall time", text, Source("run_tasks", (run.run_id,)))
+        told.append(text)
+    if ended:
+        which = f"{counted(len(ended), 'configuration')} ended" if times else "none: ended"
+        told.append(f"{which} after {format_ns(ended[-1] * 1e9)}, as the run was told to")
+    if told:
+        yield Fact("Wall time", "; ".join(told), Source("run_tasks", (run.run_id,)))
 
 
 def _left_out(run: RunRecord) -> Iterator[Fact]:

@@ -106,7 +106,12 @@ CREATE MACRO natural_order(name) AS array_to_string(
 -- The floating-point type that a kernel's name states: narrow (16 bits or fewer), single, or other.
 CREATE MACRO kernel_precision(kernel) AS
     CASE
-        WHEN regexp_matches(kernel, '(?i)half|bfloat|[bf]p?16|e4m3|e5m2|fp8|int8|_s8') THEN 'narrow'
-        WHEN regexp_matches(kernel, '(?i)\bfloat\b|tf32|f32f32|sgemm|s1688|ffma') THEN 'single'
+        WHEN regexp_matches(
+            kernel,
+            '(?i)\bhalf\b|__half|bfloat|float16|(^|[^a-z])(bf|fp?)16|e4m3|e5m2|fp8|nvjet_(sm\d+_)?[ht]'
+            || '|(^|_)[hs]16816|(^|_)h(gemm|884|1688)'
+        ) THEN 'narrow'
+        WHEN regexp_matches(kernel, '(?i)\bdouble\b') THEN 'other'
+        WHEN regexp_matches(kernel, '(?i)\bfloat\b|tf32|f32f32|sgemm|s1688|_ffma|scudnn') THEN 'single'
         ELSE 'other'
     END;

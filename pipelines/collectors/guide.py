@@ -227,14 +227,16 @@ def depths_of(options: CollectNcu, cc: str | None) -> tuple[Depth, ...]:
         words = (f"--set={options.chosen_set}", *(f"--section={name}" for name in options.sections))
         known = {depth.words: depth for depth in DEPTHS}
         return (known.get(words, replace(DETAILED, name=words[0].removeprefix("--"), words=words)),)
-    return (*DEPTHS, *units_of(cc))
+    units = units_of(cc)
+    # What is asked for beside may not fit into the one pass.
+    return (*DEPTHS, *(units[:1] if options.metrics else units))
 
 
 def units_of(cc: str | None) -> tuple[Depth, ...]:
     """Return what is collected where even `basic` takes too long: main constituents of the SOLs.
 
-    First all of them, then those that one pass counts.  None for GPUs on which these are not known
-    to make up the SOLs.
+    First all of them, then those that one pass counts.  Nothing for GPUs on which these are not
+    known to make up the SOLs.
     """
     from analysis.metrics import one_pass_units, sol_units
 
@@ -263,12 +265,12 @@ def _quiet_s(plan: ProfilePlan) -> float:
 
 
 def _units_note(depth: Depth, limit_s: float) -> str:
-    which, stands = "the main constituents", "the largest of which stands for it"
+    what = "the main constituents of Speed of Light only, the largest of which stands for it"
     if depth.passes == 1:
-        which, stands = "those constituents", "which one pass counts: it may be higher"
+        what = "only the constituents of Speed of Light that one pass counts; the SOL may be higher"
     return (
-        f"ncu collected {which} of Speed of Light only, {stands}; more does not fit into "
-        f"{limit_s:.0f} s; raise collect.ncu.time_limit for more"
+        f"ncu collected {what}: more does not fit into {limit_s:.0f} s; raise "
+        "collect.ncu.time_limit for more"
     )
 
 

@@ -92,6 +92,7 @@ def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, 
         ],
         log=context.into / "nsys-export",
     )
+    check(exported, "nsys export", None)
     context.product(exported, "nsys export", database)
     return replace(traced, path=database)
 
@@ -170,9 +171,11 @@ def _collect_ranks(
 def _options(context: Context, options: CollectNsys) -> list[str]:
     """Return the options of a launch under nsys, which ends the program where that is asked for."""
     duration = context.workload.duration
-    if duration and not options.duration:
+    # nsys refuses an option that is given twice.
+    given = {word.partition("=")[0] for word in options.options}
+    if duration and not options.duration and not given & {"--duration", "-d"}:
         options = options.model_copy(update={"duration": duration})
-    ending = ["--kill=sigterm"] if duration else []
+    ending = ["--kill=sigterm"] if duration and "--kill" not in given else []
     return [*profile_options(options), *ending]
 
 

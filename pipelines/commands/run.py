@@ -97,13 +97,13 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
     "settings",
     multiple=True,
     metavar="NAME=VALUE[,VALUE]",
-    help="Override a parameter of the file (or warmup, repeats, launches, timeout).",
+    help="Override a parameter of the file (or warmup, repeats, launches, timeout, duration).",
 )
 @click.option(
     "--duration",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End each launch after so long, as Ctrl-C does: for programs that run for hours.",
+    help="End each launch after so long: for programs that run for hours.",
 )
 @click.option("--sizes", metavar="N[,N]", help="Sizes to run instead of the file's.")
 @click.option(

@@ -111,7 +111,7 @@ SELECT
         END,
         CASE
             WHEN one_pass
-                THEN 'SOL is the largest of what one pass counts, and may be higher: --section SpeedOfLight'
+                THEN 'SOL is the largest of what one pass counts, and may be higher (ncu --set basic)'
             WHEN of_units THEN 'SOL is the largest of its main constituents (below 50 %, up to 5 points low)'
         END,
         if(passes_disagree, printf('SM clocks of its passes differ by %.1f %%', clock_drift_pct), NULL),

@@ -30,8 +30,10 @@ SELECT
 FROM precision_times AS p
 JOIN _techniques AS t ON t.bound = 'single_precision' AND p.type = 'single'
 ANTI JOIN precision_times AS n
-    ON n.report_id = p.report_id AND n.device = p.device AND n.type = 'narrow'
-        AND n.kernel_pct >= threshold('precision.narrow_pct')
+    ON n.report_id = p.report_id AND n.device = p.device
+        -- Products whose names state no type may be narrow ones.
+        AND n.kernel_pct * if(n.type = 'narrow', 1, if(n.type = 'other', n.product_ns / n.time_ns, 0))
+        >= threshold('precision.narrow_pct')
 SEMI JOIN operator_times AS o ON o.report_id = p.report_id AND o.device = p.device
 WHERE p.share_pct >= threshold('precision.share_pct')
 ORDER BY p.report_id, p.device;

@@ -5,13 +5,13 @@
 -- report_id: report
 -- device: physical GPU number
 -- type: narrow (16 bits or fewer), single (FP32, or TF32 in matrix products), or other (FP64, integers, none
---   stated)
+--   stated; optimizers and communication)
 -- launches: number of launches in those steps
 -- steps: number of those steps; NULL without steps
 -- time_ns: sum of their durations, ns
 -- share_pct: share of the time of those steps, %
 -- kernel_pct: share of their kernel time, %
--- product_ns: of that, matrix products and convolutions that do not use TF32, ns
+-- product_ns: of that time, matrix products, convolutions and attention that do not use TF32, ns
 -- kernels: number of different kernels
 -- longest: short names of the four kernels with most time, each with its share of the steps' time, as text
 CREATE VIEW precision_times AS
@@ -40,14 +40,16 @@ typed AS (
     SELECT
         s.*,
         n.short_name,
-        kernel_precision(s.demangled) AS type,
-        n.category IN ('gemm', 'convolution')
-            AND NOT regexp_matches(s.demangled, '(?i)tf32|s1688') AS without_tf32,
-        row_number() OVER (
-            PARTITION BY s.track, kernel_precision(s.demangled) ORDER BY s.time_ns DESC, s.demangled
-        ) AS place
+        -- Optimizers keep FP32 states whatever the activations are.
+        if(n.category IN ('optimizer', 'communication'), 'other', kernel_precision(s.demangled)) AS type,
+        n.category IN ('gemm', 'convolution', 'attention')
+            AND NOT regexp_matches(s.demangled, '(?i)tf32|s1688') AS without_tf32
     FROM sums AS s
     JOIN kernel_names AS n USING (report_id, demangled)
+),
+placed AS (
+    SELECT *, row_number() OVER (PARTITION BY track, type ORDER BY time_ns DESC, demangled) AS place
+    FROM typed
 )
 SELECT
     g.report_id,
@@ -63,7 +65,7 @@ SELECT
     string_agg(
         printf('%s %.1f %%', t.short_name, 100.0 * t.time_ns / nullif(p.time_ns, 0)), ', ' ORDER BY t.place
     ) FILTER (t.place <= 4) AS longest
-FROM typed AS t
+FROM placed AS t
 JOIN _gpus AS g USING (track)
 JOIN spans AS p USING (track)
 GROUP BY t.track, g.report_id, g.device, t.type
