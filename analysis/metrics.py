@@ -152,8 +152,9 @@ def _units(names: list[str]) -> tuple[Alias, ...]:
 
 def make_sol_units(con: DuckDBPyConnection) -> None:
     """Create the private table of the main constituents of the SOLs."""
+    once = one_pass_units()
     rows = (
-        (unit.metric, side, unit in one_pass_units(), unit.cc_low, unit.cc_high)
+        (unit.metric, side, unit in once, unit.cc_low, unit.cc_high)
         for side, units in sol_units().items()
         for unit in units
     )

@@ -59,9 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what is loaded by now out of garbage collections, and make these rare."""
+    """Keep what is loaded by now out of garbage collections: it stays."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_unconfigure() -> None:

@@ -178,14 +178,10 @@ HALF = AT + "vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<c
 @pytest.mark.parametrize(
     ("kinds", "gain_pct"),
     [
-        (
-            ["loop_select_fusion", TF32, "layout", "pointwise"],
-            45.0,
-        ),  # lengths 1 to 4, of which 9 state FP32
-        (
-            ["loop_select_fusion", "layout", "pointwise", SGEMM],
-            None,
-        ),  # of which BF16 takes far less than half
+        # Of lengths 1 to 4, the last three state FP32.
+        (["loop_select_fusion", TF32, "layout", "pointwise"], 45.0),
+        # The product takes far less than half in BF16.
+        (["loop_select_fusion", "layout", "pointwise", SGEMM], None),
     ],
 )
 def test_a_program_in_fp32_is_told_of_mixed_precision(

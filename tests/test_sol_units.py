@@ -13,6 +13,8 @@ SIDES = {side: [unit.metric for unit in units] for side, units in sol_units().it
 UNITS = dict.fromkeys([*SIDES["compute"], *SIDES["memory"]], 1.0)
 ONCE = dict.fromkeys([unit.metric for unit in one_pass_units()], 1.0)
 DRAM, ISSUE = SIDES["memory"][0], SIDES["compute"][0]
+#: Reports of H200, with 80 launches.
+CAPTURES = ["ncu/ops", "ncu/visible", "real/llama_train", "real/gpt2_generate"]
 SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 
@@ -89,7 +91,7 @@ def test_of_one_pass_the_sols_are_at_least_so_large() -> None:
     assert "compute SOL was not collected" in verdicts[3][2]
 
 
-@pytest.mark.parametrize("capture", ["ncu/ops", "real/llama_train", "real/gpt2_generate"])
+@pytest.mark.parametrize("capture", CAPTURES)
 def test_one_pass_holds_nearly_every_large_sol(opened: Opened, capture: str) -> None:
     """The memory SOL always, the compute SOL but for one launch: 80 launches on H200."""
     names = ", ".join(map(quote, ONCE))
@@ -103,15 +105,13 @@ def test_one_pass_holds_nearly_every_large_sol(opened: Opened, capture: str) -> 
     assert rows
     for side, sol, once in rows:
         if side == "memory":
-            assert once == pytest.approx(sol, abs=0.01) or (sol < 10)
+            assert once == pytest.approx(sol, abs=0.01) or (sol < 10 and sol - once < 0.5)
     missed = [once for side, sol, once in rows if side == "compute" and sol >= 60 > (once or 0)]
     assert len(missed) <= 1
     assert all(once > thresholds()["sol.one_pass_pct"] for once in missed)
 
 
-@pytest.mark.parametrize(
-    "capture", ["ncu/ops", "ncu/visible", "real/llama_train", "real/gpt2_generate"]
-)
+@pytest.mark.parametrize("capture", CAPTURES)
 def test_they_are_the_sols_of_real_launches(opened: Opened, capture: str) -> None:
     """Exactly where a SOL is above 50 %, and at most 5 points less elsewhere: reports of H200."""
     with opened(f"{capture}.ncu-rep") as session:

@@ -103,15 +103,23 @@ CREATE MACRO natural_order(name) AS array_to_string(
     ), ''
 );
 
--- The floating-point type that a kernel's name states: narrow (16 bits or fewer), single, or other.
+-- The four kernels with most time, by their place, each with its share of a whole, as text.
+CREATE MACRO longest_kernels(short_name, time_ns, whole_ns, place) AS
+    string_agg(printf('%s %.1f %%', short_name, 100.0 * time_ns / nullif(whole_ns, 0)), ', ' ORDER BY place)
+        FILTER (place <= 4);
+
+CREATE MACRO uses_tf32(kernel) AS regexp_matches(kernel, '(?i)tf32|s1688');
+
+-- The floating-point type that a kernel's name states: narrow (16 bits or fewer), single, or other.  What
+-- only names of products state is kernel_operands'.
 CREATE MACRO kernel_precision(kernel) AS
     CASE
         WHEN regexp_matches(
             kernel,
-            '(?i)\bhalf\b|__half|bfloat|float16|(^|[^a-z])(bf|fp?)16|e4m3|e5m2|fp8|nvjet_(sm\d+_)?[ht]'
-            || '|(^|_)[hs]16816|(^|_)h(gemm|884|1688)'
+            '(?i)\bhalf\b|__half|bfloat|float16|(^|[^a-z])(bf|fp?)16|e4m3|e5m2|fp8|(^|_)h(gemm|884|1688)'
         ) THEN 'narrow'
         WHEN regexp_matches(kernel, '(?i)\bdouble\b') THEN 'other'
-        WHEN regexp_matches(kernel, '(?i)\bfloat\b|tf32|f32f32|sgemm|s1688|_ffma|scudnn') THEN 'single'
+        WHEN uses_tf32(kernel) OR regexp_matches(kernel, '(?i)\bfloat\b|f32f32|sgemm|_ffma|scudnn')
+            THEN 'single'
         ELSE 'other'
     END;

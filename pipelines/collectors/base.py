@@ -19,6 +19,9 @@ COLLECTOR_VARIABLE = "PERFPIPE_COLLECTOR"
 #: Drops the words of a profiler in all tasks of srun but the first; $0 is their number.
 _FIRST_OF_SRUN = '[ "${SLURM_PROCID:-0}" = 0 ] || shift "$0"; exec "$@"'
 
+#: What `timeout` exits with where it has interrupted a command.
+TIMED_OUT = 124
+
 #: Receives progress messages of a tool.
 Say = Callable[[str], None]
 
@@ -94,21 +97,34 @@ class Context:
         timeout = self.launcher.which(["timeout"])
         if timeout is None:
             raise ToolMissing("timeout: no such program; a launch cannot be ended early without it")
-        return [timeout, "--signal=INT", f"--kill-after={grace_s:g}", f"{duration:g}"]
+        return interrupting(timeout, duration, grace_s)
 
     def ended_early(self, finished: Finished) -> bool:
         """Return whether a launch went on for the workload's duration, and was ended then."""
         duration = self.workload.duration
         return duration is not None and finished.seconds >= duration and not finished.timed_out
 
-    def product(self, finished: Finished, what: str, path: Path) -> Collected:
-        """Return the report that a launch wrote; raises ProgramFailed if there is none."""
+    def check(self, finished: Finished, what: str) -> None:
+        """Raise ProgramFailed if a launch failed that was not ended early."""
         if not self.ended_early(finished):
             check(finished, what, self.workload.timeout)
+
+    def product(self, finished: Finished, what: str, path: Path) -> Collected:
+        """Return the report that a launch wrote; raises ProgramFailed if there is none."""
+        self.check(finished, what)
+        return self.written(finished, what, path)
+
+    def written(self, finished: Finished, what: str, path: Path) -> Collected:
+        """Return what a command wrote that did not fail; raises ProgramFailed if nothing."""
         if not self.launcher.fetch(path):
             reason = explain(finished.stdout + finished.stderr) or finished.complaint()
             raise ProgramFailed("profiler", f"{what} wrote no {path.name}: {reason or 'no output'}")
         return Collected(path, finished.seconds)
+
+
+def interrupting(timeout: str, seconds: float, grace_s: float) -> list[str]:
+    """Return the words of `timeout` that interrupt a command after a time, and kill it later."""
+    return [timeout, "--signal=INT", f"--kill-after={grace_s:g}", f"{seconds:g}"]
 
 
 def check(finished: Finished, what: str, timeout: float | None, kind: str = "profiler") -> None:

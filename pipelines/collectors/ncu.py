@@ -9,7 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from pipelines.collectors import compiled
-from pipelines.collectors.base import Collected, Context, ProgramFailed, ended
+from pipelines.collectors.base import (
+    TIMED_OUT,
+    Collected,
+    Context,
+    ProgramFailed,
+    ended,
+    interrupting,
+)
 from pipelines.collectors.guide import BUDGET_RUNS, BUDGET_S, Depth, Guide
 from pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
 from pipelines.process import Finished
@@ -36,9 +43,6 @@ _RANKS = (
 
 #: How long ncu may take to write its report once it was told to stop, s.
 _WRITING_S = 30.0
-
-#: What `timeout` exits with at its limit.
-_TIMED_OUT = 124
 
 #: Less time than this is not worth another attempt, s.
 _WORTH_RETRYING_S = 20.0
@@ -163,8 +167,7 @@ class _Guided:
         chosen = profile_options(self.options, self.guide.depth, alone=self.alone)
         words: list[str] = [self.ncu, *chosen, *self.guide.words]
         if self.timeout:
-            kill = f"--kill-after={_WRITING_S:g}"
-            words = [self.timeout, "--signal=INT", kill, f"{self.granted_s:.0f}", *words]
+            words = [*interrupting(self.timeout, round(self.granted_s), _WRITING_S), *words]
         try:
             return self.context.launch(
                 "ncu",
@@ -183,7 +186,7 @@ class _Guided:
     def _late(self, finished: Finished) -> bool:
         # What ignores the interrupt is killed a little later, and `timeout` with it.
         killed = not finished.ok and finished.seconds >= self.granted_s
-        return finished.timed_out or finished.returncode == _TIMED_OUT or killed
+        return finished.timed_out or finished.returncode == TIMED_OUT or killed
 
     def _left_out(self, finished: Finished, seen: Seen) -> tuple[str, ...]:
         """Return what the report lacks, as sentences."""

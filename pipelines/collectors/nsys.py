@@ -93,7 +93,7 @@ def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, 
         log=context.into / "nsys-export",
     )
     check(exported, "nsys export", None)
-    context.product(exported, "nsys export", database)
+    context.written(exported, "nsys export", database)
     return replace(traced, path=database)
 
 
@@ -153,8 +153,7 @@ def _collect_ranks(
     words = [nsys, "profile", *chosen, f"--output={base}-rank%q{{SLURM_PROCID}}"]
     env = {**_environment(options), **env}
     finished = context.launch("nsys", words, env=env, every_rank=True)
-    if not context.ended_early(finished):
-        check(finished, "nsys", context.workload.timeout)
+    context.check(finished, "nsys")
     traced = sorted(base.parent.glob("nsys-rank*.nsys-rep"), key=_rank)
     if not traced:
         raise ProgramFailed("profiler", f"nsys wrote no report: {finished.complaint()}")
@@ -171,7 +170,7 @@ def _collect_ranks(
 def _options(context: Context, options: CollectNsys) -> list[str]:
     """Return the options of a launch under nsys, which ends the program where that is asked for."""
     duration = context.workload.duration
-    # nsys refuses an option that is given twice.
+    # What the workload says itself stays.
     given = {word.partition("=")[0] for word in options.options}
     if duration and not options.duration and not given & {"--duration", "-d"}:
         options = options.model_copy(update={"duration": duration})

@@ -6,7 +6,7 @@ import signal
 from dataclasses import replace
 
 from perfpipe.runrecord import TaskResult
-from pipelines.collectors.base import Context, ProgramFailed, check
+from pipelines.collectors.base import TIMED_OUT, Context, ProgramFailed, check
 from pipelines.collectors.nvml import Samples, sampling
 from pipelines.protocol import ProgramOutput
 
@@ -14,7 +14,7 @@ from pipelines.protocol import ProgramOutput
 _GRACE_S = 10.0
 
 #: How `timeout` ends where it ended a program: interrupted, or killed after that, and itself so.
-_ENDED = (124, -signal.SIGKILL, 128 + signal.SIGKILL)
+_ENDED = (TIMED_OUT, -signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Timing:

@@ -40,7 +40,7 @@ on_timelines AS (
     UNION ALL BY NAME
     SELECT
         report_id, device, technique, 'single_precision' AS bound, difficulty, share_pct, gain_pct, floor,
-        rank, true AS precision
+        1 AS rank, true AS precision
     FROM precision_findings
 ),
 found AS (

@@ -11,6 +11,7 @@ SELECT
     report_id,
     demangled,
     short_name,
+    category,
     CASE
         WHEN category = 'communication' THEN 'none'
         WHEN is_generated(library)

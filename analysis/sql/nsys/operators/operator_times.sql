@@ -17,12 +17,7 @@
 -- longest: short names of the four kernels with most time, each with its share of the steps' time, as text
 -- names: their full names
 CREATE VIEW operator_times AS
-WITH spans AS (
-    SELECT track, sum(end_ns - start_ns) AS time_ns, nullif(count(step), 0) AS steps
-    FROM _operator_windows
-    GROUP BY track
-),
-sums AS (
+WITH sums AS (
     SELECT track, operator, demangled, any_value(short_name) AS short_name,
         count(*) AS launches, sum(dur_ns) AS time_ns
     FROM _operator_launches
@@ -44,12 +39,10 @@ SELECT
     sum(r.time_ns)::BIGINT AS time_ns,
     100.0 * sum(r.time_ns) / nullif(any_value(s.time_ns), 0) AS share_pct,
     count(*) AS kernels,
-    string_agg(
-        printf('%s %.1f %%', r.short_name, 100.0 * r.time_ns / nullif(s.time_ns, 0)), ', ' ORDER BY r.place
-    ) FILTER (r.place <= 4) AS longest,
+    longest_kernels(r.short_name, r.time_ns, s.time_ns, r.place) AS longest,
     list(r.demangled ORDER BY r.place) AS names
 FROM ranked AS r
 JOIN _gpus AS g USING (track)
-JOIN spans AS s USING (track)
+JOIN _operator_spans AS s USING (track)
 GROUP BY g.report_id, g.device, r.operator
 ORDER BY g.report_id, g.device, time_ns DESC, r.operator;

@@ -11,7 +11,6 @@
 -- gain_pct: bound on the gain, % of the time of the steps: half of what they take; NULL where products do
 --   not use TF32, of which BF16 would take far less than half
 -- floor: what the bound assumes to stay
--- rank: 1
 CREATE VIEW precision_findings AS
 SELECT
     p.report_id,
@@ -25,8 +24,7 @@ SELECT
     CASE
         WHEN p.product_ns < threshold('precision.products_share') * p.time_ns THEN p.share_pct / 2
     END AS gain_pct,
-    CASE WHEN gain_pct IS NOT NULL THEN 'half_types' END AS floor,
-    1 AS rank
+    CASE WHEN gain_pct IS NOT NULL THEN 'half_types' END AS floor
 FROM precision_times AS p
 JOIN _techniques AS t ON t.bound = 'single_precision' AND p.type = 'single'
 ANTI JOIN precision_times AS n
