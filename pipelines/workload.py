@@ -92,7 +92,7 @@ class CollectNcu(_Model):
     coverage: float = Field(
         85, gt=0, le=100, description="auto: share of the kernel time to profile, %"
     )
-    max_kernels: int = Field(100, ge=1, description="auto: most launches to profile")
+    max_kernels: int = Field(200, ge=1, description="auto: most launches to profile")
     time_limit: float | None = Field(
         None,
         gt=0,

@@ -70,6 +70,7 @@ _WHOLES = {
     "step": "the step",
     "steps": "the steps of all timelines",
     "timeline": "the GPU's time",
+    "timed": "what the benchmark times",
     "capture": "the capture",
     "profile": "profiled time",
 }

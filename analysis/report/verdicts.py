@@ -21,6 +21,7 @@ VIEWS = (
     "_labels",
     "_kernel_verdict",
     "_totals",
+    "benchmark_loops",
     "profile_plan_totals",
     "step_bounds",
     "step_coverage",
@@ -148,7 +149,9 @@ def profiled_of(scope: Scope) -> str:
 
 
 def _timelines(scope: Scope) -> str | None:
-    """Return what bounds the GPUs' time; None without a timeline."""
+    """Return what bounds the GPUs' time, or what a benchmark times; None without a timeline."""
+    if timed := benchmark_of(scope, scope.reports):
+        return timed
     rows = rows_of(
         scope.con,
         f"""
@@ -165,6 +168,25 @@ def _timelines(scope: Scope) -> str | None:
     if not rows:
         return None
     return f"{INCOMPLETE if any(row[-1] for row in rows) else ''}{_bounds(rows)}"
+
+
+def benchmark_of(scope: Scope, reports: Sequence[str]) -> str:
+    """Return what a benchmark times, if it is all that some timelines show; else an empty text."""
+    rows = rows_of(
+        scope.con,
+        f"""
+        SELECT b.repetitions, b.flush_pct, b.longest, b.longest_pct
+        FROM analysis_windows AS w LEFT JOIN benchmark_loops AS b USING (report_id, device)
+        WHERE report_id IN {in_list(reports)}
+        """,
+    )
+    if len(rows) != 1 or rows[0][0] is None:
+        return ""
+    ((repetitions, flush_pct, longest, longest_pct),) = rows
+    return (
+        f"A benchmark times kernels {repetitions:,} times; {longest_pct:.0f} % of that is "
+        f"{longest}. Emptying the L2 cache before each takes {flush_pct:.0f} % of kernel time"
+    )
 
 
 def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
@@ -239,8 +261,10 @@ def of_steps(scope: Scope) -> str | None:
         f"""
         SELECT
             report_id, window_kind, configurations, profiled_configurations, profiled_pct,
-            100 * kernel_time_ns / nullif(w.time_ns, 0)
+            -- The idle time of a benchmark is the harness's.
+            if(b.repetitions IS NULL, 100 * kernel_time_ns / nullif(w.time_ns, 0), NULL)
         FROM step_coverage JOIN analysis_windows AS w USING (report_id, device)
+        LEFT JOIN benchmark_loops AS b USING (report_id, device)
         WHERE report_id IN {in_list(scope.reports)}
         """,
     )

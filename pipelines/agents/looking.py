@@ -102,7 +102,8 @@ def bounds(session: Session) -> list[Row]:
         session,
         """
         SELECT 'timeline' AS of, report_id, device, bound, share_pct, confidence
-        FROM timeline_bottleneck ORDER BY share_pct DESC, report_id, device LIMIT 4
+        FROM timeline_bottleneck ANTI JOIN benchmark_loops USING (report_id, device)
+        ORDER BY share_pct DESC, report_id, device LIMIT 4
         """,
     )
     kernels = rows(

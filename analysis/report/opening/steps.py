@@ -9,7 +9,7 @@ from typing import NamedTuple
 from analysis.report.opening import kernels
 from analysis.report.opening.parts import Part
 from analysis.report.scope import Scope
-from analysis.report.verdicts import INCOMPLETE
+from analysis.report.verdicts import INCOMPLETE, benchmark_of
 from analysis.rows import rows_of
 from analysis.thresholds import thresholds
 from perfpipe.database import in_list, quote
@@ -145,6 +145,9 @@ def steps_of(scope: Scope) -> Part | None:
     said = INCOMPLETE if any(gpu.incomplete for gpu in gpus) else ""
     if hardly := _hardly_used(scope, lead, len(gpus)):
         return Part(Fact("", f"{said}{hardly}", source), reports=(lead,))
+    if timed := benchmark_of(scope, [lead]):
+        fact = Fact("", f"{said}{timed}", Source("benchmark_loops", (lead,)))
+        return Part(fact, tuple(_reached(scope, [lead])), reports=(lead,))
     fact = Fact("", f"{said}{_length(first, task)}{_busy(gpus, _kinds(scope, first))}", source)
     return Part(fact, tuple(_tiles(scope, gpus, first, task, source)), reports=(lead,))
 

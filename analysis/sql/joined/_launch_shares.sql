@@ -1,7 +1,7 @@
 -- How much of the time each profiled launch stands for: of the step (the analyzed window of the
--- timelines; of several, of all their steps) where all profiled reports have a timeline, else of the
--- profiled time.  The time of a
--- kernel on the timeline is shared out over the launches of the same configuration by their duration.
+-- timelines; of several, of all their steps; of a benchmark, the kernels that it times) where all profiled
+-- reports have a timeline, else of the profiled time.  The time of a kernel on the timeline is shared out
+-- over the launches of the same configuration by their duration.
 -- @materialize
 CREATE VIEW _launch_shares AS
 WITH launches AS (
@@ -9,13 +9,20 @@ WITH launches AS (
     FROM kernel_sol
     WHERE duration_ns IS NOT NULL
 ),
+kernels AS (
+    SELECT report_id, device, sum(time_ns) AS time_ns
+    FROM _step_kernels
+    GROUP BY report_id, device
+),
 windows AS (
     SELECT
-        sum(end_ns - start_ns) AS time_ns,
-        bool_and(kind = 'steady') AS steady,
+        bool_and(b.repetitions IS NOT NULL) AS timed,
+        if(timed, sum(k.time_ns), sum(w.end_ns - w.start_ns)) AS time_ns,
+        bool_and(w.kind = 'steady') AS steady,
         count(*) > 1 AS several
-    FROM analysis_windows
-    WHERE (report_id, device) IN (SELECT (report_id, device) FROM _step_kernels)
+    FROM analysis_windows AS w
+    JOIN kernels AS k USING (report_id, device)
+    LEFT JOIN benchmark_loops AS b USING (report_id, device)
 ),
 paired AS (
     SELECT ncu_report_id AS report_id, bool_or(report_id IN (SELECT report_id FROM _step_kernels)) AS timed
@@ -59,6 +66,7 @@ SELECT
     l.launch_id,
     CASE
         WHEN NOT b.on_timeline THEN 'profile'
+        WHEN w.timed THEN 'timed'
         WHEN w.steady THEN if(w.several, 'steps', 'step')
         ELSE 'timeline'
     END AS share_of,

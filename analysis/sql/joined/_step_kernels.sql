@@ -1,8 +1,13 @@
 -- Kernels of the analyzed window of timelines that were also profiled, each with its profile if it
--- has one.  Launches that take much longer or shorter than the profiled ones were not profiled.
+-- has one.  Launches that take much longer or shorter than the profiled ones were not profiled; those with
+-- which a benchmark empties the L2 cache are left out.
 -- @materialize
 CREATE VIEW _step_kernels AS
-WITH launches AS (
+WITH flushes AS (
+    SELECT report_id, device, unnest(flush_names) AS demangled
+    FROM benchmark_loops
+),
+launches AS (
     SELECT
         report_id,
         gpu AS device,
@@ -13,7 +18,9 @@ WITH launches AS (
         concat_ws(',', grid_x, grid_y, grid_z) AS grid,
         concat_ws(',', block_x, block_y, block_z) AS block,
         dur_ns
-    FROM _windowed_kernels
+    FROM _windowed_kernels AS k
+    ANTI JOIN flushes AS f
+        ON f.report_id = k.report_id AND f.device = k.gpu AND f.demangled = coalesce(k.demangled, k.name)
     WHERE inside AND report_id IN (SELECT report_id FROM _report_pairs)
 ),
 keys AS (

@@ -23,7 +23,8 @@
 -- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows;
 --   capture for startup
 -- share_of: what shares are of: step (the steady steps), steps (those of all timelines, for kernels),
---   timeline (another window of it), capture (all from the first CUDA call) or profile (all profiled time)
+--   timeline (another window of it), timed (the kernels that a benchmark times), capture (all from the
+--   first CUDA call) or profile (all profiled time)
 -- share_pct: share of that, %
 -- time_ns: total duration of the launches of a kernel, or of an operator in a step, ns; how long start-up
 --   takes

@@ -1,6 +1,7 @@
 -- What can be done about each GPU's time, largest share first: the techniques of the knowledge base for
 -- every contributor of 10 % or more (launch overhead: 5 %), and for small copies to the host if they are
--- many; none where the GPU hardly worked; each with a bound on its gain.  For kernels see kernel_findings.
+-- many; each with a bound on its gain.  None where the GPU hardly worked, or a benchmark times kernels.  For
+-- kernels see kernel_findings.
 -- @materialize
 --
 -- report_id: report
@@ -54,6 +55,7 @@ whole AS (
     FROM timeline_bottleneck AS b
     JOIN analysis_windows AS v USING (report_id, device)
     ANTI JOIN _idle_captures USING (report_id, device)
+    ANTI JOIN benchmark_loops USING (report_id, device)
     LEFT JOIN copied AS c USING (report_id, device)
     GROUP BY b.report_id, b.device, b.shares
 ),

@@ -1,5 +1,5 @@
 -- Operators of many kernels that take a notable share of a step, and what to do about each as a whole.
--- What is done already, such as a fused optimizer, is no finding.
+-- What is done already, such as a fused optimizer, is no finding; nor is what a benchmark times.
 -- @materialize
 --
 -- report_id: report
@@ -32,6 +32,7 @@ SELECT
     t.difficulty
 FROM operator_times AS o
 JOIN _techniques AS t ON t.bound = 'operator' AND t.subclass = o.operator
+ANTI JOIN benchmark_loops AS b ON b.report_id = o.report_id AND b.device = o.device
 WHERE o.share_pct >= threshold('operator.share_pct')
     AND o.launches > coalesce(o.steps, 1)
     -- One kernel of these is all of the operator already.

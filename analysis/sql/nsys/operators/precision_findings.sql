@@ -32,6 +32,7 @@ ANTI JOIN precision_times AS n
         -- Products whose names state no type may be narrow ones.
         AND n.kernel_pct * if(n.type = 'narrow', 1, if(n.type = 'other', n.product_ns / n.time_ns, 0))
         >= threshold('precision.narrow_pct')
+ANTI JOIN benchmark_loops AS b ON b.report_id = p.report_id AND b.device = p.device
 SEMI JOIN operator_times AS o ON o.report_id = p.report_id AND o.device = p.device
 WHERE p.share_pct >= threshold('precision.share_pct')
 ORDER BY p.report_id, p.device;

@@ -57,6 +57,7 @@ periodic AS (
     FROM (FROM launch_steps ANTI JOIN ranges USING (report_id, pid)) AS s
     JOIN _tracks AS t
         ON t.report_id = s.report_id AND t.pid = s.pid AND t.cuda_device IS NOT DISTINCT FROM s.device
+    ANTI JOIN benchmark_loops AS b ON b.report_id = t.report_id AND b.device = t.device
 ),
 found AS (
     SELECT

@@ -61,6 +61,10 @@ SELECT
     if(s.source IS NULL, NULL, coalesce(s.startup_ns, 0)) AS startup_ns,
     s.left_out,
     coalesce(
+        CASE WHEN b.repetitions IS NOT NULL THEN concat('none: a benchmark times kernels ',
+            printf('%,d', b.repetitions), ' times, each after the L2 cache was overwritten; ',
+            printf('that takes %.0f %% of the GPU''s time in kernels', b.flush_pct))
+        END,
         s.why,
         CASE WHEN s.all_of_it AND window_choice() = 'steady' AND NOT s.has_steady
             THEN 'no steady steps behind the warm-up; the whole capture is analysed'
@@ -71,4 +75,5 @@ SELECT
     ) AS why
 FROM summed AS s
 JOIN _gpus AS g USING (track)
+LEFT JOIN benchmark_loops AS b ON b.report_id = g.report_id AND b.device = g.device AND s.source IS NULL
 ORDER BY g.report_id, g.device;

@@ -1,0 +1,123 @@
+-- Programs that time kernels one by one, as triton.testing.do_bench and nvbench do: again and again they
+-- overwrite the L2 cache, record an event and launch what is timed.  Such a loop is no step of a program:
+-- its idle time and its overwriting are the harness's.  Programs whose ranges name steps are not looked at.
+-- @materialize
+--
+-- report_id: report
+-- device: physical GPU number
+-- repetitions: how often an event is recorded between the overwriting and the next launch
+-- flushes: how often the cache is overwritten
+-- flush_ns: time of that, ns
+-- flush_pct: its share of the GPU's time in kernels and memsets, %
+-- loops_pct: share of that time in the loops, overwriting included, %
+-- flush_names: full names of what overwrites
+-- kernels: number of different kernels that are timed, by full name
+-- longest: short name of the one with most time
+-- longest_pct: its share of the loops' time without overwriting, %
+CREATE VIEW benchmark_loops AS
+WITH filling AS (
+    SELECT DISTINCT demangled FROM _known_kernels WHERE regexp_matches(demangled, '\bFillFunctor<')
+),
+fills AS (
+    SELECT t.track, l.report_id, l.op_id
+    FROM launches AS l
+    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
+    WHERE (l.kind = 'memset' OR coalesce(l.demangled, l.name) IN (FROM filling))
+        AND l.end_ns - l.start_ns >= threshold('benchmark.flush_us') * 1000
+),
+candidates AS (
+    SELECT track, report_id
+    FROM fills
+    WHERE report_id NOT IN (SELECT report_id FROM _steps UNION ALL SELECT report_id FROM _repeated_ranges)
+    GROUP BY track, report_id
+    HAVING count(*) >= threshold('benchmark.repetitions')
+),
+ops AS (
+    SELECT
+        t.track,
+        l.report_id,
+        l.pid,
+        l.tid,
+        l.op_id,
+        coalesce(l.demangled, l.name) AS demangled,
+        l.start_ns,
+        l.end_ns - l.start_ns AS dur_ns,
+        l.api_end_ns,
+        lead(l.api_start_ns) OVER (PARTITION BY l.report_id, l.pid, l.tid ORDER BY l.api_start_ns) AS next_ns
+    FROM launches AS l
+    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
+    JOIN candidates AS c ON c.track = t.track
+    WHERE l.kind IN ('kernel', 'memset')
+),
+events AS (
+    SELECT report_id, pid, tid, start_ns
+    FROM nsys_api_calls
+    WHERE name LIKE 'cu%EventRecord%' AND report_id IN (SELECT report_id FROM candidates)
+),
+marked AS (
+    SELECT o.*, f.op_id IS NOT NULL AS flush, f.op_id IS NOT NULL AND e.start_ns < o.next_ns AS timed
+    FROM ops AS o
+    LEFT JOIN fills AS f USING (track, op_id)
+    ASOF LEFT JOIN events AS e
+        ON e.report_id = o.report_id AND e.pid = o.pid AND e.tid = o.tid AND e.start_ns >= o.api_end_ns
+),
+numbered AS (
+    SELECT *, count(if(flush, 1, NULL)) OVER (PARTITION BY track ORDER BY start_ns, op_id) AS repetition
+    FROM marked
+),
+sizes AS (
+    SELECT track, repetition, count(*) AS ops
+    FROM numbered
+    WHERE repetition > 0
+    GROUP BY track, repetition
+),
+-- Behind the last of a loop comes something else.
+usual AS (
+    SELECT track, repetition
+    FROM sizes
+    QUALIFY ops <= threshold('benchmark.alike_times') * median(ops) OVER (PARTITION BY track)
+),
+placed AS (
+    SELECT n.*, u.repetition IS NOT NULL AS inside
+    FROM numbered AS n
+    LEFT JOIN usual AS u USING (track, repetition)
+),
+found AS (
+    SELECT
+        track,
+        count(*) FILTER (timed) AS repetitions,
+        count(*) FILTER (flush) AS flushes,
+        coalesce(sum(dur_ns) FILTER (flush), 0)::BIGINT AS flush_ns,
+        coalesce(sum(dur_ns) FILTER (inside), 0)::BIGINT AS loops_ns,
+        sum(dur_ns)::BIGINT AS time_ns,
+        list(DISTINCT demangled ORDER BY demangled) FILTER (flush) AS flush_names
+    FROM placed
+    GROUP BY track
+    HAVING repetitions >= threshold('benchmark.repetitions')
+        AND 100 * loops_ns >= threshold('benchmark.loops_pct') * sum(dur_ns)
+),
+timed AS (
+    SELECT track, demangled, sum(dur_ns) AS time_ns, count(*) OVER (PARTITION BY track) AS kernels,
+        100.0 * sum(dur_ns) / sum(sum(dur_ns)) OVER (PARTITION BY track) AS longest_pct
+    FROM placed
+    WHERE inside AND NOT flush
+    GROUP BY track, demangled
+    QUALIFY row_number() OVER (PARTITION BY track ORDER BY sum(dur_ns) DESC, demangled) = 1
+)
+SELECT
+    g.report_id,
+    g.device,
+    f.repetitions,
+    f.flushes,
+    f.flush_ns,
+    100.0 * f.flush_ns / f.time_ns AS flush_pct,
+    100.0 * f.loops_ns / f.time_ns AS loops_pct,
+    f.flush_names,
+    t.kernels,
+    coalesce(n.short_name, t.demangled) AS longest,
+    t.longest_pct
+FROM found AS f
+JOIN timed AS t USING (track)
+JOIN _gpus AS g USING (track)
+LEFT JOIN _known_kernels AS n ON n.report_id = g.report_id AND n.demangled = t.demangled
+ORDER BY g.report_id, g.device;

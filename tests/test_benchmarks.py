@@ -1,0 +1,132 @@
+"""Programs that time kernels: told from steps of a program, against counting by hand."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+import pytest
+from conftest import Tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.thresholds import thresholds
+
+FILL = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<int>>(int)"
+LIMITS = thresholds()
+FLUSH_NS = round(LIMITS["benchmark.flush_us"] * 1000)
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation, and whether an event is recorded before the next launch."""
+
+    name: str
+    dur_ns: int
+    event: bool = False
+
+    @property
+    def flush(self) -> bool:
+        return "Fill" in self.name and self.dur_ns >= FLUSH_NS
+
+
+def repetition(name: str, dur_ns: int = 5000, flush_ns: int = 50_000) -> list[Op]:
+    """What triton.testing.do_bench does for each time that it measures."""
+    return [Op(FILL, flush_ns, event=True), Op(name, dur_ns, event=True)]
+
+
+def _timeline(ops: list[Op], numbered: bool = False) -> Tiny:
+    """Return a timeline of them, one after the other; with `numbered` a range around each."""
+    db = Tiny()
+    db.add("reports", {"report_id": "t", "kind": "nsys"})
+    at = 0
+    for place, op in enumerate(ops):
+        own = {"report_id": "t", "pid": 7, "device": 0, "start_ns": at, "end_ns": at + op.dur_ns}
+        names = {"name": op.name.split("<")[0].split()[-1], "demangled": op.name}
+        called = {"tid": 1, "api_start_ns": at - 100, "api_end_ns": at - 50, "call_id": place}
+        db.add("launches", {"kind": "kernel", "stream": 7, **own, **names, **called})
+        db.add("nsys_kernels", {**own, **names, "dur_ns": op.dur_ns})
+        if op.event:
+            event = {"name": "cudaEventRecordWithFlags", "start_ns": at - 40, "end_ns": at - 30}
+            db.add("nsys_api_calls", {"report_id": "t", "pid": 7, "tid": 1, **event})
+        if numbered:
+            spans = {"range_id": place, "name": f"step {place}", "first_call": place, "calls": 1}
+            where = {"pid": 7, "tid": 1, "start_ns": at - 120, "end_ns": at - 20}
+            db.add("nsys_nvtx_ranges", {"report_id": "t", **spans, **where})
+        at += op.dur_ns + 1000
+    return db
+
+
+_FOUND = "SELECT repetitions, flushes, flush_ns, flush_pct, loops_pct, kernels FROM benchmark_loops"
+
+
+def _by_hand(ops: list[Op]) -> list[tuple[float, ...]]:
+    """Return what the view should, by walking over the operations."""
+    groups: list[list[Op]] = []
+    for op in ops:
+        if op.flush:
+            groups.append([op])
+        elif groups:
+            groups[-1].append(op)
+    flushes = [group[0] for group in groups]
+    # The last operation has no launch behind it.
+    repetitions = sum(op.flush and op.event for op in ops[:-1])
+    if repetitions < LIMITS["benchmark.repetitions"]:
+        return []
+    usual = LIMITS["benchmark.alike_times"] * statistics.median(map(len, groups))
+    inside = [op for group in groups if len(group) <= usual for op in group]
+    whole, loops = sum(op.dur_ns for op in ops), sum(op.dur_ns for op in inside)
+    timed = {op.name for op in inside if not op.flush}
+    if 100 * loops < LIMITS["benchmark.loops_pct"] * whole or not timed:
+        return []
+    flush_ns = sum(op.dur_ns for op in flushes)
+    shares = 100 * flush_ns / whole, 100 * loops / whole
+    return [(repetitions, len(flushes), flush_ns, *shares, len(timed))]
+
+
+def _ops() -> st.SearchStrategy[list[Op]]:
+    kernels = st.builds(Op, st.sampled_from(["a", "b<int>", FILL]), st.integers(1, 30_000))
+    bodies = st.lists(kernels, max_size=4)
+    marks = st.sampled_from([True, True, True, False])
+    fills = st.builds(Op, st.just(FILL), st.integers(FLUSH_NS - 10, 60_000), marks)
+    groups = st.builds(lambda fill, body: [fill, *body], fills, bodies)
+    parts = st.tuples(st.lists(kernels, max_size=30), st.lists(groups, min_size=9, max_size=30), bodies)
+    return parts.map(lambda p: [*p[0], *(op for group in p[1] for op in group), *p[2]])
+
+
+@settings(max_examples=40)
+@given(_ops())
+def test_loops_against_walking_over_the_operations(ops: list[Op]) -> None:
+    found = _timeline(ops).rows(_FOUND)
+    assert [pytest.approx(row) for row in _by_hand(ops)] == found
+
+
+BENCHMARK = [op for name in ("mine", "theirs") for op in repetition(name) * 40]
+
+
+def test_a_benchmark_has_no_steps_and_no_advice_for_its_loop() -> None:
+    db = _timeline(BENCHMARK)
+    ((kind, steps, why),) = db.rows("SELECT kind, steps, why FROM analysis_windows")
+    assert (kind, steps) == ("whole", None)
+    assert why.startswith("none: a benchmark times kernels 80 times, each after the L2 cache")
+    assert db.rows("SELECT longest FROM benchmark_loops") == [("mine",)]
+    for view in ("timeline_findings", "operator_findings", "precision_findings"):
+        assert db.rows(f"FROM {view}") == []
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [Op(op.name, op.dur_ns) for op in BENCHMARK],  # nothing is timed
+        [op for op in BENCHMARK if not op.flush],  # the cache is left as it is
+        [op for _ in range(40) for op in repetition("mine", flush_ns=FLUSH_NS - 1)],  # too little
+        repetition("tune") * 20 + [Op("train", 50_000)] * 400,  # tuned first, then trained
+    ],
+    ids=["no events", "no flush", "small fills", "tuned"],
+)
+def test_other_programs_are_none(ops: list[Op]) -> None:
+    assert _timeline(ops).rows("FROM benchmark_loops") == []
+
+
+def test_steps_that_are_named_stay_steps() -> None:
+    assert _timeline(BENCHMARK, numbered=True).rows("FROM benchmark_loops") == []
