@@ -90,7 +90,9 @@ def _ops() -> st.SearchStrategy[list[Op]]:
     marks = st.sampled_from([True, True, True, False])
     fills = st.builds(Op, st.just(FILL), st.integers(FLUSH_NS - 10, 60_000), marks)
     groups = st.builds(lambda fill, body: [fill, *body], fills, bodies)
-    parts = st.tuples(st.lists(kernels, max_size=30), st.lists(groups, min_size=9, max_size=30), bodies)
+    parts = st.tuples(
+        st.lists(kernels, max_size=30), st.lists(groups, min_size=9, max_size=30), bodies
+    )
     return parts.map(lambda p: [*p[0], *(op for group in p[1] for op in group), *p[2]])
 
 
@@ -110,6 +112,8 @@ def test_a_benchmark_has_no_steps_and_no_advice_for_its_loop() -> None:
     assert (kind, steps) == ("whole", None)
     assert why.startswith("none: a benchmark times kernels 80 times, each after the L2 cache")
     assert db.rows("SELECT longest FROM benchmark_loops") == [("mine",)]
+    planned = db.rows("SELECT name, chosen FROM profile_plan ORDER BY name")
+    assert planned == [("mine", True), ("theirs", True)]
     for view in ("timeline_findings", "operator_findings", "precision_findings"):
         assert db.rows(f"FROM {view}") == []
 

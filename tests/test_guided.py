@@ -229,6 +229,20 @@ def test_all_launches_of_a_configuration_share_its_time() -> None:
     assert _guide(20, 500).limit_s == 40
 
 
+def test_where_no_kernel_has_few_enough_variants_ncu_profiles_what_it_gets_to() -> None:
+    """A plan is made for at most so many launches: of 310 variants, none where fewer may be chosen."""
+
+    def plan(most: int | None) -> ProfilePlan:
+        if (most or 200) < 310:
+            return replace(PLAN, chosen=0, coverage_pct=0, expected_launches=0, most_launches=0)
+        return replace(PLAN, chosen=30, coverage_pct=96, expected_launches=310, most_launches=310)
+
+    for plain_s in (1, 5):
+        chosen = guide.guide_of(plan, CollectNcu(), guide.Budget(plain_s))
+        assert chosen.expected == 310
+        assert chosen.depth.passes < guide.BASIC.passes
+
+
 def test_as_much_of_each_launch_as_there_is_time_for() -> None:
     found = [_guide(7, spent) for spent in (0, 37, 46)]
     assert [one.depth for one in found] == [guide.DETAILED, guide.LEAN, guide.BASIC]

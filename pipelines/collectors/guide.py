@@ -108,6 +108,11 @@ _LEAST_S = 20.0
 _QUIET_S, _QUIET_TIMES = 20.0, 10.0
 
 
+#: A plan that covers less is none, %: then ncu profiles all variants that it gets to in its time.
+#: Auto-tuned kernels have more of them than a plan may have launches.
+_LEAST_PCT, _ALL_LAUNCHES = 10.0, 1_000_000
+
+
 @dataclass(frozen=True)
 class Budget:
     """The time of a configuration: of its plain run, and what has been spent on it so far, s.
@@ -194,6 +199,10 @@ def guide_of(
 
         note = f"ncu profiled the first launch of each kernel configuration: {plan}"
         return Guide(each_once(), depths[0], limit_s, budget_s=budget_s, notes=(note,))
+    if plan.coverage_pct < _LEAST_PCT:
+        every = make_plan(_ALL_LAUNCHES)
+        if not isinstance(every, str) and every.coverage_pct > plan.coverage_pct:
+            plan = every
     launches = plan.expected_launches
     fitting = [d for d in depths if budget.expected_s(launches, d) <= limit_s]
     depth = fitting[0] if fitting else depths[-1]
@@ -201,7 +210,8 @@ def guide_of(
     if not fitting:
         most = budget.fitting(depth, limit_s)
         cut = make_plan(most)
-        if not isinstance(cut, str) and cut.chosen > 0 and cut.expected_launches < launches:
+        enough = not isinstance(cut, str) and cut.coverage_pct >= min(_LEAST_PCT, plan.coverage_pct)
+        if not isinstance(cut, str) and enough and 0 < cut.expected_launches < launches:
             plan, notes = cut, (_cut_note(plan, cut, limit_s),)
     if depth.metrics:
         notes = (_units_note(depth, limit_s), *notes)

@@ -28,7 +28,7 @@ _LONGEST_NAME = 56
     help="Share of the kernel time to profile.  [default: 85]",
 )
 @click.option(
-    "--max-kernels", type=click.IntRange(1), help="Most launches to profile.  [default: 100]"
+    "--max-kernels", type=click.IntRange(1), help="Most launches to profile.  [default: 200]"
 )
 @json_option()
 @store_option
@@ -88,6 +88,12 @@ def _show(planned: Planned) -> None:
     plan = planned.plan
     if plan is None:
         click.echo(f"{planned.source_name}: nothing to profile: {planned.reason}")
+        return
+    if plan.chosen == 0 and plan.configurations:
+        click.echo(
+            f"{planned.source_name}: nothing to profile: each kernel that takes much time has more "
+            "sizes and instances than launches may be profiled; --max-kernels allows more"
+        )
         return
     gpu = "" if plan.device is None else f", GPU {plan.device}"
     covered = sum(kernel.share_pct for kernel in plan.kernels if kernel.chosen)

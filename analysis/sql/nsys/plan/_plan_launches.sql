@@ -1,4 +1,5 @@
--- Launches of the process to profile, on its GPU and without communication, that ncu may take: those of the
+-- Launches of the process to profile, on its GPU, without communication and what empties the L2 cache for a
+-- benchmark, that ncu may take: those of the
 -- analyzed window's first step, and the first one behind it of each configuration.  `place` is the number
 -- among all that the process launches from the window's start on, as ncu counts them, `earlier_place` that
 -- of the launch of the same configuration before it.  `gain_ns` is what a profile of the launch stands for:
@@ -20,11 +21,11 @@ WITH windows AS (
     JOIN analysis_windows AS w
         ON w.report_id = p.report_id AND w.device IS NOT DISTINCT FROM p.device
 ),
-communication AS (
+left_out AS (
     SELECT DISTINCT w.report, k.config
     FROM _window_kernels AS k
     JOIN windows AS w USING (report_id)
-    WHERE k.communication
+    WHERE k.communication OR k.flush
 ),
 -- Launches are counted by process, whatever GPU they are for.
 numbered AS (
@@ -46,7 +47,7 @@ numbered AS (
 own AS MATERIALIZED (
     SELECT * EXCLUDE (own)
     FROM numbered AS n
-    ANTI JOIN communication AS c ON c.report = n.report AND c.config = n.config
+    ANTI JOIN left_out AS c ON c.report = n.report AND c.config = n.config
     WHERE n.own
 ),
 firsts AS (

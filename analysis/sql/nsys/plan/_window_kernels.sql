@@ -1,8 +1,13 @@
 -- Kernel configurations of each process and GPU: launches before the window, launches and time in it,
--- and when the first launch from its start on begins.  `config` numbers what ncu tells apart.
+-- and when the first launch from its start on begins.  `config` numbers what ncu tells apart; `flush` says
+-- that a benchmark empties the L2 cache with it.
 -- @materialize
 CREATE VIEW _window_kernels AS
-WITH sums AS (
+WITH flushes AS (
+    SELECT report_id, device, unnest(flush_names) AS demangled
+    FROM benchmark_loops
+),
+sums AS (
     SELECT
         k.report_id,
         t.device,
@@ -42,5 +47,6 @@ SELECT
     concat_ws(',', grid_x, grid_y, grid_z) AS grid,
     concat_ws(',', block_x, block_y, block_z) AS block,
     coalesce(mangled, name) AS filter_name,
-    is_communication(name) AS communication
+    is_communication(name) AS communication,
+    (report_id, device, demangled) IN (SELECT (report_id, device, demangled) FROM flushes) AS flush
 FROM sums;

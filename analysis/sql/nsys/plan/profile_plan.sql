@@ -30,7 +30,7 @@ WITH own AS (
         ON p.report_id = k.report_id
             AND p.pid IS NOT DISTINCT FROM k.pid
             AND p.cuda_device IS NOT DISTINCT FROM k.cuda_device
-    WHERE k.launches > 0
+    WHERE k.launches > 0 AND NOT k.flush
 ),
 units AS (
     SELECT
