@@ -184,8 +184,8 @@ def benchmark_of(scope: Scope, reports: Sequence[str]) -> str:
         return ""
     ((repetitions, flush_pct, longest, longest_pct),) = rows
     return (
-        f"A benchmark times kernels {repetitions:,} times; {longest_pct:.0f} % of that is "
-        f"{longest}. Emptying the L2 cache before each takes {flush_pct:.0f} % of kernel time"
+        f"A benchmark with {repetitions:,} timed repetitions; {longest} takes {longest_pct:.0f} % "
+        f"of their time. Emptying the L2 cache before each takes {flush_pct:.0f} % of kernel time"
     )
 
 
