@@ -143,7 +143,7 @@ def test_the_layer_norm_of_tritons_tutorials(
     opened: Opened, expand: Callable[[str], Path], pages: Callable[..., Path]
 ) -> None:
     """0.12 s of it on an H200, in which the one of PyTorch is timed and then its own."""
-    with sqlite3.connect(expand("nsys/do_bench.sqlite")) as con:
+    with sqlite3.connect(expand("real/do_bench.sqlite")) as con:
         (counted,) = con.execute(
             """
             WITH calls AS (
@@ -159,7 +159,7 @@ def test_the_layer_norm_of_tritons_tutorials(
             """
         ).fetchall()
     con.close()
-    with opened("nsys/do_bench.sqlite") as session:
+    with opened("real/do_bench.sqlite") as session:
         found = session.execute("SELECT repetitions, flushes, flush_ns FROM benchmark_loops")
         assert found.fetchall() == [counted]
         assert session.execute("SELECT count(*) FROM findings").fetchall() == [(0,)]
@@ -168,6 +168,6 @@ def test_the_layer_norm_of_tritons_tutorials(
         ).fetchall()
     assert "_layer_norm_bwd_dx_fused" in planned[0][0]
     assert "layer_norm_grad_input_kernel_vectorized" in planned[0][0]
-    page = (pages("nsys/do_bench.sqlite") / "report.md").read_text()
+    page = (pages("real/do_bench.sqlite") / "report.md").read_text()
     assert f"**A benchmark with {counted[0]} timed repetitions; Gamma" in page
     assert "CUDA graph, or compile" not in page
