@@ -200,18 +200,15 @@ def guide_of(
         note = f"ncu profiled the first launch of each kernel configuration: {plan}"
         return Guide(each_once(), depths[0], limit_s, budget_s=budget_s, notes=(note,))
     if plan.coverage_pct < _LEAST_PCT:
-        every = make_plan(_ALL_LAUNCHES)
-        if not isinstance(every, str) and every.coverage_pct > plan.coverage_pct:
-            plan = every
+        plan = _covering(make_plan(_ALL_LAUNCHES), plan.coverage_pct) or plan
     launches = plan.expected_launches
     fitting = [d for d in depths if budget.expected_s(launches, d) <= limit_s]
     depth = fitting[0] if fitting else depths[-1]
     notes: tuple[str, ...] = ()
     if not fitting:
         most = budget.fitting(depth, limit_s)
-        cut = make_plan(most)
-        enough = not isinstance(cut, str) and cut.coverage_pct >= min(_LEAST_PCT, plan.coverage_pct)
-        if not isinstance(cut, str) and enough and 0 < cut.expected_launches < launches:
+        cut = _covering(make_plan(most), min(_LEAST_PCT, plan.coverage_pct))
+        if cut and 0 < cut.expected_launches < launches:
             plan, notes = cut, (_cut_note(plan, cut, limit_s),)
     if depth.metrics:
         notes = (_units_note(depth, limit_s), *notes)
@@ -226,6 +223,11 @@ def guide_of(
         plan.processes > 1 and bool(plan.communication_pct),
         notes,
     )
+
+
+def _covering(plan: ProfilePlan | str, least_pct: float) -> ProfilePlan | None:
+    """Return a plan that covers at least so much of the kernel time; else None."""
+    return None if isinstance(plan, str) or plan.coverage_pct < least_pct else plan
 
 
 def depths_of(options: CollectNcu, cc: str | None) -> tuple[Depth, ...]:

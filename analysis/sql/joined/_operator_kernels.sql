@@ -5,8 +5,8 @@ WITH told AS (
     SELECT report_id, unnest(names) AS demangled, false AS flush
     FROM operator_findings
     UNION ALL
-    SELECT report_id, unnest(flush_names), true
-    FROM benchmark_loops
+    SELECT report_id, demangled, true
+    FROM _flush_kernels
 )
 SELECT DISTINCT p.ncu_report_id AS report_id, kernel_key(t.demangled) AS key
 FROM told AS t

@@ -3,11 +3,7 @@
 -- which a benchmark empties the L2 cache are left out.
 -- @materialize
 CREATE VIEW _step_kernels AS
-WITH flushes AS (
-    SELECT report_id, device, unnest(flush_names) AS demangled
-    FROM benchmark_loops
-),
-launches AS (
+WITH launches AS (
     SELECT
         report_id,
         gpu AS device,
@@ -19,7 +15,7 @@ launches AS (
         concat_ws(',', block_x, block_y, block_z) AS block,
         dur_ns
     FROM _windowed_kernels AS k
-    ANTI JOIN flushes AS f
+    ANTI JOIN _flush_kernels AS f
         ON f.report_id = k.report_id AND f.device = k.gpu AND f.demangled = coalesce(k.demangled, k.name)
     WHERE inside AND report_id IN (SELECT report_id FROM _report_pairs)
 ),

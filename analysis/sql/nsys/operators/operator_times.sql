@@ -21,7 +21,7 @@ WITH sums AS (
     SELECT track, operator, demangled, any_value(short_name) AS short_name,
         count(*) AS launches, sum(dur_ns) AS time_ns
     FROM _operator_launches
-    WHERE operator != 'none'
+    WHERE operator NOT IN ('none', 'product')
     GROUP BY track, operator, demangled
 ),
 ranked AS (

@@ -18,7 +18,7 @@ CREATE VIEW precision_times AS
 WITH sums AS (
     SELECT track, demangled, any_value(short_name) AS short_name, any_value(category) AS category,
         count(*) AS launches, sum(dur_ns) AS time_ns
-    FROM _operator_candidates
+    FROM _operator_launches
     GROUP BY track, demangled
 ),
 typed AS (

@@ -3,11 +3,7 @@
 -- that a benchmark empties the L2 cache with it.
 -- @materialize
 CREATE VIEW _window_kernels AS
-WITH flushes AS (
-    SELECT report_id, device, unnest(flush_names) AS demangled
-    FROM benchmark_loops
-),
-sums AS (
+WITH sums AS (
     SELECT
         k.report_id,
         t.device,
@@ -48,5 +44,7 @@ SELECT
     concat_ws(',', block_x, block_y, block_z) AS block,
     coalesce(mangled, name) AS filter_name,
     is_communication(name) AS communication,
-    (report_id, device, demangled) IN (SELECT (report_id, device, demangled) FROM flushes) AS flush
+    (report_id, device, coalesce(demangled, name)) IN (
+        SELECT (report_id, device, demangled) FROM _flush_kernels
+    ) AS flush
 FROM sums;
