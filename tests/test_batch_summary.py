@@ -130,3 +130,9 @@ def test_kernels_that_were_hardly_profiled_do_not_stand_for_all(
     found = summary_of(store, reports, None)
     assert found.kernel_bound is None
     assert found.bound
+
+
+def test_of_a_benchmark_no_bound_of_the_timeline_is_told(
+    stored: Callable[..., Sequence[str]], store: Store
+) -> None:
+    assert summary_of(store, stored("real/do_bench.sqlite"), None).bound is None

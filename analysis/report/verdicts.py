@@ -53,6 +53,9 @@ _WHOSE = {
     "step": "the step",
 }
 
+#: What kernels' shares are of, where there are no steps.
+_KERNEL_TIME = {"whole": "kernel time", "timed": "timed kernels' time"}
+
 #: What idle time of a bound means.
 _IDLE = {
     "launch_overhead": ": launch-bound (CPU-limited)",
@@ -260,7 +263,8 @@ def of_steps(scope: Scope) -> str | None:
         scope.con,
         f"""
         SELECT
-            report_id, window_kind, configurations, profiled_configurations, profiled_pct,
+            report_id, if(b.repetitions IS NULL, window_kind, 'timed'),
+            configurations, profiled_configurations, profiled_pct,
             -- The idle time of a benchmark is the harness's.
             if(b.repetitions IS NULL, 100 * kernel_time_ns / nullif(w.time_ns, 0), NULL)
         FROM step_coverage JOIN analysis_windows AS w USING (report_id, device)
@@ -271,7 +275,7 @@ def of_steps(scope: Scope) -> str | None:
     if len(rows) != 1:
         return None
     ((report_id, kind, kernels, profiled, covered_pct, kernels_pct),) = rows
-    whole = "kernel time" if kind == "whole" else "step's kernel time"
+    whole = _KERNEL_TIME.get(kind, "step's kernel time")
     looked_at = f"{profiled} of {kernels} kernels were profiled"
     least = thresholds()["timeline.contributor_pct"]
     if kernels_pct is not None and kernels_pct < least:
