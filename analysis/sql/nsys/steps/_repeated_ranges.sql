@@ -1,6 +1,7 @@
 -- One name repeated, such as `iteration` or `train_step`, where no range is numbered: per process
 -- the ranges of the name whose occurrences, one after the other on a thread, launch most of the
 -- GPU's work; of names that launch about as much, that with the fewest occurrences.
+-- @materialize
 CREATE VIEW _repeated_ranges AS
 WITH processes AS (
     -- They come first: where all have numbered ranges, no range is read again.
