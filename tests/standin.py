@@ -64,6 +64,9 @@ def main() -> int:
         print(text)
         if not truncated:
             return code
+    if fault == "fewer" and any(w.startswith("--launch-skip-before-match") for w in words):
+        print("==WARNING== No kernels were profiled.")
+        return 0
     if fault.startswith("ncu-") and name == "ncu":
         return guided(fault, Path(target))
     code = launch(words[command:], words[:command])

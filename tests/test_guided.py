@@ -167,6 +167,19 @@ def test_where_ending_the_program_costs_the_report_it_runs_to_its_end(
     assert _kinds(tmp_path) == ["ncu", "nsys"]
 
 
+def test_a_program_that_launches_less_under_ncu_is_profiled_from_its_start(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """A benchmark that lasts a fixed time gets to fewer launches, all of which would be skipped."""
+    (profilers / "FAULT").write_text("fewer")
+    assert cli("run", workload(), "--collector", "all") == 0, cli.err
+    first, second = (profilers / "ncu.log").read_text().splitlines()
+    assert "--launch-skip-before-match" in first
+    assert "--launch-skip-before-match" not in second
+    assert _kinds(tmp_path) == ["ncu", "nsys"]
+    assert ncu._FEWER in _task(tmp_path).notes
+
+
 @pytest.mark.parametrize(
     ("fault", "failure", "sentences"),
     [

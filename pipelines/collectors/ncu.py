@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from pipelines.collectors.base import (
     ended,
     interrupting,
 )
-from pipelines.collectors.guide import BUDGET_RUNS, BUDGET_S, Depth, Guide
+from pipelines.collectors.guide import BUDGET_RUNS, BUDGET_S, Depth, Guide, without_skip
 from pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
 from pipelines.process import Finished
 from pipelines.tools import explain, require_tool
@@ -36,6 +37,10 @@ _STARTERS = re.compile(r"torch\.distributed|accelerate|deepspeed|horovod|mpi4py|
 
 #: Why ncu may wait in vain for what was chosen.
 _TUNES = "a program that tunes itself may choose other kernels"
+_FEWER = (
+    "ncu profiled from the start of the program, which launched fewer kernels under ncu than come "
+    "before its steps on the timeline"
+)
 _RANKS = (
     "ncu restores memory between its passes, to which other ranks write meanwhile, so that their "
     "communication can hang; profile a run of one rank, such as with --nproc-per-node 1"
@@ -136,12 +141,10 @@ class _Guided:
         self.timeout = context.launcher.which(["timeout"])
 
     def collect(self) -> Collected:
-        """Launch, and once more if no process worked, or if ending it early cost the report."""
+        """Launch, and once more if nothing was profiled, or if ending it early cost the report."""
         self.context.say(self.guide.summary())
         seen, finished, there = self._attempt(self._expecting())
-        if self.alone and not seen.kernels and self.left_s > _WORTH_RETRYING_S:
-            self.context.say("ncu: once more, with the processes that the program starts")
-            self.alone = False
+        if not seen.kernels and self.left_s > _WORTH_RETRYING_S and self._widen(finished):
             seen, finished, there = self._attempt(self._expecting())
         if seen.stopped and not there and self.left_s > _WORTH_RETRYING_S:
             self.context.say("ncu: once more, without ending the program early")
@@ -151,10 +154,25 @@ class _Guided:
             return Collected(self.report, self.limit_s - self.left_s, notes)
         raise self._failure(finished)
 
+    def _widen(self, finished: Finished) -> bool:
+        """Profile other processes, and what comes before the steps; return whether that is new."""
+        words = without_skip(self.guide.words)
+        if finished.ok and words != self.guide.words:
+            # Who launches for so long, as benchmarks do, launches fewer kernels under ncu.
+            self.context.say("ncu: once more, from the start of the program and all its processes")
+            notes = (*self.guide.notes, _FEWER)
+            self.guide = replace(self.guide, words=words, from_start=True, notes=notes)
+        elif self.alone:
+            self.context.say("ncu: once more, with the processes that the program starts")
+        else:
+            return False
+        self.alone = False
+        return True
+
     def _expecting(self) -> Seen:
         quiet_s, led = self.guide.quiet_s, self.timeout is not None
-        expected, from_start = self.guide.expected, self.guide.from_start
-        return Seen(self.context, expected, quiet_s, led=led, from_start=from_start)
+        expected, early = self.guide.expected, self.guide.from_start
+        return Seen(self.context, expected, quiet_s, led=led, from_start=early)
 
     def _attempt(self, seen: Seen) -> tuple[Seen, Finished, bool]:
         """Launch within the time that is left; return also whether there is a report."""
