@@ -64,7 +64,12 @@ def main() -> int:
         print(text)
         if not truncated:
             return code
-    if fault == "fewer" and any(w.startswith("--launch-skip-before-match") for w in words):
+    skips = any(w.startswith("--launch-skip-before-match") for w in words)
+    if (fault == "fewer" and skips) or (
+        fault == "children" and "application-only" in " ".join(words)
+    ):
+        if fault == "fewer":
+            print("==PROF== Connected to process 1 (/usr/bin/true)")
         print("==WARNING== No kernels were profiled.")
         return 0
     if fault.startswith("ncu-") and name == "ncu":

@@ -180,6 +180,20 @@ def test_a_program_that_launches_less_under_ncu_is_profiled_from_its_start(
     assert ncu._FEWER in _task(tmp_path).notes
 
 
+def test_where_other_processes_work_they_are_profiled_from_the_steps_on(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path
+) -> None:
+    (profilers / "FAULT").write_text("children")
+    path = workload()
+    path.write_text(path.read_text().replace("[echo, good]", "['{python}', -c, pass]"))
+    assert cli("run", path, "--collector", "all") == 0, cli.err
+    first, second = (profilers / "ncu.log").read_text().splitlines()
+    assert "--target-processes=application-only" in first
+    assert "--target-processes=all" in second
+    assert "--launch-skip-before-match" in second
+    assert _task(tmp_path).notes == ()
+
+
 @pytest.mark.parametrize(
     ("fault", "failure", "sentences"),
     [

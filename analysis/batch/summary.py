@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 #: Views that are read here.
 VIEWS = (
     "analysis_windows",
-    "benchmark_loops",
-    "timeline_bottleneck",
+    "_timeline_bounds",
     "_kernel_verdict",
     "run_efficiency",
     "findings",
@@ -71,10 +70,7 @@ def _bounds(summary: TaskSummary, scope: Scope) -> TaskSummary:
         f"""
         SELECT w.step_ns / 1e6, w.p95_ns / 1e6, w.steps, t.bound, t.share_pct, report_id
         FROM analysis_windows AS w
-        LEFT JOIN (
-            -- The idle time of a benchmark is the harness's.
-            FROM timeline_bottleneck ANTI JOIN benchmark_loops USING (report_id, device)
-        ) AS t USING (report_id, device)
+        LEFT JOIN _timeline_bounds AS t USING (report_id, device)
         WHERE report_id IN {in_list(scope.reports)}
         ORDER BY w.step_ns DESC NULLS LAST, t.share_pct DESC NULLS LAST, report_id, device
         LIMIT 1

@@ -102,7 +102,7 @@ def bounds(session: Session) -> list[Row]:
         session,
         """
         SELECT 'timeline' AS of, report_id, device, bound, share_pct, confidence
-        FROM timeline_bottleneck ANTI JOIN benchmark_loops USING (report_id, device)
+        FROM _timeline_bounds
         ORDER BY share_pct DESC, report_id, device LIMIT 4
         """,
     )

@@ -213,7 +213,7 @@ def guide_of(
     if depth.metrics:
         notes = (_units_note(depth, limit_s), *notes)
     return Guide(
-        words_of(plan, options, whole=from_start),
+        words_of(plan, options, from_start=from_start),
         depth,
         limit_s,
         plan.expected_launches,
@@ -263,10 +263,10 @@ def units_of(cc: str | None) -> tuple[Depth, ...]:
     )
 
 
-def words_of(plan: ProfilePlan, options: CollectNcu, *, whole: bool = False) -> list[str]:
-    """Return the options of ncu that select the kernels of a plan, `whole` from the start on."""
-    # A range already leaves out what comes before it.
-    if whole or options.capture_range != "none":
+def words_of(plan: ProfilePlan, options: CollectNcu, *, from_start: bool = False) -> list[str]:
+    """Return the options of ncu that select the kernels of a plan."""
+    if from_start or options.capture_range != "none":
+        # A range already leaves out what comes before it.
         return without_skip(plan.ncu_words)
     return plan.ncu_words
 

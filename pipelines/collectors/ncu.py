@@ -37,13 +37,15 @@ _STARTERS = re.compile(r"torch\.distributed|accelerate|deepspeed|horovod|mpi4py|
 
 #: Why ncu may wait in vain for what was chosen.
 _TUNES = "a program that tunes itself may choose other kernels"
-_FEWER = (
-    "ncu profiled from the start of the program, which launched fewer kernels under ncu than come "
-    "before its steps on the timeline"
-)
 _RANKS = (
     "ncu restores memory between its passes, to which other ranks write meanwhile, so that their "
     "communication can hang; profile a run of one rank, such as with --nproc-per-node 1"
+)
+
+#: What is known where all kernels were skipped.
+_FEWER = (
+    "ncu profiled from the start of the program: behind as many launches as come before its steps "
+    "on the timeline there was nothing to profile"
 )
 
 #: How long ncu may take to write its report once it was told to stop, s.
@@ -141,10 +143,10 @@ class _Guided:
         self.timeout = context.launcher.which(["timeout"])
 
     def collect(self) -> Collected:
-        """Launch, and once more if nothing was profiled, or if ending it early cost the report."""
+        """Launch, and again if nothing was profiled, or if ending it early cost the report."""
         self.context.say(self.guide.summary())
         seen, finished, there = self._attempt(self._expecting())
-        if not seen.kernels and self.left_s > _WORTH_RETRYING_S and self._widen(finished):
+        while not seen.kernels and self.left_s > _WORTH_RETRYING_S and self._widen(seen, finished):
             seen, finished, there = self._attempt(self._expecting())
         if seen.stopped and not there and self.left_s > _WORTH_RETRYING_S:
             self.context.say("ncu: once more, without ending the program early")
@@ -154,11 +156,11 @@ class _Guided:
             return Collected(self.report, self.limit_s - self.left_s, notes)
         raise self._failure(finished)
 
-    def _widen(self, finished: Finished) -> bool:
-        """Profile other processes, and what comes before the steps; return whether that is new."""
+    def _widen(self, seen: Seen, finished: Finished) -> bool:
+        """Profile other processes, or what comes before the steps; return whether that is new."""
         words = without_skip(self.guide.words)
-        if finished.ok and words != self.guide.words:
-            # Who launches for so long, as benchmarks do, launches fewer kernels under ncu.
+        if finished.ok and seen.connected and words != self.guide.words:
+            # A benchmark that lasts a fixed time launches fewer kernels under ncu.
             self.context.say("ncu: once more, from the start of the program and all its processes")
             notes = (*self.guide.notes, _FEWER)
             self.guide = replace(self.guide, words=words, from_start=True, notes=notes)
@@ -171,8 +173,8 @@ class _Guided:
 
     def _expecting(self) -> Seen:
         quiet_s, led = self.guide.quiet_s, self.timeout is not None
-        expected, early = self.guide.expected, self.guide.from_start
-        return Seen(self.context, expected, quiet_s, led=led, from_start=early)
+        expected, from_start = self.guide.expected, self.guide.from_start
+        return Seen(self.context, expected, quiet_s, led=led, from_start=from_start)
 
     def _attempt(self, seen: Seen) -> tuple[Seen, Finished, bool]:
         """Launch within the time that is left; return also whether there is a report."""

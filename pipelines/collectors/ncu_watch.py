@@ -52,6 +52,11 @@ class Seen:
         self.group: int | None = None
         self._pid: int | None = None
 
+    @property
+    def connected(self) -> bool:
+        """Whether a process that ncu looks at uses CUDA."""
+        return self._pid is not None
+
     def hear(self, line: str) -> None:
         """Read a line that ncu prints."""
         if match := _PROFILING.search(line):

@@ -52,10 +52,9 @@ whole AS (
         )[1].share_pct, 0) AS host_pct,
         -- Both directions of a link work at once.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
-    FROM timeline_bottleneck AS b
+    FROM _timeline_bounds AS b
     JOIN analysis_windows AS v USING (report_id, device)
     ANTI JOIN _idle_captures USING (report_id, device)
-    ANTI JOIN benchmark_loops USING (report_id, device)
     LEFT JOIN copied AS c USING (report_id, device)
     GROUP BY b.report_id, b.device, b.shares
 ),

@@ -1,10 +1,10 @@
 -- Launches of the process to profile, on its GPU, without communication and what empties the L2 cache for a
--- benchmark, that ncu may take: those of the
--- analyzed window's first step, and the first one behind it of each configuration.  `place` is the number
--- among all that the process launches from the window's start on, as ncu counts them, `earlier_place` that
--- of the launch of the same configuration before it.  `gain_ns` is what a profile of the launch stands for:
--- the time of those launches of the same configuration in the window that take about as long, since a
--- kernel may do quite different work with the same grid (persistent kernels always have the same).
+-- benchmark, that ncu may take: those of the analyzed window's first step, and the first one behind it of
+-- each configuration.  `place` is the number among all that the process launches from the window's start on,
+-- as ncu counts them, `earlier_place` that of the launch of the same configuration before it.  `gain_ns` is
+-- what a profile of the launch stands for: the time of those launches of the same configuration in the window
+-- that take about as long, since a kernel may do quite different work with the same grid (persistent kernels
+-- always have the same).
 -- @materialize
 CREATE VIEW _plan_launches AS
 WITH windows AS (
