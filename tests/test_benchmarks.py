@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +59,7 @@ def _timeline(ops: list[Op], numbered: bool = False) -> Tiny:
     return db
 
 
-_FOUND = "SELECT repetitions, flushes, flush_ns, flush_pct, loops_pct, kernels FROM benchmark_loops"
+_FOUND = "SELECT repetitions, flushes, flush_ns, flush_pct, loops_pct, span_pct, kernels FROM benchmark_loops"
 
 
 def _by_hand(ops: list[Op]) -> list[tuple[float, ...]]:
@@ -76,14 +75,20 @@ def _by_hand(ops: list[Op]) -> list[tuple[float, ...]]:
     repetitions = sum(op.flush and op.event for op in ops[:-1])
     if repetitions < LIMITS["benchmark.repetitions"]:
         return []
-    usual = LIMITS["benchmark.alike_times"] * statistics.median(map(len, groups))
-    inside = [op for group in groups if len(group) <= usual for op in group]
-    whole, loops = sum(op.dur_ns for op in ops), sum(op.dur_ns for op in inside)
+    sizes = [0, *map(len, groups), 0]
+    alike = [at for at in range(1, len(sizes) - 1) if sizes[at] in (sizes[at - 1], sizes[at + 1])]
+    if not alike:
+        return []
+    inside = [op for at in alike for op in groups[at - 1]]
+    spanned = [op for group in groups[alike[0] - 1 : alike[-1]] for op in group]
+    whole, loops, span = (sum(op.dur_ns for op in some) for some in (ops, inside, spanned))
     timed = {op.name for op in inside if not op.flush}
     if 100 * loops < LIMITS["benchmark.loops_pct"] * whole or not timed:
         return []
+    if 100 * span < LIMITS["benchmark.span_pct"] * whole:
+        return []
     flush_ns = sum(op.dur_ns for op in flushes)
-    shares = 100 * flush_ns / whole, 100 * loops / whole
+    shares = 100 * flush_ns / whole, 100 * loops / whole, 100 * span / whole
     return [(repetitions, len(flushes), flush_ns, *shares, len(timed))]
 
 
@@ -128,11 +133,22 @@ def test_a_benchmark_has_no_steps_and_no_advice_for_its_loop() -> None:
         [op for op in BENCHMARK if not op.flush],  # the cache is left as it is
         [op for _ in range(40) for op in repetition("mine", flush_ns=FLUSH_NS - 1)],  # too little
         repetition("tune") * 20 + [Op("train", 50_000)] * 400,  # tuned first, then trained
+        repetition("tune") * 20 + [Op("train", 50_000)] * 400 + repetition("tune") * 20,
     ],
-    ids=["no events", "no flush", "small fills", "tuned"],
+    ids=["no events", "no flush", "small fills", "tuned", "tuned again"],
 )
 def test_other_programs_are_none(ops: list[Op]) -> None:
     assert _timeline(ops).rows("FROM benchmark_loops") == []
+
+
+def test_what_warms_up_between_loops_is_part_of_a_benchmark() -> None:
+    """Triton's launches as often as in 25 ms without emptying the cache, for each that it times."""
+    layers = [[Op(name, 20_000)] * count for name, count in (("mine", 3), ("theirs", 28))]
+    loops = [[Op(FILL, 50_000, event=True), *layer] * 10 for layer in layers]
+    ops = [op for layer, loop in zip(layers, loops, strict=True) for op in layer * 40 + loop]
+    ((repetitions, *_, loops_pct, span_pct, kernels),) = _timeline(ops).rows(_FOUND)
+    assert (repetitions, kernels) == (20, 2)
+    assert loops_pct < 50 < span_pct
 
 
 def test_steps_that_are_named_stay_steps() -> None:

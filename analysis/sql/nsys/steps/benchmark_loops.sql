@@ -10,60 +10,15 @@
 -- flush_ns: time of that, ns
 -- flush_pct: its share of the GPU's time in kernels and memsets, %
 -- loops_pct: share of that time in the loops, overwriting included, %
+-- span_pct: share of that time from the first repetition to the last: loops, and what warms up for them, %
 -- flush_names: full names of what overwrites
 -- kernels: number of different kernels that are timed, by full name
 -- longest: short name of the one with most time
 -- longest_pct: its share of the loops' time without overwriting, %
 CREATE VIEW benchmark_loops AS
-WITH filling AS (
-    SELECT DISTINCT demangled FROM _known_kernels WHERE regexp_matches(demangled, '\bFillFunctor<')
-),
-fills AS (
-    SELECT t.track, l.report_id, l.op_id
-    FROM launches AS l
-    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
-    WHERE (l.kind = 'memset' OR coalesce(l.demangled, l.name) IN (FROM filling))
-        AND l.end_ns - l.start_ns >= threshold('benchmark.flush_us') * 1000
-),
-candidates AS (
-    SELECT track, report_id
-    FROM fills
-    WHERE report_id NOT IN (SELECT report_id FROM _steps UNION ALL SELECT report_id FROM _repeated_ranges)
-    GROUP BY track, report_id
-    HAVING count(*) >= threshold('benchmark.repetitions')
-),
-ops AS (
-    SELECT
-        t.track,
-        l.report_id,
-        l.pid,
-        l.tid,
-        l.op_id,
-        coalesce(l.demangled, l.name) AS demangled,
-        l.start_ns,
-        l.end_ns - l.start_ns AS dur_ns,
-        l.api_end_ns,
-        lead(l.api_start_ns) OVER (PARTITION BY l.report_id, l.pid, l.tid ORDER BY l.api_start_ns) AS next_ns
-    FROM launches AS l
-    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
-    JOIN candidates AS c ON c.track = t.track
-    WHERE l.kind IN ('kernel', 'memset')
-),
-events AS (
-    SELECT report_id, pid, tid, start_ns
-    FROM nsys_api_calls
-    WHERE name LIKE 'cu%EventRecord%' AND report_id IN (SELECT report_id FROM candidates)
-),
-marked AS (
-    SELECT o.*, f.op_id IS NOT NULL AS flush, f.op_id IS NOT NULL AND e.start_ns < o.next_ns AS timed
-    FROM ops AS o
-    LEFT JOIN fills AS f USING (track, op_id)
-    ASOF LEFT JOIN events AS e
-        ON e.report_id = o.report_id AND e.pid = o.pid AND e.tid = o.tid AND e.start_ns >= o.api_end_ns
-),
-numbered AS (
+WITH numbered AS (
     SELECT *, count(if(flush, 1, NULL)) OVER (PARTITION BY track ORDER BY start_ns, op_id) AS repetition
-    FROM marked
+    FROM _timed_ops
 ),
 sizes AS (
     SELECT track, repetition, count(*) AS ops
@@ -71,16 +26,24 @@ sizes AS (
     WHERE repetition > 0
     GROUP BY track, repetition
 ),
--- Behind the last of a loop comes something else.
-usual AS (
+-- A loop repeats what it times, so one of its repetitions has as many operations as its neighbor.  Behind
+-- the last of a loop comes something else.
+alike AS (
     SELECT track, repetition
     FROM sizes
-    QUALIFY ops <= threshold('benchmark.alike_times') * median(ops) OVER (PARTITION BY track)
+    QUALIFY ops = lag(ops) OVER (PARTITION BY track ORDER BY repetition)
+        OR ops = lead(ops) OVER (PARTITION BY track ORDER BY repetition)
+),
+spans AS (
+    SELECT track, min(repetition) AS first, max(repetition) AS last
+    FROM alike
+    GROUP BY track
 ),
 placed AS (
-    SELECT n.*, u.repetition IS NOT NULL AS inside
+    SELECT n.*, a.repetition IS NOT NULL AS inside, n.repetition BETWEEN s.first AND s.last AS spanned
     FROM numbered AS n
-    LEFT JOIN usual AS u USING (track, repetition)
+    LEFT JOIN alike AS a USING (track, repetition)
+    JOIN spans AS s USING (track)
 ),
 found AS (
     SELECT
@@ -89,12 +52,14 @@ found AS (
         count(*) FILTER (flush) AS flushes,
         coalesce(sum(dur_ns) FILTER (flush), 0)::BIGINT AS flush_ns,
         coalesce(sum(dur_ns) FILTER (inside), 0)::BIGINT AS loops_ns,
+        coalesce(sum(dur_ns) FILTER (spanned), 0)::BIGINT AS span_ns,
         sum(dur_ns)::BIGINT AS time_ns,
         list(DISTINCT demangled ORDER BY demangled) FILTER (flush) AS flush_names
     FROM placed
     GROUP BY track
     HAVING repetitions >= threshold('benchmark.repetitions')
         AND 100 * loops_ns >= threshold('benchmark.loops_pct') * sum(dur_ns)
+        AND 100 * span_ns >= threshold('benchmark.span_pct') * sum(dur_ns)
 ),
 timed AS (
     SELECT track, demangled, sum(dur_ns) AS time_ns, count(*) OVER (PARTITION BY track) AS kernels,
@@ -112,6 +77,7 @@ SELECT
     f.flush_ns,
     100.0 * f.flush_ns / f.time_ns AS flush_pct,
     100.0 * f.loops_ns / f.time_ns AS loops_pct,
+    100.0 * f.span_ns / f.time_ns AS span_pct,
     f.flush_names,
     t.kernels,
     coalesce(n.short_name, t.demangled) AS longest,
