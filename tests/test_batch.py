@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -220,6 +221,7 @@ def test_submit_shows_what_it_would_do(workload: Path, cli: Cli, tmp_path: Path)
     assert "#SBATCH --partition=gpu\n" in cli.out
     assert "#SBATCH --time=0-00:30:00\n" in cli.out
     assert "#SBATCH --array=0-3\n" in cli.out
+    assert re.findall(r"#SBATCH --(no-requeue|requeue)\n", cli.out) == ["no-requeue", "requeue"]
     assert cli.out.startswith("[0] w kind=ok n=1\n")
     assert not (tmp_path / "store").exists()
     assert cli("batch", "submit", str(workload), *words, "--json") == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -141,6 +142,7 @@ def test_a_full_disk(slurm: SlurmCluster, site: Site, tmp_path: Path) -> None:
         site.mend()
         site.batch("wait", batch, "--interval", "1", *at, code=1)
         assert f"perfpipe batch resume {batch}" in site.cli.err
+        assert re.search(r": the collector, job \d+, ended on n\d: failed \(", site.cli.err)
         tasks = json.loads(site.batch("status", batch, "--json", *at))["tasks"]
         assert [task["state"] for task in tasks] == ["lost", "lost"]
         site.batch("resume", batch, *at, code=2)

@@ -135,9 +135,11 @@ def _spec(directory: BatchDirectory, what: Submission, array: Array) -> JobSpec:
     verb = "_collect" if what.stage == Stage.COLLECT else "_task"
     words = [*program, "batch", verb, batch.batch_id, str(what.number), "--store", batch.store]
     collects = what.stage == Stage.COLLECT
+    # It measures nothing, so it can be started again.
+    slurm = array.slurm.model_copy(update={"requeue": True}) if collects else array.slurm
     return JobSpec(
         name=_name(directory, what),
-        slurm=array.slurm,
+        slurm=slurm,
         command=tuple(words),
         log=str(directory.path / "logs" / ("%j.out" if collects else "%A_%a.out")),
         directory=batch.directory,

@@ -11,6 +11,7 @@ from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.state import BatchState, last_collector, state_of
 from pipelines.console import Progress, progress
 from pipelines.slurm.client import Cluster
+from pipelines.slurm.states import JobState
 
 #: How many times in a row a batch may be over without a collector before waiting is given up.
 _PATIENCE = 4
@@ -44,8 +45,8 @@ def wait_for(
             over = over + 1 if _abandoned(state) else 0
             if over > _PATIENCE:
                 raise TaskFailed(
-                    f"{batch.batch_id}: its jobs have ended and nothing collects their results; "
-                    f"'perfpipe batch resume {batch.batch_id}' does"
+                    f"{batch.batch_id}: its jobs have ended and nothing collects their results"
+                    f"{_ended(state.collector)}; 'perfpipe batch resume {batch.batch_id}' does"
                 )
             sleep(interval_s)
 
@@ -53,6 +54,18 @@ def wait_for(
 def _abandoned(state: BatchState) -> bool:
     collects = state.collector is not None and not state.collector.state.final
     return state.finished and not collects and state.unasked is None
+
+
+def _ended(collector: JobState | None) -> str:
+    """Return how the job ended that should have collected the results."""
+    if collector is None:
+        return ""
+    why = [f"exit code {collector.exit_code}"] if collector.exit_code else []
+    why += [f"signal {collector.signal}"] if collector.signal else []
+    why += [collector.reason] if collector.reason else []
+    said = f" ({', '.join(why)})" if why else ""
+    where = f" on {collector.node}" if collector.node else ""
+    return f": the collector, job {collector.job}, ended{where}: {collector.state.value}{said}"
 
 
 def _tell(state: BatchState, said: dict[int, State], shown: Progress) -> None:
