@@ -65,6 +65,7 @@ def macros(
         category_macro(),
         library_macro(),
         closed_macro(),
+        built_in_macro(),
         generated_macro(),
         operands_macro(),
         *operator_macros(),
@@ -141,6 +142,11 @@ def library_macro() -> Macro:
 def closed_macro() -> Macro:
     """Return the macro that tells whether the kernels of a library are not the user's to change."""
     return _library_macro("closed")
+
+
+def built_in_macro() -> Macro:
+    """Return the macro that tells whether a library's kernels are compiled into the program."""
+    return _library_macro("built_in")
 
 
 def generated_macro() -> Macro:

@@ -8,10 +8,12 @@ import pytest
 from conftest import Tiny
 
 HTOD = "[CUDA memcpy Host-to-Device]"
+#: A kernel that cuBLAS chooses when it is called.
+GEMM = "nvjet_tst_128x256_64x6_2x1_2cta_v_bz_TNT"
 STEP = 1_000_000
 
 
-def _loop(db: Tiny, before: str = "kernel", **more: Any) -> None:
+def _loop(db: Tiny, before: str = GEMM, **more: Any) -> None:
     """Add twelve steps of one operation each; the host launches nothing for most of each."""
     kind = "memcpy" if before.startswith("[") else "kernel"
     for n in range(12):
@@ -83,7 +85,7 @@ def test_a_thread_that_waits_for_work_explains_nothing() -> None:
     db = Tiny()
     _loop(db)
     _span(db, "nsys_osrt", "poll", tid=2)
-    assert _named(db) == [("launch_gap", "next operation", "kernel", 11)]
+    assert _named(db) == [("launch_gap", "next operation", GEMM, 11)]
 
 
 def test_a_thread_that_is_in_a_call_all_the_time_explains_nothing() -> None:
@@ -92,7 +94,7 @@ def test_a_thread_that_is_in_a_call_all_the_time_explains_nothing() -> None:
     _loop(db)
     call = {"pid": 1, "tid": 2, "name": "read", "start_ns": -STEP, "end_ns": 13 * STEP}
     db.add("nsys_osrt", call)
-    assert _named(db) == [("launch_gap", "next operation", "kernel", 11)]
+    assert _named(db) == [("launch_gap", "next operation", GEMM, 11)]
 
 
 def test_the_same_kernel_time_and_again_is_slow_to_launch() -> None:
@@ -107,7 +109,7 @@ def test_the_same_kernel_time_and_again_is_slow_to_launch() -> None:
     [
         ("triton_poi_fused_add_relu_0", "graph_of_compiled"),
         ("loop_add_fusion", "graph_of_compiled"),
-        ("mine", "cuda_graphs"),
+        (GEMM, "cuda_graphs"),
     ],
 )
 def test_a_compiled_step_is_not_told_to_be_compiled(kernel: str, technique: str) -> None:
@@ -122,10 +124,21 @@ def test_a_compiled_step_is_not_told_to_be_compiled(kernel: str, technique: str)
     )
 
 
+@pytest.mark.parametrize("kernel", ["mine", "_kernel_agent"])
+def test_a_kernel_of_the_program_itself_is_launched_at_once(kernel: str) -> None:
+    """What takes long before it is not its preparation: a loop over results, perhaps."""
+    db = Tiny()
+    full = {"_kernel_agent": "void thrust::cuda_cub::core::_kernel_agent<int>(int)"}
+    _loop(db, kernel, **({"demangled": full[kernel]} if kernel in full else {}))
+    assert _named(db) == [("host", "next operation", kernel, 11)]
+    techniques = [name for (name,) in db.rows("SELECT technique FROM timeline_findings")]
+    assert techniques == ["host_alone"]
+
+
 @pytest.mark.parametrize("what", ["copy", "range", "call", "wait"])
 def test_a_host_that_does_something_else_is_not_slow_to_launch(what: str) -> None:
     db = Tiny()
-    _loop(db, HTOD if what == "copy" else "kernel")
+    _loop(db, HTOD if what == "copy" else GEMM)
     if what == "copy":
         _copies(db, 200_704)
     if what == "range":

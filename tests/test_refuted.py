@@ -78,7 +78,12 @@ def test_static_shapes_save_the_slow_launches_alone() -> None:
     db.add("reports", {"report_id": "r", "kind": "nsys"})
     number, at = 0, 0
     for _ in range(20):
-        for name, late in (("slow", 8 * MS), ("a", MS // 2), ("b", MS // 2), ("c", MS // 2)):
+        for name, late in (
+            ("nvjet_hsh_64x8", 8 * MS),
+            ("a", MS // 2),
+            ("b", MS // 2),
+            ("c", MS // 2),
+        ):
             at += late
             own = {"pid": 1, "tid": 1, "device": 0, "stream": 7, "op_id": number, "kind": "kernel"}
             call = {"api_start_ns": at - 9000, "api_end_ns": at - 4000, "call_id": number}

@@ -82,8 +82,21 @@ def test_causes_against_each_nanosecond(together: list[Calls]) -> None:
 def _expected(calls: Calls) -> Counter[str]:
     """Overlaps within a cause count once, and what no cause covers is everything else."""
     expected: Counter[str] = Counter()
+    causes = [CAUSES[name] for name, *_ in calls]
+    creating = [call for call in calls if call[0] in ("cudaMalloc", "cudaSetDevice")]
+    creating.sort(key=lambda call: call[1])
+    names = [name for name, *_ in creating]
+    if "cudaMalloc" in names:
+        # The first creates the context, unless what came before took as long.
+        first = names.index("cudaMalloc")
+        if creating[first][2] > sum(length for *_, length in creating[:first]):
+            causes[calls.index(creating[first])] = "context creation"
     for now in range(200):
-        open_now = {CAUSES[name] for name, start, length in calls if start <= now < start + length}
+        open_now = {
+            cause
+            for cause, (_, start, length) in zip(causes, calls, strict=True)
+            if start <= now < start + length
+        }
         # Compilers tune within what they compile.
         if "autotuning of kernels" in open_now:
             open_now.discard("compilation")
@@ -92,6 +105,21 @@ def _expected(calls: Calls) -> Counter[str]:
 
 
 MS = 1_000_000
+
+
+@pytest.mark.parametrize(("before_ms", "context_ms", "others_ms"), [(0, 80, 1), (90, 90, 81)])
+def test_the_first_allocation_creates_the_context_if_nothing_did(
+    before_ms: int, context_ms: int, others_ms: int
+) -> None:
+    db = Tiny()
+    _loop(db, 400 * MS, MS)
+    _add(db, "cudaSetDevice", 0, before_ms * MS + 1)
+    _add(db, "cudaMalloc", 100 * MS, 180 * MS)
+    _add(db, "cudaMalloc", 200 * MS, 201 * MS)
+    found = db.rows(f"SELECT cause, time_ns // {MS} FROM startup_causes WHERE calls IS NOT NULL")
+    assert dict(found) == {
+        "context creation": context_ms, "allocation of device memory": others_ms
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["cudaFree", "cudaSetDevice", "cuInit"])
@@ -124,6 +152,7 @@ def test_a_long_start_up_has_a_cause_and_a_technique(
     db = Tiny()
     _loop(db, 400 * MS, 50 * MS)
     _add(db, "cudaGetDevice", 0, 1)
+    _add(db, "cudaMalloc", 1, 2)  # creates the context
     _add(db, name, 10 * MS, (10 + length_ms) * MS)
     ((share, *found),) = db.rows("SELECT share_pct, cause, technique FROM startup_findings")
     assert found == [cause, technique]

@@ -26,28 +26,46 @@ launched AS (
     FROM first_uses
     GROUP BY report_id, pid
 ),
-calls AS (
-    SELECT
-        c.report_id,
-        c.pid,
-        c.tid,
-        c.start_ns,
-        c.end_ns,
-        CASE
-            WHEN is_loading(c.name) THEN 'module loading'
-            WHEN is_allocating(c.name) THEN 'allocation of device memory'
-            ELSE 'context creation'
-        END AS what
+known AS (
+    SELECT c.report_id, c.pid, c.tid, c.start_ns, c.end_ns, is_loading(c.name) AS loads,
+        is_allocating(c.name) AS allocates
     FROM nsys_api_calls AS c
-    LEFT JOIN launched AS l USING (report_id, pid)
     WHERE c.end_ns > c.start_ns
-        -- Once a kernel was launched there is a context, and what creates one at first does its own work.
-        AND (what != 'context creation' OR coalesce(c.start_ns < l.start_ns, true))
         AND c.name IN (
             SELECT name
             FROM _names
             WHERE kind = 'api' AND (is_loading(name) OR is_allocating(name) OR is_initializing(name))
         )
+),
+-- Where no call took long that could create the context, the first allocation creates it.
+counted AS (
+    SELECT
+        k.*,
+        -- Once a kernel was launched there is a context, and what creates one at first does its own work.
+        coalesce(k.start_ns < l.start_ns, true) AS early,
+        early
+        AND count(*) FILTER (allocates) OVER so_far = 1
+        AND 2 * (k.end_ns - k.start_ns) > sum(k.end_ns - k.start_ns) FILTER (NOT loads) OVER so_far AS creates
+    FROM known AS k
+    LEFT JOIN launched AS l USING (report_id, pid)
+    WINDOW so_far AS (
+        PARTITION BY k.report_id, k.pid ORDER BY k.start_ns, k.end_ns ROWS UNBOUNDED PRECEDING
+    )
+),
+calls AS (
+    SELECT
+        report_id,
+        pid,
+        tid,
+        start_ns,
+        end_ns,
+        CASE
+            WHEN loads THEN 'module loading'
+            WHEN allocates AND NOT creates THEN 'allocation of device memory'
+            ELSE 'context creation'
+        END AS what
+    FROM counted
+    WHERE loads OR allocates OR early
     UNION ALL
     SELECT
         report_id,
