@@ -76,6 +76,8 @@ def test_static_shapes_save_the_slow_launches_alone() -> None:
     """In each step 1 of 4 launches takes 8 ms, the others 0.5 ms each."""
     db = Tiny()
     db.add("reports", {"report_id": "r", "kind": "nsys"})
+    gemm = {"name": "nvjet_hsh_64x8", "demangled": "nvjet_hsh_64x8"}
+    db.add("nsys_kernels", {"report_id": "r"} | gemm)
     number, at = 0, 0
     for _ in range(20):
         for name, late in (
@@ -296,12 +298,7 @@ def test_a_trace_that_lost_events_is_no_idle_gpu(
     cli: Cli, tmp_path: Path, edited: Callable[..., Path]
 ) -> None:
     """JAX under nsys: one kernel was left of thousands, and the GPU read as 90 % host-bound."""
-    lossy = edited(
-        "eager_small",
-        "UPDATE DIAGNOSTIC_EVENT SET severity = 2, text = 'Error when processing events: "
-        "ErrorInformation (18) ProcessEventsError (4005)' "
-        "WHERE rowid = (SELECT min(rowid) FROM DIAGNOSTIC_EVENT)",
-    )
+    lossy = edited("eager_small", *_failed(produced=10_000_000))
     assert cli("ingest", lossy) == 0
     page = tmp_path / "report.json"
     assert cli("report", "--json", page, "--md", tmp_path / "report.md") == 0
@@ -311,6 +308,28 @@ def test_a_trace_that_lost_events_is_no_idle_gpu(
     text = (tmp_path / "report.md").read_text()
     assert "The profiler lost events: the trace is incomplete. " in text
     assert "low confidence" in text
+
+
+def _failed(produced: int) -> tuple[str, ...]:
+    """Return what makes nsys say that it failed, and how many events there were."""
+    text = "'Number of CUPTI events produced: %d, CUPTI buffers: 50.'"
+    return (
+        "DELETE FROM DIAGNOSTIC_EVENT WHERE text LIKE 'Number of CUPTI%'",
+        "UPDATE DIAGNOSTIC_EVENT SET severity = 2, text = 'Error when processing events: "
+        "ErrorInformation (18) ProcessEventsError (4005)' "
+        "WHERE rowid = (SELECT min(rowid) FROM DIAGNOSTIC_EVENT)",
+        f"UPDATE DIAGNOSTIC_EVENT SET text = {text % produced} "
+        "WHERE rowid = (SELECT max(rowid) FROM DIAGNOSTIC_EVENT)",
+    )
+
+
+def test_names_that_nsys_could_not_find_leave_the_trace_whole(
+    cli: Cli, tmp_path: Path, edited: Callable[..., Path]
+) -> None:
+    """It fails to process ranges whose names it does not know; all of CUDA's events are there."""
+    assert cli("ingest", edited("eager_small", *_failed(produced=1000))) == 0
+    assert cli("report", "--md", tmp_path / "report.md") == 0
+    assert "lost events" not in (tmp_path / "report.md").read_text()
 
 
 def test_balance_saves_the_waiting_alone(opened: Opened) -> None:

@@ -28,6 +28,7 @@ VIEWS = (
     "timeline_bottleneck",
     "analysis_windows",
     "step_sources",
+    "_program_times",
     "_labels",
     *sharing.VIEWS,
     *tracing.VIEWS,
@@ -126,8 +127,9 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     sql = f"""
         SELECT
             w.kind, w.source, w.steps, u.steps, w.left_out, w.why,
-            s.period_launches, s.agrees, s.steps
+            s.period_launches, s.agrees, s.steps, w.time_ns, p.program_ns, p.before_ns
         FROM analysis_windows AS w
+        LEFT JOIN _program_times AS p USING (report_id)
         LEFT JOIN step_sources AS u
             ON u.report_id = w.report_id AND u.device = w.device AND u.used
             AND u.process_id = w.process_id
@@ -139,7 +141,7 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     rows = rows_of(scope.con, sql)
     if len(rows) != 1:
         return
-    kind, source, steps, found, left_out, why, period, agrees, repeats = rows[0]
+    kind, source, steps, found, left_out, why, period, agrees, repeats, *times = rows[0]
     if kind == "steady":
         text = f"{steps:,} steady of {found:,}, {_ORIGINS[source]}"
         launches = "1 launch" if period == 1 else f"{period:,} launches"
@@ -152,9 +154,23 @@ def _steps(scope: Scope) -> Iterator[Fact]:
                 "1 that is not alike is" if left_out == 1 else f"{left_out} that are not alike are"
             )
             text += f"; {which} left out"
+        text += _of_program(*times)
         yield Fact("Steps", text, Source("analysis_windows", scope.reports))
     elif why:
         yield Fact("Steps", why, Source("analysis_windows", scope.reports))
+
+
+def _of_program(steps_ns: int, program_ns: float | None, before_ns: int | None) -> str:
+    """Return the share of a program's time that its steps take, and what passes before CUDA."""
+    if program_ns is None or before_ns is None:
+        return ""
+    text = (
+        f"; they take {100 * steps_ns / program_ns:.2g} % of the {format_ns(program_ns)} that the "
+        "program ran under nsys"
+    )
+    if 100 * before_ns < thresholds()["timeline.contributor_pct"] * program_ns:
+        return text
+    return f"{text}, of which {format_ns(before_ns)} pass before its first CUDA call"
 
 
 def _wall_times(run: RunRecord) -> Iterator[Fact]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from analysis.thresholds import thresholds
 from perfpipe.errors import TaskFailed
 from pipelines.collectors.base import Collected, Context, ProgramFailed, check
 from pipelines.launcher import Launcher
@@ -19,9 +20,6 @@ from pipelines.workload import CollectNsys, Execution
 #: What nsys says of its own failures and of the events that it received, in DIAGNOSTIC_EVENT.
 _PROCESSING_FAILED = "ProcessEventsError"
 _PRODUCED = re.compile(r"Number of CUPTI events produced:\s*(\d+)")
-
-#: Some events are of kinds that an export does not have, so a few are always missing, %.
-_TOO_MANY_PCT = 15.0
 
 #: Explanation if nsys leaves its raw data instead of a report.
 _NOT_IMPORTED = (
@@ -52,13 +50,13 @@ def collect_nsys(
         return _collect_ranks(context, options, nsys.path, env)
     traced = _trace(context, options, nsys.path, env)
     lost_pct = lost_events(traced.path)
-    if lost_pct < _TOO_MANY_PCT:
+    if lost_pct < thresholds()["timeline.unprocessed_pct"]:
         return traced
     # Which events are lost differs from launch to launch.
     context.say(f"nsys lost {lost_pct:.0f} % of CUDA's events; once more")
     again = _trace(context, options, nsys.path, env)
     still_pct = lost_events(again.path)
-    if still_pct >= _TOO_MANY_PCT:
+    if still_pct >= thresholds()["timeline.unprocessed_pct"]:
         note = (
             f"nsys failed to process its own data and lost {still_pct:.0f} % of CUDA's events: "
             "what is said of the timeline holds for the rest only; another version may help"

@@ -64,6 +64,7 @@ class Gpu(NamedTuple):
     steps: int | None
     step_ns: float | None
     p95_ns: float | None
+    averaged: int | None
     time_ns: float
     busy_pct: float
     incomplete: bool
@@ -83,8 +84,9 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
             GROUP BY report_id, device
         )
         SELECT
-            report_id, device, bound, share_pct, w.kind, w.steps, w.step_ns, w.p95_ns, w.time_ns,
-            busy_pct, incomplete, slow_pct, coalesce(loads, false), idle.category, idle.share_pct
+            report_id, device, bound, share_pct, w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
+            w.time_ns, busy_pct, incomplete, slow_pct, coalesce(loads, false),
+            idle.category, idle.share_pct
         FROM (
             -- Shares are in order, largest first.
             SELECT *, list_filter(shares, lambda part: NOT is_busy(part.category))[1] AS idle
@@ -269,7 +271,8 @@ def _tiles(
         yield Tile("Iteration", format_ns(median * 1e6), note.rstrip("; "), timed)
     elif first.step_ns is not None:
         p95_ns = f"p95 {format_ns(first.p95_ns)}, " if first.p95_ns and first.steps != 1 else ""
-        note = f"{p95_ns}{counted(first.steps or 0, 'steady step')}, traced"
+        means = f", means of {first.averaged}" if first.averaged and first.averaged > 1 else ""
+        note = f"{p95_ns}{counted(first.steps or 0, 'steady step')}, traced{means}"
         yield Tile("Step", format_ns(first.step_ns), note, windows)
     else:
         yield Tile("GPU time", format_ns(first.time_ns), "no repeating step was found", windows)

@@ -30,27 +30,6 @@ WITH grouped AS (
     WHERE category NOT IN ('edge', 'profiler_overhead', 'unattributed')
     GROUP BY ALL
 ),
-said AS (
-    SELECT report_id, text
-    FROM nsys_diagnostics
-    WHERE severity IN ('Warning', 'Error')
-        AND regexp_matches(text, 'lost|dropped|not all|incomplete|ProcessEventsError', 'i')
-    UNION ALL
-    SELECT report_id, printf('%.1f %% of the rows of a table in the file are lost or damaged', lost_pct)
-    FROM reports
-    WHERE lost_pct > threshold('timeline.lost_pct')
-),
-lost AS (
-    SELECT
-        report_id,
-        list(
-            DISTINCT rtrim(trim(split_part(text, ':', 1)), '.')
-            ORDER BY rtrim(trim(split_part(text, ':', 1)), '.')
-        ) AS texts,
-        bool_or(regexp_matches(text, 'lost|dropped|incomplete|ProcessEventsError', 'i')) AS incomplete
-    FROM said
-    GROUP BY report_id
-),
 sampled AS (
     SELECT
         report_id,
@@ -98,7 +77,7 @@ explained AS (
             END
         ], lambda note: note IS NOT NULL) AS notes
     FROM ranked AS r
-    LEFT JOIN lost AS l USING (report_id)
+    LEFT JOIN _losses AS l USING (report_id)
     LEFT JOIN sampled AS m USING (report_id, device)
 )
 SELECT

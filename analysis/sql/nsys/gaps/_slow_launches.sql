@@ -1,11 +1,11 @@
 -- Long idle intervals that are the cost of launching: time and again before the same kernel, with no
 -- wait, no input from the host, no OS call and no range without launches in which the host did
 -- something else.  Libraries that prepare a kernel for every new shape make them; before a kernel that is
--- compiled into the program, it is the program that does something else.
+-- compiled into the program, and in a program with no others, it is the program that does something else.
 -- @materialize
 CREATE VIEW _slow_launches AS
 WITH recurring AS (
-    SELECT n.track, n.op_id, l.name, coalesce(l.demangled, l.name) AS demangled
+    SELECT n.track, n.op_id, l.report_id, l.kind, l.name, coalesce(l.demangled, l.name) AS demangled
     FROM _gap_names AS n
     JOIN _gap_parts AS p USING (track, op_id)
     JOIN _gpus AS t USING (track)
@@ -17,10 +17,13 @@ WITH recurring AS (
     QUALIFY count(*) OVER (PARTITION BY n.track, demangled) >= threshold('timeline.recurring_gaps')
 ),
 prepared AS (
-    SELECT name, demangled
-    FROM (SELECT DISTINCT name, demangled FROM recurring)
-    WHERE NOT is_built_in(kernel_library(name, demangled))
+    SELECT DISTINCT report_id, demangled
+    FROM kernel_names
+    WHERE NOT is_built_in(library)
 )
-SELECT r.track, r.op_id
-FROM recurring AS r
-SEMI JOIN prepared AS p ON p.demangled = r.demangled AND p.name = r.name;
+SELECT track, op_id
+FROM recurring
+WHERE CASE
+    WHEN kind = 'kernel' THEN (report_id, demangled) IN (SELECT (report_id, demangled) FROM prepared)
+    ELSE report_id IN (SELECT report_id FROM prepared)
+END;

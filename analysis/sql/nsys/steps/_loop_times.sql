@@ -1,7 +1,8 @@
--- How long the loops of each period last in a process on a GPU, and whether they are its main ones: the
--- loop that lasts longest at a time, and its like elsewhere (training, between evaluations).  Auto-tuning
--- repeats other things, but each for a short while.  Pauses between two steps are not the loop's.  What
--- repeats beside nearly all of the GPU's work, such as copies when a program starts, is no loop.
+-- How long the loops of each period (launches in a repeat) last in a process on a GPU, and whether they are
+-- its main ones: the loop that lasts longest at a time, and its like elsewhere (training, between
+-- evaluations).  Auto-tuning repeats other things, but each for a short while.  Pauses between two steps are
+-- not the loop's.  What repeats beside nearly all of the GPU's work, such as copies when a program starts, is
+-- no loop.
 -- @materialize
 CREATE VIEW _loop_times AS
 WITH loops AS (
@@ -9,13 +10,13 @@ WITH loops AS (
         report_id,
         pid,
         device,
-        period,
+        period // repeats AS period,
         loop,
         min(start_ns) AS start_ns,
         max(end_ns) AS end_ns,
         count(*) * median(end_ns - start_ns) AS time_ns
     FROM launch_steps
-    GROUP BY report_id, pid, device, period, loop
+    GROUP BY report_id, pid, device, period // repeats, loop
 ),
 periods AS (
     SELECT

@@ -44,8 +44,8 @@ counted AS (
         -- Once a kernel was launched there is a context, and what creates one at first does its own work.
         coalesce(k.start_ns < l.start_ns, true) AS early,
         early
-        AND count(*) FILTER (allocates) OVER so_far = 1
-        AND 2 * (k.end_ns - k.start_ns) > sum(k.end_ns - k.start_ns) FILTER (NOT loads) OVER so_far AS creates
+        AND sum(if(allocates, 1, 0)) OVER so_far = 1
+        AND 2 * (k.end_ns - k.start_ns) > sum(if(loads, 0, k.end_ns - k.start_ns)) OVER so_far AS creates
     FROM known AS k
     LEFT JOIN launched AS l USING (report_id, pid)
     WINDOW so_far AS (

@@ -35,6 +35,7 @@ annotated AS (
         b.start_ns,
         b.end_ns,
         NULL::DOUBLE AS match,
+        1 AS repeats,
         row_number() OVER (PARTITION BY b.track, r.pid ORDER BY b.start_ns DESC, r.range_id DESC) = 1 AS last
     FROM ranges AS r
     JOIN begun AS b USING (report_id, range_id)
@@ -62,7 +63,8 @@ periodic AS (
 found AS (
     SELECT
         a.track, a.report_id, a.pid, a.source, a.loop, true AS main, a.name,
-        a.host_start_ns, a.host_end_ns, a.start_ns, greatest(a.end_ns, e.end_ns) AS end_ns, a.match
+        a.host_start_ns, a.host_end_ns, a.start_ns, greatest(a.end_ns, e.end_ns) AS end_ns, a.match,
+        a.repeats
     FROM annotated AS a
     LEFT JOIN ends AS e ON e.track = a.track AND e.pid = a.pid AND a.last
     UNION ALL
@@ -74,13 +76,13 @@ found AS (
             concat(s.repeats, ' repeats from ', s.repeats * (s.step - 1) + 1),
             concat('step ', s.step)
         ),
-        s.host_start_ns, s.host_end_ns, s.start_ns, s.end_ns, s.match
+        s.host_start_ns, s.host_end_ns, s.start_ns, s.end_ns, s.match, s.repeats
     FROM periodic AS s
     JOIN _loop_times AS p
         ON p.report_id = s.report_id
             AND p.pid = s.pid
             AND p.device IS NOT DISTINCT FROM s.device
-            AND p.period = s.period
+            AND p.period = s.period // s.repeats
 )
 SELECT
     * EXCLUDE (start_ns, end_ns),

@@ -2,7 +2,7 @@
 -- the host does not cause: work, and gaps between operations that were launched in time.
 CREATE VIEW _steady_steps AS
 WITH steady AS (
-    SELECT w.track, w.window_id, w.end_ns - w.start_ns AS dur_ns
+    SELECT w.track, w.window_id, w.repeats, (w.end_ns - w.start_ns) / w.repeats AS mean_ns
     FROM _step_windows AS w
     JOIN _step_phases AS p USING (track, window_id)
     WHERE p.phase = 'steady'
@@ -17,8 +17,8 @@ issued AS (
 SELECT
     g.report_id,
     g.device,
-    median(s.dur_ns) AS step_ns,
-    any_value(i.time_ns) / count(*) AS gpu_ns
+    median(s.mean_ns) AS step_ns,
+    any_value(i.time_ns) / sum(s.repeats) AS gpu_ns
 FROM steady AS s
 JOIN issued AS i USING (track)
 JOIN _gpus AS g USING (track)

@@ -12,13 +12,16 @@
 -- steps: number of steps in it; NULL without steps
 -- step_ns: median step, ns; NULL without steps
 -- p95_ns: 95th percentile (p95) of the steps, ns; NULL without steps
+-- averaged: repeats of the loop that `steps` lists together, whose mean these two are of; 1 for most
 -- source: where steps come from: step range, NVTX, ProfilerStep or period; NULL without steps
 -- startup_ns: time before it that is start-up or warm-up, ns; NULL without steps
 -- left_out: steps of the loop behind its warm-up that are not alike and are left out
 -- why: why that part; NULL if it is what was chosen
 CREATE VIEW analysis_windows AS
 WITH phased AS (
-    SELECT w.*, w.end_ns - w.start_ns AS dur_ns, p.phase, p.why, a.window_id IS NOT NULL AS analysed
+    SELECT
+        w.*, w.end_ns - w.start_ns AS dur_ns, dur_ns / w.repeats AS mean_ns, p.phase, p.why,
+        a.window_id IS NOT NULL AS analysed
     FROM _step_windows AS w
     JOIN _step_phases AS p USING (track, window_id)
     LEFT JOIN _analysed AS a USING (track, window_id)
@@ -30,12 +33,13 @@ summed AS (
         min(start_ns) FILTER (analysed) AS start_ns,
         max(end_ns) FILTER (analysed) AS end_ns,
         sum(dur_ns) FILTER (analysed)::BIGINT AS time_ns,
-        count(step) FILTER (analysed) AS steps,
-        median(dur_ns) FILTER (analysed AND step IS NOT NULL) AS step_ns,
-        quantile_cont(dur_ns, 0.95) FILTER (analysed AND step IS NOT NULL) AS p95_ns,
+        coalesce(sum(repeats) FILTER (analysed), 0)::BIGINT AS steps,
+        median(mean_ns) FILTER (analysed AND step IS NOT NULL) AS step_ns,
+        quantile_cont(mean_ns, 0.95) FILTER (analysed AND step IS NOT NULL) AS p95_ns,
+        max(repeats) FILTER (analysed) AS averaged,
         any_value(source) AS source,
         sum(dur_ns) FILTER (phase IN ('start-up', 'warm-up'))::BIGINT AS startup_ns,
-        count(*) FILTER (main AND phase = 'other') AS left_out,
+        coalesce(sum(repeats) FILTER (main AND phase = 'other'), 0)::BIGINT AS left_out,
         bool_and(analysed) AS all_of_it,
         bool_or(phase = 'steady') AS has_steady,
         any_value(why) FILTER (phase = 'whole') AS why
@@ -57,6 +61,7 @@ SELECT
     nullif(s.steps, 0) AS steps,
     s.step_ns,
     s.p95_ns,
+    s.averaged,
     s.source,
     if(s.source IS NULL, NULL, coalesce(s.startup_ns, 0)) AS startup_ns,
     s.left_out,

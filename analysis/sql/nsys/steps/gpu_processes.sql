@@ -46,8 +46,8 @@ steady AS (
     SELECT
         w.track,
         w.lane_pid AS pid,
-        count(*) AS steps,
-        median(s.dur_ns) AS step_ns,
+        sum(w.repeats)::BIGINT AS steps,
+        median(s.dur_ns / w.repeats) AS step_ns,
         100.0 * sum(s.own_ns) / sum(s.dur_ns) AS own_pct,
         100.0 * sum(s.other_ns) / sum(s.dur_ns) AS other_pct
     FROM windows AS s

@@ -1,6 +1,7 @@
 -- Start-up that is long, and what to do about it, one row per GPU: the time before the first steady step
 -- as a share of the capture.  It does not recur, so it is no part of a step, and its share must not be
--- added to those of timeline_findings.  Only where the steady steps are analysed.
+-- added to those of timeline_findings.  Only where the steady steps are analysed, and not where it is a
+-- small part of what the program takes in all.
 --
 -- report_id: report
 -- device: physical GPU number
@@ -79,6 +80,8 @@ SELECT
     t.difficulty
 FROM shared AS s
 JOIN _techniques AS t ON t.bound = 'startup' AND t.subclass IN (s.cause, '*')
+LEFT JOIN _program_times AS p ON p.report_id = s.report_id
 WHERE s.share_pct >= threshold('timeline.contributor_pct')
+    AND coalesce(100 * s.startup_ns >= threshold('timeline.contributor_pct') * p.program_ns, true)
 QUALIFY row_number() OVER (PARTITION BY s.report_id, s.device ORDER BY t.subclass = '*', t.rank) = 1
 ORDER BY s.report_id, s.device;

@@ -15,7 +15,7 @@
 CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT
-        s.report_id, s.pid, s.device, s.period, any_value(boundary) AS boundary, median(match) AS match,
+        s.report_id, s.pid, s.device, t.period, any_value(boundary) AS boundary, median(match) AS match,
         sum(repeats) AS steps, median(distance_ns / repeats) AS step_ns
     FROM (
         SELECT
@@ -29,9 +29,9 @@ WITH loops AS (
         ON t.report_id = s.report_id
             AND t.pid = s.pid
             AND t.device IS NOT DISTINCT FROM s.device
-            AND t.period = s.period
+            AND t.period = s.period // s.repeats
     WHERE t.main
-    GROUP BY s.report_id, s.pid, s.device, s.period
+    GROUP BY s.report_id, s.pid, s.device, t.period
 ),
 found AS (
     SELECT
