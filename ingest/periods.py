@@ -102,6 +102,23 @@ def loops(symbols: Codes, marks: npt.NDArray[np.bool_] | None = None) -> list[Lo
     return sorted(found[:_LOOPS], key=lambda loop: loop.first)
 
 
+def parts_of(symbols: Codes, loop: Loop) -> tuple[int, int] | None:
+    """Return how many symbols repeat within a period, and how often, if nearly all of it does so.
+
+    They are layers of a step, or iterations where the period is that of what a program does
+    every so many of them; their order does not tell which.
+    """
+    start = min(loop.clean, loop.last - loop.period)
+    step = symbols[start : start + loop.period]
+    for lag in _promising(step):
+        alike = step[:-lag] == step[lag:]
+        repeats = np.append(alike, np.zeros(lag, bool)) | np.append(np.zeros(lag, bool), alike)
+        often = int(np.count_nonzero(repeats))
+        if often >= _NEARLY_ALL * len(step):
+            return lag, round(often / lag)
+    return None
+
+
 def _period(symbols: Codes, marks: npt.NDArray[np.bool_] | None) -> int | None:
     """Return the lag at which most of a sequence repeats itself; None if nothing does."""
     sample = symbols

@@ -16,7 +16,7 @@ from ingest.boundaries import boundaries, irregular_first, irregular_last
 from ingest.nsys.issued import Issued, Placed
 from ingest.nsys.launch_steps import _looping, _parts
 from ingest.nsys.steps import steps_of
-from ingest.periods import loops
+from ingest.periods import Loop, loops, parts_of
 
 Codes = npt.NDArray[np.int32]
 
@@ -313,3 +313,31 @@ def test_layers_in_a_step_lose_to_the_step(layer: int, layers: int, times: int) 
     step = [*range(1, layer + 1)] * layers + [90, 91]
     (loop,) = loops(_codes([step * times]))
     assert loop.period == len(step)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 40),
+    st.integers(25, 60),
+    st.integers(0, 40),
+    st.integers(0, 500),
+    st.integers(3, 6),
+)
+def test_what_repeats_within_a_step(
+    size: int, times: int, extra: int, turn: int, steps: int
+) -> None:
+    """A program that prints every so many iterations, wherever the step is taken to begin."""
+    extra = min(extra, size * times // 20)
+    step = [*range(size)] * times + [1000 + n for n in range(extra)]
+    codes = np.roll(_codes([step] * steps), turn % len(step))
+    found = parts_of(codes, Loop(0, len(codes), len(step), len(step)))
+    assert found is not None
+    assert found[0] == size
+    assert abs(found[1] - times) <= 1
+
+
+@given(st.integers(1, 8), st.randoms(use_true_random=False))
+def test_a_step_half_of_which_repeats_has_no_parts(times: int, random: Random) -> None:
+    step = random.sample(range(1000), 10 * times) + [*range(2000, 2010)] * times
+    codes = _codes([step] * 4)
+    assert parts_of(codes, Loop(0, len(codes), len(step), 0)) is None

@@ -127,7 +127,8 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     sql = f"""
         SELECT
             w.kind, w.source, w.steps, u.steps, w.left_out, w.why,
-            s.period_launches, s.agrees, s.steps, w.time_ns, p.program_ns, p.before_ns
+            s.period_launches, s.part_launches, s.parts, s.agrees, s.steps,
+            w.time_ns, p.program_ns, p.before_ns
         FROM analysis_windows AS w
         LEFT JOIN _program_times AS p USING (report_id)
         LEFT JOIN step_sources AS u
@@ -141,10 +142,13 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     rows = rows_of(scope.con, sql)
     if len(rows) != 1:
         return
-    kind, source, steps, found, left_out, why, period, agrees, repeats, *times = rows[0]
+    kind, source, steps, found, left_out, why, period, part, parts, agrees, repeats, *times = rows[
+        0
+    ]
     if kind == "steady":
         text = f"{steps:,} steady of {found:,}, {_ORIGINS[source]}"
         launches = "1 launch" if period == 1 else f"{period:,} launches"
+        launches += f", of which {part:,} repeat {parts:,} times" if parts else ""
         text += f" ({launches} each)" if source == "period" else ""
         if agrees is not None:
             says = "agrees" if agrees else "differs"

@@ -110,6 +110,8 @@ class _Kept:
             "launches": np.concatenate([steps.launches for steps in found]),
             "match": np.concatenate([steps.match for steps in found]),
             "boundary": np.repeat([steps.boundary for steps in found], lengths),
+            "part_launches": np.repeat([steps.part for steps in found], lengths),
+            "parts": np.repeat([steps.parts for steps in found], lengths),
         }
         chosen = (placed.pid == part.pid) & (placed.host >= begins[0])
         if part.thread is not None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ingest.arrays import Codes, Ints
 from ingest.boundaries import boundaries, irregular_first, irregular_last
 from ingest.nsys.issued import Issued
-from ingest.periods import Loop, loops
+from ingest.periods import Loop, loops, parts_of
 
 #: A loop of more repeats is listed in steps of several repeats each.
 _MOST_STEPS = 10_000
@@ -44,6 +44,8 @@ class Steps:
     launches: Ints
     match: npt.NDArray[np.float64]
     boundary: str
+    part: int  # launches that repeat within a step, and how often; 0 if they are not most of it
+    parts: int
 
 
 def steps_of(process: Issued) -> list[Steps]:
@@ -129,6 +131,7 @@ def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -
         chosen = np.append(np.arange(0, len(match), repeats), len(match))
         match = np.add.reduceat(match, chosen[:-1]) / np.diff(chosen)
         edges = edges[chosen]
+    part, parts = parts_of(codes, loop) or (0, 0)
     return Steps(
         first=int(edges[0]),
         last=int(edges[-1]),
@@ -138,6 +141,8 @@ def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -
         launches=np.diff(edges),
         match=match,
         boundary=boundary,
+        part=part,
+        parts=parts,
     )
 
 

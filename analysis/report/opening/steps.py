@@ -21,6 +21,7 @@ from perfpipe.viewmodel import Budget, Fact, Source, Tile
 VIEWS = (
     "timeline_bottleneck",
     "analysis_windows",
+    "step_sources",
     "gpu_time_budget",
     "kernel_categories",
     "step_bounds",
@@ -72,6 +73,8 @@ class Gpu(NamedTuple):
     loads: bool
     idle: str | None
     idle_pct: float | None
+    part_launches: int | None
+    parts: int | None
 
 
 def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
@@ -86,7 +89,7 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         SELECT
             report_id, device, bound, share_pct, w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
             w.time_ns, busy_pct, incomplete, slow_pct, coalesce(loads, false),
-            idle.category, idle.share_pct
+            idle.category, idle.share_pct, s.part_launches, s.parts
         FROM (
             -- Shares are in order, largest first.
             SELECT *, list_filter(shares, lambda part: NOT is_busy(part.category))[1] AS idle
@@ -99,6 +102,9 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
                 bool_or(technique = 'data_loading') AS loads
             FROM timeline_findings GROUP BY ALL
         ) USING (report_id, device)
+        LEFT JOIN step_sources AS s
+            ON s.report_id = t.report_id AND s.device = t.device AND s.process_id = w.process_id
+            AND s.used AND w.kind = 'steady'
         JOIN _labels USING (report_id)
         WHERE report_id IN {in_list(scope.reports if reports is None else reports)}
             AND bound IS NOT NULL
@@ -273,6 +279,8 @@ def _tiles(
         p95_ns = f"p95 {format_ns(first.p95_ns)}, " if first.p95_ns and first.steps != 1 else ""
         means = f", means of {first.averaged}" if first.averaged and first.averaged > 1 else ""
         note = f"{p95_ns}{counted(first.steps or 0, 'steady step')}, traced{means}"
+        if first.parts:
+            note += f"; {first.part_launches:,} launches repeat {first.parts:,} times in each"
         yield Tile("Step", format_ns(first.step_ns), note, windows)
     else:
         yield Tile("GPU time", format_ns(first.time_ns), "no repeating step was found", windows)

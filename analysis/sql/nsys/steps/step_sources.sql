@@ -9,6 +9,9 @@
 -- steps: number of steps; of a period, repeats of the loop that lasts longest
 -- step_ns: median distance from one step to the next on the GPU, ns
 -- period_launches: launches in a repeat; NULL for ranges
+-- part_launches: launches that repeat within that, if they are most of it: layers, or iterations where the
+--   period is that of what is done every so many of them; NULL if none do, or it is not known
+-- parts: how often; NULL likewise
 -- match: median share of a repeat's launches that equal its neighbours', 0-1; NULL for ranges
 -- boundary: why repeats begin where they do (idle, optimizer, host or launch); NULL for ranges
 -- agrees: whether the number of steps is that of the source in use, give or take one; NULL for that
@@ -16,7 +19,8 @@ CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT
         s.report_id, s.pid, s.device, t.period, any_value(boundary) AS boundary, median(match) AS match,
-        sum(repeats) AS steps, median(distance_ns / repeats) AS step_ns
+        sum(repeats) AS steps, median(distance_ns / repeats) AS step_ns,
+        nullif(max(part_launches), 0) AS part_launches, nullif(max(parts), 0) AS parts
     FROM (
         SELECT
             *,
@@ -36,13 +40,15 @@ WITH loops AS (
 found AS (
     SELECT
         track, report_id, pid, source, count(*) AS steps, median(end_ns - start_ns) AS step_ns,
-        NULL::BIGINT AS period_launches, NULL::DOUBLE AS match, NULL::VARCHAR AS boundary, true AS used
+        NULL::BIGINT AS period_launches, NULL::BIGINT AS part_launches, NULL::BIGINT AS parts,
+        NULL::DOUBLE AS match, NULL::VARCHAR AS boundary, true AS used
     FROM _process_steps
     WHERE source != 'period'
     GROUP BY track, report_id, pid, source
     UNION ALL
     SELECT
-        t.track, l.report_id, l.pid, 'period', l.steps, l.step_ns, l.period, l.match, l.boundary,
+        t.track, l.report_id, l.pid, 'period', l.steps, l.step_ns, l.period, l.part_launches, l.parts,
+        l.match, l.boundary,
         NOT EXISTS (
             FROM _process_steps AS p WHERE p.track = t.track AND p.pid = l.pid AND p.source != 'period'
         )
@@ -59,6 +65,8 @@ SELECT
     f.steps::BIGINT AS steps,
     f.step_ns,
     f.period_launches,
+    f.part_launches,
+    f.parts,
     f.match,
     f.boundary,
     CASE
