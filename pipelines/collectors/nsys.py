@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from analysis.thresholds import thresholds
 from perfpipe.errors import TaskFailed
 from pipelines.collectors.base import Collected, Context, ProgramFailed, check
 from pipelines.launcher import Launcher
@@ -44,6 +43,9 @@ def collect_nsys(
     Its time is that of the launch, without the export.  Every task of srun has a report of its
     own, with its rank in the name.
     """
+    # A task that reads no reports does not load what does.
+    from analysis.thresholds import thresholds
+
     launcher = context.launcher
     nsys = require_tool("nsys", launcher)
     if launcher.execution.kind == "srun":
