@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,12 +66,17 @@ class Loop:
     clean: int
 
 
-def loops(symbols: Codes, marks: npt.NDArray[np.bool_] | None = None) -> list[Loop]:
+#: Marks of symbols, the most telling kind first.
+Marks = Sequence[npt.NDArray[np.bool_]]
+
+
+def loops(symbols: Codes, marks: Marks = ()) -> list[Loop]:
     """Return the loops of a sequence of non-negative codes, in order; they do not overlap.
 
     The period is the smallest lag at which the sequence equals itself about as well as at any
     other, so layers in a step lose to the step.  `marks` are symbols that occur in each step but
     not in each layer, such as the optimizer: they tell steps from epochs, which repeat better.
+    Where those of one kind tell nothing, as in an evaluation, the next are asked.
     Parts that are left over, such as an evaluation, are searched in turn, and so are those that
     repeat more often for several periods: auto-tuning, which launches a few kernels over and over.
     Costs n log n.
@@ -84,7 +90,7 @@ def loops(symbols: Codes, marks: npt.NDArray[np.bool_] | None = None) -> list[Lo
         if last - first < least:
             break
         part = symbols[first:last]
-        period = _period(part, None if marks is None else marks[first:last])
+        period = _period(part, [own[first:last] for own in marks])
         if period is None:
             continue
         parts, apart = _own_stretches(part, period)
@@ -119,14 +125,14 @@ def parts_of(symbols: Codes, loop: Loop) -> tuple[int, int] | None:
     return None
 
 
-def _period(symbols: Codes, marks: npt.NDArray[np.bool_] | None) -> int | None:
+def _period(symbols: Codes, marks: Marks) -> int | None:
     """Return the lag at which most of a sequence repeats itself; None if nothing does."""
     sample = symbols
     if len(symbols) > _SAMPLE:
         # Programs start slowly and end abruptly: what is typical lies behind the middle.
         start = (len(symbols) - _SAMPLE) * 3 // 4
         sample = symbols[start : start + _SAMPLE]
-        marks = None if marks is None else marks[start : start + _SAMPLE]
+        marks = [own[start : start + _SAMPLE] for own in marks]
     longest = len(sample) // _REPEATS
     if longest < 1:
         return None
@@ -139,7 +145,7 @@ def _period(symbols: Codes, marks: npt.NDArray[np.bool_] | None) -> int | None:
     if last - first < len(sample):
         # What else is launched says nothing about which lag is the period.
         sample = sample[first:last]
-        marks = None if marks is None else marks[first:last]
+        marks = [own[first:last] for own in marks]
         lags = [lag for lag in lags if lag <= top]
         shares = _shares(sample, lags)
     best, top = float(shares.max()), lags[int(shares.argmax())]
@@ -149,7 +155,7 @@ def _period(symbols: Codes, marks: npt.NDArray[np.bool_] | None) -> int | None:
         for lag, share in zip(lags, shares.tolist(), strict=True)
         if share >= _as_good(best, _AS_GOOD if top % lag else _AS_GOOD_PART)
     )
-    return found if marks is None else _marked(sample, marks, found)
+    return next((lag for own in marks if (lag := _marked(sample, own, found))), found)
 
 
 def _as_good(best: float, slack: float) -> float:
@@ -187,19 +193,20 @@ def _longest(symbols: Codes, lag: int) -> tuple[int, int]:
     return max(runs, key=lambda run: run[1] - run[0], default=(0, len(symbols)))
 
 
-def _marked(symbols: Codes, marks: npt.NDArray[np.bool_], period: int) -> int:
-    """Return the distance of marks, if most of the sequence repeats at it, else the period.
+def _marked(symbols: Codes, marks: npt.NDArray[np.bool_], period: int) -> int | None:
+    """Return the distance of marks, if most of the sequence repeats at it; None if none does.
 
-    It is a shorter one only where a period holds several of it.
+    It is the period, unless that holds several of it.
     """
     runs = np.flatnonzero(marks & ~np.append(False, marks[:-1]))
     for apart in range(1, min(_APART, len(runs) - 1) + 1):
         distances = np.bincount(runs[apart:] - runs[:-apart])
         lag = int(distances.argmax())
-        often = distances[lag] * lag >= _MOSTLY * len(symbols)
-        if often and _REPEATS * lag < period and _repeating_share(symbols, lag) >= _MOSTLY:
-            return lag
-    return period
+        # Distances of marks that lie several apart overlap.
+        often = distances[lag] * lag >= apart * _MOSTLY * len(symbols)
+        if often and _repeating_share(symbols, lag) >= _MOSTLY:
+            return lag if _REPEATS * lag < period else period
+    return None
 
 
 def _scores(symbols: Codes) -> npt.NDArray[np.float64]:

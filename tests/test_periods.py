@@ -123,19 +123,26 @@ SEQUENCES = [
     ("timm_vit_train_compiled", 686, [24]),
     ("dcgan_train", 325, [14, 14, 14, 14]),
     ("mingpt_train", 303, [299]),
+    ("llmc_train", 453, [20, 20, 20, 20]),
+    ("llmc_train", 171, [64, 64, 64, 63]),
 ]
 
 
 @pytest.mark.parametrize(("program", "period", "repeats"), SEQUENCES)
 def test_launches_of_public_programs(program: str, period: int, repeats: list[int]) -> None:
-    """As recorded on an H200: timm's benchmark.py, an example of PyTorch, and minGPT's adder.
+    """As recorded on an H200: timm's benchmark.py, an example of PyTorch, minGPT's adder, llm.c.
 
     cuDNN's auto-tuning launches six times what ConvNeXt's training does; layers repeat in all.
+    Every 20 steps llm.c evaluates and generates text, for twice as long, without an optimizer.
     """
     held = np.load(DATA / "launch_sequences.npz")
     codes = held[program].astype(np.int32)
-    marks = np.unpackbits(held[f"{program}_marks"], count=len(codes)).astype(bool)
-    own = [loop for loop in loops(codes, marks) if loop.period == period]
+    kinds = [
+        np.unpackbits(held[name], count=len(codes)).astype(bool)
+        for name in (f"{program}_marks", f"{program}_inputs")
+        if name in held
+    ]
+    own = [loop for loop in loops(codes, kinds) if loop.period == period]
     assert [(loop.last - loop.first) // period for loop in own] == repeats
 
 
@@ -154,11 +161,11 @@ def test_epochs_do_not_win_over_steps_that_are_marked() -> None:
     step = [*range(40), 90]
     evaluation = list(range(50, 68))
     codes = _codes([[99] * 5, *[*[step] * 20, *[evaluation] * 10] * 4])
-    assert {loop.period for loop in loops(codes, codes == 90)} == {41, 18}
+    assert {loop.period for loop in loops(codes, [codes == 90])} == {41, 18}
     micro = list(range(30))
     accumulated = micro * 4 + [90, *range(40, 60)]
     codes = _codes([accumulated] * 8)
-    assert [loop.period for loop in loops(codes, codes == 90)] == [len(accumulated)]
+    assert [loop.period for loop in loops(codes, [codes == 90])] == [len(accumulated)]
 
 
 def test_an_accumulation_of_gradients_is_one_step() -> None:

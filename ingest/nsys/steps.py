@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ingest.arrays import Codes, Ints
 from ingest.boundaries import boundaries, irregular_first, irregular_last
 from ingest.nsys.issued import Issued
-from ingest.periods import Loop, loops, parts_of
+from ingest.periods import Loop, Marks, loops, parts_of
 
 #: A loop of more repeats is listed in steps of several repeats each.
 _MOST_STEPS = 10_000
@@ -102,14 +102,12 @@ def _usual(symbols: Codes, repeats: int) -> set[int]:
     return set(np.flatnonzero(2 * np.bincount(symbols) >= repeats).tolist())
 
 
-def _marks(process: Issued) -> npt.NDArray[np.bool_]:
-    """Return launches that come a few times in a step: optimizers, else those behind inputs."""
-    if process.optimizer.any():
-        return process.optimizer
-    marks = np.zeros(len(process.host), bool)
+def _marks(process: Issued) -> Marks:
+    """Return launches that come a few times in a step: optimizers, and those behind inputs."""
+    inputs = np.zeros(len(process.host), bool)
     following = np.searchsorted(process.host, process.copy_host[process.given])
-    marks[following[following < len(marks)]] = True
-    return marks
+    inputs[following[following < len(inputs)]] = True
+    return process.optimizer, inputs
 
 
 def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -> Steps | None:
