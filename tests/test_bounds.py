@@ -150,6 +150,40 @@ def test_a_tail_that_the_counters_deny_is_none() -> None:
     assert _launch(base | {"sm__cycles_active.max": 1400.0}).rows(bounds) == [(2.0,)]
 
 
+#: One block on a GPU of 132 SMs.
+ONE_BLOCK = {
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": 0.1,
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": 0.2,
+    "launch__grid_size": 1.0,
+    "launch__sm_count": 132.0,
+    "launch__waves_per_multiprocessor": 0.01,
+}
+
+
+@pytest.mark.parametrize(("duration_ns", "bound"), [(1e6, 99.8), (1e4, None)])
+def test_one_block_that_works_for_long_has_a_bound(duration_ns: float, bound: float | None) -> None:
+    """What any launch costs is most of a short one, and next to nothing of a long one."""
+    db = _launch(ONE_BLOCK, duration_ns=duration_ns)
+    gains = "SELECT gain_pct FROM kernel_findings WHERE technique = 'more_blocks'"
+    assert db.rows(gains) == [(bound and pytest.approx(bound),)]
+
+
+@pytest.mark.parametrize(("bound", "first"), [(1.0, "kernel"), (6.0, "timeline"), (None, "kernel")])
+def test_what_saves_little_on_a_timeline_comes_behind_kernels(
+    bound: float | None, first: str
+) -> None:
+    db = _launch(ONE_BLOCK)
+    assert db.rows("SELECT subject FROM findings") == [("kernel",)]
+    claim = f"'timeline' AS subject, 'readback' AS claim, {bound or 'NULL'} AS bound_pct"
+    db.con.execute(f"""
+        CREATE TABLE claims AS FROM _timeline_claims;
+        INSERT INTO claims BY NAME SELECT {claim}, 0.5 AS share_pct;
+        CREATE OR REPLACE VIEW _timeline_claims AS FROM claims;
+    """)
+    found = db.con.execute("SELECT subject FROM findings ORDER BY rank").fetchall()
+    assert found[0] == (first,) and len(found) == 2
+
+
 def test_no_bound_without_anything_known() -> None:
     """A launch of which only SOL is known: advice, and no number."""
     db = _launch(

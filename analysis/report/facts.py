@@ -186,7 +186,7 @@ def _wall_times(run: RunRecord) -> Iterator[Fact]:
     if times:
         low, high = format_ns(times[0] * 1e9), format_ns(times[-1] * 1e9)
         text = low if low == high else f"{low} to {high}"
-        text += " from start to end, without a profiler; the program reports no times of its own"
+        text += " from start to end, without a profiler; no time of an iteration is known"
         told.append(text)
     if ended:
         which = f"{counted(len(ended), 'configuration')} ended" if times else "none: ended"

@@ -280,9 +280,8 @@ def _operator(found: _Found, share: str) -> str:
 
 
 def _readbacks(found: _Found) -> str:
-    many = (
-        f"{found.readbacks:,} copies of up to {found.readback_bytes} bytes that the host waits for"
-    )
+    size = format_bytes(found.readback_bytes)
+    many = f"{found.readbacks:,} copies of up to {size} that the host waits for"
     if found.readbacks_per_step is not None:
         many += f", {found.readbacks_per_step:.1f} a step"
     return many

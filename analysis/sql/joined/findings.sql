@@ -1,7 +1,8 @@
 -- The findings of a report: contributors to the time of each GPU and operators of many kernels first, largest
 -- bound or else share first, then the classes of kernels that no operator speaks for; each with its numbers
 -- and, where one can be derived, a bound on what its techniques could save.
--- Kernels near their limit come behind the others; start-up, where it is long (of several GPUs the
+-- What saves little on a timeline comes behind kernels that can save more, kernels near their limit
+-- behind the others; start-up, where it is long (of several GPUs the
 -- longest), before kernels that matter little.
 -- For kernels see kernel_classes.
 --
@@ -81,12 +82,19 @@ WITH found AS (
         AND NOT coalesce(list_has_all(o.reports, k.reports), false)
         -- Of a step, what hardly is part of it was only profiled.
         AND (share_of = 'profile' OR share_pct >= threshold('finding.min_gain_pct'))
+),
+ranked AS (
+    SELECT *, max(if(subject = 'kernel' AND claim != 'near_limit', bound_pct, NULL)) OVER () AS kernels_pct
+    FROM found
 )
 SELECT
     row_number() OVER (
         ORDER BY
             CASE
                 WHEN claim = 'startup' THEN 2
+                WHEN subject = 'timeline'
+                    AND coalesce(bound_pct, share_pct) < least(threshold('finding.minor_pct'), kernels_pct)
+                    THEN 1.2
                 WHEN subject = 'timeline' THEN 0
                 WHEN coalesce(bound_pct, share_pct) < threshold('finding.small_pct') THEN 3
                 WHEN claim = 'near_limit' THEN 1.5
@@ -117,11 +125,6 @@ SELECT
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
     slow_pct, idle_in, causes, largest_gap, ncu_verdict, explanation,
-    bound_pct,
-    floor,
-    nvidia_pct,
-    confidence,
-    technique,
-    reports
-FROM found
+    bound_pct, floor, nvidia_pct, confidence, technique, reports
+FROM ranked
 ORDER BY rank;

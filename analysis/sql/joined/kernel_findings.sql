@@ -39,6 +39,7 @@ launches AS (
     SELECT
         b.*,
         s.kernel_name,
+        s.duration_ns,
         100 * s.duration_ns / nullif(sum(s.duration_ns) OVER report, 0) AS time_share_pct,
         f.features,
         f.fusion_bytes,
@@ -80,8 +81,12 @@ kept AS (
     FROM matched AS m
     JOIN kernel_floors AS f
         ON f.report_id = m.report_id AND f.launch_id = m.launch_id AND list_contains(m.keeps, f.floor)
-    -- What takes next to no time leaves everything possible, unless the launch itself goes.
-    WHERE f.floor IN ('nothing', 'chain') OR f.pct >= threshold('finding.least_floor_pct')
+    -- What takes next to no time leaves everything possible, unless the launch itself goes, or keeps all
+    -- of its work and takes so long that what any launch costs is next to nothing, too.
+    WHERE f.floor IN ('nothing', 'chain')
+        OR f.pct >= threshold('finding.least_floor_pct')
+        OR f.floor = 'work'
+            AND m.duration_ns * threshold('finding.least_floor_pct') / 100 >= threshold('finding.launch_ns')
     QUALIFY row_number() OVER (
         PARTITION BY m.report_id, m.launch_id, m.technique ORDER BY f.pct DESC, f.floor
     ) = 1
