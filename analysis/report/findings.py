@@ -280,7 +280,7 @@ def _operator(found: _Found, share: str) -> str:
 
 
 def _readbacks(found: _Found) -> str:
-    size = format_bytes(found.readback_bytes)
+    size = format_bytes(found.readback_bytes or 0)
     many = f"{found.readbacks:,} copies of up to {size} that the host waits for"
     if found.readbacks_per_step is not None:
         many += f", {found.readbacks_per_step:.1f} a step"

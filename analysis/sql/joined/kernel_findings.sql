@@ -102,12 +102,8 @@ bounded AS (
     LEFT JOIN kept AS k USING (report_id, launch_id, technique)
 )
 SELECT
-    report_id,
-    launch_id,
-    kernel_name,
-    bound,
-    subclass,
-    cause,
+    report_id, launch_id, kernel_name,
+    bound, subclass, cause,
     technique,
     row_number() OVER (
         PARTITION BY report_id, launch_id
