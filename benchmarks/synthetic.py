@@ -68,6 +68,37 @@ def synthesize(target: Path, copies: int, shape: Shape) -> Path:
     return target
 
 
+def of_long_steps(target: Path, operations: int, steps: int = 4) -> Path:
+    """Write a training of a few steps with at least so many GPU operations each."""
+    shape = Shape("eager_small", annotated=False)
+    with sqlite3.connect(":memory:") as con:
+        con.deserialize(_seed(shape.seed))
+        (found,) = con.execute(f"SELECT count(*) FROM NVTX_EVENTS{_STEP}").fetchone()
+        (each,) = con.execute(
+            "SELECT sum(n) FROM (SELECT count(*) AS n FROM CUPTI_ACTIVITY_KIND_KERNEL"
+            " UNION ALL SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY"
+            " UNION ALL SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMSET)"
+        ).fetchone()
+    together = -(-operations * found // each)
+    synthesize(target, -(-together * steps // found), shape)
+    with sqlite3.connect(target) as con:
+        first = f"SELECT start, end, globalTid FROM NVTX_EVENTS{_STEP} ORDER BY start LIMIT ?"
+        rows = con.execute(first, (together * steps,)).fetchall()
+        con.execute(f"DELETE FROM NVTX_EVENTS{_STEP}")
+        for step in range(steps):
+            own = rows[step * together : (step + 1) * together]
+            con.execute(
+                "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId)"
+                " VALUES (?, ?, 59, ?, ?, 0)",
+                (own[0][0], own[-1][1], f"step {step}", own[0][2]),
+            )
+    return target
+
+
+#: Which ranges of the seed are steps.
+_STEP = " WHERE text LIKE 'step %'"
+
+
 def _seed(name: str) -> bytes:
     with lzma.open(SEEDS / f"{name}.sqlite.xz") as file:
         return file.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Any
 
 #: The longest text that a page shows whole; names of kernels have up to tens of thousands.
@@ -52,8 +53,11 @@ def shown(value: Any) -> Any:
     if isinstance(value, str):
         return visible(_bounded(value))
     if isinstance(value, tuple):
-        # Drawings have tens of thousands of numbers.
-        if _NUMBERS.issuperset(map(type, value)):
+        # Drawings have tens of thousands of numbers, and of tuples of numbers.
+        if _NUMBERS.issuperset(map(type, value)) or (
+            all(isinstance(item, tuple) for item in value)
+            and _NUMBERS.issuperset(map(type, chain.from_iterable(value)))
+        ):
             return value
         made = tuple(map(shown, value))
         if all(a is b for a, b in zip(made, value, strict=True)):

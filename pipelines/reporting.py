@@ -33,7 +33,7 @@ from pipelines.console import say
 from pipelines.selection import select
 from pipelines.within import rereading, within
 from templates.closing import closing_lines
-from templates.renderers import figure_files, render_html, render_markdown
+from templates.renderers import figure_files, load_ahead, render_html, render_markdown
 
 
 def make_report(
@@ -168,6 +168,7 @@ def report_of_run(
     With `quiet`, or where a report goes to stdout, nothing else does.
     """
     usual_html, usual_md = _free("report.html", "report.md")
+    load_ahead()
     report = make_report(store, [run.run_id], step_range=step_range)
     targets = [html or usual_html, md or usual_md]
     output(report, html=targets[0], md=targets[1], quiet=True)

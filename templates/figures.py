@@ -180,6 +180,14 @@ class Drawing:
         return marks, dict(zip(labels, handles, strict=True))
 
 
+def load_matplotlib() -> None:
+    """Import what drawing SVG does, so that it takes no time then."""
+    import matplotlib.backends.backend_svg
+    import matplotlib.figure
+    import matplotlib.layout_engine
+    import matplotlib.ticker  # noqa: F401
+
+
 def block(axes: Any, left: float, bottom: float, width: float, height: float, colour: str) -> Any:
     """Draw a part of a bar; the limits of the axes stay, which bars would work out each time."""
     from matplotlib.patches import Rectangle

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -14,7 +16,7 @@ from perfpipe.viewmodel import Column, Report, Source, Table, Value
 from perfpipe.visible import visible
 from templates.bars import CATEGORIES, IDLE
 from templates.cells import rows_of
-from templates.figures import GREY, Drawing
+from templates.figures import GREY, Drawing, load_matplotlib
 from templates.formats import format_value, header, is_number, shorten
 from templates.gallery import FIGURES
 from templates.icicle import Icicle
@@ -28,6 +30,9 @@ from templates.step_svg import step_svg
 if TYPE_CHECKING:
     from jinja2 import Environment
     from rich.console import Console
+
+#: Template of a page.
+_PAGE = "report.html.j2"
 
 #: Longest cell in Markdown and on a terminal; HTML has the full text.
 _LONGEST = 60
@@ -48,7 +53,7 @@ _FIRST_ROWS = 5
 
 def render_html(report: Report) -> str:
     """Return one self-contained page: no network requests, readable without JavaScript."""
-    template = environment().get_template("report.html.j2")
+    template = environment().get_template(_PAGE)
     lead = _lead(report)
     figures = _figures(report)
     if lead is not None and lead.svg:
@@ -71,6 +76,18 @@ def render_html(report: Report) -> str:
         step=step,
         glossary=_glossary(report),
     )
+
+
+def load_ahead() -> None:
+    """Begin to load what a page needs, in a thread: reading a store waits for the database."""
+    threading.Thread(target=_load, name="page").start()
+
+
+def _load() -> None:
+    # Who writes the page meets the error where it can be told.
+    with contextlib.suppress(Exception):
+        environment().get_template(_PAGE)
+        load_matplotlib()
 
 
 class Step(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from perfpipe.picture import Label, Slice
@@ -32,41 +32,74 @@ class Block(NamedTuple):
 
 def blocks_of(slices: Sequence[Slice], labels: Sequence[Label], unit_ns: float) -> list[Block]:
     """Return blocks of slices that together last at most a unit; longer slices stand alone."""
-    return [_block(slices[begin:end], labels) for begin, end in pairwise(_bounds(slices, unit_ns))]
-
-
-def _bounds(slices: Sequence[Slice], unit_ns: float) -> list[int]:
-    """Return where blocks begin, and behind it where the last one ends."""
-    found: list[int] = []
-    first = 0.0
-    for at, (start, dur, _) in enumerate(slices):
-        if not found or start + dur - first > unit_ns:
-            found.append(at)
-            first = start
-    return [*found, len(slices)]
-
-
-def _block(slices: Sequence[Slice], labels: Sequence[Label]) -> Block:
-    if len(slices) == 1:
-        return Block(1, labels[slices[0].label].category, FULL)
-    times: Counter[str] = Counter()
-    for one in slices:
-        times[labels[one.label].category] += one.dur_ns
-    span = slices[-1].start_ns + slices[-1].dur_ns - slices[0].start_ns
-    category = max(sorted(times), key=lambda name: times[name])
-    return Block(len(slices), category, round(FULL * times.total() / span) if span else FULL)
+    lane = _Lane(slices, labels)
+    return lane.blocks(lane.bounds(unit_ns))
 
 
 def levels_of(
     slices: Sequence[Slice], labels: Sequence[Label], dur_ns: int
 ) -> list[tuple[float, list[Block]]]:
     """Return the levels of a lane, coarsest first, each with the time that a pixel stands for."""
-    found = []
+    found: list[tuple[float, list[Block]]] = []
+    if len(slices) <= _FEW:
+        return found
+    lane = _Lane(slices, labels)
     unit = dur_ns / PIXELS
-    while len(slices) > _FEW and unit >= 1:
-        bounds = _bounds(slices, unit)
-        if len(bounds) - 1 > _WORTH * len(slices):
+    while unit >= 1:
+        bounds = lane.bounds(unit)
+        if len(bounds) > _WORTH * len(slices):
             break
-        found.append((unit, [_block(slices[begin:end], labels) for begin, end in pairwise(bounds)]))
+        found.append((unit, lane.blocks(bounds)))
         unit /= FINER
     return found
+
+
+class _Lane:
+    """The columns of some slices, which are sorted and do not overlap."""
+
+    def __init__(self, slices: Sequence[Slice], labels: Sequence[Label]) -> None:
+        import numpy as np
+
+        self._categories = sorted({label.category for label in labels})
+        places = {name: place for place, name in enumerate(self._categories)}
+        rows = np.array(slices, np.int64).reshape(-1, 3)
+        self._starts, self._durations = rows[:, 0], rows[:, 1]
+        self._ends = self._starts + self._durations
+        of_label = np.array([places[label.category] for label in labels], np.int64)
+        self._category = of_label[rows[:, 2]]
+
+    def bounds(self, unit_ns: float) -> list[int]:
+        """Return where blocks of at most a unit begin."""
+        starts, ends, unit = self._starts.tolist(), self._ends.tolist(), math.floor(unit_ns)
+        found = [0] if starts else []
+        while found:
+            first = found[-1]
+            behind = max(bisect_right(ends, starts[first] + unit, first), first + 1)
+            if behind == len(starts):
+                break
+            found.append(behind)
+        return found
+
+    def blocks(self, bounds: Sequence[int]) -> list[Block]:
+        """Return the blocks that begin there."""
+        import numpy as np
+
+        if not bounds:
+            return []
+        # Of each category present, and its time in each block; the first of those with most.
+        times = [
+            np.where(
+                np.logical_or.reduceat(own := self._category == place, bounds),
+                np.add.reduceat(np.where(own, self._durations, 0), bounds),
+                -1,
+            )
+            for place in range(len(self._categories))
+        ]
+        most = np.argmax(times, axis=0).tolist()
+        counts = np.diff([*bounds, len(self._starts)])
+        last = np.array(bounds) + counts - 1
+        spans = self._ends[last] - self._starts[bounds]
+        sums = np.add.reduceat(self._durations, bounds)
+        fill = np.where(spans > 0, np.rint(FULL * sums / np.maximum(spans, 1)), FULL)
+        names = (self._categories[place] for place in most)
+        return [*map(Block, counts.tolist(), names, fill.astype(int).tolist())]

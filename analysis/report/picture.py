@@ -69,7 +69,9 @@ class _Window(NamedTuple):
     label: str
 
 
-class _Row(NamedTuple):
+class _Alike(NamedTuple):
+    """Slices of a lane that have one label: starts and durations, ns from the window's start."""
+
     report_id: str
     device: int
     lane: str
@@ -80,9 +82,9 @@ class _Row(NamedTuple):
     category: str
     grid: str | None
     block: str | None
-    start_ns: int
-    dur_ns: int
     next_name: str | None
+    starts: list[int]
+    durations: list[int]
 
 
 @dataclass
@@ -132,7 +134,7 @@ def _windows(reports: Sequence[str]) -> str:
 
 
 def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) -> View:
-    rows = _rows(scope, [window.report_id for window in windows], role)
+    rows = _slices_of(scope, [window.report_id for window in windows], role)
     sol = _sol(scope, [window.report_id for window in windows])
     first: dict[str, int] = {}
     for window in windows:
@@ -155,7 +157,7 @@ def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) 
     what = "Analyzed window" if step is None else f"{role.capitalize()} step"
     name = (windows[0].name or "")[:_NEXT]
     what += f" ({name})" if step is not None and not more else ""
-    cut = f" (the first {_MOST:,} slices)" if len(rows) == _MOST else ""
+    cut = f" (the first {_MOST:,} slices)" if sum(map(_count, rows)) == _MOST else ""
     length = format_ns(max(panel.dur_ns for panel in panels))
     title = f"{what}: {length}{_tracer(scope)}{cut}"
     return View(title, tuple(panels), tuple(_links(scope, windows, first)))
@@ -192,7 +194,7 @@ def _tracer(scope: Scope) -> str:
     return f" under {names[0]}" if len(names) == 1 else ""
 
 
-def _left_out(rows: Sequence[_Row]) -> str:
+def _left_out(rows: Sequence[_Alike]) -> str:
     """Return how many streams are not drawn, if there are more than fit."""
     streams = {row.lane for row in rows if row.kind not in _KINDS}
     return f" ({len(streams) - _STREAMS} more streams)" if len(streams) > _STREAMS else ""
@@ -208,13 +210,25 @@ def _command(window: _Window) -> str:
     return f"perfpipe export perfetto {window.report_id}{chosen}"
 
 
-def _rows(scope: Scope, reports: Sequence[str], role: str) -> list[_Row]:
+def _slices_of(scope: Scope, reports: Sequence[str], role: str) -> list[_Alike]:
+    """Return the slices of some windows, those with one label together, sorted by name."""
+    labels, by = ", ".join(_Alike._fields[:-2]), "ORDER BY start_ns, dur_ns"
     sql = f"""
-        SELECT {", ".join(_Row._fields)} FROM step_slices
-        WHERE report_id IN {in_list(reports)} AND role = '{role}'
-        ORDER BY start_ns, depth, dur_ns DESC, name, lane LIMIT {_MOST}
+        WITH drawn AS (
+            SELECT {labels}, start_ns, dur_ns FROM step_slices
+            WHERE report_id IN {in_list(reports)} AND role = '{role}'
+            ORDER BY start_ns, depth, dur_ns DESC, name, lane LIMIT {_MOST}
+        )
+        SELECT {labels}, list(start_ns {by}), list(dur_ns {by})
+        FROM drawn
+        GROUP BY ALL
+        ORDER BY name, {labels}
     """
-    return [_Row(*row) for row in rows_of(scope.con, sql)]
+    return [_Alike(*row) for row in rows_of(scope.con, sql)]
+
+
+def _count(alike: _Alike) -> int:
+    return len(alike.starts)
 
 
 def _sol(scope: Scope, reports: Sequence[str]) -> Mapping[tuple[str, str, str], float]:
@@ -231,23 +245,22 @@ def _sol(scope: Scope, reports: Sequence[str]) -> Mapping[tuple[str, str, str], 
 
 
 def _lanes(
-    rows: Sequence[_Row],
+    rows: Sequence[_Alike],
     shift: int,
     length: int,
     labels: _Labels,
     sol: Mapping[tuple[str, str, str], float],
 ) -> Iterator[Lane]:
     """Yield the lanes of a GPU: ranges and calls of its threads, streams, idle time."""
-    lanes: dict[tuple[str, str, int], list[_Row]] = {}
+    lanes: dict[tuple[str, str, int], list[_Alike]] = {}
     for row in rows:
         lanes.setdefault((_KINDS.get(row.kind, "stream"), row.lane, row.depth), []).append(row)
 
     def drawn(kind: str, title: str, lane: str, depth: int = 0) -> Iterator[Lane]:
-        slices = [
-            _slice(row, length, shift, labels, sol) for row in lanes.get((kind, lane, depth), ())
-        ]
-        for number, own in enumerate(_side_by_side(slices)):
-            yield Lane(title if not number and not depth else "", kind, tuple(own))
+        own = lanes.get((kind, lane, depth), [])
+        numbers = [labels.number(_label(alike, sol)) for alike in own]
+        for number, slices in enumerate(_side_by_side(_in_order(own, numbers, length, shift))):
+            yield Lane(title if not number and not depth else "", kind, tuple(slices))
 
     for thread in _longest(lanes, "call", _THREADS):
         for depth in range(_DEPTHS):
@@ -258,44 +271,56 @@ def _lanes(
     yield from drawn("idle", "Idle, by cause", "idle")
 
 
-def _longest(lanes: Mapping[tuple[str, str, int], list[_Row]], kind: str, most: int) -> list[str]:
+def _longest(lanes: Mapping[tuple[str, str, int], list[_Alike]], kind: str, most: int) -> list[str]:
     """Return the lanes of a kind with most slices."""
-    own = {lane: len(rows) for (what, lane, _), rows in lanes.items() if what == kind}
+    own = {lane: sum(map(_count, rows)) for (what, lane, _), rows in lanes.items() if what == kind}
     chosen = sorted(own, key=lambda lane: (-own[lane], lane))[:most]
-    return sorted(chosen, key=lambda lane: lanes[kind, lane, 0][0].start_ns)
+    return sorted(chosen, key=lambda lane: min(alike.starts[0] for alike in lanes[kind, lane, 0]))
 
 
-def _slice(
-    row: _Row,
-    length: int,
-    shift: int,
-    labels: _Labels,
-    sol: Mapping[tuple[str, str, str], float],
-) -> Slice:
-    """Return a slice as far as it lies in the step."""
-    start, end = max(row.start_ns, 0), min(row.start_ns + row.dur_ns, length)
+def _label(alike: _Alike, sol: Mapping[tuple[str, str, str], float]) -> Label:
     told = []
-    if row.grid:
-        told.append(f"<<<{row.grid}; {row.block}>>>")
-        pct = sol.get((row.name, row.grid, row.block or ""))
+    if alike.grid:
+        told.append(f"<<<{alike.grid}; {alike.block}>>>")
+        pct = sol.get((alike.name, alike.grid, alike.block or ""))
         told += [f"{pct:.0f} % of SOL where profiled"] if pct is not None else []
-    elif row.next_name:
-        told.append("before " + row.next_name[:_NEXT])
-    name = words(row.name) if row.kind == "idle" else row.name
-    kernel = row.name if row.kernel_name else ""
-    label = Label(name or "(no name)", row.category, kernel, "; ".join(told))
-    return Slice(start + shift, end - start, labels.number(label))
+    elif alike.next_name:
+        told.append("before " + alike.next_name[:_NEXT])
+    name = words(alike.name) if alike.kind == "idle" else alike.name
+    kernel = alike.name if alike.kernel_name else ""
+    return Label(name or "(no name)", alike.category, kernel, "; ".join(told))
+
+
+def _in_order(
+    rows: Sequence[_Alike], numbers: Sequence[int], length: int, shift: int
+) -> list[Slice]:
+    """Return the slices of a lane as far as they lie in the step, outer ones first."""
+    import numpy as np
+
+    starts = np.array([at for alike in rows for at in alike.starts], np.int64)
+    durations = np.array([ns for alike in rows for ns in alike.durations], np.int64)
+    places = np.repeat(np.arange(len(rows)), [*map(_count, rows)])
+    order = np.lexsort((places, -durations, starts))
+    begins = np.maximum(starts, 0)[order]
+    ends = np.minimum(starts + durations, length)[order]
+    labels = np.array(numbers, np.int64)[places[order]]
+    columns = ((begins + shift).tolist(), (ends - begins).tolist(), labels.tolist())
+    return [*map(Slice, *columns)]
 
 
 def _side_by_side(slices: Sequence[Slice]) -> list[list[Slice]]:
     """Return rows on which nothing overlaps, as few as there can be."""
     rows: list[list[Slice]] = []
+    until: list[int] = []
     for one in slices:
-        row = next((r for r in rows if r[-1].start_ns + r[-1].dur_ns <= one.start_ns), None)
+        start, dur, _ = one
+        row = next((at for at, end in enumerate(until) if end <= start), None)
         if row is None:
             rows.append([one])
+            until.append(start + dur)
         else:
-            row.append(one)
+            rows[row].append(one)
+            until[row] = start + dur
     return rows[:_ROWS]
 
 
