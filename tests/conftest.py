@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import lzma
 import os
 import shutil
@@ -29,7 +28,9 @@ from perfpipe.windows import STEADY
 from pipelines import tools
 from pipelines.cli import run_cli
 
-pytest_plugins = ["batch_helpers", "browsing", "report_fixtures", "slurm_fixtures", "slurm_site"]
+pytest_plugins = [
+    *("batch_helpers", "browsing", "report_fixtures", "slurm_fixtures", "slurm_site", "turns"),
+]
 
 # Tests say what is right; how long things take is measured in benchmarks/.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,33 +40,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parent.parent
-
-#: Fixtures of tests that wait for most of their time; those with a cluster of their own are long.
-WAITING = {"slurm", "accounted_slurm", "own_slurm"}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker begin with the tests that wait, the longest first: others compute meanwhile.
-
-    What it has left when they are ready they take from it, the shortest first; they then share its
-    clusters.
-    """
-
-    def turn(item: pytest.Item) -> tuple[bool, bool]:
-        names = getattr(item, "fixturenames", ())
-        return WAITING.isdisjoint(names), "own_slurm" not in names
-
-    items.sort(key=turn)
-
-
-def pytest_collection_finish() -> None:
-    """Keep what is loaded by now out of garbage collections: it stays."""
-    gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Let what is loaded be collected in the end, as packages expect."""
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from analysis.session import Session
 from analysis.views import views
 from perfpipe.store import Store
 
+shipped = emptiness._shipped
 PUBLIC = [name for name, view in views().items() if view.public]
 
 
@@ -27,21 +28,36 @@ def _answers(store: Store, reports: list[str]) -> dict[str, Any]:
         }
 
 
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, emptiness.Variant], str]:
+    """What is known of views without rows: nothing at first, not even what comes with perfpipe."""
+    known = dict[tuple[str, emptiness.Variant], str]()
+    monkeypatch.setattr(emptiness, "_COLUMNS", known)
+    monkeypatch.setattr(emptiness, "_shipped", lambda _: {})
+    return known
+
+
 def test_views_over_nothing_are_as_they_are_planned(
-    captures: Store, ingested: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    captures: Store,
+    ingested: Callable[[str], str],
+    known: dict[tuple[str, emptiness.Variant], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A profile alone: most views are of timelines."""
-    known = dict[tuple[str, object], str]()
-    monkeypatch.setattr(emptiness, "_COLUMNS", known)
     reports = [ingested("ncu/visible.raw.csv")]
     first = _answers(captures, reports)
     assert len(known) > 60
     planned = set(known)
     assert _answers(captures, reports) == first
     assert set(known) == planned, "none is planned again"
-    monkeypatch.setattr(Session, "_sources", lambda *_: ())
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "_sources", lambda *_: ())
+        assert _answers(captures, reports) == first
+        assert set(known) == planned, "all were planned"
+    known.clear()
+    monkeypatch.setattr(emptiness, "_shipped", shipped)
     assert _answers(captures, reports) == first
-    assert set(known) == planned, "all were planned"
+    assert not known, "all came with perfpipe"
 
 
 def test_what_had_no_rows_elsewhere_has_its_own_here() -> None:
@@ -53,9 +69,9 @@ def test_what_had_no_rows_elsewhere_has_its_own_here() -> None:
         assert db.rows(sql) == [(1, 9)]
 
 
-def test_other_limits_are_planned_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = dict[tuple[str, object], str]()
-    monkeypatch.setattr(emptiness, "_COLUMNS", known)
+def test_other_limits_are_planned_for_themselves(
+    known: dict[tuple[str, emptiness.Variant], str],
+) -> None:
     for window, more in (("steady", True), ("whole", True), ("steady", False)):
         before = len(known)
         with Session(empty_database(), window=window) as session:

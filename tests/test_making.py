@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -27,6 +28,11 @@ GRAPHS = st.lists(st.sets(st.integers(0, 30), max_size=3), max_size=12).map(
         for n, needs in enumerate(made)
     }
 )
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.session.cores", lambda: 2)
 
 
 @given(steps=GRAPHS, at_once=st.integers(1, 4))
@@ -77,6 +83,8 @@ def test_views_are_the_same_made_side_by_side_or_not(
     report = ingested("nsys/gpumetrics.sqlite")
     public = sorted(name for name, view in views().items() if view.public)
     found = []
+    beside = Mock(wraps=side_by_side)
+    monkeypatch.setattr("analysis.session.side_by_side", beside)
     for small in (0, 1 << 30):
         monkeypatch.setattr("analysis.session._SMALL", small)
         with Session.open(captures, [report], use=public) as session:
@@ -84,6 +92,7 @@ def test_views_are_the_same_made_side_by_side_or_not(
             threads = session.con.execute("SELECT current_setting('threads')").fetchone()
         found.append({name: sorted(map(repr, own)) for name, own in rows.items()})
     assert threads == (1,)
+    assert beside.call_count == 1, "the second time"
     assert found[0] == found[1]
 
 
