@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,12 @@ _OBJECTS = 20_000
 
 #: Fixtures of tests that wait for most of their time; those with a cluster of their own are long.
 WAITING = {"slurm", "accounted_slurm", "own_slurm"}
+
+
+def pytest_configure() -> None:
+    """Let no program that a test starts get the allocator of this process (see the Makefile)."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ.pop("LD_PRELOAD", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
