@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from conftest import ROOT
+from forks import CLIENT, SERVER, asked, listening
 
 FOLDER = ROOT / "workloads"
 TILES = ["--block-m", "32", "--block-n", "32", "--block-k", "32"]
@@ -23,52 +23,50 @@ ATTENTION = ["--batch", "1", "--heads", "2", "--length", "50", "--dim", "16", "-
              "--block-n", "32"]  # fmt: skip
 
 
+#: What our programs import beyond PyTorch, and what that imports when it is used.
+MODULES = ["torch._dynamo", "torch.profiler", "triton.language", "triton.experimental.gluon"]
+
 ENVIRONMENT = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 Finished = tuple[int, list[dict[str, Any]], str]
 
 
-@contextmanager
-def _server(*modules: str) -> Iterator[subprocess.Popen[str]]:
-    """Start an interpreter that has imported some modules, see forks.py."""
-    words = [sys.executable, str(Path(__file__).parent / "forks.py"), *modules]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        words, cwd=FOLDER, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True
-    ) as server:
-        yield server
-        assert server.stdin is not None
-        server.stdin.close()
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where an interpreter answers that has begun with `import torch`: see forks.py."""
+    place = tmp_path_factory.mktemp("torch") / "socket"
+    with listening(str(place)) as given:
+        words = [sys.executable, SERVER, str(given.fileno()), "torch"]
+        server = subprocess.Popen(
+            words, cwd=FOLDER, env=ENVIRONMENT, stdin=subprocess.PIPE, pass_fds=[given.fileno()]
+        )
+    with server:
+        yield place
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[subprocess.Popen[str]]:
-    """An interpreter with all that our programs import, and what that imports when it is used."""
-    with _server("torch", "torch._dynamo", "triton.language") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[subprocess.Popen[str]]:
-    """An interpreter as it is where a program has begun with `import torch`, and no further."""
-    with _server("torch") as server:
-        yield server
+def forks(started: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where one answers that has imported MODULES too."""
+    place = tmp_path_factory.mktemp("all") / "socket"
+    with listening(str(place)) as given:
+        grown = asked(str(started), {"modules": MODULES}, [given.fileno()])
+    with grown:
+        yield place
 
 
 def _fork(
-    server: subprocess.Popen[str], words: Sequence[str], env: dict[str, str], folder: Path
+    server: Path, words: Sequence[str], env: dict[str, str], folder: Path
 ) -> tuple[int, str, str]:
     """Run a program in a fork, and return its exit code, its output and its errors."""
     out, err = folder / "out", folder / "err"
-    job = {"words": [*words], "env": env, "out": str(out), "err": str(err)}
-    assert server.stdin is not None and server.stdout is not None
-    server.stdin.write(json.dumps(job) + "\n")
-    server.stdin.flush()
-    code = int(server.stdout.readline())
+    with out.open("wb") as to, err.open("wb") as errors:
+        given = [to.fileno(), errors.fileno()]
+        with asked(str(server), {"words": words, "env": env}, given) as connection:
+            code = int(connection.recv(64))
     return code, out.read_text(), err.read_text()
 
 
 @pytest.fixture
-def run(forks: subprocess.Popen[str], tmp_path: Path) -> Callable[..., Finished]:
+def run(forks: Path, tmp_path: Path) -> Callable[..., Finished]:
     """Run a program in a fork, and return its exit code, its messages and its errors."""
 
     def finish(program: str, *options: str, **env: str) -> Finished:
@@ -167,12 +165,14 @@ def test_a_type_that_the_interpreter_lacks_is_refused(run: Callable[..., Finishe
     assert "does not multiply bf16" in errors
 
 
-def test_data_parallel_training_over_two_processes(
-    started: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_data_parallel_training_over_two_processes(forks: Path, tmp_path: Path) -> None:
+    """The launcher starts ranks as processes of their own, here again in forks."""
+    python = tmp_path / "python"
+    python.write_text(CLIENT.format(python=sys.executable, address=str(forks)))
+    python.chmod(0o755)
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
              "ddp_step.py", *SMALL, "--dtype", "fp32", "--warmup", "1", "--iterations", "2"]  # fmt: skip
-    code, out, errors = _fork(started, words, {}, tmp_path)
+    code, out, errors = _fork(forks, words, {"PYTHON_EXEC": str(python)}, tmp_path)
     messages = messages_of(out)
     assert code == 0, errors
     assert {message["rank"] for message in said(messages, "validation")} == {0, 1}
@@ -188,7 +188,7 @@ OURS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in FOREIGN
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
 def test_every_workload_gives_its_program_known_options(
-    path: Any, started: subprocess.Popen[str], tmp_path: Path
+    path: Any, started: Path, tmp_path: Path
 ) -> None:
     """Each command is parsed by the program itself, up to the help that --help prints.
 
