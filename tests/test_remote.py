@@ -66,6 +66,8 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nStrictModes no\n"
         f"AuthorizedKeysFile {folder}/user.pub\nPidFile none\nUsePAM no\n"
         "PasswordAuthentication no\nPermitRootLogin yes\nKexAlgorithms curve25519-sha256\n"
+        # What the user's own shell begins with is not run: it may take longer than the program.
+        f"SetEnv HOME={folder}\n"
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
