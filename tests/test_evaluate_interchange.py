@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Cli
+
+from pipelines.evaluate.device import pytorch
+from pipelines.evaluate.worker import Nursery
 
 pytest.importorskip("torch")
 
@@ -44,6 +49,14 @@ def run(hidden, weight, eps, output):
     output.copy_(computed(hidden, weight, eps))
 """
 )
+
+
+@pytest.fixture(scope="module")
+def one_nursery() -> Iterator[None]:
+    """All judges fork candidates from one process: it loads PyTorch for longer than they judge."""
+    with Nursery.opened(pytorch(), "cpu") as opened, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Nursery, "opened", lambda *_: nullcontext(opened))
+        yield
 
 
 def _solution(name: str, content: str, dps: bool, **changed: Any) -> dict[str, Any]:
@@ -88,6 +101,7 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("one_nursery")
 def test_solutions_are_judged_and_leave_traces(cli: Cli, dataset: Path) -> None:
     names = ("returns", "writes", "wrong", "cheat")
     candidates = [word for name in names for word in ("--candidate", f"{dataset}/{name}.json")]
@@ -135,6 +149,7 @@ def _valid(traces: list[dict[str, Any]]) -> None:
             assert all(value > 0 for value in evaluation["performance"].values())
 
 
+@pytest.mark.usefixtures("one_nursery")
 def test_what_is_written_is_read_again(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("""
 version: 1
@@ -224,6 +239,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.usefixtures("one_nursery")
 def test_problems_of_kernelbench(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "problem.py").write_text(KERNELBENCH)
     sources = {

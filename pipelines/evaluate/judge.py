@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,12 @@ class Judge:
     """Judges candidates of one problem; processes and memory are shared among them."""
 
     def __init__(
-        self, torch: Any, problem: Problem, work: Work, options: Options, nursery: Nursery
+        self,
+        torch: Any,
+        problem: Problem,
+        work: Work,
+        options: Options,
+        nursery: Callable[[], Nursery],
     ) -> None:
         self._torch, self.problem, self._work = torch, problem, work
         self._options, self._nursery = options, nursery
@@ -75,9 +81,18 @@ class Judge:
     @classmethod
     @contextmanager
     def opened(cls, problem: Problem, work: Work, options: Options) -> Iterator[Judge]:
-        """Start what judging needs, and end it; raises ToolMissing without PyTorch."""
+        """Make one, and end what it has started; raises ToolMissing without PyTorch.
+
+        The nursery takes long to load, and starts with the first candidate that is run: one whose
+        source is a cheat's is judged without.
+        """
         torch = pytorch()
-        with Nursery.opened(torch, options.device) as nursery:
+        with ExitStack() as started:
+
+            @cache
+            def nursery() -> Nursery:
+                return started.enter_context(Nursery.opened(torch, options.device))
+
             made = cls(torch, problem, work, options, nursery)
             try:
                 yield made
@@ -225,7 +240,7 @@ class Judge:
             "module": block.module, "entry": block.entry, "style": block.style,
             "init": problem.init, "seed": problem.init_seed,
         }  # fmt: skip
-        return Worker(self._nursery, self.arena, block.limits, own.home, candidate)
+        return Worker(self._nursery(), self.arena, block.limits, own.home, candidate)
 
     def _load(self, worker: Worker) -> None:
         raise_for(worker.ask("load"), None, self.problem)
