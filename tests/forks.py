@@ -1,4 +1,4 @@
-"""Runs Python programs in forks of an interpreter that has imported PyTorch already.
+"""Runs Python programs in forks of an interpreter that has imported what takes long already.
 
 python forks.py SOCKET MODULE...
 
@@ -19,14 +19,12 @@ import os
 import runpy
 import selectors
 import socket
+import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
-
-#: What to start.
-SERVER = __file__
 
 #: The longest request, bytes.
 _LONGEST = 1 << 20
@@ -58,6 +56,18 @@ def asked(address: str, job: dict[str, Any], given: Sequence[int]) -> socket.soc
     connection.connect(address)
     socket.send_fds(connection, [json.dumps(job).encode()], given)
     return connection
+
+
+@contextlib.contextmanager
+def forking(address: Path, *modules: str, **settings: Any) -> Iterator[Path]:
+    """Start an interpreter, with settings of its process, that answers at an address."""
+    with listening(str(address)) as given:
+        words = [sys.executable, __file__, str(given.fileno()), *modules]
+        server = subprocess.Popen(
+            words, stdin=subprocess.PIPE, pass_fds=[given.fileno()], **settings
+        )
+    with server:
+        yield address
 
 
 def _serve(server: socket.socket, modules: list[str], until: Any) -> None:
@@ -125,7 +135,7 @@ def _run(words: list[str], env: dict[str, str], given: Sequence[int]) -> NoRetur
         sys.stderr.write(f"{code}\n")
     sys.stdout.flush()
     sys.stderr.flush()
-    # Taking the copy of PyTorch apart takes longer than the program.
+    # Taking the copies of modules apart takes longer than a small program.
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 

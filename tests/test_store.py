@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from conftest import DATA, Cli, lacking
+from forks import asked, forking
 
 from analysis.session import Session
 from ingest.reading import ingest
@@ -131,7 +133,20 @@ def _command(store: Store, *paths: Path) -> list[str]:
     return [*words, *map(str, paths)]
 
 
-def test_many_writers_of_the_same_files(expand: Expand, store: Store) -> None:
+#: What a reader's process does with the files, without the command that waits for it.
+WRITE = """
+import sys
+from pathlib import Path
+from ingest.reading import ingest
+from perfpipe.store import Store
+from pipelines.imports import leave_pandas_out
+leave_pandas_out()
+for path in sys.argv[2:]:
+    ingest(Path(path), Store(Path(sys.argv[1])))
+"""
+
+
+def test_many_writers_of_the_same_files(expand: Expand, store: Store, tmp_path: Path) -> None:
     paths = [expand(f"nsys/{name}.sqlite") for name in SMALL]
     paths += [
         expand(f"ncu/{name}.csv")
@@ -143,13 +158,20 @@ def test_many_writers_of_the_same_files(expand: Expand, store: Store) -> None:
             "visible.source",
         )
     ]
-    running = [
-        subprocess.Popen(_command(store, *paths), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(WRITERS)
-    ]
-    for process in running:
-        _, errors = process.communicate(timeout=600)
-        assert process.returncode == 0, errors
+    program = tmp_path / "program.py"
+    program.write_text(WRITE)
+    words = [str(program), str(store.root), *map(str, paths)]
+    errors = [tmp_path / f"errors-{number}" for number in range(WRITERS)]
+    # What they import is imported once: that takes as long as some of the files.
+    readers = ("ingest.nsys.reader", "ingest.ncu.csv_pages", "ingest.reading")
+    with ExitStack() as stack:
+        server = stack.enter_context(forking(tmp_path / "socket", *readers))
+        writers = [
+            stack.enter_context(asked(str(server), {"words": words, "env": {}}, [to, to]))
+            for to in (stack.enter_context(path.open("wb")).fileno() for path in errors)
+        ]
+        for writer, said in zip(writers, errors, strict=True):
+            assert writer.recv(64) == b"0", said.read_text()
     assert len(paths) == 10
     assert len(store.report_ids()) == 10
     assert _faults(store) == []

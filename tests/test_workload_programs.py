@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT
-from forks import CLIENT, SERVER, asked, listening
+from forks import CLIENT, asked, forking, listening
 
 FOLDER = ROOT / "workloads"
 TILES = ["--block-m", "32", "--block-n", "32", "--block-k", "32"]
@@ -34,12 +33,7 @@ Finished = tuple[int, list[dict[str, Any]], str]
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where an interpreter answers that has begun with `import torch`: see forks.py."""
     place = tmp_path_factory.mktemp("torch") / "socket"
-    with listening(str(place)) as given:
-        words = [sys.executable, SERVER, str(given.fileno()), "torch"]
-        server = subprocess.Popen(
-            words, cwd=FOLDER, env=ENVIRONMENT, stdin=subprocess.PIPE, pass_fds=[given.fileno()]
-        )
-    with server:
+    with forking(place, "torch", cwd=FOLDER, env=ENVIRONMENT):
         yield place
 
 
