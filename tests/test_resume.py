@@ -52,10 +52,10 @@ def launched(sweep: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _started(sweep: Path) -> Iterator[subprocess.Popen[str]]:
+def _started(sweep: Path, collector: str) -> Iterator[subprocess.Popen[str]]:
     """Start a run and give its process as soon as the second task sleeps."""
     (sweep.parent / "slow").write_text("b")
-    words = [*PERFPIPE, "run", str(sweep), "--collector", "all", "--store", "store"]
+    words = [*PERFPIPE, "run", str(sweep), "--collector", collector, "--store", "store"]
     # A test run in the background ignores interrupts, and would hand that down.
     process = subprocess.Popen(
         words,
@@ -90,7 +90,7 @@ def test_an_interrupted_sweep_runs_only_what_is_missing(
     number: signal.Signals, code: int, status: str, sweep: Path, cli: Cli
 ) -> None:
     store = Store(sweep.parent / "store")
-    with _started(sweep) as process:
+    with _started(sweep, "all") as process:
         process.send_signal(number)
     assert process.returncode == code
     assert launched(sweep) == ["a", "b"]
@@ -111,8 +111,8 @@ def test_an_interrupted_sweep_runs_only_what_is_missing(
 
 
 def test_a_run_is_resumed_by_one_process_at_a_time(sweep: Path, cli: Cli) -> None:
-    with _started(sweep) as process:
-        assert cli("run", sweep, "--collector", "all", "--resume") == 2
+    with _started(sweep, "timing") as process:
+        assert cli("run", sweep, "--collector", "timing", "--resume") == 2
         assert f"process {process.pid} on " in cli.err
         assert cli.err.splitlines()[2:] == [cli.err.splitlines()[-1]], "one sentence"
         assert launched(sweep) == ["a", "b"], "nothing is launched a second time"
@@ -120,7 +120,7 @@ def test_a_run_is_resumed_by_one_process_at_a_time(sweep: Path, cli: Cli) -> Non
         process.kill()
     assert claim.exists()
     elsewhere = claim.rename(claim.with_name("claim@another-machine@1@7@1"))
-    assert cli("run", sweep, "--collector", "all", "--resume") == 2
+    assert cli("run", sweep, "--collector", "timing", "--resume") == 2
     assert f"process 7 on another-machine runs it; if it has ended, remove {elsewhere}" in cli.err
 
 
