@@ -20,10 +20,17 @@ import ctypes
 import marshal
 import os
 import select
-import signal
 import sys
 import time
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Any, NoReturn
+else:
+    # What `signal` and `typing` import (enum, functools, re) takes longer than all else that is
+    # done here before a program is launched.
+    import _signal as signal
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
