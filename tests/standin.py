@@ -5,12 +5,18 @@ A file FAULT beside it makes it fail as the real one does.
 
 from __future__ import annotations
 
+import sys
+
+if "--version" in sys.argv[1:]:
+    # Most often it is asked for no more, which takes less than the imports below.
+    print("NVIDIA tool, Version 2025.3.1.0")
+    sys.exit()
+
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -33,9 +39,6 @@ FAULTS = {
 
 def main() -> int:
     name, words = Path(sys.argv[0]).name, sys.argv[1:]
-    if "--version" in words:
-        print("NVIDIA tool, Version 2025.3.1.0")
-        return 0
     (HERE / f"{name}.log").open("a").write(" ".join(words) + "\n")
     fault = (HERE / "FAULT").read_text().strip() if (HERE / "FAULT").exists() else ""
     if name == "QdstrmImporter":
