@@ -140,7 +140,9 @@ def test_names_of_batches_and_runs_do_not_mix(
     assert collected.batch.batch_id != "batch-x"
 
 
-def test_a_replayed_batch_says_so_and_links_to_its_configurations(cli: Cli, tmp_path: Path) -> None:
+def test_a_replayed_batch_says_so_and_links_to_its_configurations(
+    cli: Cli, tmp_path: Path, undrawn: None
+) -> None:
     path = ROOT / "workloads" / "vector_add.yaml"
     store = Store(tmp_path / "store")
     frozen = freeze(

@@ -156,7 +156,7 @@ def test_steps_that_are_named_stay_steps() -> None:
 
 
 def test_the_layer_norm_of_tritons_tutorials(
-    opened: Opened, expand: Callable[[str], Path], pages: Callable[..., Path]
+    opened: Opened, expand: Callable[[str], Path], texts: Callable[..., Path]
 ) -> None:
     """0.12 s of it on an H200, in which the one of PyTorch is timed and then its own."""
     with sqlite3.connect(expand("real/do_bench.sqlite")) as con:
@@ -184,6 +184,6 @@ def test_the_layer_norm_of_tritons_tutorials(
         ).fetchall()
     assert "_layer_norm_bwd_dx_fused" in planned[0][0]
     assert "layer_norm_grad_input_kernel_vectorized" in planned[0][0]
-    page = (pages("real/do_bench.sqlite") / "report.md").read_text()
+    page = (texts("real/do_bench.sqlite") / "report.md").read_text()
     assert f"**A benchmark with {counted[0]} timed repetitions; Gamma" in page
     assert "CUDA graph, or compile" not in page

@@ -49,7 +49,7 @@ def test_a_run_is_named_after_its_program(
 
 
 def test_everything_that_a_file_does(
-    profilers: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profilers: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None
 ) -> None:
     """A program that knows nothing of perfpipe, in a directory of its own, with a variable."""
     (tmp_path / "src").mkdir()

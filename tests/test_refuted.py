@@ -250,17 +250,17 @@ def test_the_first_finding_is_what_takes_most(opened: Opened) -> None:
     assert rows[1][0] == "launch_overhead"
 
 
-def test_a_bound_on_all_idle_time_says_so(pages: Callable[..., Path]) -> None:
+def test_a_bound_on_all_idle_time_says_so(texts: Callable[..., Path]) -> None:
     """Launch overhead is 9.0 % of a Llama's step; what else idles is part of the bound."""
-    folder = pages("real/llama_train.sqlite", "real/llama_train.ncu-rep")
+    folder = texts("real/llama_train.sqlite", "real/llama_train.ncu-rep")
     text = (folder / "report.md").read_text()
     assert "launch overhead is 9.0 % of the steady steps, removable idle time 14.3 %" in text
     assert "at most 14.3 % of the step, assuming that idle time goes" in text
 
 
-def test_one_slow_launch_is_told_from_the_others(pages: Callable[..., Path]) -> None:
+def test_one_slow_launch_is_told_from_the_others(texts: Callable[..., Path]) -> None:
     """Most of a step of GPT-2 is one interval before an attention of a new length."""
-    folder = pages("real/gpt2_generate.sqlite", "real/gpt2_generate.ncu-rep")
+    folder = texts("real/gpt2_generate.sqlite", "real/gpt2_generate.ncu-rep")
     opening = json.loads((folder / "report.json").read_text())["opening"]
     verdict = opening["verdict"]["text"]
     assert "launch-bound" in verdict
@@ -272,18 +272,18 @@ def test_one_slow_launch_is_told_from_the_others(pages: Callable[..., Path]) -> 
     assert "data loading" not in text.split("## Findings")[1].split("</details>")[0]
 
 
-def test_kernels_that_take_little_bound_nothing(pages: Callable[..., Path]) -> None:
+def test_kernels_that_take_little_bound_nothing(texts: Callable[..., Path]) -> None:
     """The GPU runs kernels for 1.3 % of the time; 12 launches before the steps were profiled."""
-    folder = pages("real/gpt2_generate.sqlite", "real/gpt2_generate.ncu-rep")
+    folder = texts("real/gpt2_generate.sqlite", "real/gpt2_generate.ncu-rep")
     text = (folder / "report.md").read_text()
     assert "Kernels take 1.3 % of the step: what bounds them matters little" in text
     tiles = json.loads((folder / "report.json").read_text())["opening"]["tiles"]
     assert not [tile for tile in tiles if "SOL" in tile["name"]]
 
 
-def test_a_profile_of_something_else_says_nothing_of_the_step(pages: Callable[..., Path]) -> None:
+def test_a_profile_of_something_else_says_nothing_of_the_step(texts: Callable[..., Path]) -> None:
     """The first launches of a Llama, which initialize weights, are no part of its steps."""
-    folder = pages("real/llama_train.sqlite", "real/llama_train.ncu-rep")
+    folder = texts("real/llama_train.sqlite", "real/llama_train.ncu-rep")
     tiles = json.loads((folder / "report.json").read_text())["opening"]["tiles"]
     sol = {tile["name"]: (tile["number"], tile["note"]) for tile in tiles}["Kernels at SOL"]
     assert sol == ("unknown", "0 % of the kernel time was profiled")

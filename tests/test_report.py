@@ -147,6 +147,7 @@ def test_an_index_links_to_a_page_for_each_run(
     replayed: Callable[[str], Path],
     tmp_path: Path,
     made_once: None,
+    undrawn: None,
 ) -> None:
     """A run that stands in two indexes is reported once: what is asked is which runs stand where."""
     (report,) = stored("nsys/memcpy.sqlite")

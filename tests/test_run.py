@@ -19,7 +19,7 @@ Expand = Callable[[str], Path]
 
 
 def test_replay_says_so_everywhere(
-    cli: Cli, read_before: Callable[[str], None], tmp_path: Path
+    cli: Cli, read_before: Callable[[str], None], tmp_path: Path, undrawn: None
 ) -> None:
     read_before("gemm")
     assert cli("run", GEMM, "--collector", "replay", report=True) == 0

@@ -179,8 +179,8 @@ def test_every_contributor_has_a_technique() -> None:
     } <= bounds
 
 
-def test_a_timeline_that_computes_says_what_to_profile(pages: Callable[..., Path]) -> None:
-    folder = pages("nsys/compute.sqlite")
+def test_a_timeline_that_computes_says_what_to_profile(texts: Callable[..., Path]) -> None:
+    folder = texts("nsys/compute.sqlite")
     document = json.loads((folder / "report.json").read_text())
     (text,) = [fact["text"] for fact in document["summary"] if fact["name"] == "Next"]
     assert re.fullmatch(
