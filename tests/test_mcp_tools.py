@@ -6,7 +6,7 @@ import json
 import re
 import string
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from analysis.session import Session
 from ingest.reading import ingest
 from perfpipe.store import Store
+from pipelines.agents import desk as desks
 from pipelines.agents import tools, wording
 from pipelines.agents.desk import Desk
 from pipelines.agents.envelope import LIMIT, Answer, render
@@ -62,8 +63,11 @@ def follow(desk: Desk, target: str, most: int = 6) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def desk(captures: Store) -> Desk:
-    return Desk(captures)
+def desk(captures: Store) -> Iterator[Desk]:
+    """One that keeps the sessions of all captures here: to plan them takes longer than all else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desks, "_KEPT", 9)
+        yield Desk(captures)
 
 
 #: Captures whose answer is known: what bounds them, what must be among the findings, what must not.
@@ -297,7 +301,7 @@ def test_hostile_names_are_data(
     desk = Desk(store)
     answers = follow(desk, report)
     # It reaches the verdict that it has with its usual names.
-    usual = ask(Desk(store), "overview", target=report)["data"]["bounds"]
+    usual = ask(desk, "overview", target=report)["data"]["bounds"]
     assert usual[0]["bound"] == "launch_overhead"
     answers.append(ask(desk, "query", target=report, sql="FROM cuda_gpu_kern_sum"))
     assert any("IGNORE ALL" in json.dumps(answer) for answer in answers)
@@ -334,12 +338,12 @@ def test_where_reports_lay_is_left_out(
 
 
 def test_findings_prints_what_agents_get(
-    cli: Cli, stored: Callable[..., list[str]], store: Store
+    cli: Cli, stored: Callable[..., list[str]], desk: Desk
 ) -> None:
     (report,) = stored("nsys/eager_small.sqlite")
     assert cli("findings", report, "--json") == 0
     told = json.loads(cli.out)
-    assert told["data"] == ask(Desk(store), "overview", target=report)["data"] | {
+    assert told["data"] == ask(desk, "overview", target=report)["data"] | {
         "findings": told["data"]["findings"]
     }
     assert (
