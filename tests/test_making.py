@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -35,8 +35,17 @@ def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.session.cores", lambda: 2)
 
 
+@pytest.fixture(scope="module")
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database for all examples, which clear it: to open one takes longer than an example."""
+    with open_database() as con:
+        yield con
+
+
 @given(steps=GRAPHS, at_once=st.integers(1, 4))
-def test_each_step_sees_what_it_needs(steps: dict[str, frozenset[str]], at_once: int) -> None:
+def test_each_step_sees_what_it_needs(
+    database: duckdb.DuckDBPyConnection, steps: dict[str, frozenset[str]], at_once: int
+) -> None:
     def step(name: str, con: duckdb.DuckDBPyConnection) -> None:
         before = "".join(f" + (SELECT n FROM {needed})" for needed in sorted(steps[name]))
         con.execute(f"CREATE TABLE {name} AS SELECT 1{before} AS n")
@@ -44,9 +53,12 @@ def test_each_step_sees_what_it_needs(steps: dict[str, frozenset[str]], at_once:
     expected: dict[str, int] = {}
     for name, needs in steps.items():
         expected[name] = 1 + sum(expected[needed] for needed in needs)
-    with open_database() as con:
-        side_by_side(con, at_once, steps, step)
-        found = {name: con.execute(f"FROM {name}").fetchone() for name in steps}
+    try:
+        side_by_side(database, at_once, steps, step)
+        found = {name: database.execute(f"FROM {name}").fetchone() for name in steps}
+    finally:
+        for name in steps:
+            database.execute(f"DROP TABLE IF EXISTS {name}")
     assert found == {name: (number,) for name, number in expected.items()}
 
 
