@@ -57,10 +57,9 @@ def test_a_graph_is_not_faster_than_the_bound_of_eager(opened: Opened) -> None:
     assert 100 * (1 - graph / eager) <= bound <= 100
 
 
-def test_bounds_nest(captures: Store, ingested: Ingested) -> None:
+def test_bounds_nest(opened: Opened) -> None:
     """None exceeds the kernel's share; what keeps the work does not exceed the SOL headroom."""
-    ids = [ingested(f"ncu/{name}.ncu-rep") for name in ("visible", "ops", "block")]
-    with Session.open(captures, ids) as con:
+    with opened(*(f"ncu/{name}.ncu-rep" for name in ("visible", "ops", "block"))) as con:
         classes = con.execute(
             "SELECT share_pct, headroom_pct, gain_pct, floor FROM kernel_classes"
         ).fetchall()
@@ -143,11 +142,17 @@ def test_a_tail_that_the_counters_deny_is_none() -> None:
         "launch__occupancy_limit_shared_mem": 1.0,
         "sm__cycles_active.avg": 1000.0,
     }
-    features = "SELECT list_contains(features, 'tail') FROM kernel_features"
-    assert _launch(base | {"sm__cycles_active.max": 1000.1}).rows(features) == [(False,)]
-    assert _launch(base | {"sm__cycles_active.max": 1400.0}).rows(features) == [(True,)]
-    bounds = "SELECT max(gain_pct) FROM kernel_findings WHERE technique = 'tail_removal'"
-    assert _launch(base | {"sm__cycles_active.max": 1400.0}).rows(bounds) == [(2.0,)]
+    db = Tiny(
+        [{"launch_id": launch, "duration_ns": 1e6} for launch in range(2)],
+        {at: base | {"sm__cycles_active.max": most} for at, most in enumerate((1000.1, 1400.0))},
+    )
+    features = "SELECT launch_id, list_contains(features, 'tail') FROM kernel_features ORDER BY 1"
+    assert db.rows(features) == [(0, False), (1, True)]
+    bounds = (
+        "SELECT launch_id, max(gain_pct) FROM kernel_findings WHERE technique = 'tail_removal' "
+        "GROUP BY 1"
+    )
+    assert db.rows(bounds) == [(1, 2.0)]
 
 
 #: One block on a GPU of 132 SMs.
@@ -168,19 +173,31 @@ def test_one_block_that_works_for_long_has_a_bound(duration_ns: float, bound: fl
     assert db.rows(gains) == [(bound and pytest.approx(bound),)]
 
 
-@pytest.mark.parametrize(("bound", "first"), [(1.0, "kernel"), (6.0, "timeline"), (None, "kernel")])
-def test_what_saves_little_on_a_timeline_comes_behind_kernels(
-    bound: float | None, first: str
-) -> None:
+@pytest.fixture(scope="module")
+def one_block() -> Tiny:
+    """The findings of one block, and a table `claims` of what is said of a timeline beside it.
+
+    To plan them takes longer than all else here: each case puts its own row into the table.
+    """
     db = _launch(ONE_BLOCK)
     assert db.rows("SELECT subject FROM findings") == [("kernel",)]
-    claim = f"'timeline' AS subject, 'readback' AS claim, {bound or 'NULL'} AS bound_pct"
-    db.con.execute(f"""
+    db.con.execute("""
         CREATE TABLE claims AS FROM _timeline_claims;
-        INSERT INTO claims BY NAME SELECT {claim}, 0.5 AS share_pct;
         CREATE OR REPLACE VIEW _timeline_claims AS FROM claims;
     """)
-    found = db.con.execute("SELECT subject FROM findings ORDER BY rank").fetchall()
+    return db
+
+
+@pytest.mark.parametrize(("bound", "first"), [(1.0, "kernel"), (6.0, "timeline"), (None, "kernel")])
+def test_what_saves_little_on_a_timeline_comes_behind_kernels(
+    one_block: Tiny, bound: float | None, first: str
+) -> None:
+    claim = f"'timeline' AS subject, 'readback' AS claim, {bound or 'NULL'} AS bound_pct"
+    one_block.con.execute(f"""
+        DELETE FROM claims;
+        INSERT INTO claims BY NAME SELECT {claim}, 0.5 AS share_pct;
+    """)
+    found = one_block.con.execute("SELECT subject FROM findings ORDER BY rank").fetchall()
     assert found[0] == (first,) and len(found) == 2
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 
 from analysis.session import Session
-from perfpipe.store import Store
-
-Ingested = Callable[[str], str]
 
 SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
@@ -19,9 +17,8 @@ WAVES = "launch__waves_per_multiprocessor"
 
 
 @pytest.fixture(scope="module")
-def profiled(captures: Store, ingested: Ingested) -> Iterator[Session]:
-    names = ("visible", "ops", "block")
-    with Session.open(captures, [ingested(f"ncu/{name}.ncu-rep") for name in names]) as con:
+def profiled(opened: Opened) -> Iterator[Session]:
+    with opened(*(f"ncu/{name}.ncu-rep" for name in ("visible", "ops", "block"))) as con:
         yield con
 
 
@@ -105,16 +102,25 @@ def test_kernels_built_to_be_limited(
     assert profiled.execute(sql, [kernel, rule, title]).fetchall() == [(reason,)]
 
 
-def _ruled(metrics: dict[str, float], **result: object) -> tuple[object, ...]:
-    """How a result of NVIDIA's compares for a launch with these metrics."""
-    db = Tiny([{"launch_id": 0, "duration_ns": 1e6}], {0: {WAVES: 10.0, **metrics}})
-    row = {"rule": "CPIStall", "type": "OPT", "speedup_kind": "global", "result_index": 0, **result}
-    db.con.execute(
-        f"INSERT INTO ncu_rules (report_id, launch_id, message, {', '.join(row)}) "
-        f"VALUES ('r', 0, 'm'{', ?' * len(row)})",
-        list(row.values()),
+Row = dict[str, Any]
+
+
+def _ruled(*launches: tuple[dict[str, float], Row]) -> list[tuple[Any, ...]]:
+    """How a result of NVIDIA's compares for each launch, given its metrics and the result.
+
+    They share a database: planning the views takes longer than all else here.
+    """
+    db = Tiny(
+        [{"launch_id": number, "duration_ns": 1e6} for number in range(len(launches))],
+        {number: {WAVES: 10.0, **metrics} for number, (metrics, _) in enumerate(launches)},
     )
-    (found,) = db.rows("SELECT reason, agrees, explanation FROM kernel_rule_comparison")
+    usual = {"rule": "CPIStall", "type": "OPT", "speedup_kind": "global", "result_index": 0}
+    for number, (_, result) in enumerate(launches):
+        db.add("ncu_rules", {"launch_id": number, "message": "m", **usual, **result})
+    found = db.rows(
+        "SELECT reason, agrees, explanation FROM kernel_rule_comparison ORDER BY launch_id"
+    )
+    assert len(found) == len(launches)
     return found
 
 
@@ -122,27 +128,37 @@ BUSY = {SOL: 20.0, MEMORY: 92.0, DRAM: 92.0}
 
 
 def test_a_rule_that_perfpipe_does_not_know_is_called_that() -> None:
-    reason, agrees, explanation = _ruled(BUSY, rule="NewRule", speedup_pct=5.0)
+    ((reason, agrees, explanation),) = _ruled((BUSY, {"rule": "NewRule", "speedup_pct": 5.0}))
     assert (reason, agrees) == ("not_named", False)
     assert explanation == "perfpipe has no finding on it; what limits is memory (dram)"
 
 
 def test_an_estimate_is_held_against_headroom() -> None:
     stall = {"title": "Long Scoreboard Stalls"}
-    assert _ruled(BUSY, speedup_pct=7.0, **stall)[0] == "busy_unit"
-    reason, _, explanation = _ruled(BUSY, speedup_pct=40.0, **stall)
+    free = {SOL: 20.0, MEMORY: 70.0, DRAM: 70.0}
+    busy, beyond, local, negligible, within = _ruled(
+        (BUSY, {"speedup_pct": 7.0, **stall}),
+        (BUSY, {"speedup_pct": 40.0, **stall}),
+        (BUSY, {"speedup_pct": 40.0, "speedup_kind": "local", **stall}),
+        (BUSY, {"speedup_pct": 0.5, **stall}),
+        (free, {"speedup_pct": 25.0, **stall}),
+    )
+    assert busy[0] == "busy_unit"
+    reason, _, explanation = beyond
     assert reason == "beyond_headroom"
     assert explanation == "the same work saves 8 % at most (SOL 92 %)"
-    assert _ruled(BUSY, speedup_pct=40.0, speedup_kind="local", **stall)[0] == "local_unit"
-    assert _ruled(BUSY, speedup_pct=0.5, **stall)[0] == "negligible"
-    free = {SOL: 20.0, MEMORY: 70.0, DRAM: 70.0}
-    assert _ruled(free, speedup_pct=25.0, **stall)[0] == "within_headroom"
+    assert local[0] == "local_unit"
+    assert negligible[0] == "negligible"
+    assert within[0] == "within_headroom"
 
 
 def test_without_an_estimate_the_class_decides() -> None:
-    reason, agrees, _ = _ruled(
-        BUSY, rule="SOLBottleneck", title="High Memory Throughput", speedup_pct=None
+    rule = {"rule": "SOLBottleneck", "speedup_pct": None}
+    throughput, latency = _ruled(
+        (BUSY, {**rule, "title": "High Memory Throughput"}),
+        (BUSY, {**rule, "title": "Latency Issue"}),
     )
+    reason, agrees, _ = throughput
     assert (reason, agrees) == ("same_limiter", True)
-    reason, agrees, _ = _ruled(BUSY, rule="SOLBottleneck", title="Latency Issue", speedup_pct=None)
+    reason, agrees, _ = latency
     assert (reason, agrees) == ("verdict", False)

@@ -152,7 +152,9 @@ def _open(store: Store) -> Session:
     names = [v.name for v in views().values() if v.layer != "ncu" and v.public]
     session = Session.open(store, use=[*names, *VIEWS_USED])
     con = session.con
-    for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
+    for (name,) in con.execute(
+        "SELECT view_name FROM duckdb_views() WHERE NOT internal"
+    ).fetchall():
         con.execute(f"CREATE TABLE of_view AS FROM {name}")
         con.execute(f"DROP VIEW {name}")
         con.execute(f"ALTER TABLE of_view RENAME TO {name}")
