@@ -163,35 +163,55 @@ def test_ranks_that_start_apart_are_not_out_of_balance(captures: Store, ingested
     assert ("balance_ranks",) not in tried
 
 
-@pytest.mark.parametrize("why", ["compute", "host", "launch_overhead"])
-def test_advice_for_a_rank_that_others_wait_for(why: str) -> None:
-    """Rank 1 arrives late in every all-reduce but the first; what delays it differs."""
+#: What delays a rank.
+DELAYS = ("compute", "host", "launch_overhead")
+
+
+@pytest.fixture(scope="module")
+def late() -> Tiny:
+    """Two ranks of a job for each delay: to plan the views takes longer than all else.
+
+    Rank 1 arrives late in every all-reduce but the first.
+    """
     db = Tiny()
-    for rank in (0, 1):
-        report = {"report_id": f"r{rank}", "pid": 1, "device": 0}
-        db.add("reports", {"report_id": f"r{rank}", "kind": "nsys", "directory": "d",
-                           "source_name": f"rank{rank}", "started_ns": 0})  # fmt: skip
-        steps = [_step(20_000_000 * step, why if rank and step else "") for step in range(6)]
-        for number, op in enumerate(op for step in steps for op in step):
-            call = {"tid": 1, "correlation_id": number, "call_id": number, "stream": 7}
-            db.add("launches", report | call | {"kind": "kernel", "op_id": number} | op)
-    rows = db.rows(
+    for why in DELAYS:
+        for rank in (0, 1):
+            report = {"report_id": f"{why}{rank}", "pid": 1, "device": 0}
+            db.add("reports", {"report_id": f"{why}{rank}", "kind": "nsys", "directory": why,
+                               "source_name": f"rank{rank}", "started_ns": 0})  # fmt: skip
+            steps = [_step(20_000_000 * step, why if rank and step else "") for step in range(6)]
+            for number, op in enumerate(op for step in steps for op in step):
+                call = {"tid": 1, "correlation_id": number, "call_id": number, "stream": 7}
+                db.add("launches", report | call | {"kind": "kernel", "op_id": number} | op)
+    db.session.use("timeline_findings", "rank_skew", "findings")
+    return db
+
+
+@pytest.mark.parametrize("why", DELAYS)
+def test_advice_for_a_rank_that_others_wait_for(late: Tiny, why: str) -> None:
+    """What delays it differs."""
+    first = {"report": f"{why}0"}
+    rows = late.con.execute(
         "SELECT f.report_id, f.technique, f.for_rank FROM timeline_findings AS f "
-        "WHERE f.bound = 'communication' AND f.report_id = 'r0' ORDER BY f.rank LIMIT 1"
-    )
-    ((gain, share, window),) = db.rows(
+        "WHERE f.bound = 'communication' AND f.report_id = $report ORDER BY f.rank LIMIT 1",
+        first,
+    ).fetchall()
+    ((gain, share, window),) = late.con.execute(
         "SELECT gain_pct, share_pct, window_pct FROM timeline_findings "
         "JOIN rank_skew USING (report_id, device) "
-        "WHERE bound = 'communication' AND report_id = 'r0' ORDER BY timeline_findings.rank LIMIT 1"
-    )
+        "WHERE bound = 'communication' AND report_id = $report "
+        "ORDER BY timeline_findings.rank LIMIT 1",
+        first,
+    ).fetchall()
     assert gain == pytest.approx(window, abs=0.1)
     assert gain < 0.55 * share, "the transfers stay: half of each collective or more"
     expected = {"compute": "balance_ranks", "host": "host_alone", "launch_overhead": "cuda_graphs"}
-    assert rows == [("r0", expected[why], None if why == "compute" else 1)]
-    ((claim, last, cause),) = db.rows(
+    assert rows == [(f"{why}0", expected[why], None if why == "compute" else 1)]
+    ((claim, last, cause),) = late.con.execute(
         "SELECT claim, last_rank, last_cause FROM findings "
-        "WHERE bound = 'communication' AND reports = ['r0']"
-    )
+        "WHERE bound = 'communication' AND reports = [$report]",
+        first,
+    ).fetchall()
     assert (claim, last, cause) == ("ranks_wait", 1, why)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from conftest import Tiny
+from conftest import Row, Tiny
 
 HTOD = "[CUDA memcpy Host-to-Device]"
 #: A kernel that cuBLAS chooses when it is called.
@@ -13,7 +15,47 @@ GEMM = "nvjet_tst_128x256_64x6_2x1_2cta_v_bz_TNT"
 STEP = 1_000_000
 
 
-def _loop(db: Tiny, before: str = GEMM, **more: Any) -> None:
+class Case:
+    """A timeline of its own, as one report of the database that all cases here share."""
+
+    def __init__(self, db: Tiny, report: str) -> None:
+        self._db, self._report = db, report
+        self.add("reports", {"kind": "nsys", "gpu": "NVIDIA H200", "sm_count": 132})
+
+    def add(self, table: str, *rows: Row) -> None:
+        self._db.add(table, *({**row, "report_id": self._report} for row in rows))
+
+
+Build = Callable[[Case], None]
+#: How the rows of each case are made, by its name.
+CASES: dict[str, Build] = {}
+
+#: Answers a query about a case, in which `$case` is its report.
+Told = Callable[[str, str], list[tuple[Any, ...]]]
+
+
+def case(name: str) -> Callable[[Build], Build]:
+    """Return a decorator of what makes the rows of a case."""
+
+    def known(build: Build) -> Build:
+        assert name not in CASES
+        CASES[name] = build
+        return build
+
+    return known
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    """Return what answers queries about the cases: to plan the views takes longer than all else."""
+    db = Tiny()
+    for name, build in CASES.items():
+        build(Case(db, name))
+    db.session.use("timeline_findings", "idle_causes", "small_readbacks")
+    return lambda name, sql: db.con.execute(sql, {"case": name}).fetchall()
+
+
+def _loop(db: Case, before: str = GEMM, **more: Any) -> None:
     """Add twelve steps of one operation each; the host launches nothing for most of each."""
     kind = "memcpy" if before.startswith("[") else "kernel"
     if kind == "kernel":
@@ -29,7 +71,7 @@ def _loop(db: Tiny, before: str = GEMM, **more: Any) -> None:
         )  # fmt: skip
 
 
-def _copies(db: Tiny, size: int, operation: str = HTOD, dur_ns: int = 100_000) -> None:
+def _copies(db: Case, size: int, operation: str = HTOD, dur_ns: int = 100_000) -> None:
     """Say how large the copies of the loop are."""
     for n in range(12):
         db.add(
@@ -40,7 +82,7 @@ def _copies(db: Tiny, size: int, operation: str = HTOD, dur_ns: int = 100_000) -
         )  # fmt: skip
 
 
-def _span(db: Tiny, table: str, name: str, tid: int = 1, **more: Any) -> None:
+def _span(db: Case, table: str, name: str, tid: int = 1, **more: Any) -> None:
     """Add a range or call that is open during most of the idle time of every step."""
     for n in range(12):
         at = STEP * n + 150_000
@@ -49,23 +91,28 @@ def _span(db: Tiny, table: str, name: str, tid: int = 1, **more: Any) -> None:
         db.add(table, row | ids | more)
 
 
-def _named(db: Tiny) -> list[tuple[Any, ...]]:
-    return db.rows("SELECT cause, kind, name, count FROM idle_causes ORDER BY rank")
+def _named(told: Told, name: str) -> list[tuple[Any, ...]]:
+    sql = "SELECT cause, kind, name, count FROM idle_causes WHERE report_id = $case ORDER BY rank"
+    return told(name, sql)
 
 
-@pytest.mark.parametrize(
-    ("table", "name", "tid", "kind"),
-    [
-        ("nsys_nvtx_ranges", "dataloader", 1, "range"),
-        ("nsys_osrt", "read", 1, "OS call"),
-        ("nsys_nvtx_ranges", "prefetch", 2, "range of another thread"),
-        ("nsys_osrt", "fread", 2, "OS call of another thread"),
-    ],
-)
-def test_input_data_is_advised_where_something_points_to_it(
-    table: str, name: str, tid: int, kind: str
-) -> None:
-    db = Tiny()
+def _techniques(told: Told, name: str, bound: str = "%") -> list[str]:
+    sql = (
+        "SELECT technique FROM timeline_findings "
+        f"WHERE report_id = $case AND bound LIKE '{bound}' ORDER BY rank"
+    )
+    return [technique for (technique,) in told(name, sql)]
+
+
+INPUTS = [
+    ("nsys_nvtx_ranges", "dataloader", 1, "range"),
+    ("nsys_osrt", "read", 1, "OS call"),
+    ("nsys_nvtx_ranges", "prefetch", 2, "range of another thread"),
+    ("nsys_osrt", "fread", 2, "OS call of another thread"),
+]
+
+
+def _input(db: Case, table: str, name: str, tid: int) -> None:
     # Different kernels: the same one, time and again, would be slow to launch.
     for n in range(12):
         at = STEP * n
@@ -76,70 +123,99 @@ def test_input_data_is_advised_where_something_points_to_it(
              "api_end_ns": at - 4000},
         )  # fmt: skip
     _span(db, table, name, tid)
-    assert _named(db) == [("host", kind, name, 11)]
-    first = "SELECT technique, idle_in FROM timeline_findings WHERE rank = 1"
-    ((technique, idle_in),) = db.rows(first)
+
+
+for _table, _name, _tid, _ in INPUTS:
+    case(f"input {_name}")(partial(_input, table=_table, name=_name, tid=_tid))
+
+
+@pytest.mark.parametrize(("table", "name", "tid", "kind"), INPUTS)
+def test_input_data_is_advised_where_something_points_to_it(
+    told: Told, table: str, name: str, tid: int, kind: str
+) -> None:
+    assert _named(told, f"input {name}") == [("host", kind, name, 11)]
+    first = "SELECT technique, idle_in FROM timeline_findings WHERE report_id = $case AND rank = 1"
+    ((technique, idle_in),) = told(f"input {name}", first)
     assert technique == "data_loading"
     assert name in idle_in and idle_in.startswith("100 %")
 
 
-def test_a_thread_that_waits_for_work_explains_nothing() -> None:
-    db = Tiny()
+@case("poll")
+def _poll(db: Case) -> None:
     _loop(db)
     _span(db, "nsys_osrt", "poll", tid=2)
-    assert _named(db) == [("launch_gap", "next operation", GEMM, 11)]
 
 
-def test_a_thread_that_is_in_a_call_all_the_time_explains_nothing() -> None:
+def test_a_thread_that_waits_for_work_explains_nothing(told: Told) -> None:
+    assert _named(told, "poll") == [("launch_gap", "next operation", GEMM, 11)]
+
+
+@case("pipe")
+def _pipe(db: Case) -> None:
     """It reads from a pipe that nobody writes to, while the GPU works as well."""
-    db = Tiny()
     _loop(db)
-    call = {"pid": 1, "tid": 2, "name": "read", "start_ns": -STEP, "end_ns": 13 * STEP}
-    db.add("nsys_osrt", call)
-    assert _named(db) == [("launch_gap", "next operation", GEMM, 11)]
+    db.add(
+        "nsys_osrt",
+        {"pid": 1, "tid": 2, "name": "read", "start_ns": -STEP, "end_ns": 13 * STEP},
+    )
 
 
-def test_the_same_kernel_time_and_again_is_slow_to_launch() -> None:
-    db = Tiny()
-    _loop(db)
-    found = db.rows("SELECT bound, technique FROM timeline_findings ORDER BY rank")
+def test_a_thread_that_is_in_a_call_all_the_time_explains_nothing(told: Told) -> None:
+    assert _named(told, "pipe") == [("launch_gap", "next operation", GEMM, 11)]
+
+
+case("same kernel")(_loop)
+
+
+def test_the_same_kernel_time_and_again_is_slow_to_launch(told: Told) -> None:
+    sql = "SELECT bound, technique FROM timeline_findings WHERE report_id = $case ORDER BY rank"
+    found = told("same kernel", sql)
     assert found[:2] == [("launch_overhead", "cuda_graphs"), ("launch_overhead", "static_shapes")]
 
 
-@pytest.mark.parametrize(
-    ("kernel", "technique"),
-    [
-        ("triton_poi_fused_add_relu_0", "graph_of_compiled"),
-        ("loop_add_fusion", "graph_of_compiled"),
-        (GEMM, "cuda_graphs"),
-    ],
-)
-def test_a_compiled_step_is_not_told_to_be_compiled(kernel: str, technique: str) -> None:
-    db = Tiny()
+COMPILED = [
+    ("triton_poi_fused_add_relu_0", "graph_of_compiled"),
+    ("loop_add_fusion", "graph_of_compiled"),
+    (GEMM, "cuda_graphs"),
+]
+
+
+def _compiled(db: Case, kernel: str) -> None:
     _loop(db, kernel)
     eager = "void at::native::elementwise_kernel<128, 2>(int)"
     names = [(kernel, kernel), ("elementwise_kernel", eager)]
     db.add("nsys_kernels", *({"name": name, "demangled": full} for name, full in names))
-    assert (
-        db.rows("SELECT technique FROM timeline_findings WHERE bound = 'launch_overhead'")[0][0]
-        == technique
-    )
 
 
-@pytest.mark.parametrize("kernel", ["mine", "_kernel_agent"])
-def test_a_kernel_of_the_program_itself_is_launched_at_once(kernel: str) -> None:
-    """What takes long before it is not its preparation: a loop over results, perhaps."""
-    db = Tiny()
+for _name, _ in COMPILED:
+    case(f"compiled {_name}")(partial(_compiled, kernel=_name))
+
+
+@pytest.mark.parametrize(("kernel", "technique"), COMPILED)
+def test_a_compiled_step_is_not_told_to_be_compiled(
+    told: Told, kernel: str, technique: str
+) -> None:
+    assert _techniques(told, f"compiled {kernel}", "launch_overhead")[0] == technique
+
+
+def _own(db: Case, kernel: str) -> None:
     full = {"_kernel_agent": "void thrust::cuda_cub::core::_kernel_agent<int>(int)"}
     _loop(db, kernel, **({"demangled": full[kernel]} if kernel in full else {}))
-    assert _named(db) == [("host", "next operation", kernel, 11)]
-    techniques = [name for (name,) in db.rows("SELECT technique FROM timeline_findings")]
-    assert techniques == ["host_alone"]
 
 
-@pytest.mark.parametrize("what", ["copy", "range", "call", "wait"])
-def test_a_host_that_does_something_else_is_not_slow_to_launch(what: str) -> None:
-    db = Tiny()
+OWN = ["mine", "_kernel_agent"]
+for _name in OWN:
+    case(f"own {_name}")(partial(_own, kernel=_name))
+
+
+@pytest.mark.parametrize("kernel", OWN)
+def test_a_kernel_of_the_program_itself_is_launched_at_once(told: Told, kernel: str) -> None:
+    """What takes long before it is not its preparation: a loop over results, perhaps."""
+    assert _named(told, f"own {kernel}") == [("host", "next operation", kernel, 11)]
+    assert _techniques(told, f"own {kernel}") == ["host_alone"]
+
+
+def _busy(db: Case, what: str) -> None:
     _loop(db, HTOD if what == "copy" else GEMM)
     if what == "copy":
         _copies(db, 200_704)
@@ -152,15 +228,24 @@ def test_a_host_that_does_something_else_is_not_slow_to_launch(what: str) -> Non
             at = STEP * n + 50_000
             db.add("nsys_api_calls", {"pid": 1, "tid": 1, "name": "cudaDeviceSynchronize",
                                       "start_ns": at, "end_ns": at + 60_000})  # fmt: skip
-    techniques = [name for (name,) in db.rows("SELECT technique FROM timeline_findings")]
+
+
+BUSY = ["copy", "range", "call", "wait"]
+for _name in BUSY:
+    case(f"busy {_name}")(partial(_busy, what=_name))
+
+
+@pytest.mark.parametrize("what", BUSY)
+def test_a_host_that_does_something_else_is_not_slow_to_launch(told: Told, what: str) -> None:
+    techniques = _techniques(told, f"busy {what}")
     assert techniques[0] == ("data_loading" if what == "copy" else "host_alone")
     assert "static_shapes" not in techniques
-    (cause,) = {row[0] for row in _named(db)}
+    (cause,) = {row[0] for row in _named(told, f"busy {what}")}
     assert cause == "host"
 
 
-def test_small_copies_that_the_host_waits_for() -> None:
-    db = Tiny()
+@case("readbacks")
+def _readbacks(db: Case) -> None:
     _loop(db, "[CUDA memcpy Device-to-Host]")
     for n in range(12):
         at = STEP * n
@@ -171,36 +256,56 @@ def test_small_copies_that_the_host_waits_for() -> None:
         if waits:
             db.add("nsys_api_calls", {"pid": 1, "tid": 1, "name": "cudaStreamSynchronize",
                                       "start_ns": at, "end_ns": at + 200_000})  # fmt: skip
-    assert db.rows("SELECT copies, per_step, calls_pct, max_bytes FROM small_readbacks") == [
-        (6, None, 50, 4)
-    ]
-    bounds = [bound for (bound,) in db.rows("SELECT bound FROM timeline_findings")]
-    assert "readback" in bounds
 
 
-@pytest.mark.parametrize(("size", "technique"), [(200_704, "data_loading"), (488, "host_alone")])
-def test_a_host_that_waits_for_data_to_copy_is_loading_it(size: int, technique: str) -> None:
-    """A loader's queue is waited for in sem_clockwait; sizes and flags are copied as well."""
-    db = Tiny()
+def test_small_copies_that_the_host_waits_for(told: Told) -> None:
+    columns = "copies, per_step, calls_pct, max_bytes"
+    sql = f"SELECT {columns} FROM small_readbacks WHERE report_id = $case"
+    assert told("readbacks", sql) == [(6, None, 50, 4)]
+    sql = "SELECT bound FROM timeline_findings WHERE report_id = $case"
+    assert ("readback",) in told("readbacks", sql)
+
+
+LOADED = [(200_704, "data_loading"), (488, "host_alone")]
+
+
+def _loaded(db: Case, size: int) -> None:
     _loop(db, HTOD)
     _copies(db, size)
     _span(db, "nsys_osrt", "sem_clockwait")
-    found = db.rows("SELECT technique FROM timeline_findings WHERE bound = 'host' ORDER BY rank")
-    assert found[0] == (technique,)
 
 
-@pytest.mark.parametrize(
-    ("operation", "size", "technique"),
-    [
-        (HTOD, 1 << 20, "pinned_prefetch"),
-        (HTOD, 8, "fewer_small_copies"),
-        ("[CUDA memcpy Device-to-Device]", 1 << 20, "fewer_device_copies"),
-        ("[CUDA memset]", 1 << 20, "fewer_clears"),
-    ],
-)
-def test_advice_on_copies_is_for_their_kind(operation: str, size: int, technique: str) -> None:
-    db = Tiny()
+for _size, _ in LOADED:
+    case(f"loaded {_size}")(partial(_loaded, size=_size))
+
+
+@pytest.mark.parametrize(("size", "technique"), LOADED)
+def test_a_host_that_waits_for_data_to_copy_is_loading_it(
+    told: Told, size: int, technique: str
+) -> None:
+    """A loader's queue is waited for in sem_clockwait; sizes and flags are copied as well."""
+    assert _techniques(told, f"loaded {size}", "host")[0] == technique
+
+
+COPIED = [
+    (HTOD, 1 << 20, "pinned_prefetch"),
+    (HTOD, 8, "fewer_small_copies"),
+    ("[CUDA memcpy Device-to-Device]", 1 << 20, "fewer_device_copies"),
+    ("[CUDA memset]", 1 << 20, "fewer_clears"),
+]
+
+
+def _copied(db: Case, operation: str, size: int) -> None:
     _loop(db, operation)
     _copies(db, size, operation)
-    found = db.rows("SELECT technique FROM timeline_findings WHERE bound = 'transfer'")
-    assert found == [(technique,)]
+
+
+for _operation, _size, _ in COPIED:
+    case(f"{_operation} {_size}")(partial(_copied, operation=_operation, size=_size))
+
+
+@pytest.mark.parametrize(("operation", "size", "technique"), COPIED)
+def test_advice_on_copies_is_for_their_kind(
+    told: Told, operation: str, size: int, technique: str
+) -> None:
+    assert _techniques(told, f"{operation} {size}", "transfer") == [technique]
