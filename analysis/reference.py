@@ -30,6 +30,8 @@ from analysis.peaks import (
     make_gpu_peaks,
     make_tensor_rates,
 )
+from analysis.range_nodes import NEEDS as RANGE_NODE_NEEDS
+from analysis.range_nodes import make_range_nodes
 from analysis.short_names import make_known_kernels
 from analysis.windows import make_chosen_windows
 from perfpipe.specs import Architecture, TensorRate
@@ -74,6 +76,7 @@ REFERENCE_TABLES = {
     "_techniques": ReferenceTable(make_techniques),
     "_chosen_windows": ReferenceTable(make_chosen_windows),
     "_gemm_launches": ReferenceTable(make_gemm_launches, GEMM_NEEDS),
+    "_range_nodes": ReferenceTable(make_range_nodes, RANGE_NODE_NEEDS),
     "_known_kernels": ReferenceTable(
         make_known_kernels, frozenset({"nsys_kernels", "ncu_launches"})
     ),

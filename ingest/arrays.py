@@ -85,6 +85,16 @@ def distinct(codes: npt.NDArray[np.integer]) -> int:
     return len(_present(codes))
 
 
+def numbered(codes: npt.NDArray[np.integer]) -> tuple[Ints, Codes]:
+    """Return the codes (0 or more) that occur, in order, and the place there of each of `codes`."""
+    present = _present(codes)
+    if int(codes.max(initial=0)) > _SPARSE * max(len(codes), _FEW):
+        return present, np.searchsorted(present, codes).astype(np.int32)
+    place = np.zeros(int(codes.max(initial=0)) + 1, np.int32)
+    place[present] = np.arange(len(present), dtype=np.int32)
+    return present, place[codes]
+
+
 def _present(codes: npt.NDArray[np.integer]) -> Ints:
     """Return the codes that occur, in order; counting is faster, but takes memory for each."""
     if int(codes.max(initial=0)) > _SPARSE * max(len(codes), _FEW):

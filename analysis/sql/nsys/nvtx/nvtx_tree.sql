@@ -15,92 +15,39 @@
 -- host_time_ns: sum of the durations of those ranges on the host, ns
 -- tree_order: position in the tree from top to bottom, longest first
 CREATE VIEW nvtx_tree AS
-WITH RECURSIVE totals AS MATERIALIZED (
-    SELECT report_id, row_number() OVER () AS report, sum(end_ns - start_ns) AS ns
+WITH RECURSIVE totals AS (
+    SELECT report_id, sum(end_ns - start_ns) AS ns
     FROM launches
     GROUP BY report_id
 ),
-names AS MATERIALIZED (
-    -- String expressions run once per name, not per range.
-    SELECT name, stem, dense_rank() OVER (ORDER BY stem) AS number
-    FROM (
-        SELECT name, regexp_replace(name, '[0-9]+', '*', 'g') AS stem
-        FROM _names
-        WHERE kind = 'range' AND name != ''
-    )
-),
-domains AS MATERIALIZED (
-    SELECT domain, row_number() OVER () AS number
-    FROM (SELECT DISTINCT domain FROM nsys_nvtx_ranges WHERE domain != '')
-),
-named AS MATERIALIZED (
-    -- Numbers instead of names, since each range is joined to the one around it; joined on one text at a
-    -- time, which costs least.  0 stands for what has no name.
-    SELECT
-        4294967296 * t.report + r.range_id AS range,
-        4294967296 * t.report + r.enclosing AS around,
-        t.report,
-        r.level,
-        coalesce(n.number, 0) + 4294967296 * coalesce(d.number, 0) AS code,
-        r.gpu_time_ns,
-        r.dur_ns
-    FROM nsys_nvtx_ranges AS r
-    JOIN totals AS t ON t.report_id = r.report_id
-    LEFT JOIN domains AS d ON d.domain = r.domain
-    LEFT JOIN names AS n ON n.name = r.name
-    WHERE r.gpu_calls > 0 AND r.level < 8 AND r.gpu_time_ns IS NOT NULL
-),
-placed AS (
-    -- A node is a path of names, as a number.
-    SELECT range, report, code, gpu_time_ns, dur_ns, 0 AS depth, hash(code) AS node, NULL::UBIGINT AS above
-    FROM named
-    WHERE level = 0
-    UNION ALL
-    SELECT n.range, n.report, n.code, n.gpu_time_ns, n.dur_ns, p.depth + 1, hash(p.node, n.code), p.node
-    FROM placed AS p
-    JOIN named AS n ON n.around = p.range
-),
-sums AS MATERIALIZED (
-    SELECT
-        report,
-        depth,
-        node,
-        above,
-        code,
-        sum(gpu_time_ns)::BIGINT AS ns,
-        sum(dur_ns)::BIGINT AS host_ns,
-        count(*) AS instances
-    FROM placed
-    GROUP BY report, depth, node, above, code
-),
 titled AS (
-    SELECT s.* EXCLUDE (code), nsys_range_name(d.domain, n.stem) AS title
-    FROM sums AS s
-    LEFT JOIN domains AS d ON d.number = s.code >> 32
-    LEFT JOIN (SELECT DISTINCT number, stem FROM names) AS n ON n.number = s.code % 4294967296
+    SELECT r.*, nsys_range_name(d.stem, n.stem) AS title
+    FROM _range_nodes AS r
+    LEFT JOIN _range_stems AS d ON d.kind = 'domain' AND d.number = r.domain
+    LEFT JOIN (SELECT DISTINCT number, stem FROM _range_stems WHERE kind = 'name') AS n ON n.number = r.name
 ),
 ranked AS MATERIALIZED (
     SELECT
         *,
-        printf('%05d', row_number() OVER (PARTITION BY report, above ORDER BY ns DESC, title)) AS number
+        printf('%05d', row_number() OVER (PARTITION BY report_id, above ORDER BY ns DESC, title)) AS number
     FROM titled
 ),
 tree AS (
-    SELECT report, node, depth, title, ns, host_ns, instances, title AS path, number AS tree_order
+    SELECT report_id, node, depth, title, ns, host_ns, instances, title AS path, number AS tree_order
     FROM ranked
     WHERE above IS NULL
     UNION ALL
     SELECT
-        r.report, r.node, r.depth, r.title, r.ns, r.host_ns, r.instances,
+        r.report_id, r.node, r.depth, r.title, r.ns, r.host_ns, r.instances,
         concat(t.path, ' > ', r.title), concat(t.tree_order, '.', r.number)
     FROM tree AS t
-    JOIN ranked AS r ON r.report = t.report AND r.above = t.node
+    JOIN ranked AS r ON r.above = t.node
 ),
 inside AS (
-    SELECT report, above AS node, sum(ns) AS ns
-    FROM sums
+    SELECT above AS node, sum(ns) AS ns
+    FROM _range_nodes
     WHERE above IS NOT NULL
-    GROUP BY report, above
+    GROUP BY above
 )
 SELECT
     t.report_id,
@@ -115,6 +62,6 @@ SELECT
     r.host_ns AS host_time_ns,
     r.tree_order
 FROM tree AS r
-JOIN totals AS t USING (report)
-LEFT JOIN inside AS i ON i.report = r.report AND i.node = r.node
+JOIN totals AS t USING (report_id)
+LEFT JOIN inside AS i ON i.node = r.node
 ORDER BY t.report_id, r.tree_order;

@@ -1,0 +1,14 @@
+-- Names of ranges with their numbers replaced by *, and domains, numbered from 1: string expressions run
+-- once per name, not per range.  The lists are short to DuckDB's estimates, so that it joins ranges to them.
+-- @materialize
+CREATE VIEW _range_stems AS
+SELECT 'name' AS kind, name, stem, dense_rank() OVER (ORDER BY stem)::INTEGER AS number
+FROM (
+    SELECT name, regexp_replace(name, '[0-9]+', '*', 'g') AS stem
+    FROM _names
+    WHERE kind = 'range' AND name != ''
+)
+UNION ALL
+SELECT 'domain', domain, domain, (row_number() OVER (ORDER BY domain))::INTEGER
+FROM (SELECT unnest(list(DISTINCT domain)) AS domain FROM nsys_nvtx_ranges)
+WHERE domain != '';

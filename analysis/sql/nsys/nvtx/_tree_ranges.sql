@@ -1,0 +1,17 @@
+-- Ranges that launched something, on the eight outermost levels, by their place and that of the range around
+-- each (its own if there is none), with the numbers of their names; 0 stands for what has no name.
+-- A duration of -1 is unknown.
+CREATE VIEW _tree_ranges AS
+SELECT
+    (p.first + r.range_id)::INTEGER AS place,
+    (p.first + coalesce(r.enclosing, r.range_id))::INTEGER AS around,
+    r.level::TINYINT AS level,
+    coalesce(d.number, 0) AS domain,
+    coalesce(n.number, 0) AS name,
+    r.gpu_time_ns,
+    coalesce(r.dur_ns, -1) AS dur_ns
+FROM nsys_nvtx_ranges AS r
+JOIN _range_places AS p ON p.report_id = r.report_id
+LEFT JOIN _range_stems AS d ON d.kind = 'domain' AND d.name = r.domain
+LEFT JOIN _range_stems AS n ON n.kind = 'name' AND n.name = r.name
+WHERE r.gpu_calls > 0 AND r.level < 8 AND r.gpu_time_ns IS NOT NULL;
