@@ -142,9 +142,11 @@ class SqliteExport(Export):
         if sparse:
             seeds.append(f"{_SEEDS['int']} AS _sparse")
             cells.append(f"coalesce({', '.join(map(_name, sparse))}, NULL)")
+        if order:
+            seeds.append("0 AS _row")
+            cells.append("1")
         seed, values = ", ".join(seeds), ", ".join(cells)
-        sql = f"SELECT 0 AS _row, {seed} UNION ALL SELECT 1, {values} FROM {_name(table)}"
-        sql += _where(part)
+        sql = f"SELECT {seed} UNION ALL SELECT {values} FROM {_name(table)}{_where(part)}"
         if order:
             sql += f" ORDER BY _row, {', '.join(_name(c) for c in order)}"
         with adbc.connect(self._uri) as con, con.cursor() as cursor:
