@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.arrays import NONE
+from ingest.arrays import NONE, numbered
 from ingest.sequences import depths, latest_reaching, over_runs, place_over_runs
 
 _VALUES = st.lists(st.integers(-9, 9), max_size=70)
@@ -51,3 +52,11 @@ def test_a_run_of_millions() -> None:
     values = np.arange(1 << 22)
     first, last = np.array([0, 1], np.int32), np.array([1 << 22, (1 << 22) - 1], np.int32)
     assert over_runs(np.maximum, values, first, last).tolist() == [(1 << 22) - 1, (1 << 22) - 2]
+
+
+@pytest.mark.parametrize("most", [3, 10**12])
+def test_codes_are_numbered_however_large(most: int) -> None:
+    codes = np.array([most, 0, 2, most, 2], np.int64)
+    present, place = numbered(codes)
+    assert present.tolist() == [0, 2, most]
+    assert present[place].tolist() == codes.tolist()
