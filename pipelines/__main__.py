@@ -1,6 +1,11 @@
 """Starts the command line: perfpipe, or python -m pipelines."""
 
+import gc
+
 from pipelines import signals
+
+#: Objects after which garbage is collected: commands make many, and few that refer to each other.
+_OBJECTS = 100_000
 
 
 def main() -> None:
@@ -9,6 +14,7 @@ def main() -> None:
     Its modules are imported behind the handlers: Python can lose a Ctrl-C that comes meanwhile.
     """
     signals.install()
+    gc.set_threshold(_OBJECTS)
     from pipelines.cli import main as command_line
 
     command_line()

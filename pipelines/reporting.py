@@ -42,13 +42,15 @@ def make_report(
     baseline: Sequence[str] = (),
     step_range: str | None = None,
     window: str = STEADY,
+    page: bool = False,
 ) -> Report:
     """Build the report of the named runs and reports, compared with those of a baseline.
 
     `step_range` is a regular expression of NVTX ranges that are steps, instead of perfpipe's own;
     `window` is the part of timelines that verdicts are about: steady, whole, startup or a step.
+    With `page` what a page needs is loaded while queries run: these leave a core free.
     """
-    make = partial(_make, store, names, baseline, step_range, window)
+    make = partial(_make, store, names, baseline, step_range, window, page)
     return within(lambda: rereading(make))
 
 
@@ -58,6 +60,7 @@ def _make(
     baseline: Sequence[str],
     step_range: str | None,
     window: str,
+    page: bool,
 ) -> Report:
     chosen = select(store, names)
     with _reading(store):
@@ -75,6 +78,8 @@ def _make(
             store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
         ) as session:
             session.check_window()
+            if page:
+                load_ahead()
             return build_report(
                 session.con, chosen.reports, chosen.run, compared, chosen.title, both
             )
@@ -168,8 +173,7 @@ def report_of_run(
     With `quiet`, or where a report goes to stdout, nothing else does.
     """
     usual_html, usual_md = _free("report.html", "report.md")
-    load_ahead()
-    report = make_report(store, [run.run_id], step_range=step_range)
+    report = make_report(store, [run.run_id], step_range=step_range, page=True)
     targets = [html or usual_html, md or usual_md]
     output(report, html=targets[0], md=targets[1], quiet=True)
     if quiet or "-" in targets:

@@ -79,7 +79,7 @@ def render_html(report: Report) -> str:
 
 
 def load_ahead() -> None:
-    """Begin to load what a page needs, in a thread: reading a store waits for the database."""
+    """Begin to load what a page needs, in a thread."""
     threading.Thread(target=_load, name="page").start()
 
 

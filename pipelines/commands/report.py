@@ -89,7 +89,7 @@ def report_command(
     from pipelines.reading import is_file, with_files
     from pipelines.reporting import make_report, output, print_closing
     from pipelines.selection import batch_named
-    from templates.renderers import load_ahead, print_terminal
+    from templates.renderers import print_terminal
 
     if figures and as_md in (None, "-"):
         raise InputError("--figures needs --md FILE: the figures are written next to it")
@@ -106,9 +106,7 @@ def report_command(
 
         report = page_of(store, batch, Path(as_html).parent if as_html else Path())
     else:
-        if as_html is not None:
-            load_ahead()
-        report = make_report(store, names, baseline, step_range, window)
+        report = make_report(store, names, baseline, step_range, window, page=as_html is not None)
     output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)
     if as_html is None and as_md is None and as_json is None:
         if not everything:
