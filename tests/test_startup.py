@@ -191,8 +191,44 @@ def test_it_ranks_behind_what_the_steps_show_and_promises_nothing() -> None:
     last = told[-1]
     assert last.bound_pct is None
     assert last.evidence == (
-        "900 ms from the first CUDA call to the first steady step, 79.6 % of the capture, not of the "
+        "900 ms between the first CUDA call and the first steady step, 79.6 % of the capture, not of the "
         "steps; autotuning of kernels 690 ms, the program itself 210 ms"
     )
     assert last.advice.startswith("Keep what was tuned")
     assert "startup_causes" in last.command
+
+
+def _loops(*loops: tuple[int, int, int, int]) -> Tiny:
+    """Loops found by the order of launches: start, steps, duration and launches of a step."""
+    db = Tiny()
+    for loop, (first, steps, length, period) in enumerate(loops, 1):
+        for step in range(steps):
+            start = first + step * length
+            at = {"device": 0, "pid": 1, "start_ns": start, "end_ns": start + length - 1}
+            db.add("launch_steps", {**at, "loop": loop, "step": step + 1, "period": period, "repeats": 1,
+                                    "host_start_ns": start, "host_end_ns": start + length, "match": 1.0,
+                                    "launches": period, "boundary": "idle", "part_launches": 0, "parts": 0})  # fmt: skip
+            names = {"stream": 7, "name": "k", "demangled": "k()"}
+            db.add("launches", {"kind": "kernel", **at, **names})
+            db.add("nsys_kernels", {**at, **names, "dur_ns": length - 1})
+    return db
+
+
+def test_other_loops_are_told_with_their_share_of_the_time() -> None:
+    """Ten tokens take longest at a time; three steps of a training are behind them."""
+    db = _loops((0, 10, 10, 4), (100, 3, 20, 9))
+    assert db.rows("SELECT period_launches, steps FROM step_sources") == [(4, 10)]
+    loops = "SELECT process_id, period_launches, repeats, repeat_ns, time_ns, share_pct FROM other_loops"
+    assert db.rows(loops) == [(1, 9, 3, 20.0, 59, pytest.approx(100 * 59 / 159))]
+
+
+def test_other_loops_before_the_steps_are_no_start_up() -> None:
+    unit = 10 * MS
+    db = _loops((0, 3, 20 * unit, 9), (100 * unit, 12, 10 * unit, 4))
+    _add(db, "cudaGetDevice", 0, 1)
+    causes = dict(db.rows("SELECT cause, time_ns FROM startup_causes"))
+    assert causes == {"other loops": 60 * unit - 1, "everything else": 40 * unit + 1}
+    found = db.rows("SELECT startup_ns, causes FROM startup_findings")
+    assert found == [
+        (40 * unit + 1, "the program itself 400 ms; 0.60 s in other loops not counted")
+    ]

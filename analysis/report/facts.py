@@ -28,6 +28,7 @@ VIEWS = (
     "timeline_bottleneck",
     "analysis_windows",
     "step_sources",
+    "other_loops",
     "_program_times",
     "_labels",
     *sharing.VIEWS,
@@ -41,6 +42,9 @@ _ORIGINS = {
     "ProfilerStep": "by torch.profiler's steps",
     "period": "by the period of the launch sequence",
 }
+
+#: Loops that are told besides that of the steps.
+_LOOPS = 2
 
 #: Maximum number of notes on verdicts.
 _NOTES = 4
@@ -159,9 +163,26 @@ def _steps(scope: Scope) -> Iterator[Fact]:
             )
             text += f"; {which} left out"
         text += _of_program(*times)
+        text += "".join(_others(scope))
         yield Fact("Steps", text, Source("analysis_windows", scope.reports))
     elif why:
         yield Fact("Steps", why, Source("analysis_windows", scope.reports))
+
+
+def _others(scope: Scope) -> Iterator[str]:
+    """Yield the loops that take much of the time besides that of the steps."""
+    sql = f"""
+        SELECT period_launches, repeats, repeat_ns, share_pct FROM other_loops
+        WHERE report_id IN {in_list(scope.reports)}
+            AND share_pct >= {thresholds()["timeline.contributor_pct"]}
+        ORDER BY time_ns DESC LIMIT {_LOOPS}
+    """
+    for launches, repeats, repeat_ns, share_pct in rows_of(scope.con, sql):
+        yield (
+            f"; another loop, of {counted(launches, 'launch')} and "
+            f"{format_ns(repeat_ns)} each, repeats {repeats:,} times: {share_pct:.2g} % of the "
+            "time from the first to the last GPU operation"
+        )
 
 
 def _of_program(steps_ns: int, program_ns: float | None, before_ns: int | None) -> str:

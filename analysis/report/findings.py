@@ -250,7 +250,7 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     elif found.claim == "single_precision":
         evidence = [f"kernels whose names state FP32 or TF32 are {_operator(found, share)}"]
     elif found.causes is not None:
-        begun = f"{format_ns(found.time_ns)} from the first CUDA call to the first steady step"
+        begun = f"{format_ns(found.time_ns)} between the first CUDA call and the first steady step"
         evidence = [f"{begun}, {share}", found.causes]
     evidence += _waiting(found)
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []

@@ -36,6 +36,7 @@ annotated AS (
         b.end_ns,
         NULL::DOUBLE AS match,
         1 AS repeats,
+        NULL::BIGINT AS period,
         row_number() OVER (PARTITION BY b.track, r.pid ORDER BY b.start_ns DESC, r.range_id DESC) = 1 AS last
     FROM ranges AS r
     JOIN begun AS b USING (report_id, range_id)
@@ -64,7 +65,7 @@ found AS (
     SELECT
         a.track, a.report_id, a.pid, a.source, a.loop, true AS main, a.name,
         a.host_start_ns, a.host_end_ns, a.start_ns, greatest(a.end_ns, e.end_ns) AS end_ns, a.match,
-        a.repeats
+        a.repeats, a.period
     FROM annotated AS a
     LEFT JOIN ends AS e ON e.track = a.track AND e.pid = a.pid AND a.last
     UNION ALL
@@ -76,7 +77,7 @@ found AS (
             concat(s.repeats, ' repeats from ', s.repeats * (s.step - 1) + 1),
             concat('step ', s.step)
         ),
-        s.host_start_ns, s.host_end_ns, s.start_ns, s.end_ns, s.match, s.repeats
+        s.host_start_ns, s.host_end_ns, s.start_ns, s.end_ns, s.match, s.repeats, p.period
     FROM periodic AS s
     JOIN _loop_times AS p
         ON p.report_id = s.report_id

@@ -5,9 +5,9 @@
 -- device: physical GPU number
 -- process_id: process
 -- cause: first uses of kernels (with what they load), module loading, allocation of device memory,
---   context creation, communicator initialization, autotuning of kernels, compilation (without it) or
---   everything else
--- calls: number of calls or ranges; NULL for everything else
+--   context creation, communicator initialization, autotuning of kernels, compilation (without it), other
+--   loops (all that passes in them) or everything else
+-- calls: number of calls, ranges or repeats; NULL for everything else
 -- time_ns: host time in them, overlaps within a cause counted once, ns
 -- share_pct: share of the time from the first CUDA call to the first steady step, %
 -- startup_ns: that time, ns
@@ -25,6 +25,18 @@ starts AS (
     JOIN _gpus AS g USING (track)
     JOIN nsys_api_calls AS c ON c.report_id = g.report_id AND c.pid = b.pid AND c.start_ns < b.until_ns
     GROUP BY ALL
+),
+loops AS (
+    SELECT
+        report_id,
+        pid,
+        host_start_ns AS start_ns,
+        coalesce(
+            lead(host_start_ns) OVER (PARTITION BY track, pid, loop ORDER BY host_start_ns),
+            host_start_ns + end_ns - start_ns
+        ) AS end_ns
+    FROM _process_steps
+    WHERE NOT main
 ),
 clipped AS (
     SELECT
@@ -45,6 +57,10 @@ clipped AS (
         SELECT report_id, pid, start_ns, end_ns, 'compilation and autotuning'
         FROM _occasional_calls
         WHERE what IN ('compilation', 'autotuning of kernels')
+        UNION ALL
+        SELECT report_id, pid, start_ns, end_ns, 'other loops'
+        FROM loops
+        GROUP BY ALL
     ) AS o
         ON o.report_id = s.report_id AND o.pid = s.pid AND o.start_ns >= s.from_ns AND o.start_ns < s.until_ns
 ),

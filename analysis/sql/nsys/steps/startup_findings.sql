@@ -6,18 +6,26 @@
 -- report_id: report
 -- device: physical GPU number
 -- process_id: process
--- startup_ns: time from its first CUDA call to its first steady step, ns
+-- startup_ns: time from its first CUDA call to its first steady step, without that in other loops, ns
 -- capture_ns: time from that call to the end of the last operation on the GPU, ns
 -- share_pct: share of that, %: the most that can be saved
--- causes: what takes the time, in words; causes below 2 % of it are left out
+-- causes: what takes the time, in words; causes below 2 % of it are left out, and other loops stand last
 -- cause: what takes most of it: loading (modules, first uses of kernels), context, allocation,
 --   communicator, autotuning or compilation; program if none takes 25 %
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
 CREATE VIEW startup_findings AS
-WITH causes AS (
+WITH parted AS (
     SELECT
         *,
+        coalesce(
+            sum(time_ns) FILTER (cause = 'other loops') OVER (PARTITION BY report_id, device), 0
+        )::BIGINT AS loops_ns
+    FROM startup_causes
+),
+causes AS (
+    SELECT
+        * REPLACE (100.0 * time_ns / nullif(startup_ns - loops_ns, 0) AS share_pct),
         CASE
             WHEN cause IN ('module loading', 'first uses of kernels') THEN 'loading'
             WHEN cause = 'everything else' THEN 'program'
@@ -27,7 +35,8 @@ WITH causes AS (
             CASE WHEN cause = 'everything else' THEN 'the program itself' ELSE cause END,
             if(time_ns < 1e9, printf(' %.0f ms', time_ns / 1e6), printf(' %.2f s', time_ns / 1e9))
         ) AS text
-    FROM startup_causes
+    FROM parted
+    WHERE cause != 'other loops'
 ),
 kinds AS (
     SELECT report_id, device, kind, sum(share_pct ORDER BY share_pct) AS share_pct
@@ -40,16 +49,20 @@ worded AS (
         report_id,
         device,
         any_value(process_id) AS process_id,
-        any_value(startup_ns) AS startup_ns,
-        string_agg(text, ', ' ORDER BY kind = 'program', time_ns DESC, cause) FILTER (share_pct >= 2)
-            AS causes
+        any_value(startup_ns) - loops_ns AS startup_ns,
+        any_value(startup_ns) AS until_ns,
+        concat_ws(
+            '; ',
+            string_agg(text, ', ' ORDER BY kind = 'program', time_ns DESC, cause) FILTER (share_pct >= 2),
+            if(loops_ns > 0, printf('%.2f s in other loops not counted', loops_ns / 1e9), NULL)
+        ) AS causes
     FROM causes
-    GROUP BY report_id, device
+    GROUP BY report_id, device, loops_ns
 ),
 long AS (
     SELECT
         w.*,
-        w.startup_ns + p.end_ns - v.start_ns AS capture_ns,
+        w.until_ns + p.end_ns - v.start_ns AS capture_ns,
         coalesce((
             SELECT arg_max(k.kind, (k.share_pct, k.kind))
             FROM kinds AS k
