@@ -205,9 +205,12 @@ def _loops(*loops: tuple[int, int, int, int]) -> Tiny:
         for step in range(steps):
             start = first + step * length
             at = {"device": 0, "pid": 1, "start_ns": start, "end_ns": start + length - 1}
-            db.add("launch_steps", {**at, "loop": loop, "step": step + 1, "period": period, "repeats": 1,
-                                    "host_start_ns": start, "host_end_ns": start + length, "match": 1.0,
-                                    "launches": period, "boundary": "idle", "part_launches": 0, "parts": 0})  # fmt: skip
+            db.add(
+                "launch_steps",
+                {**at, "loop": loop, "step": step + 1, "period": period, "repeats": 1,
+                 "host_start_ns": start, "host_end_ns": start + length, "launches": period,
+                 "match": 1.0, "boundary": "idle", "part_launches": 0, "parts": 0},
+            )  # fmt: skip
             names = {"stream": 7, "name": "k", "demangled": "k()"}
             db.add("launches", {"kind": "kernel", **at, **names})
             db.add("nsys_kernels", {**at, **names, "dur_ns": length - 1})

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 #: Objects that come before a garbage collection: tests leave few cycles.
-_OBJECTS = 20_000
+_OBJECTS = 100_000
 
 #: Fixtures of tests that wait for most of their time; those with a cluster of their own are long.
 WAITING = {"slurm", "accounted_slurm", "own_slurm"}
