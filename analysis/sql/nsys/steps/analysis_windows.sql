@@ -14,7 +14,7 @@
 -- p95_ns: 95th percentile (p95) of the steps, ns; NULL without steps
 -- averaged: repeats of the loop that `steps` lists together, whose mean these two are of; 1 for most
 -- source: where steps come from: step range, NVTX, ProfilerStep or period; NULL without steps
--- startup_ns: time before it that is start-up or warm-up, ns; NULL without steps
+-- startup_ns: time before it that is start-up or warm-up, without other loops, ns; NULL without steps
 -- left_out: steps of the loop behind its warm-up that are not alike and are left out
 -- why: why that part; NULL if it is what was chosen
 CREATE VIEW analysis_windows AS
@@ -38,7 +38,10 @@ summed AS (
         quantile_cont(mean_ns, 0.95) FILTER (analysed AND step IS NOT NULL) AS p95_ns,
         max(repeats) FILTER (analysed) AS averaged,
         any_value(source) AS source,
-        sum(dur_ns) FILTER (phase IN ('start-up', 'warm-up'))::BIGINT AS startup_ns,
+        -- Other loops before the steps are no start-up.
+        sum(dur_ns) FILTER (
+            phase IN ('start-up', 'warm-up') AND (main OR step IS NULL)
+        )::BIGINT AS startup_ns,
         coalesce(sum(repeats) FILTER (main AND phase = 'other'), 0)::BIGINT AS left_out,
         bool_and(analysed) AS all_of_it,
         bool_or(phase = 'steady') AS has_steady,
