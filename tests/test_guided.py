@@ -203,7 +203,7 @@ def test_where_other_processes_work_they_are_profiled_from_the_steps_on(
 )
 def test_a_failing_ncu_leaves_the_timeline_and_no_process(
     workload: Write, profilers: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    undrawn: None, fault: str, failure: str, sentences: tuple[str, ...],
+    fault: str, failure: str, sentences: tuple[str, ...],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(ncu, "_WRITING_S", 1.0)
     monkeypatch.setattr(guide, "STARTUP_S", 0.0)

@@ -112,7 +112,7 @@ def test_without_evidence_nothing_is_claimed(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_comparison_leads_with_the_change(
-    cli: Cli, replayed: Callable[[str], Path], tmp_path: Path, undrawn: None
+    cli: Cli, replayed: Callable[[str], Path], tmp_path: Path
 ) -> None:
     store = str(replayed("transformer_step"))
     reports = {}

@@ -58,9 +58,8 @@ clipped AS (
         FROM _occasional_calls
         WHERE what IN ('compilation', 'autotuning of kernels')
         UNION ALL
-        SELECT report_id, pid, start_ns, end_ns, 'other loops'
+        SELECT DISTINCT report_id, pid, start_ns, end_ns, 'other loops'
         FROM loops
-        GROUP BY ALL
     ) AS o
         ON o.report_id = s.report_id AND o.pid = s.pid AND o.start_ns >= s.from_ns AND o.start_ns < s.until_ns
 ),
