@@ -237,3 +237,18 @@ def test_other_loops_before_the_steps_are_no_start_up() -> None:
     assert found == [
         (40 * unit + 1, "the program itself 400 ms; 0.60 s in other loops not counted")
     ]
+
+
+def test_what_is_tuned_or_loaded_in_a_loop_is_start_up() -> None:
+    unit = 10 * MS
+    db = _loops((0, 3, 20 * unit, 9), (100 * unit, 12, 10 * unit, 4))
+    _add(db, "cudaGetDevice", 0, 1)
+    _add(db, "cuModuleLoadData", 10 * unit, 30 * unit)
+    _add(db, "autotune", 50 * unit, 70 * unit)
+    causes = dict(db.rows("SELECT cause, time_ns FROM startup_causes"))
+    assert causes == {
+        "module loading": 20 * unit,
+        "autotuning of kernels": 20 * unit,
+        "other loops": 30 * unit,
+        "everything else": 30 * unit,
+    }

@@ -6,7 +6,7 @@
 -- process_id: process
 -- cause: first uses of kernels (with what they load), module loading, allocation of device memory,
 --   context creation, communicator initialization, autotuning of kernels, compilation (without it), other
---   loops (all that passes in them) or everything else
+--   loops (what no other cause covers in them) or everything else
 -- calls: number of calls, ranges or repeats; NULL for everything else
 -- time_ns: host time in them, overlaps within a cause counted once, ns
 -- share_pct: share of the time from the first CUDA call to the first steady step, %
@@ -65,15 +65,17 @@ clipped AS (
 ),
 -- Everything else is what no cause covers, so of all causes together overlaps count once, too.
 together AS (
-    SELECT track, start_ns, end_ns, max(end_ns) OVER (
-        PARTITION BY track ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS reached
+    SELECT track, what, start_ns, end_ns, max(end_ns) OVER w AS reached,
+        max(if(what = 'other loops', NULL, end_ns)) OVER w AS reached_by_causes
     FROM clipped
+    WINDOW w AS (
+        PARTITION BY track ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
 ),
 sums AS (
     SELECT track, what AS cause, count(*) AS calls, sum(beyond_ns(start_ns, end_ns, reached)) AS time_ns
     FROM clipped
-    WHERE what NOT IN ('compilation', 'compilation and autotuning')
+    WHERE what NOT IN ('compilation', 'compilation and autotuning', 'other loops')
     GROUP BY track, what
     UNION ALL
     SELECT
@@ -86,6 +88,19 @@ sums AS (
     WHERE what IN ('compilation', 'autotuning of kernels', 'compilation and autotuning')
     GROUP BY track
     HAVING bool_or(what = 'compilation')
+    UNION ALL
+    -- Kernels are tuned and loaded in loops as well: only what no other cause covers is another loop's.
+    SELECT
+        track,
+        'other loops',
+        count(*) FILTER (what = 'other loops'),
+        sum(beyond_ns(start_ns, end_ns, reached))
+        - coalesce(
+            sum(beyond_ns(start_ns, end_ns, reached_by_causes)) FILTER (what != 'other loops'), 0
+        )
+    FROM together
+    GROUP BY track
+    HAVING bool_or(what = 'other loops')
     UNION ALL
     SELECT
         s.track,
