@@ -37,9 +37,10 @@ MARK = "PERFPIPE_KILLS"
 _PATIENCE_S = 40.0
 
 
-def heed_ctrl_c() -> None:
-    """Run in a new process: where the tests run in the background, SIGINT is ignored there."""
+def heed_signals() -> None:
+    """Run in a new process: where the tests run in the background, what it would heed is ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Scene:

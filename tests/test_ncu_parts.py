@@ -17,7 +17,7 @@ import parting
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kills import heed_ctrl_c
+from kills import heed_signals
 
 from ingest import workers
 from ingest.ncu import rep
@@ -202,7 +202,7 @@ def test_workers_of_workers_end_with_the_process(number: signal.Signals, tmp_pat
         [sys.executable, str(program), str(tmp_path / "told")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
         stderr=subprocess.DEVNULL,
-        preexec_fn=heed_ctrl_c,
+        preexec_fn=heed_signals,
     )
     paths = [tmp_path / f"told.{index}" for index in (1, 2)]
     _until(lambda: all(path.exists() and path.read_text() for path in paths))

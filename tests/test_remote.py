@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli, lacking
-from kills import PERFPIPE, heed_ctrl_c
+from kills import PERFPIPE, heed_signals
 
 from perfpipe.store import Store
 from pipelines.launcher import Launcher
@@ -155,7 +155,7 @@ def test_what_runs_there_ends_with_a_run_that_is_ended(
     path.write_text(text + f'cwd: "{there}"\n')
     words = ["run", str(path), "--collector", "timing", "--store", str(tmp_path / "store")]
     process = subprocess.Popen(
-        [*PERFPIPE, *words], stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c
+        [*PERFPIPE, *words], stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals
     )
 
     def left() -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
-from kills import heed_ctrl_c
+from kills import heed_signals
 
 from perfpipe.errors import InputError
 from perfpipe.store import Store
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_a_query(sql: str, one: str, cli: Cli, tmp_path: Path) -> No
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_ctrl_c,
+        preexec_fn=heed_signals,
     )
     assert process.stderr is not None
     # The last thing that is loaded before the query runs.
@@ -135,7 +135,7 @@ def test_a_ctrl_c_that_python_lost_is_told_again() -> None:
     """As where it comes in a callback of the import system."""
     words = [sys.executable, "-c", LOSING]
     told = subprocess.run(
-        words, capture_output=True, text=True, check=True, timeout=60, preexec_fn=heed_ctrl_c
+        words, capture_output=True, text=True, check=True, timeout=60, preexec_fn=heed_signals
     )
     assert told.stdout == "told again\n"
 
