@@ -1,5 +1,6 @@
 """Starts the command line: perfpipe, or python -m pipelines."""
 
+import atexit
 import gc
 
 from pipelines import signals
@@ -15,6 +16,8 @@ def main() -> None:
     """
     signals.install()
     gc.set_threshold(_OBJECTS)
+    # What a process holds when it ends goes with it: to look through that takes time after a page.
+    atexit.register(gc.freeze)
     from pipelines.cli import main as command_line
 
     command_line()

@@ -48,7 +48,7 @@ def make_report(
 
     `step_range` is a regular expression of NVTX ranges that are steps, instead of perfpipe's own;
     `window` is the part of timelines that verdicts are about: steady, whole, startup or a step.
-    With `page` what a page needs is loaded while queries run: these leave a core free.
+    With `page` what a page needs is loaded while views are made: these leave a core free.
     """
     make = partial(_make, store, names, baseline, step_range, window, page)
     return within(lambda: rereading(make))
@@ -72,14 +72,14 @@ def _make(
             found = compare(store, baseline, names, step_range, window)
             compared = with_decision(found.decision, found.comparison)
             both = found.both_steps(store, step_range, window)
+        if page:
+            load_ahead()
         # A report of a run uses that run only, even if other runs share its reports.
         runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
         with Session.open(
             store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
         ) as session:
             session.check_window()
-            if page:
-                load_ahead()
             return build_report(
                 session.con, chosen.reports, chosen.run, compared, chosen.title, both
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from analysis.comparison_story import Comparison
@@ -10,10 +12,10 @@ from analysis.report import facts, findings, opening, picture, verdicts
 from analysis.report.scope import Scope
 from analysis.report.sections import SECTIONS
 from analysis.rows import rows_of
-from perfpipe.database import in_list
+from perfpipe.database import another, in_list
 from perfpipe.picture import Picture
 from perfpipe.runrecord import RunRecord
-from perfpipe.viewmodel import Report
+from perfpipe.viewmodel import Fact, Report, Section
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -55,32 +57,44 @@ def build_report(
     """
     chosen = tuple(sorted(reports))
     scope = Scope(con, chosen, kinds_of(con, chosen), run, compared)
-    found = findings.findings_of(scope)
-    warnings = facts.warnings_of(con, chosen)
-    summary = facts.summary_of(scope)
-    summary += compared.sides if compared is not None else ()
-    summary += verdicts.search_of(scope)
+    # DuckDB plans a query on one core, and most of them take as long to plan as to run.
+    with another(con) as second, another(con) as third, ThreadPoolExecutor(2) as pool:
+        sections = pool.submit(_sections, replace(scope, con=second))
+        found = findings.findings_of(scope)
+        statements = tuple(verdicts.statements_of(scope)) or (facts.no_verdict(scope),)
+        first, drawn = opening.opening_of(scope, found[:_MOST], statements[0])
+        step = pool.submit(picture.picture_of, replace(scope, con=third), () if both else drawn)
+        warnings = facts.warnings_of(con, chosen)
+        return Report(
+            title=title or facts.title_of(con, chosen, run),
+            notice=facts.notice_of(run),
+            statements=statements,
+            summary=tuple(_summary(scope, warnings)),
+            findings=tuple(found[:_MOST]),
+            findings_total=len(found),
+            nothing_found="" if found else facts.nothing_of(scope),
+            recommendations=tuple(findings.recommendations_of(scope)),
+            warnings=tuple(warnings),
+            gaps=tuple(facts.gaps_of(con, chosen)),
+            provenance=tuple(facts.provenance_of(con, chosen, run)),
+            opening=first,
+            sections=sections.result(),
+            picture=both or step.result(),
+        )
+    raise AssertionError("unreachable")
+
+
+def _sections(scope: Scope) -> tuple[Section, ...]:
+    return tuple(section.section(scope) for section in SECTIONS)
+
+
+def _summary(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:
+    yield from facts.summary_of(scope)
+    yield from scope.compared.sides if scope.compared is not None else ()
+    yield from verdicts.search_of(scope)
     if scope.timeline and not scope.profiled:
-        summary += facts.notes_of(scope, warnings)
-        summary += verdicts.next_step(scope)
-    statements = tuple(verdicts.statements_of(scope)) or (facts.no_verdict(scope),)
-    first, drawn = opening.opening_of(scope, found[:_MOST], statements[0])
-    return Report(
-        title=title or facts.title_of(con, chosen, run),
-        notice=facts.notice_of(run),
-        statements=statements,
-        summary=tuple(summary),
-        sections=tuple(section.section(scope) for section in SECTIONS),
-        findings=tuple(found[:_MOST]),
-        findings_total=len(found),
-        nothing_found="" if found else facts.nothing_of(scope),
-        recommendations=tuple(findings.recommendations_of(scope)),
-        warnings=tuple(warnings),
-        gaps=tuple(facts.gaps_of(con, chosen)),
-        provenance=tuple(facts.provenance_of(con, chosen, run)),
-        opening=first,
-        picture=both or picture.picture_of(scope, drawn),
-    )
+        yield from facts.notes_of(scope, warnings)
+        yield from verdicts.next_step(scope)
 
 
 def picture_of_sides(con: DuckDBPyConnection, sides: Mapping[str, Sequence[str]]) -> Picture | None:

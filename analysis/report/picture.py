@@ -259,7 +259,7 @@ def _lanes(
     def drawn(kind: str, title: str, lane: str, depth: int = 0) -> Iterator[Lane]:
         own = lanes.get((kind, lane, depth), [])
         numbers = [labels.number(_label(alike, sol)) for alike in own]
-        for number, slices in enumerate(_side_by_side(_in_order(own, numbers, length, shift))):
+        for number, slices in enumerate(_in_rows(own, numbers, length, shift)):
             yield Lane(title if not number and not depth else "", kind, tuple(slices))
 
     for thread in _longest(lanes, "call", _THREADS):
@@ -291,10 +291,10 @@ def _label(alike: _Alike, sol: Mapping[tuple[str, str, str], float]) -> Label:
     return Label(name or "(no name)", alike.category, kernel, "; ".join(told))
 
 
-def _in_order(
+def _in_rows(
     rows: Sequence[_Alike], numbers: Sequence[int], length: int, shift: int
-) -> list[Slice]:
-    """Return the slices of a lane as far as they lie in the step, outer ones first."""
+) -> list[list[Slice]]:
+    """Return the slices of a lane as far as they lie in the step, on rows without overlap."""
     import numpy as np
 
     starts = np.array([at for alike in rows for at in alike.starts], np.int64)
@@ -305,11 +305,13 @@ def _in_order(
     ends = np.minimum(starts + durations, length)[order]
     labels = np.array(numbers, np.int64)[places[order]]
     columns = ((begins + shift).tolist(), (ends - begins).tolist(), labels.tolist())
-    return [*map(Slice, *columns)]
+    slices = [*map(Slice, *columns)]
+    alone = slices and bool((ends[:-1] <= begins[1:]).all())
+    return [slices] if alone else _side_by_side(slices)
 
 
 def _side_by_side(slices: Sequence[Slice]) -> list[list[Slice]]:
-    """Return rows on which nothing overlaps, as few as there can be."""
+    """Return rows on which nothing overlaps, as few as there can be; outer slices come first."""
     rows: list[list[Slice]] = []
     until: list[int] = []
     for one in slices:
