@@ -219,6 +219,24 @@ def test_no_bound_without_anything_known() -> None:
     assert db.rows("SELECT bound_pct, technique FROM findings") == [(None, "fast_math")]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "technique"),
+    [
+        ("sm90_xmma_fprop_implicit_gemm_f16f16_nhwckrsc_nhwc_tilesize128x64x64_cudnn", "tried"),
+        ("void implicit_convolve_sgemm<float, float, (int)1024, (int)5>(int)", "tuned"),
+    ],
+)
+def test_only_what_computes_in_nchw_is_to_be_given_channels_last(
+    kernel: str, technique: str
+) -> None:
+    sol = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+    metrics = {"sm__throughput.avg.pct_of_peak_sustained_elapsed": 40.0, sol: 70.0}
+    name = kernel.removeprefix("void ").partition("<")[0]
+    db = _launch(metrics, kernel_name=name, kernel_demangled=kernel)
+    found = db.rows("SELECT technique FROM kernel_findings ORDER BY rank")
+    assert found == [(f"{technique}_convolution",)]
+
+
 def test_shares_are_of_the_step_where_there_is_one(
     pages: Callable[..., Path], replayed: Callable[[str], Path]
 ) -> None:

@@ -22,7 +22,8 @@ CAUSES = {
     "partial_wave", "imbalance", "divergence", "registers", "shared_mem",
 }  # fmt: skip
 FEATURES = {
-    "closed", "open", "triton", "cuda", "product", "convolution", "optimizer", "fused", "framework",
+    "closed", "open", "triton", "cuda", "product", "convolution", "nhwc",
+    "no_nhwc", "optimizer", "fused", "framework",
     "tensor", "no_tensor", "mma_sync", "wide", "half", "shared", "elementwise", "neighbor", "after_tensor",
     "uncoalesced", "conflicts", "no_shared", "loads_again",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
@@ -64,7 +65,16 @@ FLOORS = {
     "unconflicted", "flops", "tensor", "narrower", "bytes", "chain", "issue", "balanced",
     "whole_waves", "nothing",
 }  # fmt: skip
-TIMELINE_FLOORS = {"busy", "others", "other_launches", "waiting", "start", "hidden", "link"}
+TIMELINE_FLOORS = {
+    "busy",
+    "others",
+    "around",
+    "other_launches",
+    "waiting",
+    "start",
+    "hidden",
+    "link",
+}
 RULES = {
     "CPIStall", "LaunchConfiguration", "MemoryCacheAccessPattern", "SharedMemoryConflicts",
     "TheoreticalOccupancy", "ThreadDivergence", "UncoalescedGlobalAccess", "WorkloadImbalance",

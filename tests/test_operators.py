@@ -66,7 +66,9 @@ def test_pointwise_kernels_belong_to_their_chain(timelines: list[list[str]]) -> 
     db = Tiny()
     for number, kinds in enumerate(timelines):
         _add(db, f"r{number}", kinds)
-    rows = db.rows("SELECT report_id, operator, time_ns, share_pct, launches FROM operator_times")
+    rows = db.rows(
+        "SELECT report_id, operator, time_ns, share_pct, own_pct, launches FROM operator_times"
+    )
     for number, kinds in enumerate(timelines):
         _check(kinds, [row for report, *row in rows if report == f"r{number}"])
 
@@ -74,6 +76,7 @@ def test_pointwise_kernels_belong_to_their_chain(timelines: list[list[str]]) -> 
 def _check(kinds: list[str], found: list[list[Any]]) -> None:
     """Compare operators with those of the chains between products."""
     expected: dict[str, int] = defaultdict(int)
+    giving_away: dict[str, int] = defaultdict(int)
     launches: dict[str, int] = defaultdict(int)
     cuts = [-1, *(at for at, kind in enumerate(kinds) if kind == "product"), len(kinds)]
     for begin, end in pairwise(cuts):
@@ -82,12 +85,14 @@ def _check(kinds: list[str], found: list[list[Any]]) -> None:
         for at in chain:
             kind = own[0] if kinds[at] in ("pointwise", "fixed_batch_norm") else kinds[at]
             expected[kind] += at + 1
+            giving_away[kind] += at + 1 if kinds[at] != "pointwise" else 0
             launches[kind] += 1
     expected.pop("own", None)
     total = sum(range(1, len(kinds) + 1))
     assert {name: time for name, time, *_ in found} == expected
-    for name, time, share, counted in found:
+    for name, time, share, own_share, counted in found:
         assert share == pytest.approx(100 * time / total)
+        assert own_share == pytest.approx(100 * giving_away[name] / total)
         assert counted == launches[name]
 
 
@@ -100,6 +105,34 @@ def test_what_is_fused_or_small_is_no_finding() -> None:
     db = _timeline([*["product", "softmax"] * 9, "optimizer", "optimizer"])
     found = db.rows("SELECT operator, technique, rank FROM operator_findings")
     assert found == [("softmax", "fused_attention", 1), ("optimizer", "fused_step", 2)]
+
+
+def test_conversions_between_layouts_can_go() -> None:
+    db = _timeline(["product", "layout", "pointwise"] * 9)
+    found = db.rows(
+        "SELECT technique, round(share_pct), round(gain_pct), floor FROM operator_findings "
+        "ORDER BY rank"
+    )
+    assert found == [
+        ("fused_pointwise", 36, None, None),
+        ("no_conversions", 33, 33, "around"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "technique"),
+    [
+        (KERNELS["fixed_batch_norm"], "compiled_batch_norm"),
+        ("triton_poi_fused__native_batch_norm_legit_no_training_relu_1", "folded_batch_norm"),
+    ],
+)
+def test_batch_norm_of_inference_is_compiled_and_then_folded(
+    kernel: str, technique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folded in eager PyTorch it leaves a kernel that adds the bias, and takes as long."""
+    monkeypatch.setitem(KERNELS, "known", kernel)
+    db = _timeline(["product", "known"] * 9)
+    assert db.rows("SELECT technique FROM operator_findings") == [(technique,)]
 
 
 @pytest.mark.parametrize(

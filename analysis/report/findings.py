@@ -104,6 +104,7 @@ _ASSUMED = {
     "start": "that no rank waits in the first collective, and everything else takes as long as now",
     "others": "that everything else takes as long as now",
     "other_launches": "that all other launches take as long as now",
+    "around": "that its own kernels go, and those around them take as long as now",
     "hidden": "that it hides behind compute, which takes as long as now",
     "link": "that its bytes cross the link at its peak, behind compute",
     "half_types": "half the bytes at the same bandwidth, and products at twice the rate",

@@ -65,6 +65,8 @@ claims AS (
         step_ns AS time_ns,
         step_launches AS launches,
         longest AS causes,
+        gain_pct AS bound_pct,
+        floor,
         'high' AS confidence,
         technique
     FROM operator_findings

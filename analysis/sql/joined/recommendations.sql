@@ -35,7 +35,8 @@ on_timelines AS (
     SELECT report_id, device, technique, bound, difficulty, share_pct, gain_pct, floor, rank
     FROM timeline_findings
     UNION ALL BY NAME
-    SELECT report_id, device, technique, operator AS bound, difficulty, share_pct, rank
+    SELECT
+        report_id, device, technique, operator AS bound, difficulty, share_pct, gain_pct, floor, rank
     FROM operator_findings
     UNION ALL BY NAME
     SELECT

@@ -4,8 +4,9 @@
 -- report_id: report
 -- launch_id: launch
 -- features: any of closed (library code that is not the user's to change), open, triton, cuda (open, not
---   Triton), product (matrix product, attention; in XLA's programs convolution), convolution, optimizer (not
---   a fused one), fused (a fused optimizer), framework (another operator of a library), tensor, no_tensor,
+--   Triton), product (matrix product, attention; in XLA's programs convolution), convolution, nhwc and
+--   no_nhwc (a convolution, by whether its name says that it computes in NHWC), optimizer (not a
+--   fused one), fused (a fused optimizer), framework (another operator of a library), tensor, no_tensor,
 --   mma_sync (matrix instructions of a warp where those of a warpgroup are faster), wide (most FLOPs in
 --   32 or 64 bits, or TF32), half (tensor operands of 16 bits, where FP8 would do; both by name where
 --   tensor operations were not counted), shared, no_shared, loads_again (computes, and L1 had most of what
@@ -77,6 +78,7 @@ ordered AS (
         s.elementwise AND category NOT IN ('gemm', 'convolution', 'attention', 'optimizer') AS elementwise,
         b.closed,
         b.library,
+        contains(lower(coalesce(l.kernel_demangled, l.kernel_name)), 'nhwc') AS nhwc,
         cc_number(l.cc) >= 89 AS has_fp8,
         kernel_operator(l.kernel_name, coalesce(l.kernel_demangled, l.kernel_name))
             = 'fused_optimizer' AS fused,
@@ -102,6 +104,7 @@ SELECT
             WHEN category = 'optimizer' THEN if(fused, 'fused', 'optimizer')
             WHEN closed AND NOT is_generated(library) THEN 'framework'
         END,
+        CASE WHEN category = 'convolution' AND NOT of_xla THEN if(nhwc, 'nhwc', 'no_nhwc') END,
         CASE WHEN tensor THEN 'tensor' WHEN NOT tensor THEN 'no_tensor' END,
         CASE WHEN mma_sync THEN 'mma_sync' END,
         CASE WHEN wide THEN 'wide' WHEN half AND has_fp8 AND category != 'convolution' THEN 'half' END,

@@ -51,6 +51,7 @@ SELECT
     n.short_name,
     n.category,
     j.dur_ns,
-    if(n.operator IN ('pointwise', 'fixed_batch_norm'), chain_operator(j.best), n.operator) AS operator
+    if(n.operator IN ('pointwise', 'fixed_batch_norm'), chain_operator(j.best), n.operator) AS operator,
+    n.operator != 'pointwise' AS own
 FROM judged AS j
 JOIN names AS n USING (number);

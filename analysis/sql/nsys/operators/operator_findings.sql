@@ -14,6 +14,8 @@
 -- names: full names of its kernels
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
+-- gain_pct: bound on the gain, % of the time of the steps; NULL where none can be derived
+-- floor: what the bound assumes to stay: around (the kernels around the operator's own)
 CREATE VIEW operator_findings AS
 SELECT
     o.report_id,
@@ -29,9 +31,14 @@ SELECT
     o.longest,
     o.names,
     t.technique,
-    t.difficulty
+    t.difficulty,
+    CASE t.keeps[1] WHEN 'around' THEN o.own_pct END AS gain_pct,
+    CASE WHEN gain_pct IS NOT NULL THEN t.keeps[1] END AS floor
 FROM operator_times AS o
-JOIN _techniques AS t ON t.bound = 'operator' AND t.subclass = o.operator
+LEFT JOIN _compiled_steps AS e ON e.report_id = o.report_id AND e.device = o.device
+JOIN _techniques AS t
+    ON t.bound = 'operator' AND t.subclass = o.operator
+        AND list_has_all([if(e.is_compiled, 'compiled', 'eager')], t.features)
 ANTI JOIN benchmark_loops AS b ON b.report_id = o.report_id AND b.device = o.device
 WHERE o.share_pct >= threshold('operator.share_pct')
     AND o.launches > coalesce(o.steps, 1)

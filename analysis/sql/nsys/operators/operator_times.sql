@@ -13,12 +13,13 @@
 -- steps: number of those steps; NULL without steps
 -- time_ns: sum of their durations, ns
 -- share_pct: share of the time of those steps, %
+-- own_pct: share of the kernels that give it away, without the pointwise ones around them, %
 -- kernels: number of different kernels
 -- longest: short names of the four kernels with most time, each with its share of the steps' time, as text
 -- names: their full names
 CREATE VIEW operator_times AS
 WITH sums AS (
-    SELECT track, operator, demangled, any_value(short_name) AS short_name,
+    SELECT track, operator, demangled, any_value(short_name) AS short_name, bool_and(own) AS own,
         count(*) AS launches, sum(dur_ns) AS time_ns
     FROM _operator_launches
     WHERE operator NOT IN ('none', 'product')
@@ -38,6 +39,7 @@ SELECT
     any_value(s.steps) AS steps,
     sum(r.time_ns)::BIGINT AS time_ns,
     100.0 * sum(r.time_ns) / nullif(any_value(s.time_ns), 0) AS share_pct,
+    100.0 * coalesce(sum(r.time_ns) FILTER (r.own), 0) / nullif(any_value(s.time_ns), 0) AS own_pct,
     count(*) AS kernels,
     longest_kernels(r.short_name, r.time_ns, s.time_ns, r.place) AS longest,
     list(r.demangled ORDER BY r.place) AS names
