@@ -60,7 +60,7 @@ def what_if_figure(table: Table) -> Drawing | None:
         return None
 
     def draw(panels: Any) -> Marks:
-        drawn = {}
+        drawn: Marks = {}
         for axes, (resource, title) in zip(panels, _RESOURCES.items(), strict=True):
             axes.set(xlabel=title, ylim=(0, 105))
             axes.axhline(100, color=GREY, linewidth=0.6)
@@ -72,7 +72,7 @@ def what_if_figure(table: Table) -> Drawing | None:
                 for x, y, kernel in points:
                     if kernel is None:
                         continue
-                    gid = f"now-{resource}-{number}"
+                    gid = f"now-{len(drawn)}"  # Of several launches of a kernel each has its own.
                     spot(axes, (x, y), 34, colour, sign, gid, zorder=3)
                     drawn[gid] = Mark(f"{owner}: {y:.1f} % with {x:g} {title}", kernel)
         panels[0].set_ylabel("occupancy (%)")
