@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import resources
 
-import pytest
-from accessibility import OF_WHOLE_PAGES, ROWS_THAT_DIFFER, violations
-from browsing import HOSTILE, addresses_asked_for, log, open_page
+from accessibility import WHAT_DIFFERS
+from browsing import HOSTILE, open_page
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -16,26 +14,30 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from perfpipe.visible import visible
 
-WORKLOADS = ("vector_add", "transformer_step", "fused_matmul_tuning", "ddp_step")
-
 
 def _box(driver: webdriver.Chrome, title: str) -> WebElement:
     return driver.find_element(By.CSS_SELECTOR, f'.scroll[aria-label="{title}"]')
 
 
 def _values(box: WebElement, index: int) -> list[str | None]:
-    rows = box.find_elements(By.CSS_SELECTOR, "tbody tr")
-    texts = [r.find_elements(By.TAG_NAME, "td")[index].text for r in rows]
+    texts: list[str] = box.parent.execute_script(
+        "return [...arguments[0].tBodies[0].rows].map((r) => r.cells[arguments[1]].innerText.trim())",
+        box.find_element(By.TAG_NAME, "table"), index,
+    )  # fmt: skip
     return [None if text == "-" else text for text in texts]
 
 
-@pytest.mark.parametrize("name", [*WORKLOADS, "hostile"])
-def test_no_request_and_no_error(name: str, visit: Callable[[str], webdriver.Chrome]) -> None:
-    driver = visit(name)
-    asked = addresses_asked_for(driver)
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    assert [url for url in asked if url.startswith(driver.current_url)], "the log holds requests"
-    assert [entry for entry in log(driver, "browser") if entry["level"] == "SEVERE"] == []
+def _heads(driver: webdriver.Chrome, title: str) -> list[str]:
+    """Return what stands above the columns: each element asked for on its own takes long."""
+    heads: list[str] = driver.execute_script(
+        "return [...arguments[0].querySelectorAll('th')].map((head) => head.innerText)",
+        _box(driver, title),
+    )
+    return heads
+
+
+def _head(box: WebElement, index: int) -> WebElement:
+    return box.find_element(By.CSS_SELECTOR, f"th:nth-child({index + 1})")
 
 
 def test_hostile_names_are_shown(visit: Callable[[str], webdriver.Chrome]) -> None:
@@ -50,25 +52,23 @@ def test_columns_are_sorted(visit: Callable[[str], webdriver.Chrome]) -> None:
     driver = visit("transformer_step")
     box = _box(driver, "Profiled kernels")
     more = driver.execute_script("return arguments[0].nextElementSibling", box)
-    assert [row.is_displayed() for row in box.find_elements(By.CSS_SELECTOR, "tbody tr")][9:11] == [
-        True, False,
-    ]  # fmt: skip
+    tenth = box.find_elements(By.CSS_SELECTOR, "tr:nth-child(10), tr:nth-child(11)")
+    assert [row.is_displayed() for row in tenth] == [True, False]
     more.click()
     assert "Show less" in more.text
-    heads = box.find_elements(By.CSS_SELECTOR, "th")
-    index = next(i for i, head in enumerate(heads) if head.text.startswith("Compute SOL"))
-    button = heads[index].find_element(By.TAG_NAME, "button")
+    heads = _heads(driver, "Profiled kernels")
+    index = next(i for i, head in enumerate(heads) if head.startswith("Compute SOL"))
+    button = _head(box, index).find_element(By.TAG_NAME, "button")
     for direction in ("descending", "ascending"):
         button.send_keys(Keys.ENTER)
-        assert heads[index].get_attribute("aria-sort") == direction
+        assert _head(box, index).get_attribute("aria-sort") == direction
         found = _values(box, index)
         numbers = [float(value) for value in found if value is not None]
         assert numbers == sorted(numbers, reverse=direction == "descending")
         assert None not in found[: len(numbers)], "what was not collected comes last"
-    name = heads[0].find_element(By.TAG_NAME, "button")
-    name.send_keys(Keys.ENTER)
-    assert heads[index].get_attribute("aria-sort") is None
-    assert heads[0].get_attribute("aria-sort") == "descending"
+    _head(box, 0).find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert _head(box, index).get_attribute("aria-sort") is None
+    assert _head(box, 0).get_attribute("aria-sort") == "descending"
 
 
 def _tools(driver: webdriver.Chrome, title: str) -> WebElement:
@@ -78,8 +78,10 @@ def _tools(driver: webdriver.Chrome, title: str) -> WebElement:
 
 
 def _shown(driver: webdriver.Chrome, title: str) -> int:
-    rows = _box(driver, title).find_elements(By.CSS_SELECTOR, "tbody tr:not([hidden])")
-    return len(rows)
+    shown: int = driver.execute_script(
+        "return arguments[0].querySelectorAll('tbody tr:not([hidden])').length", _box(driver, title)
+    )
+    return shown
 
 
 def test_rows_are_filtered(visit: Callable[[str], webdriver.Chrome]) -> None:
@@ -112,11 +114,10 @@ def test_columns_are_chosen_and_copied(visit: Callable[[str], webdriver.Chrome])
     )
     tools = _tools(driver, title)
     tools.find_element(By.TAG_NAME, "summary").click()
-    boxes = tools.find_elements(By.CSS_SELECTOR, "input[type=checkbox]")
-    boxes[1].click()
-    heads = _box(driver, title).find_elements(By.CSS_SELECTOR, "th")
-    assert not heads[1].is_displayed()
-    button = next(b for b in tools.find_elements(By.TAG_NAME, "button") if "Copy" in b.text)
+    tools.find_element(By.CSS_SELECTOR, "label:nth-of-type(2) input[type=checkbox]").click()
+    heads = _heads(driver, title)
+    assert not _head(_box(driver, title), 1).is_displayed()
+    button = tools.find_element(By.XPATH, ".//button[contains(text(), 'Copy')]")
     button.click()
     lines = str(driver.execute_script("return window.copied")).splitlines()
     assert len(lines) == 1 + _shown(driver, title)
@@ -137,16 +138,15 @@ def test_a_link_shows_what_its_sender_saw(visit: Callable[[str], webdriver.Chrom
     tools = _tools(driver, title)
     tools.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("layer_norm")
     tools.find_element(By.TAG_NAME, "summary").click()
-    tools.find_elements(By.CSS_SELECTOR, "input[type=checkbox]")[1].click()
-    heads = _box(driver, title).find_elements(By.CSS_SELECTOR, "th")
-    heads[3].find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    tools.find_element(By.CSS_SELECTOR, "label:nth-of-type(2) input[type=checkbox]").click()
+    _head(_box(driver, title), 3).find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
     driver.find_element(By.CSS_SELECTOR, ".theme").click()
     before = _shown(driver, title), _values(_box(driver, title), 3), _background(driver)
     _reload(driver)
     assert (_shown(driver, title), _values(_box(driver, title), 3), _background(driver)) == before
-    heads = _box(driver, title).find_elements(By.CSS_SELECTOR, "th")
-    assert heads[3].get_attribute("aria-sort") == "descending"
-    assert not heads[1].is_displayed()
+    box = _box(driver, title)
+    assert _head(box, 3).get_attribute("aria-sort") == "descending"
+    assert not _head(box, 1).is_displayed()
 
 
 def test_one_kernel_is_followed_through_the_page(visit: Callable[[str], webdriver.Chrome]) -> None:
@@ -154,14 +154,15 @@ def test_one_kernel_is_followed_through_the_page(visit: Callable[[str], webdrive
     whole = _shown(driver, "Profiled kernels")
     link = _box(driver, "Profiled kernels").find_element(By.CSS_SELECTOR, "a.pick")
     link.send_keys(Keys.ENTER)
-    for _ in range(2):
+    for reloaded in (False, True):
+        if reloaded:
+            _reload(driver)
         assert "show only" in driver.find_element(By.CSS_SELECTOR, ".picked").text
         assert 0 < _shown(driver, "Profiled kernels") < whole
         assert 0 < _shown(driver, "Memory") < whole
-        assert driver.find_elements(By.CSS_SELECTOR, "svg .mark.dim")
-        assert driver.find_elements(By.CSS_SELECTOR, "svg .mark[data-key]:not(.dim)")
+        assert driver.find_element(By.CSS_SELECTOR, "svg .mark.dim")
+        assert driver.find_element(By.CSS_SELECTOR, "svg .mark[data-key]:not(.dim)")
         assert "#kernel=" in driver.current_url
-        _reload(driver)
     (clear,) = driver.find_elements(
         By.XPATH, "//*[@class='picked']/button[text()='Show all kernels']"
     )
@@ -182,15 +183,9 @@ def test_a_hostile_kernel_is_followed(visit: Callable[[str], webdriver.Chrome]) 
     assert _shown(driver, "Profiled kernels") == 1
 
 
-def test_ids_are_unique(visit: Callable[[str], webdriver.Chrome]) -> None:
-    driver = visit("transformer_step")
-    ids = driver.execute_script("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
-    assert len(ids) == len(set(ids))
-
-
 def test_every_control_is_reached_by_keyboard(visit: Callable[[str], webdriver.Chrome]) -> None:
     driver = visit("vector_add")
-    driver.execute_script(ROWS_THAT_DIFFER)
+    driver.execute_script(WHAT_DIFFERS)
     count = driver.execute_script(
         "const all = [...document.querySelectorAll('a[href], button, input, summary, [tabindex]')]"
         ".filter((e) => e.checkVisibility());"
@@ -198,49 +193,15 @@ def test_every_control_is_reached_by_keyboard(visit: Callable[[str], webdriver.C
         "{ e.dataset.seen = '1'; }); }); window.all = all; return all.length;"
     )
     assert count > 50
-    ActionChains(driver, duration=0).send_keys(Keys.TAB * (count + 6)).perform()
-    missed = driver.execute_script(
-        "return window.all.filter((e) => !e.dataset.seen).map((e) => e.outerHTML.slice(0, 80))"
-    )
+    # Chromium stops at more than these: at what scrolls, and at its own controls.
+    for _ in range(4):
+        ActionChains(driver, duration=0).send_keys(Keys.TAB * (count // 2 + 6)).perform()
+        missed = driver.execute_script(
+            "return window.all.filter((e) => !e.dataset.seen).map((e) => e.outerHTML.slice(0, 80))"
+        )
+        if not missed:
+            break
     assert missed == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_nothing_serious_stands_in_the_way_of_access(
-    name: str, scheme: str, visit: Callable[[str], webdriver.Chrome]
-) -> None:
-    driver = visit(name)
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    driver.execute_script(axe)
-    driver.set_script_timeout(120)
-    contrast = {"color-contrast"}
-    if scheme == "light":
-        assert violations(driver, {"runOnly": OF_WHOLE_PAGES}) == []
-    # Each element takes long: of rows that are alike two are asked for.
-    whole, left = driver.execute_script(ROWS_THAT_DIFFER)
-    assert 0 < left <= whole
-    # But for their colors the elements of the dark page are the same.
-    asked = {} if scheme == "light" else {"runOnly": sorted(contrast)}
-    assert violations(driver, asked, contrast) == []
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_a_narrow_page_does_not_run_over(
-    name: str, visit: Callable[[str], webdriver.Chrome]
-) -> None:
-    driver = visit(name)
-    driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False},
-    )
-    try:
-        width = driver.execute_script("return document.scrollingElement.scrollWidth")
-        assert width <= 390
-    finally:
-        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_the_theme_is_chosen(visit: Callable[[str], webdriver.Chrome]) -> None:

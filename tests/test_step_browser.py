@@ -166,22 +166,6 @@ def test_without_scripts_the_step_is_drawn(
     assert not scriptless.find_elements(By.CSS_SELECTOR, ".step canvas")
 
 
-@pytest.mark.parametrize("name", ["gemm", "transformer_step", "ddp_step", "fused_matmul_tuning"])
-def test_the_first_screen_needs_no_scrolling(name: str, visit: Visit) -> None:
-    driver = visit(name)
-    driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 1300, "height": 900, "deviceScaleFactor": 1, "mobile": False},
-    )
-    try:
-        bottom = driver.execute_script(
-            "return document.querySelector('#opening').getBoundingClientRect().bottom"
-        )
-        assert bottom <= 900
-    finally:
-        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
 def _large(operations: int) -> Picture:
     """Return a step of as many operations on two streams, with their calls and idle time."""
     labels = [Label(f"kernel_{n}<{HOSTILE}>", c, f"kernel_{n}", "<<<1; 2>>>")

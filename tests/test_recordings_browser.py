@@ -1,0 +1,81 @@
+"""What holds for the page of each recording in a real browser; each page is loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from accessibility import violations
+from browsing import addresses_asked_for, log, open_anew, prepare
+from selenium import webdriver
+
+Visit = Callable[[str], webdriver.Chrome]
+
+RECORDINGS = ("vector_add", "transformer_step", "fused_matmul_tuning", "ddp_step", "gemm")
+
+#: Tests of one page follow each other: it stays open.
+of_each = pytest.mark.parametrize("name", RECORDINGS, scope="module")
+
+
+@of_each
+def test_no_request_and_no_error(
+    name: str, browser: webdriver.Chrome, page: Callable[[str], str]
+) -> None:
+    _asks_for_nothing(browser, page(name))
+
+
+def test_a_hostile_name_asks_for_nothing(
+    browser: webdriver.Chrome, page: Callable[[str], str]
+) -> None:
+    _asks_for_nothing(browser, page("hostile"))
+
+
+def _asks_for_nothing(browser: webdriver.Chrome, address: str) -> None:
+    prepare(browser)
+    driver = open_anew(browser, address)
+    asked = addresses_asked_for(driver)
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert [url for url in asked if url.startswith(driver.current_url)], "the log holds requests"
+    assert [entry for entry in log(driver, "browser") if entry["level"] == "SEVERE"] == []
+
+
+@of_each
+def test_ids_are_unique(name: str, visit: Visit) -> None:
+    ids = visit(name).execute_script(
+        "return [...document.querySelectorAll('[id]')].map((e) => e.id)"
+    )
+    assert sorted({one for one in ids if ids.count(one) > 1}) == []
+
+
+@contextmanager
+def _size(driver: webdriver.Chrome, width: int, height: int) -> Iterator[None]:
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        yield
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@of_each
+def test_the_first_screen_needs_no_scrolling(name: str, visit: Visit) -> None:
+    driver = visit(name)
+    with _size(driver, 1300, 900):
+        bottom = driver.execute_script(
+            "return document.querySelector('#opening').getBoundingClientRect().bottom"
+        )
+    assert bottom <= 900
+
+
+@of_each
+def test_a_narrow_page_does_not_run_over(name: str, visit: Visit) -> None:
+    driver = visit(name)
+    with _size(driver, 390, 800):
+        assert driver.execute_script("return document.scrollingElement.scrollWidth") <= 390
+
+
+# Those of gemm are the elements of the others, and so many that they take as long as two.
+@pytest.mark.parametrize("name", RECORDINGS[:-1], scope="module")
+def test_nothing_serious_stands_in_the_way_of_access(name: str, visit: Visit) -> None:
+    assert violations(visit(name), {"scrollable-region-focusable", "region"}) == []
