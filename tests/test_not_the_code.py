@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import metadata
 from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,6 +155,40 @@ def test_the_packages_of_an_interpreter(tmp_path: Path) -> None:
     )
     fake.chmod(0o755)
     assert packages(str(fake)) == {"nvidia-nccl-cu13": "2", "torch": "2.11"}
+
+
+def test_packages_are_told_as_they_are_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = packages(sys.executable)
+    assert listed is not None
+    assert listed["numpy"] == metadata.version("numpy")
+    assert "pytest" not in listed
+    for place, name, own, told in (
+        (
+            "first",
+            "flash_attn-2.8.dist-info",
+            "METADATA",
+            "Name: flash-attn\nVersion: 2.8\n\nVersion: 9\n",
+        ),
+        (
+            "first",
+            "numpy-0.1.dist-info",
+            "METADATA",
+            "Metadata-Version: 2.1\nName: numpy\nVersion: 0.1\n",
+        ),
+        ("second", "numpy-0.2.dist-info", "METADATA", "Name: numpy\nVersion: 0.2\n"),
+        ("second", "CuPy_cuda13x-14.egg-info", "PKG-INFO", "Name: CuPy-cuda13x\nVersion: 14\n"),
+        ("second", "jaxlib-1.dist-info", "RECORD", ""),
+    ):
+        (tmp_path / place / name).mkdir(parents=True)
+        (tmp_path / place / name / own).write_text(told)
+    (tmp_path / "second" / "vllm-3.egg-info").write_text("Name: vllm\nVersion: 3\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/first:{tmp_path}/none:{tmp_path}/second")
+    packages.cache_clear()
+    told_apart = {"flash-attn": "2.8", "numpy": "0.1", "CuPy-cuda13x": "14", "vllm": "3"}
+    assert packages(sys.executable) == {**listed, **told_apart}
+    packages.cache_clear()
 
 
 def test_what_gpus_say_before_and_behind_launches() -> None:
