@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perfpipe.scratch import scratch
-from pipelines.imports import leave_pandas_out
+from pipelines.imports import collect_rarely, leave_pandas_out
 from pipelines.signals import unwrapped
 
 #: Time limit for a terminated worker to clean up, s.
@@ -186,6 +186,7 @@ def _serve(orders: Connection) -> None:
     # then cleans up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
+    collect_rarely()
     leave_pandas_out()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     last = False
