@@ -28,8 +28,9 @@ from perfpipe.verify import verify
 
 Expand = Callable[[str], Path]
 
-#: Processes that ingest the same files at once.
-WRITERS = 8
+#: Processes that ingest the same files at once: one that is first, one that is late, and others
+#: that find a report which is there, or half there.
+WRITERS = 4
 
 SMALL = ("memcpy", "ops", "graph_whole", "h2d", "compute")
 

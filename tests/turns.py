@@ -16,7 +16,11 @@ WAITING = {"slurm", "accounted_slurm", "own_slurm"}
 
 
 def pytest_configure() -> None:
-    """Let no program that a test starts get the allocator of this process (see the Makefile)."""
+    """Collect garbage rarely: what tests import is looked through again and again meanwhile.
+
+    No program that a test starts gets the allocator of this process (see the Makefile).
+    """
+    gc.set_threshold(_OBJECTS)
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.pop("LD_PRELOAD", None)
 
@@ -36,9 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what is loaded by now out of garbage collections, which are fewer: it stays."""
+    """Keep what is loaded by now out of garbage collections: it stays."""
     gc.freeze()
-    gc.set_threshold(_OBJECTS)
 
 
 def pytest_unconfigure() -> None:
