@@ -89,6 +89,8 @@ def page(sessions: Callable[[Sequence[str]], AbstractContextManager[Session]]) -
     parts = [HEAD]
     for title, names in CAPTURES.items():
         with sessions(names) as con:
+            # Both at once: what the second reads of the first is then made once.
+            con.use("findings", "recommendations")
             parts.append(f"## {title}\n")
             parts.append("\n".join(_findings(con)) + "\n")
             parts.append("\n".join(_advice(con)) + "\n")

@@ -19,11 +19,15 @@ PUBLIC = [name for name, view in views().items() if view.public]
 
 def _answers(store: Store, reports: list[str]) -> dict[str, Any]:
     with Session.open(store, reports, use=PUBLIC) as session:
+        # The catalogue knows the columns of all: DESCRIBE would plan each once more.
+        columns: dict[str, list[tuple[str, str]]] = {}
+        for name, column, of in session.con.execute(
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+            "WHERE NOT internal ORDER BY table_name, column_index"
+        ).fetchall():
+            columns.setdefault(name, []).append((column, of))
         return {
-            name: (
-                [column[:2] for column in session.con.execute(f"DESCRIBE {name}").fetchall()],
-                str(session.con.execute(f"FROM {name}").fetchall()),
-            )
+            name: (columns[name], str(session.con.execute(f"FROM {name}").fetchall()))
             for name in PUBLIC
         }
 
