@@ -98,7 +98,6 @@ class Projection:
             for part in in_parts(ranges.of_thread(key)):
                 runs = _runs(thread, ranges.start[part], ranges.end[part])
                 self._first[part], self._last[part] = runs
-        ranges.forget_threads()
         # Calls rather than times, which would take twice the memory.
         self._start = place_over_runs(np.minimum, calls.gpu_start, self._first, self._last)
         self._end = place_over_runs(np.maximum, calls.gpu_end, self._first, self._last)

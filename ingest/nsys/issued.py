@@ -98,13 +98,13 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
     random = np.random.default_rng(0).integers(1, 1 << 62, int(codes.max(initial=0)) + 1, np.int64)
     # The unit of an operation is its call, or itself where none was recorded.
     call = operations.call
-    units = np.where(call == NONE, len(operations.calls.pid) + np.arange(len(call)), call)
+    alone = np.arange(len(call), dtype=np.int32) + np.int32(len(operations.calls.pid))
+    units = np.where(call == NONE, alone, call)
     is_launch = np.isin(operations.kind, (KERNEL, GRAPH))
     processes, process_of = np.unique(placed.pid, return_inverse=True)
-    for process, own in groups(process_of):
+
+    def of(process: int, own: Ints) -> Issued:
         chosen = own[is_launch[own]]
-        if not len(chosen):
-            continue
         # Of the operations of a unit the first in time comes first.
         unit, first, member = np.unique(units[chosen], return_index=True, return_inverse=True)
         symbol = np.zeros(len(unit), np.int64)
@@ -119,8 +119,8 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
         # Those in a graph are part of its launch.
         copies = copies[~np.isin(units[copies], unit)]
         copies = copies[time_order(host[copies], start[copies])]
-        yield Issued(
-            pid=int(processes[process]),
+        return Issued(
+            pid=process,
             tid=placed.tid[rows],
             symbol=np.unique(symbol[order], return_inverse=True)[1].astype(np.int32),
             host=host[rows],
@@ -133,6 +133,11 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
             result=_is_called(_RESULT, operations, copies),
             given=_is_called(_INPUT, operations, copies),
         )
+
+    for process, own in groups(process_of):
+        if is_launch[own].any():
+            # What it takes to find them is released before they are used.
+            yield of(int(processes[process]), own)
 
 
 def _idle(start: Ints, end: Ints, device: Ints) -> Ints:

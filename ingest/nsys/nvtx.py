@@ -41,6 +41,10 @@ _COLUMNS = (
 #: Columns that the reader gathers, named as in Ranges.
 _GATHERED = ("start", "end", "style", "thread", "end_thread", "name", "domain", "category")
 
+#: Vocabularies of columns that most exports fill; codes of few values take half the memory.
+_CODED = {"thread": "threads", "name": "names", "domain": "domains"}
+_FEW = 1 << 14
+
 
 class _Reader:
     """Gathers batches as small columns: a long capture has tens of millions of ranges."""
@@ -111,7 +115,8 @@ class _Reader:
         parts = self._parts.pop(name)
         if not any(part.strides[0] for part in parts):
             return none(sum(len(part) for part in parts))
-        return np.concatenate(parts)
+        few = name in _CODED and len(getattr(self, _CODED[name]).values) < _FEW
+        return np.concatenate(parts, dtype=np.int16 if few else None, casting="unsafe")
 
     def __len__(self) -> int:
         return sum(len(part) for part in self._parts.get("start", ()))
@@ -143,8 +148,11 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None
         reader.extend(parts.pop(0).result())
     if not len(reader):
         return None
-    give_back()
-    column = {name: reader.column(name) for name in _GATHERED}
+    column = {}
+    for name in _GATHERED:
+        give_back()
+        # Its parts are freed, which the next one needs.
+        column[name] = reader.column(name)
     give_back()
     # Outer ranges come first; those that were open when the capture ended are outermost.
     order = time_order(column["start"], -column["end"], column["thread"])

@@ -25,9 +25,9 @@ _THREADS = 2
 class Ranges:
     """Ranges and marks in start order, outer before inner; the index is the range_id.
 
-    All arrays are of one length; codes are NONE (-1) where there is nothing.  `end` is STILL_OPEN
-    where the capture does not tell it.  `on_one_thread` marks ranges that one thread began and
-    ended; marks are none.  `payloads` are as exported, by range_id.
+    All arrays are of one length; codes, of 16 or 32 bits, are NONE (-1) where there is nothing.
+    `end` is STILL_OPEN where the capture does not tell it.  `on_one_thread` marks ranges that one
+    thread began and ended; marks are none.  `payloads` are as exported, by range_id.
     """
 
     start: Ints
@@ -65,10 +65,6 @@ class Ranges:
     def of_thread(self, thread: tuple[int, int]) -> Codes:
         """Return the ranges, in order, that a thread (process and thread id) began and ended."""
         return self._of_thread.get(thread, np.array([], np.int32))
-
-    def forget_threads(self) -> None:
-        """Release what `of_thread` needs, a number for each range: it finds none from then on."""
-        self._of_thread.clear()
 
     def _by_thread(self, which: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[int, int], Codes]]:
         chosen = np.flatnonzero(which).astype(np.int32)

@@ -28,23 +28,15 @@ RANGES = "nsys_nvtx_ranges"
 def write_timeline(
     builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
 ) -> None:
-    """Write `launches` and nsys_nvtx_ranges, each with its links to the other; state the GPU.
+    """Write launch_steps, `launches` and nsys_nvtx_ranges with their links; state the GPU.
 
-    The two are written at a time: the Parquet writer releases the interpreter's lock.
+    Ranges, which take about as long as the others together, are made and written beside them: numpy
+    and the Parquet writer release the interpreter's lock.
     """
     _state_gpu(builder, operations)
-
-    def launch(rows: slice) -> dict[str, pa.Array]:
-        own = launch_columns(found, ranges, operations.call[rows])
-        return joined.columns(operations, rows) | own
-
+    give_back()
     with ThreadPoolExecutor(2) as pool:
-        steps = pool.submit(write_steps, builder, operations)
-        found = None if ranges is None else attribute(operations.calls, ranges)
-        # What follows needs the memory.
-        steps.result()
-        give_back()
-        tables = [pool.submit(_write, builder, LAUNCHES, len(operations), launch)]
+        tables = [pool.submit(_write_launches, builder, operations, ranges)]
         if ranges is not None:
             tables.append(pool.submit(_write_ranges, builder, operations.calls, ranges))
         for table in tables:
@@ -91,6 +83,21 @@ def _rows(builder: ReportBuilder, table: str, columns: list[str]) -> list[dict[s
         builder.directory / f"{table}.parquet", columns=columns
     ).to_pylist()
     return rows
+
+
+def _write_launches(
+    builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
+) -> None:
+    write_steps(builder, operations)
+    # What follows needs the memory.
+    give_back()
+    found = None if ranges is None else attribute(operations.calls, ranges)
+
+    def columns(rows: slice) -> dict[str, pa.Array]:
+        own = launch_columns(found, ranges, operations.call[rows])
+        return joined.columns(operations, rows) | own
+
+    _write(builder, LAUNCHES, len(operations), columns)
 
 
 def _write_ranges(builder: ReportBuilder, calls: joined.Calls, ranges: Ranges) -> None:
