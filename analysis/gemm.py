@@ -102,19 +102,34 @@ def _products(con: DuckDBPyConnection) -> list[tuple[Any, ...]]:
     """Return names, places and parameters of the launches that compute a product."""
     return con.execute(
         r"""
+        WITH launched AS (
+            SELECT *, regexp_extract(nvtx_path, '[^/]*$') AS label FROM ncu_launches
+        ),
+        -- The macro is long: planned once, for names of kernels and of ranges.
+        categories AS (
+            SELECT name, full_name, kernel_category(name, full_name) AS category
+            FROM (
+                SELECT kernel_name AS name, kernel_demangled AS full_name FROM launched
+                UNION
+                SELECT label, label FROM launched
+            )
+        )
         SELECT
             l.report_id, l.launch_id, coalesce(l.kernel_demangled, l.kernel_name), l.nvtx_path,
             l.block_x * l.block_y * l.block_z, k.library, t.params, t.flops
-        FROM (SELECT *, regexp_extract(nvtx_path, '[^/]*$') AS label FROM ncu_launches) AS l
+        FROM launched AS l
         JOIN kernel_libraries AS k USING (report_id, launch_id)
+        LEFT JOIN categories AS c
+            ON c.name IS NOT DISTINCT FROM l.kernel_name
+                AND c.full_name IS NOT DISTINCT FROM l.kernel_demangled
+        LEFT JOIN categories AS r ON r.name = l.label AND r.full_name = l.label
         LEFT JOIN (
             SELECT unnest(reports) AS report_id, run_id, task_index, params, flops FROM run_tasks
         ) AS t ON t.report_id = l.report_id AND t.run_id = (
             SELECT run_id FROM reports AS r WHERE r.report_id = l.report_id
         )
-        WHERE kernel_category(l.kernel_name, l.kernel_demangled) = 'gemm' OR (
-            kernel_category(l.kernel_name, l.kernel_demangled) = 'other'
-            AND k.library = 'triton' AND kernel_category(l.label, l.label) = 'gemm'
+        WHERE c.category = 'gemm' OR (
+            c.category = 'other' AND k.library = 'triton' AND r.category = 'gemm'
         )
         QUALIFY row_number() OVER (
             PARTITION BY l.report_id, l.launch_id ORDER BY t.task_index NULLS LAST

@@ -32,7 +32,9 @@ def write_index(
     chosen = _chosen(store, names)
     entries = []
     for at, run in enumerate(chosen):
-        report = reporting.make_report(store, [run.run_id], step_range=step_range, window=window)
+        report = reporting.make_report(
+            store, [run.run_id], step_range=step_range, window=window, page=True
+        )
         file = f"{run.run_id}.html"
         reporting.write_text(folder / file, render_html(report))
         earlier = tuple(other for other in chosen[:at] if other.workload == run.workload)

@@ -135,6 +135,7 @@ class Drawing:
         self, buffer: Any, kind: str, *, within: bool = True, **options: Any
     ) -> tuple[Marks, dict[str, Any]]:
         """Draw a file; the legend, labels and what stands before them, is `within` or left out."""
+        load_matplotlib()
         from matplotlib import rc_context
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure

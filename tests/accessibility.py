@@ -12,7 +12,8 @@ from selenium import webdriver
 #: Removes elements of which two alike stand above, at the same place of alike ones: tag by tag, but
 #: for texts, addresses and lengths.  A row of a table stays whole, and so does a term with its text.
 WHAT_DIFFERS = r"""
-const judged = /^(class|role|aria-.*|tabindex|scope|headers|hidden|type|lang|data-bound|fill|stroke|opacity|style)$/;
+const judged = new RegExp("^(class|role|aria-.*|tabindex|scope|headers|hidden|type|lang|data-bound|" +
+  "fill|stroke|opacity|style)$");
 const said = /^aria-(label|labelledby|describedby|controls|owns)$/;
 const kept = /^(TD|TH|DT|DD|CAPTION|THEAD|TBODY|TABLE|MAIN)$/;
 const numbers = new Map();

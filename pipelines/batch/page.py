@@ -54,7 +54,7 @@ def write_run_page(directory: BatchDirectory, run: RunRecord) -> None:
     """
     if directory.batch.pages and 0 < len(run.reports) <= _MOST_REPORTS:
         page = directory.store.runs_dir / run.run_id / _PAGE
-        output(make_report(directory.store, [run.run_id]), html=str(page), quiet=True)
+        output(make_report(directory.store, [run.run_id], page=True), html=str(page), quiet=True)
 
 
 def page_of(store: Store, batch_id: str, folder: Path) -> Report:
