@@ -5,7 +5,7 @@ Every figure carries its source: a SQL view or table with the report ids that it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from perfpipe.model import SCHEMA_VERSION
@@ -251,17 +251,4 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON data; the view step_slices has what the picture shows."""
-        names = (field.name for field in fields(self) if field.name != "picture")
-        parts = {name: _plain(getattr(self, name)) for name in names}
-        return {"schema_version": SCHEMA_VERSION, **parts, "picture": None}
-
-
-def _plain(value: Any) -> Any:
-    """Return dataclasses as dictionaries and tuples as lists: `asdict` copies each value too."""
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    return value
+        return {"schema_version": SCHEMA_VERSION, **asdict(replace(self, picture=None))}
