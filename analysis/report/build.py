@@ -63,7 +63,7 @@ def build_report(
         found = findings.findings_of(scope)
         statements = tuple(verdicts.statements_of(scope)) or (facts.no_verdict(scope),)
         first, drawn = opening.opening_of(scope, found[:_MOST], statements[0])
-        step = pool.submit(picture.picture_of, replace(scope, con=third), () if both else drawn)
+        step = None if both else pool.submit(picture.picture_of, replace(scope, con=third), drawn)
         warnings = facts.warnings_of(con, chosen)
         return Report(
             title=title or facts.title_of(con, chosen, run),
@@ -79,7 +79,7 @@ def build_report(
             provenance=tuple(facts.provenance_of(con, chosen, run)),
             opening=first,
             sections=sections.result(),
-            picture=both or step.result(),
+            picture=step.result() if step else both,
         )
     raise AssertionError("unreachable")
 

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 _SUBREAPER = 36
@@ -31,29 +32,37 @@ PACKET, _DESCRIPTORS = 1 << 20, 4
 _KILLED_S = 20.0
 
 
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Look for no garbage in the block, and not among what is loaded in it from then on.
+
+    PyTorch takes a fifth longer to load where it is looked for meanwhile, and what is collected in
+    a fork would be copied for it.
+    """
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
 def main() -> None:
     """Answer until the socket closes."""
     control = socket.socket(fileno=int(sys.argv[-1]))
     control.set_inheritable(False)
     ours = [path for path in json.loads(sys.argv[-2]) if path not in sys.path]
-    # Modules of this size take a fifth longer to load where garbage is looked for meanwhile.
-    gc.disable()
     # Only the standard library and what PyTorch needs: neither perfpipe nor references.
     sys.path[:] = [path for path in sys.path[1:] if is_library(path)] + ours
-    import torch
-    import torch._dynamo  # replaces functions of PyTorch when it is first imported
+    with loading():
+        import torch
+        import torch._dynamo  # replaces functions of PyTorch when it is first imported
 
-    with contextlib.suppress(ImportError):
-        import triton
-        import triton.language  # noqa: F401
-    from pipelines.evaluate import inside, watching
+        with contextlib.suppress(ImportError):
+            import triton
+            import triton.language  # noqa: F401
+        from pipelines.evaluate import inside, watching
 
-    # What is loaded at first use is loaded once.
-    watching.operators_of(torch, lambda: torch.empty(0))
-
-    # What is collected in a fork would be copied for it.
-    gc.freeze()
-    gc.enable()
+        # What is loaded at first use is loaded once.
+        watching.operators_of(torch, lambda: torch.empty(0))
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     born: set[int] = set()
     control.send(b'{"ready": true}')

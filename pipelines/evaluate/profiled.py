@@ -7,7 +7,6 @@ is asked otherwise, with `calls` and the path of the `inputs`.  Prints what is r
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import socket
@@ -16,7 +15,7 @@ from typing import Any
 
 from pipelines.evaluate.confine import confine
 from pipelines.evaluate.inside import Inside, settle
-from pipelines.evaluate.nursery import is_library
+from pipelines.evaluate.nursery import is_library, loading
 
 #: Calls before the one that is profiled: what is compiled or tuned is done by then.
 _WARMUP = 3
@@ -63,12 +62,9 @@ def main() -> None:
     with open(sys.argv[-1], encoding="utf-8") as file:  # noqa: PTH123
         asked = json.load(file)
     sys.path[:] = [path for path in sys.path[1:] if is_library(path)] + asked["libraries"]
-    # Modules of this size take a fifth longer to load where garbage is looked for meanwhile.
-    gc.disable()
-    import torch
+    with loading():
+        import torch
 
-    gc.freeze()
-    gc.enable()
     line, _ = socket.socketpair()
     settle(asked["directory"])
     made = _Alone(asked, line, -1)
