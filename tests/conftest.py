@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, redirect_stdout
 from functools import cache, cached_property
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,6 +38,9 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 # Tensors of tests are small: threads that spin until there are more take most of the CPU's time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+#: Each worker collects all tests: those of one file load PyTorch when they run.
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parent.parent

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+import scipy
 from batches import simulated
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from analysis.batch.failing import _p_values, failing_nodes
 from analysis.batch.items import Item
@@ -44,7 +44,9 @@ def test_p_is_fishers(nodes: list[tuple[int, int]]) -> None:
             [failed[node], jobs[node] - failed[node]],
             [bad - failed[node], every - jobs[node] - (bad - failed[node])],
         ]
-        assert p == pytest.approx(stats.fisher_exact(table, alternative="greater")[1], abs=1e-9)
+        assert p == pytest.approx(
+            scipy.stats.fisher_exact(table, alternative="greater")[1], abs=1e-9
+        )
 
 
 def test_a_node_on_which_most_fails_is_named() -> None:

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from analysis.batch.nodes import Compared, Model, Timed, compare_places
 from analysis.judging import false_discovery
@@ -94,7 +94,11 @@ def oracle(rows: list[Timed], place: str) -> tuple[float, float, float] | None:
     error = math.sqrt(max(contrast @ inverse @ contrast * (rest @ rest) / freedom, 0))
     if error < 1e-9:
         return None
-    return change, stats.t.ppf(0.975, freedom) * error, 2 * stats.t.sf(abs(change) / error, freedom)
+    return (
+        change,
+        scipy.stats.t.ppf(0.975, freedom) * error,
+        2 * scipy.stats.t.sf(abs(change) / error, freedom),
+    )
 
 
 times = st.floats(0.5, 2)
@@ -167,7 +171,7 @@ def refitted(rows: list[Timed], without: int, place: str) -> tuple[float, float]
     error = math.sqrt(max(contrast @ inverse @ contrast * (rest @ rest) / freedom, 0))
     if error < 1e-9:
         return change, float(abs(change) < 1e-9)
-    return change, 2 * stats.t.sf(abs(change) / error, freedom)
+    return change, 2 * scipy.stats.t.sf(abs(change) / error, freedom)
 
 
 @given(tables)

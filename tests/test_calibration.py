@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import scipy
 from conftest import ROOT, Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from analysis.gate import calibration
 from analysis.gate.calibration import calibrate
@@ -51,11 +51,11 @@ def test_scatter_and_drift_are_those_of_textbooks(launches: list[list[float]]) -
     count = len(logs)
     assert found.between_pct == pytest.approx(100 * statistics.stdev(logs))
     variance = statistics.variance(logs) * (count - 1)
-    ends = stats.chi2.ppf([0.975, 0.025], count - 1)
+    ends = scipy.stats.chi2.ppf([0.975, 0.025], count - 1)
     interval = [100 * math.sqrt(variance / end) for end in ends]
     assert [found.between_low_pct, found.between_high_pct] == pytest.approx(interval)
-    line = stats.linregress(np.linspace(0, 1, count), logs)
-    margin = stats.t.ppf(0.975, count - 2) * line.stderr
+    line = scipy.stats.linregress(np.linspace(0, 1, count), logs)
+    margin = scipy.stats.t.ppf(0.975, count - 2) * line.stderr
     assert math.log1p(found.drift_pct / 100) == pytest.approx(line.slope, abs=1e-9)
     ends = line.slope - margin, line.slope + margin
     told = [math.log1p(end / 100) for end in (found.drift_low_pct, found.drift_high_pct)]

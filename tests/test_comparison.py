@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from conftest import Cli, Opened, Tiny
-from scipy import stats
 
 from analysis.comparison import Compared, pairs_of
 from analysis.comparison_story import Comparison, compare
@@ -180,7 +180,7 @@ def test_a_step_is_not_tested_with_the_kernels() -> None:
         pair.change.p for pair in pairs.kernels if pair.change and pair.change.p is not None
     ]
     q_values = [pair.q for pair in pairs.kernels]
-    assert q_values == pytest.approx(stats.false_discovery_control(p_values))
+    assert q_values == pytest.approx(scipy.stats.false_discovery_control(p_values))
 
 
 @pytest.mark.parametrize("order", ["ABBA", "ABBAABBAAB"])

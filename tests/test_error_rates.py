@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from analysis.gate.power import detectable, found_share, further_runs
 from analysis.judging import change_of, judge, verdict_of
@@ -73,8 +73,8 @@ def test_equivalence_is_two_one_sided_tests(
     assert found.within is not None
     margin = math.log1p(found.within)
     sides = (
-        stats.ttest_ind(b - margin, a, equal_var=False, alternative="less"),
-        stats.ttest_ind(b + margin, a, equal_var=False, alternative="greater"),
+        scipy.stats.ttest_ind(b - margin, a, equal_var=False, alternative="less"),
+        scipy.stats.ttest_ind(b + margin, a, equal_var=False, alternative="greater"),
     )
     assert max(side.pvalue for side in sides) == pytest.approx(alpha, rel=1e-6)
 

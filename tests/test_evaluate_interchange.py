@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from conftest import Cli, needs_torch
 
 from pipelines.evaluate.device import pytorch
 from pipelines.evaluate.worker import Nursery
 
-pytest.importorskip("torch")
+pytestmark = needs_torch
 
 REFERENCE = """
 import torch

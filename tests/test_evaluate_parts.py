@@ -25,10 +25,13 @@ from pipelines.evaluate.timing import Timing, TooShort, score
 from pipelines.evaluate.tolerance import EPSILON, Allowed, allowed, difference
 from pipelines.workload import Work, load_workload
 
-torch = pytest.importorskip("torch")
-
 FLOAT = st.floats(-1e6, 1e6, width=32)
 SPECIAL = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, 3e38, -3e38])
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch")
 
 
 @given(
@@ -36,7 +39,7 @@ SPECIAL = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, 3e38, -3e38])
     st.floats(0, 0.1), st.floats(0, 0.1), st.floats(0, 1.0),
 )  # fmt: skip
 def test_a_difference_is_what_each_element_says(
-    pairs: list[tuple[float, float]], relative: float, scaled: float, absolute: float
+    torch: Any, pairs: list[tuple[float, float]], relative: float, scaled: float, absolute: float
 ) -> None:
     found = torch.tensor([one for one, _ in pairs], dtype=torch.float32)
     exact = torch.tensor([other for _, other in pairs], dtype=torch.float64)
@@ -69,7 +72,7 @@ def _right(found: float, exact: float, scale: float, may: Allowed, largest: floa
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("terms", [1, 64, 4096])
-def test_rounding_and_another_order_of_a_sum_pass(dtype: str, terms: int) -> None:
+def test_rounding_and_another_order_of_a_sum_pass(torch: Any, dtype: str, terms: int) -> None:
     random = torch.Generator().manual_seed(terms)
     kind = getattr(torch, dtype)
     a, b = (torch.randn(16, terms, generator=random).to(kind) for _ in range(2))
@@ -88,7 +91,7 @@ def test_rounding_and_another_order_of_a_sum_pass(dtype: str, terms: int) -> Non
     [("float32", "bfloat16", 256), ("float32", "float16", 256), ("float64", "float32", 64)],
 )
 def test_a_product_in_a_lower_type_is_told_by_its_errors(
-    dtype: str, lower: str, terms: int
+    torch: Any, dtype: str, lower: str, terms: int
 ) -> None:
     random = torch.Generator().manual_seed(terms)
     drawn = (torch.randn(64, terms, generator=random, dtype=torch.float64) for _ in range(2))
@@ -104,7 +107,7 @@ def test_a_product_in_a_lower_type_is_told_by_its_errors(
 
 
 @pytest.mark.parametrize("bug", ["one term less", "scaled", "shifted", "transposed", "zeros"])
-def test_a_bug_is_no_lowered_precision(bug: str) -> None:
+def test_a_bug_is_no_lowered_precision(torch: Any, bug: str) -> None:
     random = torch.Generator().manual_seed(3)
     a, b = (torch.rand(48, 48, generator=random) + 0.5 for _ in range(2))
     exact = a.double() @ b.double()
@@ -119,7 +122,7 @@ def test_a_bug_is_no_lowered_precision(bug: str) -> None:
     assert (made.ok, made.computed_in) == (False, None)
 
 
-def test_integers_must_be_equal_and_stated_tolerances_count() -> None:
+def test_integers_must_be_equal_and_stated_tolerances_count(torch: Any) -> None:
     one = torch.tensor([1, 2, 3], dtype=torch.int32)
     assert difference(torch, one, one.double(), allowed("int32", 9), 9).ok
     assert difference(torch, one, one.double() + 1, allowed("int32", 9), 9).wrong == 3
@@ -205,7 +208,7 @@ def test_cases_are_of_every_type_size_and_kind() -> None:
     assert not any(case.sizes["m"] == 8 for case in _problem().cases(100, timed=False))
 
 
-def test_inputs_are_drawn_by_their_seed() -> None:
+def test_inputs_are_drawn_by_their_seed(torch: Any) -> None:
     problem, case = _problem(), Case("bfloat16", {"m": 4, "n": 5})
     one, other, third = (problem.drawn(torch, case, seed, "cpu") for seed in (1, 1, 2))
     assert one[0].shape == (4, 10)
@@ -217,7 +220,7 @@ def test_inputs_are_drawn_by_their_seed() -> None:
     assert int(nan[0].isnan().sum()) == 1
 
 
-def test_a_reference_that_gives_another_shape_is_the_callers_fault() -> None:
+def test_a_reference_that_gives_another_shape_is_the_callers_fault(torch: Any) -> None:
     problem, case = _problem(outputs={"y": {"shape": ["n"]}}), Case("float32", {"m": 4, "n": 5})
     with pytest.raises(InputError, match=r"the reference gives \[\(4,\)\], not \[\(5,\)\]"):
         problem.exact(torch, case, problem.drawn(torch, case, 1, "cpu"))
@@ -348,7 +351,7 @@ class _Arena:
         return Slot(start, (), (), start + 4096)
 
 
-def test_what_is_too_short_to_time_gets_no_number() -> None:
+def test_what_is_too_short_to_time_gets_no_number(torch: Any) -> None:
     case = Case("float32", {"m": 8, "n": 8})
     timing = Timing(torch, _problem(), _Arena(), case, 1 << 20, 1)  # type: ignore[arg-type]
     assert timing.calls == 64
@@ -358,7 +361,7 @@ def test_what_is_too_short_to_time_gets_no_number() -> None:
             timing.resolved(ms, 0.1)
 
 
-def test_a_score_is_by_the_statistics_of_the_gate() -> None:
+def test_a_score_is_by_the_statistics_of_the_gate(torch: Any) -> None:
     case = Case("float32", {"m": 8, "n": 8})
     timing = Timing(torch, _problem(), _Arena(), case, 1 << 20, 1)  # type: ignore[arg-type]
     samples = {"": [1.00, 1.01, 0.99, 1.0], "base": [2.0, 2.01, 1.99, 2.0]}
