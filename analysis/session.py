@@ -16,7 +16,14 @@ from analysis.reference import REFERENCE_TABLES
 from analysis.thresholds import thresholds
 from analysis.views import views
 from perfpipe.cores import cores
-from perfpipe.database import comment, execute_known, first_lines, open_database, sql_error
+from perfpipe.database import (
+    comment,
+    execute_known,
+    first_lines,
+    open_database,
+    sql_error,
+    use_cores,
+)
 from perfpipe.errors import InputError, StoreError
 from perfpipe.sandbox import lock, readable_sql
 from perfpipe.snapshot import Snapshot
@@ -130,7 +137,7 @@ class Session:
         query = readable_sql(self.con, query)
         self.use_for(query)
         if not self._locked:
-            self.con.execute("RESET threads")
+            use_cores(self.con)
             lock(self.con, self._directories)
             self._locked = True
         try:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perfpipe.cores import CORES_VARIABLE, cores
 from perfpipe.errors import InputError
 from perfpipe.scratch import spill_directory
 
@@ -30,7 +31,10 @@ _parsed: dict[str, Statement] = {}
 
 
 def open_database() -> DuckDBPyConnection:
-    """Return a connection to an empty database; raises InputError if PERFPIPE_MEMORY is invalid."""
+    """Return a connection to an empty database.
+
+    Raises InputError if PERFPIPE_MEMORY or PERFPIPE_CORES is invalid.
+    """
     import duckdb
 
     config: dict[str, Any] = {
@@ -44,7 +48,14 @@ def open_database() -> DuckDBPyConnection:
         con = duckdb.connect(config=config)
     except duckdb.Error as error:
         raise InputError(f"{MEMORY_VARIABLE}={limit}: {first_lines(error)}") from error
+    use_cores(con)
     return _watch(con)
+
+
+def use_cores(con: DuckDBPyConnection) -> None:
+    """Let queries run on all cores that there are, or those of PERFPIPE_CORES."""
+    stated = os.environ.get(CORES_VARIABLE)
+    con.execute(f"SET threads = {cores()}" if stated else "RESET threads")
 
 
 def another(con: DuckDBPyConnection) -> DuckDBPyConnection:

@@ -38,6 +38,8 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 # Tensors of tests are small: threads that spin until there are more take most of the CPU's time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Workers of pytest take all cores as they are.
+os.environ.setdefault("PERFPIPE_CORES", "1")
 
 #: Each worker collects all tests: those of one file load PyTorch when they run.
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")

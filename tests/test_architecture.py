@@ -143,13 +143,6 @@ def test_nothing_names_a_place_outside_the_project() -> None:
         assert not pattern.search(path.read_text()), path
 
 
-def test_docs_are_up_to_date() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "build.py", "--check"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_readme_begins_with_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text()
     first_block = text.split("```")[1]

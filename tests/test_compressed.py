@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import zlib
+import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,11 @@ from ingest.compressed import chunks, compression_of
 from perfpipe.errors import InputError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
-    "xz": lzma.compress,
+    "xz": partial(lzma.compress, preset=0),
     "gz": gzip.compress,
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
 }
-CONTENT = b"".join(zlib.crc32(b"%d" % i).to_bytes(4, "big") for i in range(200_000))
+CONTENT = random.Random(1).randbytes(800_000)
 
 
 @pytest.mark.parametrize("kind", PACK)

@@ -16,6 +16,8 @@ import pytest
 from conftest import Cli
 from kills import heed_signals
 
+from perfpipe.cores import CORES_VARIABLE, cores
+from perfpipe.database import open_database
 from perfpipe.errors import InputError
 from perfpipe.store import Store
 from pipelines.agents.desk import Desk
@@ -84,6 +86,20 @@ def test_memory_is_bounded(one: str, cli: Cli, tmp_path: Path) -> None:
     assert cli.err.count("\n") == 1
     assert cli("query", "SELECT 1", "--memory", "much") == 2
     assert "PERFPIPE_MEMORY=much" in cli.err
+
+
+def test_cores_are_bounded(one: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = len(os.sched_getaffinity(0))
+    for stated, used in (("1", 1), ("99999", there), ("", there)):
+        monkeypatch.setenv(CORES_VARIABLE, stated)
+        assert cores() == used
+    monkeypatch.setenv(CORES_VARIABLE, "1")
+    with open_database() as con:
+        assert con.execute("SELECT current_setting('threads')").fetchone() == (1,)
+    for stated in ("0", "-1", "many"):
+        monkeypatch.setenv(CORES_VARIABLE, stated)
+        assert cli("query", "SELECT 1") == 2
+        assert cli.err == f"perfpipe: {CORES_VARIABLE}={stated}: not a number of cores\n"
 
 
 @pytest.mark.parametrize("sql", ENDLESS)
