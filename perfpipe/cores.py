@@ -6,7 +6,8 @@ import os
 
 from perfpipe.errors import InputError
 
-#: Bounds what perfpipe takes of a machine that others use too, such as a login node.
+#: Bounds the threads of a query and how many files are read at a time, on a machine that others
+#: use too.
 CORES_VARIABLE = "PERFPIPE_CORES"
 
 
@@ -19,6 +20,10 @@ def cores() -> int:
     stated = os.environ.get(CORES_VARIABLE)
     if not stated:
         return available
-    if not (stated.isascii() and stated.isdigit() and int(stated)):
+    try:
+        count = int(stated) if stated.isascii() and stated.isdigit() else 0
+    except ValueError:  # thousands of digits
+        count = 0
+    if count < 1:
         raise InputError(f"{CORES_VARIABLE}={stated}: not a number of cores")
-    return min(int(stated), available)
+    return min(count, available)

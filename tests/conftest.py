@@ -38,11 +38,8 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 # Tensors of tests are small: threads that spin until there are more take most of the CPU's time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Workers of pytest take all cores as they are.
+# The workers of pytest already keep every core busy.
 os.environ.setdefault("PERFPIPE_CORES", "1")
-
-#: Each worker collects all tests: those of one file load PyTorch when they run.
-needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parent.parent
@@ -62,6 +59,13 @@ def lacking(what: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def needs_torch() -> None:
+    """Tests load PyTorch when they run: every worker imports all test files."""
+    if find_spec("torch") is None:
+        lacking("PyTorch is not installed")
 
 
 def publish(target: Path, make: Callable[[Path], object]) -> Path:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from candidates import BESIDE, BROKEN, CHEATS, HONEST
-from conftest import needs_torch
 
 from pipelines.evaluate.device import pytorch
 from pipelines.evaluate.judge import Judge, Options
@@ -18,7 +17,7 @@ from pipelines.evaluate.load import loaded
 from pipelines.evaluate.result import Judgement, Status
 from pipelines.evaluate.worker import ENVIRONMENT
 
-pytestmark = needs_torch
+pytestmark = pytest.mark.usefixtures("needs_torch")
 
 WORKLOAD = """
 version: 1

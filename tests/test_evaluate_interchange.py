@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, needs_torch
+from conftest import Cli
 
 from pipelines.evaluate.device import pytorch
 from pipelines.evaluate.worker import Nursery
 
-pytestmark = needs_torch
+pytestmark = pytest.mark.usefixtures("needs_torch")
 
 REFERENCE = """
 import torch

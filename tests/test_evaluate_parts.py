@@ -17,6 +17,7 @@ from pipelines.evaluate.arena import Slot
 from pipelines.evaluate.block import Evaluate, Tolerance
 from pipelines.evaluate.bounds import Bound, bound_of
 from pipelines.evaluate.candidates import copied, parameters
+from pipelines.evaluate.device import pytorch
 from pipelines.evaluate.history import trial
 from pipelines.evaluate.problem import Case, Problem
 from pipelines.evaluate.result import Evidence, Judgement, Score, Status
@@ -30,8 +31,8 @@ SPECIAL = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, 3e38, -3e38])
 
 
 @pytest.fixture(scope="module")
-def torch() -> Any:
-    return pytest.importorskip("torch")
+def torch(needs_torch: None) -> Any:
+    return pytorch()
 
 
 @given(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Cli, needs_torch
+from conftest import Cli
 from scaled import RIGHT, candidate, scaled
 
 from perfpipe.store import Store
@@ -15,7 +15,7 @@ from pipelines.evaluate.load import loaded
 from pipelines.evaluate.profiling import best, profile
 from pipelines.evaluate.result import Evidence, Judgement, Profile, Score, Status
 
-pytestmark = needs_torch
+pytestmark = pytest.mark.usefixtures("needs_torch")
 
 #: Fails where it sees what it should not.
 LOOKS = """

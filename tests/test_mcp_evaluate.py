@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from conftest import ROOT, needs_torch, stand_ins
+from conftest import ROOT, stand_ins
 from mcp import Client, StdioServerParameters
 from scaled import RIGHT, candidate, scaled
 
@@ -23,7 +23,7 @@ from pipelines.agents.desk import Desk
 from pipelines.agents.judging import Jobs
 from pipelines.agents.tools import RUNNING, TOOLS, call, offered
 
-pytestmark = needs_torch
+pytestmark = pytest.mark.usefixtures("needs_torch")
 
 CHEAT = "import socket\n" + RIGHT
 ENDLESS = "def run(x, y):\n    while True:\n        pass\n"

@@ -30,7 +30,12 @@ crashes or hangs, the others are still read; the error goes to stderr and the ex
 
 @click.command("ingest", help=_HELP)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--jobs", "-j", type=click.IntRange(1), help="Processes (default: one per CPU).")
+@click.option(
+    "--jobs",
+    "-j",
+    type=click.IntRange(1),
+    help="Processes [default: $PERFPIPE_CORES, else one per CPU].",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
