@@ -74,8 +74,7 @@ class Session:
         self._made: set[str] = set()
         self._read: set[str] = set()  # what queries have named
         self._tables: set[str] = set()  # views that were computed once
-        variant = (step_range, window, tuple(self._limits.items()))
-        self._maker = ViewMaker(store_tables, variant)
+        self._maker = ViewMaker(store_tables)
         stored = StoreTables.names() if store_tables else frozenset[str]()
         self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
 
@@ -271,7 +270,7 @@ class Session:
     def _make(self, con: DuckDBPyConnection, name: str, kind: str) -> str:
         """Make a table, view or macro, and return what a view was made as."""
         if name in views():
-            return self._maker.make(con, name, kind, self._query(name), self._sources(name))
+            return self._maker.make(con, name, kind, self._query(name))
         if name in self._macros:
             execute_known(con, self._macros[name].sql)
         elif name in REFERENCE_TABLES:
@@ -279,17 +278,6 @@ class Session:
         elif self._store_tables is not None:
             self._store_tables.make(name)
         return ""
-
-    def _sources(self, view: str) -> set[str]:
-        """Return the tables and views that a view reads, itself or through macros."""
-        todo, found = [view], set[str]()
-        while todo and self._materialize:
-            for name in self._named_by(todo.pop()) & (self._known | StoreTables.names()):
-                if name in self._macros:
-                    todo.append(name)
-                elif name not in REFERENCE_TABLES or REFERENCE_TABLES[name].needs:
-                    found.add(name)
-        return found
 
     def _document(self) -> None:
         """Attach documentation to all that was made, for the catalogue of the database."""

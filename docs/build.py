@@ -1,6 +1,6 @@
 """Write what is generated from code: command line, tables and views, workload files.
 
-So are the columns of views without rows, which come with perfpipe.  `--check` writes nothing and
+So is what views are without rows, which comes with perfpipe.  `--check` writes nothing and
 fails if something is out of date.
 """
 
@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
 from analysis import emptiness
-from analysis.session import Session
-from analysis.views import views
+from analysis.planned import views_without_rows
 from perfpipe.specs import gpu_specs, tensor_rates
-from perfpipe.store import Store
-from perfpipe.windows import WHOLE
 from pipelines.cli import cli
 from pipelines.commands.schema import relations
 from pipelines.settings_model import Settings
@@ -40,7 +36,7 @@ def main() -> int:
     }
     pages = {DOCS / name: text for name, text in made.items()}
     pages |= {INSTALLED / name: (DOCS / name).read_text(encoding="utf-8") for name in FOR_AGENTS}
-    pages[DOCS.parent / "analysis" / emptiness.FILE] = columns_without_rows()
+    pages[DOCS.parent / "analysis" / emptiness.FILE] = emptiness.file_of(views_without_rows())
     check = "--check" in sys.argv[1:]
     stale = []
     for path, text in pages.items():
@@ -52,19 +48,6 @@ def main() -> int:
         click.echo(f"out of date: {', '.join(stale)}; run 'make docs'", err=True)
         return 1
     return 0
-
-
-def columns_without_rows() -> str:
-    """Return the columns of the views that have no rows where a store has none."""
-    # Not the usual window, of which the file that is there would be asked.
-    with TemporaryDirectory() as root, Session.open(Store(Path(root)), window=WHOLE) as session:
-        session.use(*views())
-        found = {
-            name: emptiness.columns_of(session.con, name)
-            for name in views()
-            if session.con.execute(f"FROM {name} LIMIT 1").fetchone() is None
-        }
-    return emptiness.columns_file(found)
 
 
 def command_line() -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 import pytest
-from conftest import Tiny, empty_database
+from conftest import Tiny
 
-from analysis import emptiness
+from analysis import emptiness, planned
 from analysis.session import Session
 from analysis.views import views
+from perfpipe.database import execute_known
 from perfpipe.store import Store
 
-shipped = emptiness._shipped
 PUBLIC = [name for name, view in views().items() if view.public]
 
 
@@ -32,36 +34,80 @@ def _answers(store: Store, reports: list[str]) -> dict[str, Any]:
         }
 
 
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, emptiness.Variant], str]:
-    """What is known of views without rows: nothing at first, not even what comes with perfpipe."""
-    known = dict[tuple[str, emptiness.Variant], str]()
-    monkeypatch.setattr(emptiness, "_COLUMNS", known)
-    monkeypatch.setattr(emptiness, "_shipped", lambda _: {})
-    return known
-
-
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["ncu/visible.raw.csv"],
+        ["nsys/eager_small.sqlite"],
+        ["nsys/ddp_comm_rank0.sqlite", "nsys/ddp_comm_rank1.sqlite"],
+        ["nsys/compute.sqlite", "ncu/ops.ncu-rep"],
+    ],
+)
 def test_views_over_nothing_are_as_they_are_planned(
     captures: Store,
     ingested: Callable[[str], str],
-    known: dict[tuple[str, emptiness.Variant], str],
+    names: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A profile alone: most views are of timelines."""
-    reports = [ingested("ncu/visible.raw.csv")]
-    first = _answers(captures, reports)
-    assert len(known) > 60
-    planned = set(known)
-    assert _answers(captures, reports) == first
-    assert set(known) == planned, "none is planned again"
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "_sources", lambda *_: ())
-        assert _answers(captures, reports) == first
-        assert set(known) == planned, "all were planned"
-    known.clear()
-    monkeypatch.setattr(emptiness, "_shipped", shipped)
-    assert _answers(captures, reports) == first
-    assert not known, "all came with perfpipe"
+    """Of a profile alone, a timeline alone, a job, and both."""
+    assert len(emptiness._shipped()) > 200, "make docs"
+    reports = [ingested(name) for name in names]
+    found = _answers(captures, reports)
+    monkeypatch.setattr(emptiness, "_shipped", dict)
+    assert _answers(captures, reports) == found
+
+
+def test_it_depends_on_no_window(
+    captures: Store, ingested: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def spy(con: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyConnection:
+        made.append(sql)
+        return execute_known(con, sql)
+
+    monkeypatch.setattr("analysis.emptiness.execute_known", spy)
+    report = ingested("ncu/visible.raw.csv")
+    Session.open(captures, [report], use=["gpu_time_budget"], window="whole").close()
+    (sql,) = [sql for sql in made if "gpu_time_budget" in sql.partition("(")[0]]
+    assert " AS " not in sql, "it was not planned"
+
+
+def _groups(con: duckdb.DuckDBPyConnection, query: str) -> list[list[str]]:
+    """Return which of the tables a, b and c must have rows for a query to have some."""
+    ((_, plan),) = con.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()
+    return sorted(sorted(group) for group in planned._groups(json.loads(plan)[0], {}))
+
+
+@pytest.mark.parametrize(
+    ("query", "groups"),
+    [
+        ("FROM a WHERE x > 1", [["a"]]),
+        ("SELECT count(*) FROM a", []),
+        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY x", [["a"]]),
+        ("FROM a JOIN b USING (x) JOIN c USING (x)", [["a"], ["b"], ["c"]]),
+        ("FROM a, b", [["a"], ["b"]]),
+        ("FROM a LEFT JOIN b USING (x)", [["a"]]),
+        ("FROM a RIGHT JOIN b USING (x)", [["b"]]),
+        ("FROM a FULL JOIN b USING (x)", [["a", "b"]]),
+        ("FROM a SEMI JOIN b USING (x)", [["a"], ["b"]]),
+        ("FROM a ANTI JOIN b USING (x)", [["a"]]),
+        ("FROM a WHERE x IN (SELECT x FROM b)", [["a"]]),
+        ("FROM a WHERE x NOT IN (SELECT x FROM b)", [["a"]]),
+        ("SELECT (SELECT max(x) FROM b WHERE b.y = a.y) FROM a", [["a"]]),
+        ("FROM a UNION ALL (FROM b JOIN c USING (x, y))", [["a", "b"], ["a", "c"]]),
+        ("SELECT x FROM a UNION ALL SELECT 1", []),
+        ("WITH k AS (FROM a), l AS (FROM k, b) FROM l JOIN k USING (x)", [["a"], ["b"]]),
+        ("WITH RECURSIVE r AS (SELECT x FROM a UNION ALL SELECT r.x FROM r, b) FROM r", [["a"]]),
+        ("SELECT x, row_number() OVER (ORDER BY y), unnest([x, y]) FROM a", [["a"]]),
+    ],
+)
+def test_a_plan_tells_what_must_have_rows(query: str, groups: list[list[str]]) -> None:
+    with duckdb.connect() as con:
+        for name in "abc":
+            con.execute(f"CREATE TABLE {name} (x INTEGER, y INTEGER)")
+        con.execute("PRAGMA disable_optimizer")
+        assert _groups(con, query) == groups
 
 
 def test_what_had_no_rows_elsewhere_has_its_own_here() -> None:
@@ -71,13 +117,3 @@ def test_what_had_no_rows_elsewhere_has_its_own_here() -> None:
         db = Tiny()
         db.add("launches", {"kind": "kernel", "device": 0, "pid": 1, "start_ns": 0, "end_ns": 9})
         assert db.rows(sql) == [(1, 9)]
-
-
-def test_other_limits_are_planned_for_themselves(
-    known: dict[tuple[str, emptiness.Variant], str],
-) -> None:
-    for window, more in (("steady", True), ("whole", True), ("steady", False)):
-        before = len(known)
-        with Session(empty_database(), window=window) as session:
-            session.use("gpu_time_budget")
-        assert (len(known) > before) == more
