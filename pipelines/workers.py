@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Literal
 
+from perfpipe.blas import load_numpy
 from perfpipe.scratch import scratch
 from pipelines.imports import collect_rarely, leave_pandas_out
 from pipelines.signals import unwrapped
@@ -188,6 +189,7 @@ def _serve(orders: Connection) -> None:
     signal.signal(signal.SIGTERM, _leave)
     collect_rarely()
     leave_pandas_out()
+    load_numpy()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     last = False
     try:

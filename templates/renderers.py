@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from perfpipe.blas import load_numpy
 from perfpipe.units import counted, words
 from perfpipe.viewmodel import Column, Report, Source, Table, Value
 from perfpipe.visible import visible
@@ -86,6 +87,7 @@ def load_ahead() -> None:
 def _load() -> None:
     # Who writes the page meets the error where it can be told.
     with contextlib.suppress(Exception):
+        load_numpy()
         environment().get_template(_PAGE)
         load_matplotlib()
 
