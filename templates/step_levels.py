@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from perfpipe.picture import Label, Slice
@@ -62,7 +62,7 @@ class _Lane:
 
         self._categories = sorted({label.category for label in labels})
         places = {name: place for place, name in enumerate(self._categories)}
-        rows = np.array(slices, np.int64).reshape(-1, 3)
+        rows = np.fromiter(chain.from_iterable(slices), np.int64).reshape(-1, 3)
         self._starts, self._durations = rows[:, 0], rows[:, 1]
         self._ends = self._starts + self._durations
         of_label = np.array([places[label.category] for label in labels], np.int64)
@@ -70,14 +70,15 @@ class _Lane:
 
     def bounds(self, unit_ns: float) -> list[int]:
         """Return where blocks of at most a unit begin."""
-        starts, ends, unit = self._starts.tolist(), self._ends.tolist(), math.floor(unit_ns)
-        found = [0] if starts else []
-        while found:
-            first = found[-1]
-            behind = max(bisect_right(ends, starts[first] + unit, first), first + 1)
-            if behind == len(starts):
-                break
-            found.append(behind)
+        import numpy as np
+
+        # Where a block would end that begins at a slice; one that is longer stands alone.
+        behind = np.searchsorted(self._ends, self._starts + math.floor(unit_ns), "right")
+        following = np.maximum(behind, np.arange(1, len(behind) + 1)).tolist()
+        found, at = list[int](), 0
+        while at < len(following):
+            found.append(at)
+            at = following[at]
         return found
 
     def blocks(self, bounds: Sequence[int]) -> list[Block]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from analysis.report.scope import Scope
@@ -297,8 +298,8 @@ def _in_rows(
     """Return the slices of a lane as far as they lie in the step, on rows without overlap."""
     import numpy as np
 
-    starts = np.array([at for alike in rows for at in alike.starts], np.int64)
-    durations = np.array([ns for alike in rows for ns in alike.durations], np.int64)
+    starts = np.fromiter(chain.from_iterable(alike.starts for alike in rows), np.int64)
+    durations = np.fromiter(chain.from_iterable(alike.durations for alike in rows), np.int64)
     places = np.repeat(np.arange(len(rows)), [*map(_count, rows)])
     order = np.lexsort((places, -durations, starts))
     begins = np.maximum(starts, 0)[order]
