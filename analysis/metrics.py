@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from perfpipe.database import create_table, execute_known, quote
+from perfpipe.database import create_table, quote
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -116,12 +116,15 @@ def _toml(name: str) -> dict[str, Any]:
 
 def make_catalogue(con: DuckDBPyConnection) -> None:
     """Create metric_catalogue: each metric that may hold a canonical one, with its rank."""
-    docs = CATALOGUE_COLUMNS.items()
-    columns = [(name, _TYPES.get(name, "VARCHAR"), doc) for name, doc in docs]
-    create_table(con, "metric_catalogue", columns, list(_metric_rows()), CATALOGUE_DOC)
+    _make(con, "metric_catalogue", ", ".join(CATALOGUE_COLUMNS), _metric_rows())
 
 
-_TYPES = {"rank": "INTEGER", "cc_low": "INTEGER", "cc_high": "INTEGER"}
+#: Types of columns that are no text.
+_TYPES = {
+    **dict.fromkeys(("rank", "cc_low", "cc_high", "flop"), "INTEGER"),
+    **dict.fromkeys(("one_pass", "aggregate"), "BOOLEAN"),
+    "dense": "DOUBLE",
+}
 
 
 def make_stall_metrics(con: DuckDBPyConnection) -> None:
@@ -180,7 +183,8 @@ def make_series_metrics(con: DuckDBPyConnection) -> None:
 def _make(
     con: DuckDBPyConnection, name: str, columns: str, rows: Iterator[tuple[Any, ...]]
 ) -> None:
-    execute_known(con, f"CREATE TABLE {name} AS SELECT * FROM ({_values(rows)}) AS v ({columns})")
+    spec = [(column, _TYPES.get(column, "VARCHAR"), "") for column in columns.split(", ")]
+    create_table(con, name, spec, list(rows))
 
 
 CATALOGUE_DOC = (
@@ -197,17 +201,6 @@ CATALOGUE_COLUMNS = {
     "cc_high": "highest compute capability it applies to",
     "doc": "meaning",
 }
-
-
-def _values(rows: Iterator[tuple[Any, ...]]) -> str:
-    lines = (", ".join(_literal(value) for value in row) for row in rows)
-    return "VALUES " + ", ".join(f"({line})" for line in lines)
-
-
-def _literal(value: str | float | bool | None) -> str:
-    if value is None:
-        return "NULL::DOUBLE"
-    return quote(value) if isinstance(value, str) else str(value)
 
 
 def _metric_rows() -> Iterator[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfpipe.database import ColumnSpec, comment, create_table
+from perfpipe.database import ColumnSpec, create_table
 from perfpipe.specs import (
     Architecture,
     GpuSpec,
@@ -50,7 +50,6 @@ def make_gpu_peaks(con: DuckDBPyConnection) -> None:
         for dtype, peak in spec.dense.items()
     ]
     _make_for(con, of, "gpu_peaks", PEAKS_COLUMNS, ("report_id",), rows)
-    comment(con, "TABLE", "gpu_peaks", PEAKS_DOC, {name: doc for name, _, doc in PEAKS_COLUMNS})
 
 
 def make_gpu_links(con: DuckDBPyConnection) -> None:
@@ -73,7 +72,7 @@ def make_architectures(con: DuckDBPyConnection) -> None:
     docs = Architecture.documentation()
     columns = [(n, "VARCHAR" if n == "cc" else "BIGINT", doc) for n, doc in docs.items()]
     rows = [tuple(getattr(a, name) for name in docs) for a in architectures().values()]
-    create_table(con, "gpu_architectures", columns, rows, ARCHITECTURE_DOC)
+    create_table(con, "gpu_architectures", columns, rows)
 
 
 def make_tensor_rates(con: DuckDBPyConnection) -> None:
@@ -82,7 +81,7 @@ def make_tensor_rates(con: DuckDBPyConnection) -> None:
     numbers = ("flop_per_cycle",)
     columns = [(n, "DOUBLE" if n in numbers else "VARCHAR", doc) for n, doc in docs.items()]
     rows = [tuple(getattr(rate, name) for name in docs) for rate in tensor_rates()]
-    create_table(con, "gpu_tensor_rates", columns, rows, TENSOR_RATES_DOC)
+    create_table(con, "gpu_tensor_rates", columns, rows)
 
 
 def _specs(con: DuckDBPyConnection, of: str) -> Iterator[tuple[tuple[str, int | None], GpuSpec]]:

@@ -288,7 +288,10 @@ class Session:
         )
         for name in self._made & views().keys():
             view = views()[name]
-            comment(self.con, kinds[name], name, view.doc, dict(view.columns))
+            comment(self.con, kinds[name], name, view.doc, view.columns)
+        for name in self._made & REFERENCE_TABLES.keys():
+            if doc := REFERENCE_TABLES[name].doc:
+                comment(self.con, kinds[name], name, doc, REFERENCE_TABLES[name].columns)
         for name in self._made & StoreTables.names():
             document(self.con, name)
 

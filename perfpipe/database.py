@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.cores import CORES_VARIABLE, cores
@@ -139,9 +139,8 @@ def create_table(
     name: str,
     columns: Sequence[ColumnSpec],
     rows: Sequence[Sequence[Any]] = (),
-    doc: str = "",
 ) -> None:
-    """Create a table with its documentation and insert rows, column by column.
+    """Create a table and insert rows, column by column.
 
     Row by row DuckDB takes a millisecond each.
     """
@@ -149,12 +148,10 @@ def create_table(
     if rows:
         lists = ", ".join(f"unnest(?::{kind}[])" for _, kind, _ in columns)
         con.execute(f"INSERT INTO {name} SELECT {lists}", list(map(list, zip(*rows, strict=True))))
-    if doc:
-        comment(con, "TABLE", name, doc, {column: text for column, _, text in columns})
 
 
 def comment(
-    con: DuckDBPyConnection, kind: str, name: str, doc: str, columns: dict[str, str]
+    con: DuckDBPyConnection, kind: str, name: str, doc: str, columns: Mapping[str, str]
 ) -> None:
     """Attach documentation to a view or table and its columns."""
     con.execute(f"COMMENT ON {kind} {name} IS {quote(doc)}")
