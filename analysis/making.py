@@ -27,9 +27,10 @@ def side_by_side(
 ) -> None:
     """Run each step after those that it needs, on one of `at_once` connections to a database.
 
-    The first error ends it: nothing more begins, and what runs is waited for.
+    Steps are given in an order in which they could run one by one.  The first error ends it:
+    nothing more begins, and what runs is waited for.
     """
-    waiting = {name: {*needs}.intersection(steps) for name, needs in steps.items()}
+    waiting = {name: {*steps[name]}.intersection(steps) for name in _longest_first(steps)}
     running: dict[Future[None], tuple[str, DuckDBPyConnection]] = {}
     with ExitStack() as opened:
         free = [opened.enter_context(another(con)) for _ in range(min(_MOST, at_once))]
@@ -47,3 +48,12 @@ def side_by_side(
                 future.result()
                 for before in waiting.values():
                     before.discard(name)
+
+
+def _longest_first(steps: Mapping[str, frozenset[str]]) -> list[str]:
+    """Return steps by how many others wait for them one behind the other, most first."""
+    behind = dict.fromkeys(steps, 0)
+    for name in reversed([*steps]):
+        for before in steps[name] & steps.keys():
+            behind[before] = max(behind[before], behind[name] + 1)
+    return sorted(steps, key=behind.__getitem__, reverse=True)

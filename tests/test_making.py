@@ -148,3 +148,15 @@ def test_tables_that_are_made_at_a_time_share_no_name(
         session.use(*REFERENCE_TABLES)
     assert {"gpu_tensor_rates", "_known_kernels"} <= makers.keys()
     assert [name for name, several in makers.items() if len(several) > 1] == []
+
+
+def test_what_most_others_wait_for_comes_first(database: duckdb.DuckDBPyConnection) -> None:
+    steps = {"alone": (), "a": (), "b": ("a",), "c": ("b",), "d": ("alone",)}
+    made: list[str] = []
+    side_by_side(
+        database,
+        1,
+        {name: frozenset(needs) for name, needs in steps.items()},
+        lambda name, _: made.append(name),
+    )
+    assert made == ["a", "alone", "b", "c", "d"]
