@@ -56,9 +56,7 @@ def render_html(report: Report) -> str:
     """Return one self-contained page: no network requests, readable without JavaScript."""
     template = environment().get_template(_PAGE)
     lead = _lead(report)
-    figures = _figures(report)
-    if lead is not None and lead.svg:
-        del figures[lead.table.title]
+    figures = _figures(report, lead.table if lead is not None and lead.svg else None)
     step = _step(report)
     css = text_of("report.css")
     js = "".join(text_of(f"{name}.js") for name in ("tree", "icicle", "report"))
@@ -133,11 +131,12 @@ def _lead(report: Report) -> Lead | None:
     return None
 
 
-def _figures(report: Report) -> dict[str, tuple[str, str]]:
-    """Return SVG and caption by title of the drawn table."""
+def _figures(report: Report, leading: Table | None) -> dict[str, tuple[str, str]]:
+    """Return SVG and caption by title of the drawn table, but of the one that leads the page."""
     return {
         title: (drawing.svg(f"f{number}"), caption)
         for number, (title, drawing, caption) in enumerate(_drawings(report))
+        if leading is None or title != leading.title
     }
 
 
