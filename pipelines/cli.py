@@ -14,7 +14,7 @@ import click
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
 from perfpipe.visible import visible_line
 from pipelines import signals
-from pipelines.imports import leave_pandas_out
+from pipelines.imports import leave_pandas_out, leave_solids_out
 
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
@@ -106,6 +106,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit; an expected error is one sentence, never a traceback."""
     leave_pandas_out()
+    leave_solids_out()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names may hold what the terminal's encoding has no character for.
