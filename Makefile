@@ -14,24 +14,32 @@ SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver slurmc
 JEMALLOC = $(firstword $(wildcard /usr/lib/*/libjemalloc.so.2))
 NO_DAEMONS := /usr/sbin/policy-rc.d
 
+# What many tests import: compiled before them, not by each of their processes at the same time.
+LOADED := torch, triton, sympy, pandas, scipy.stats, matplotlib.pyplot, hypothesis, mcp.server, ruptures
+
 # What is imported is compiled then, and once: pip would compile ten times as much.  Without this
 # a Python that is told to write nothing would compile it in each of the many processes here.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint system fuzz bench docs examples clean
+.PHONY: demo test ready check lint system fuzz bench docs examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
 
 # Checks run beside the tests, and are shown behind them.  An idle worker takes tests from a busy
 # one, each from the end of what it has left.
-test: $(VENV)/.installed-dev system
+test: ready
 	@$(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & checks=$$!; \
+	$(BIN)/python -c "import $(LOADED)"; \
 	LD_PRELOAD=$(JEMALLOC) $(BIN)/python -m pytest -n 3 --dist worksteal --durations=10; tests=$$?; \
 	wait $$checks; checks=$$?; cat $(VENV)/check.log; \
 	[ $$tests = 0 ] || echo 'make test: pytest failed' >&2; \
 	[ $$checks = 0 ] || echo 'make test: make check failed' >&2; \
 	[ $$tests = 0 ] && [ $$checks = 0 ]
+
+# Packages and programs are installed side by side.
+ready:
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.installed-dev system
 
 # Installed where this runs as root and has apt, which starts none of their daemons.  Tests that lack
 # one of them are skipped, and fail where CI is set.

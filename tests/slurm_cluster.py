@@ -29,6 +29,8 @@ from slurm_conf import write
 #: How long daemons may take to start or stop on a busy machine, s.
 _PATIENCE_S = 90.0
 _POLL_S = 0.05
+#: How often the daemons of a cluster that is up are looked after, s.
+_KEEP_S = 0.25
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -185,7 +187,7 @@ def _keep(root: Path, base: Path) -> None:
                     if not is_ready():
                         break
                     ready.add(name)
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_S if len(ready) < len(daemons) else _KEEP_S)
         while _children():
             for pid in _children():
                 with contextlib.suppress(ProcessLookupError):

@@ -117,7 +117,7 @@ def test_wall_time_where_a_program_prints_none(cli: Cli, tmp_path: Path) -> None
     path.write_text(
         "version: 1\nname: w\ncommand: [sleep, '{seconds}']\nmatrix: {seconds: ['0.02']}\n"
     )
-    assert cli("ab", str(path), "--a", "seconds=0.02", "--b", "seconds=0.3", "--no-confirm") == 3
+    assert cli("ab", str(path), "--a", "seconds=0.02", "--b", "seconds=1.2", "--no-confirm") == 3
     assert "iteration" in cli.out
 
 
