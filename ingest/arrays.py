@@ -28,10 +28,16 @@ _FEW = 64
 NONE = -1
 
 
+def whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; combine_chunks would copy a single chunk."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
 def ints(values: pa.Array | pa.ChunkedArray, missing: int = 0) -> Ints:
     """Return whole numbers, with `missing` for NULL."""
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    filled = whole.cast(pa.int64())
+    filled = whole(values).cast(pa.int64())
     if filled.null_count:
         filled = filled.fill_null(missing)
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, ints, time_order
+from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, ints, time_order, whole
 from ingest.builder import ReportBuilder
 
 #: Kinds of operations, by the table that they come from; memsets have one of their own.
@@ -72,11 +72,13 @@ def join_launches(builder: ReportBuilder) -> Launches:
     """
     parts = [part for source in _OPERATIONS if (part := _operations(builder, *source)) is not None]
     operations = pa.concat_tables(parts or [_no_operations()]).unify_dictionaries()
+    del parts
+    operations = operations.combine_chunks()
     keys = ("start_ns", "end_ns", "pid", "device", "stream", "correlation_id", "graph_node_id")
     order = time_order(*(ints(operations[key], missing=NONE) for key in keys))
     operations = operations.take(pa.array(order)).combine_chunks()
-    column = {name: operations[name].combine_chunks() for name in operations.column_names}
-    del operations, parts, order
+    column = {name: whole(operations[name]) for name in operations.column_names}
+    del operations, order
     call, calls = _calls(builder, column["pid"], column["correlation_id"])
     kind = np.asarray(column["kind"])
     linked = (call != NONE) & (kind != GRAPH) & np.asarray(column["end_ns"].is_valid())
@@ -124,7 +126,7 @@ def _operations(builder: ReportBuilder, table: str, kind: int, name: str) -> pa.
     wanted += ["graph_node_id"] if kind != GRAPH else []
     wanted += ["demangled"] if kind == KERNEL else []
     rows = _read(builder.directory / f"{table}.parquet", wanted)
-    texts = rows[name].combine_chunks()
+    texts = whole(rows[name])
     kinds = np.full(rows.num_rows, kind, np.int8)
     if kind == _MEMCPY:
         kinds[np.asarray(texts.indices) == texts.dictionary.index("[CUDA memset]").as_py()] = (
@@ -179,11 +181,11 @@ def _chosen(path: Path, columns: list[str], rows: npt.NDArray[np.bool_]) -> pa.T
 def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> tuple[Codes, Calls]:
     """Return the call_id of each operation, and the calls."""
     path = builder.directory / f"{_CALLS}.parquet"
-    whole = _read(path, ["pid", "correlation_id"])
-    correlation = ints(whole["correlation_id"])
+    keyed = _read(path, ["pid", "correlation_id"])
+    correlation = ints(keyed["correlation_id"])
     known = np.flatnonzero(correlation != 0).astype(np.int32)
-    keys = _key(ints(whole["pid"])[known], correlation[known])
-    del whole, correlation
+    keys = _key(ints(keyed["pid"])[known], correlation[known])
+    del keyed, correlation
     # Calls are stored in time order, so that the first of equal keys is the earliest.
     by_key = np.argsort(keys, kind="stable").astype(np.int32)
     keys = keys[by_key]
@@ -204,7 +206,7 @@ def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> t
     call_id[launching[order]] = np.arange(len(order), dtype=np.int32)
     call = np.full(len(wanted), NONE, np.int32)
     call[found] = call_id[row_of]
-    column = {name: rows[name].combine_chunks() for name in rows.column_names}
+    column = {name: whole(rows[name]) for name in rows.column_names}
     limits = np.iinfo(np.int64)
     calls = Calls(
         pid=pids[order],

@@ -83,10 +83,11 @@ class _Reader:
             "domain": self.domains.codes(_domain_key(thread, batch["domainId"])),
             "category": self.categories.codes(signed(batch["category"])),
         }
-        if batch["binaryData"].null_count < len(batch["binaryData"]):
-            first = len(self)
-            contents = enumerate(batch["binaryData"].to_pylist(), first)
-            self.payloads += [(at, content) for at, content in contents if content]
+        contents = batch["binaryData"]
+        if contents.null_count < len(contents):
+            filled = np.flatnonzero(pc.fill_null(pc.binary_length(contents), 0))
+            some = contents.take(pa.array(filled)).to_pylist()
+            self.payloads += zip((len(self) + filled).tolist(), some, strict=True)
         for name, values in columns.items():
             self._parts.setdefault(name, []).append(values)
 

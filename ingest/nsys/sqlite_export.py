@@ -200,7 +200,10 @@ def _where(part: Part | None) -> str:
 
 
 def _value(column: str) -> str:
-    return f"hex({_name(column)})" if column == _BLOB else _name(column)
+    if column != _BLOB:
+        return _name(column)
+    # Most are NULL, which hex would make a text of.
+    return f"CASE WHEN {_name(column)} IS NOT NULL THEN hex({_name(column)}) END"
 
 
 def _checked(column: str, kind: str) -> str:
