@@ -27,7 +27,7 @@ FEATURES = {
     "tensor", "no_tensor", "mma_sync", "wide", "half", "shared", "elementwise", "neighbor", "after_tensor",
     "uncoalesced", "conflicts", "no_shared", "loads_again",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
-    "graphs_save", "compiled", "eager", "ranks_wait", "slow_launches", "input_data", "start_skew",
+    "graphs_save", "compiled", "eager", "graphs", "ranks_wait", "slow_launches", "input_data", "start_skew",
     "transfers",
     "steps", "no_steps", "recurring_copies", "host_copies", "device_copies", "small_copies", "clears",
 }  # fmt: skip
@@ -68,6 +68,7 @@ FLOORS = {
 TIMELINE_FLOORS = {
     "busy",
     "others",
+    "elsewhere",
     "around",
     "other_launches",
     "waiting",

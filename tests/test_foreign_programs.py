@@ -28,7 +28,7 @@ START_UP = {"keep_alive", "cache_compiled", "cache_tuned", "preload"}
             60,
         ),
         # FP32 activations, which cuDNN converts for its kernels.
-        ("jax_train", "NVTX", 52, 58, "compute", ["no_conversions", "mixed_precision"], 79),
+        ("jax_train", "NVTX", 52, 58, "compute", ["mixed_precision", "no_conversions"], 79),
     ],
 )
 def test_a_program_without_annotations(

@@ -198,6 +198,33 @@ def test_a_compiled_step_is_not_told_to_be_compiled(
     assert _techniques(told, f"compiled {kernel}", "launch_overhead")[0] == technique
 
 
+@case("graphs")
+def _graphs(db: Case) -> None:
+    _loop(db, api_name="cudaGraphLaunch", graph_node_id=1)
+
+
+@case("graphs and more")
+def _graphs_and_more(db: Case) -> None:
+    """Two kernels of a graph behind each that is launched by itself."""
+    _loop(db)
+    for n in range(12):
+        at = STEP * n + 100_000
+        call = {"correlation_id": 100 + n, "call_id": 100 + n, "api_name": "cudaGraphLaunch",
+                "api_start_ns": at - 80_000, "api_end_ns": at - 70_000}  # fmt: skip
+        for node in (1, 2):
+            db.add("launches", {"kind": "kernel", "name": GEMM, "device": 0, "stream": 7, "pid": 1,
+                                "tid": 1, "start_ns": at, "end_ns": at + 1000 * node,
+                                "graph_node_id": node, **call})  # fmt: skip
+
+
+GRAPHS = [("graphs", "longer_graphs"), ("graphs and more", "rest_in_graphs")]
+
+
+@pytest.mark.parametrize(("name", "technique"), GRAPHS)
+def test_a_step_of_graphs_is_not_told_to_use_graphs(told: Told, name: str, technique: str) -> None:
+    assert _techniques(told, name, "launch_overhead")[0] == technique
+
+
 def _own(db: Case, kernel: str) -> None:
     full = {"_kernel_agent": "void thrust::cuda_cub::core::_kernel_agent<int>(int)"}
     _loop(db, kernel, **({"demangled": full[kernel]} if kernel in full else {}))
@@ -244,26 +271,63 @@ def test_a_host_that_does_something_else_is_not_slow_to_launch(told: Told, what:
     assert cause == "host"
 
 
-@case("readbacks")
-def _readbacks(db: Case) -> None:
-    _loop(db, "[CUDA memcpy Device-to-Host]")
+def _readbacks(db: Case, kind: str, **more: Any) -> None:
+    """Add copies of 4 bytes to the host, which waits for every other one."""
+    _loop(db, "[CUDA memcpy Device-to-Host]", **more)
     for n in range(12):
         at = STEP * n
         waits = n % 2
         db.add("nsys_memory_ops", {"pid": 1, "device": 0, "correlation_id": n, "start_ns": at,
                "operation": "[CUDA memcpy Device-to-Host]", "bytes": 4, "src_kind": "Device",
-               "dst_kind": "Pinned"})  # fmt: skip
+               "dst_kind": kind})  # fmt: skip
         if waits:
             db.add("nsys_api_calls", {"pid": 1, "tid": 1, "name": "cudaStreamSynchronize",
                                       "start_ns": at, "end_ns": at + 200_000})  # fmt: skip
 
 
-def test_small_copies_that_the_host_waits_for(told: Told) -> None:
-    columns = "copies, per_step, calls_pct, max_bytes"
+case("readbacks")(partial(_readbacks, kind="Pinned"))
+# Of a graph, a copy to pageable memory blocks nothing.
+case("graph's readbacks")(
+    partial(_readbacks, kind="Pageable", api_name="cudaGraphLaunch", graph_node_id=1)
+)
+
+
+@pytest.mark.parametrize(("name", "begins"), [("readbacks", -9000), ("graph's readbacks", -4000)])
+def test_small_copies_that_the_host_waits_for(told: Told, name: str, begins: int) -> None:
+    columns = "copies, per_step, calls_pct, max_bytes, host_pct"
     sql = f"SELECT {columns} FROM small_readbacks WHERE report_id = $case"
-    assert told("readbacks", sql) == [(6, None, 50, 4)]
+    host_ns = 5 * (STEP - 9000 - begins) + 12 * 5000
+    host_pct = pytest.approx(100 * host_ns / (11 * STEP + 100_000))
+    assert told(name, sql) == [(6, None, 50, 4, host_pct)]
     sql = "SELECT bound FROM timeline_findings WHERE report_id = $case"
-    assert ("readback",) in told("readbacks", sql)
+    assert ("readback",) in told(name, sql)
+
+
+@case("slow host")
+def _slow_host(db: Case) -> None:
+    """A launch every 20 us, each tenth a copy that the host waits for; the GPU works for 1 us."""
+    for n in range(120):
+        at = 20_000 * n
+        kind = "memcpy" if n % 10 == 9 else "kernel"
+        name = "[CUDA memcpy Device-to-Host]" if kind == "memcpy" else "mine"
+        db.add("launches", {"kind": kind, "name": name, "device": 0, "stream": 7, "pid": 1, "tid": 1,
+                            "correlation_id": n, "call_id": n, "start_ns": at, "end_ns": at + 1000,
+                            "api_name": "cudaLaunchKernel", "api_start_ns": at - 9000,
+                            "api_end_ns": at - 4000})  # fmt: skip
+        if kind == "memcpy":
+            db.add("nsys_memory_ops", {"pid": 1, "device": 0, "correlation_id": n, "start_ns": at,
+                                       "operation": name, "bytes": 4, "src_kind": "Device",
+                                       "dst_kind": "Pinned"})  # fmt: skip
+            db.add("nsys_api_calls", {"pid": 1, "tid": 1, "name": "cudaStreamSynchronize",
+                                      "start_ns": at - 3000, "end_ns": at + 2000})  # fmt: skip
+
+
+def test_a_host_that_is_slow_stays_slow_without_readbacks(told: Told) -> None:
+    """The GPU idles for 95 % of the time, of which the copies explain little."""
+    sql = "SELECT gain_pct, floor FROM timeline_findings WHERE report_id = $case AND bound = 'readback'"
+    ((gain, floor),) = told("slow host", sql)
+    assert floor == "elsewhere"
+    assert gain == pytest.approx((11 * 20 + 120 * 5) / (119 * 20 + 1) * 100)
 
 
 LOADED = [(200_704, "data_loading"), (488, "host_alone")]

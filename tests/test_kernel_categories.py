@@ -25,6 +25,8 @@ NAMES = {
         "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int>>>(T1::Params)",
         "void gemv2T_kernel_val<int, int, __half, __half, __half, float, (int)128>(T13, T6, T6)",
         "void cublasLt::splitKreduce_kernel<(int)32, (int)16, int, float>(T1)",
+        "triton_red_fused_mm_1", "triton_red_fused__unsafe_view_mm_mul_silu_t_view_9",
+        "triton_red_fused__to_copy_add_mean_mm_mul_rsqrt_t_view_14", "triton_per_fused_addmm_silu_t_3",
         "triton_tem_fused_addmm_relu_3", "triton_mm", "matmul_kernel", "gemm_fusion_dot_12",
         "triton_gemm_dot.5",
         "fused_moe_kernel", "void marlin::Marlin<__half, (int)256>(const int4 *)",
@@ -84,7 +86,7 @@ NAMES = {
     ],
     "reduction": [
         AT + "reduce_kernel<(int)512, (int)1, at::native::ReduceOp<float, at::native::MeanOps<float>>>(T3)",
-        "triton_red_fused_sum_1", "triton_per_fused_mean_0", "input_reduce_fusion_2", "wrapped_reduce",
+        "triton_red_fused__to_copy__unsafe_view_add_mean_mm_mul_15", "triton_red_fused_sum_1", "triton_per_fused_mean_0", "input_reduce_fusion_2", "wrapped_reduce",
         "void cub::DeviceReduceSingleTileKernel<Policy, float *, float *, int, cub::Sum, float>(T1)",
         "void cub::DeviceScanKernel<Policy, int *, int *>(T1)", "void dot_kernel<float, (int)128>(T1)",
         AT + "nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>(T1 *)",

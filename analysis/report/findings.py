@@ -100,6 +100,10 @@ _ASSUMED = {
         "that idle time goes, except where the host works for long, and the GPU's work takes as "
         "long as now"
     ),
+    "elsewhere": (
+        "that the GPU's work, and what the host does besides reading back and launching, take as "
+        "long as now"
+    ),
     "waiting": "that no rank waits, and everything else takes as long as now",
     "start": "that no rank waits in the first collective, and everything else takes as long as now",
     "others": "that everything else takes as long as now",
@@ -107,7 +111,10 @@ _ASSUMED = {
     "around": "that its own kernels go, and those around them take as long as now",
     "hidden": "that it hides behind compute, which takes as long as now",
     "link": "that its bytes cross the link at its peak, behind compute",
-    "half_types": "half the bytes at the same bandwidth, and products at twice the rate",
+    "half_types": (
+        "half the bytes at the same bandwidth, products in TF32 at twice the rate, and others in "
+        "next to no time"
+    ),
 }
 
 

@@ -100,10 +100,10 @@ SELECT
                 WHEN claim = 'near_limit' THEN 1.5
                 ELSE 1
             END,
-            -- What makes results less exact needs a bound to come before the rest.
+            -- What makes results less exact has to save more than the rest.
             CASE
-                WHEN subject = 'timeline'
-                    THEN coalesce(bound_pct, if(claim = 'single_precision', 0, share_pct))
+                WHEN subject = 'timeline' THEN coalesce(bound_pct, share_pct)
+                    * if(claim = 'single_precision', threshold('finding.inexact_weight'), 1)
             END DESC,
             claim = 'operator',
             -- A CUDA graph cannot contain what is read back.

@@ -77,7 +77,11 @@ SELECT
     list_filter([
         -- Graphs do not help work that already comes from graphs.
         CASE WHEN s.graphs_save_pct >= threshold('timeline.launch_overhead_pct') THEN 'graphs_save' END,
-        if(e.is_compiled, 'compiled', 'eager'),
+        CASE
+            WHEN 2 * s.graph_kernels >= s.kernels THEN 'graphs'
+            WHEN e.is_compiled THEN 'compiled'
+            ELSE 'eager'
+        END,
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
         CASE WHEN i.is_data THEN 'input_data' END,
         if(v.steps IS NULL, 'no_steps', 'steps'),

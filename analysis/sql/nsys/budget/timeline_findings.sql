@@ -15,8 +15,9 @@
 -- floor: what it keeps: busy (what the GPU does takes as long as now, and so does what the host does in long
 --   intervals where that is a finding of its own), others (so does all that is not of this category),
 --   other_launches (all but slow launches), waiting (all but the waiting for other ranks behind the first
---   collective), start (all but the waiting in that), hidden (compute, behind which it can hide) or link
---   (the same, and copied bytes at the peak of their link); NULL without a bound
+--   collective), start (all but the waiting in that), hidden (compute, behind which it can hide), link
+--   (the same, and copied bytes at the peak of their link) or elsewhere (busy, and what the host does besides
+--   reading back and launching); NULL without a bound
 -- difficulty: low, medium or high
 -- confidence: confidence of the verdict
 -- for_rank: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
@@ -58,7 +59,7 @@ whole AS (
     LEFT JOIN copied AS c USING (report_id, device)
     GROUP BY b.report_id, b.device, b.shares
 ),
-contributors AS (
+large AS (
     SELECT report_id, device, confidence, incomplete, item.category AS bound, item.share_pct AS share_pct
     FROM parts
     WHERE item.share_pct >= CASE
@@ -66,12 +67,24 @@ contributors AS (
         WHEN item.category = 'launch_overhead' THEN threshold('timeline.launch_overhead_pct')
         ELSE threshold('timeline.contributor_pct')
     END
+),
+mostly_readbacks AS (
+    -- Waiting that small copies cause for the most part is told as such.
+    SELECT l.*
+    FROM large AS l
+    JOIN small_readbacks AS r USING (report_id, device)
+    WHERE l.bound = 'sync' AND 2 * r.share_pct >= l.share_pct
+),
+contributors AS (
+    FROM large ANTI JOIN mostly_readbacks USING (report_id, device, bound)
     UNION ALL
     SELECT b.report_id, b.device, b.confidence, b.incomplete, 'readback', r.share_pct
     FROM small_readbacks AS r
     JOIN timeline_bottleneck AS b USING (report_id, device)
+    LEFT JOIN mostly_readbacks AS m USING (report_id, device)
     WHERE r.share_pct >= threshold('timeline.contributor_pct')
         OR r.calls_pct >= threshold('timeline.readback_calls_pct')
+        OR m.bound IS NOT NULL
 ),
 matched AS (
     SELECT c.*, NULL AS for_rank, t.rank AS place, t.technique, t.difficulty,
@@ -103,6 +116,7 @@ SELECT
     CASE m.floor
         WHEN 'busy' THEN i.idle_pct - i.host_pct
         WHEN 'others' THEN m.share_pct
+        WHEN 'elsewhere' THEN least(i.idle_pct - i.host_pct, r.host_pct)
         WHEN 'other_launches' THEN least(f.slow_pct, i.idle_pct)
         WHEN 'waiting' THEN least(m.share_pct, f.waiting_pct)
         WHEN 'start' THEN least(m.share_pct, f.start_pct)
@@ -120,5 +134,6 @@ SELECT
 FROM matched AS m
 JOIN whole AS i ON i.report_id = m.report_id AND i.device = m.device
 JOIN _timeline_features AS f ON f.report_id = m.report_id AND f.device = m.device
+LEFT JOIN small_readbacks AS r ON r.report_id = m.report_id AND r.device = m.device
 LEFT JOIN _gap_words AS w ON w.report_id = m.report_id AND w.device = m.device AND w.bound = m.bound
 ORDER BY m.report_id, m.device, rank;

@@ -9,6 +9,7 @@
 -- calls: number of launching calls; a CUDA graph launches many kernels with one
 -- launches_per_ms: launching calls per millisecond of the window
 -- api_med_ns: median duration of a launching call, ns
+-- api_ns: their total duration, ns
 -- queue_med_ns: median time from the return of the call to the start of the kernel, of those that
 --   were queued, ns
 -- short_kernels: number of kernels under 10 us
@@ -32,7 +33,7 @@ calls AS (
     GROUP BY track, pid, correlation_id
 ),
 api AS (
-    SELECT track, count(*) AS calls, median(api_ns) AS api_med_ns
+    SELECT track, count(*) AS calls, median(api_ns) AS api_med_ns, sum(api_ns)::BIGINT AS api_ns
     FROM calls
     GROUP BY track
 ),
@@ -76,6 +77,7 @@ SELECT
     a.calls,
     a.calls / nullif(o.window_ns / 1e6, 0) AS launches_per_ms,
     a.api_med_ns,
+    a.api_ns,
     k.queue_med_ns,
     k.short_kernels,
     100.0 * k.short_kernels / nullif(k.kernels, 0) AS short_kernels_pct,

@@ -1,18 +1,26 @@
 -- Copies of a few bytes to the host that the launching thread waits for before it launches anything
--- else, as `.item()` makes them: each lets the GPU run dry, and a CUDA graph cannot contain them.
+-- else, as `.item()` makes them, and those at the end of a CUDA graph: each lets the GPU run dry, and a CUDA graph
+-- cannot contain what the host does with them.
 -- @materialize
 --
 -- report_id: report
 -- device: physical GPU number
--- copies: number of such copies
+-- copies: number of such copies; of a CUDA graph one for each of its launches
 -- per_step: their number in a step; NULL without steps
 -- calls_pct: their share of all launching calls, %
 -- max_bytes: bytes of the largest
 -- idle_ns: idle time that is sync, from them to the next launch of the thread, ns
 -- share_pct: its share of the time of the steady steps (analysis_windows), %
+-- host_pct: share of that time in which the host reads back, from the beginning of such a call, or the end of a
+--   graph's launch, to the next launch of the thread, or launches, which tracing slows down, %: what else it does
+--   takes as long without the copies
 CREATE VIEW small_readbacks AS
 WITH copies AS (
-    SELECT l.track, l.report_id, l.pid, l.tid, l.call_id, l.api_start_ns, l.api_name, m.bytes, m.dst_kind
+    SELECT
+        l.track, l.report_id, l.pid, l.tid, l.call_id, l.api_name, m.bytes,
+        l.graph_node_id IS NOT NULL AS in_graph,
+        if(in_graph, l.api_end_ns, l.api_start_ns) AS begin_ns,
+        NOT in_graph AND m.dst_kind = 'Pageable' AS blocks
     FROM nsys_memory_ops AS m
     JOIN _analysed_launches AS l
         ON l.report_id = m.report_id AND l.pid = m.pid AND l.correlation_id = m.correlation_id
@@ -20,7 +28,6 @@ WITH copies AS (
     WHERE m.bytes <= threshold('timeline.readback_bytes')
         AND m.src_kind = 'Device'
         AND m.dst_kind IN ('Pageable', 'Pinned')
-        AND l.graph_node_id IS NULL
 ),
 following AS (
     -- call_id counts the launching calls of a thread.
@@ -28,18 +35,20 @@ following AS (
     FROM copies AS c
     LEFT JOIN launches AS n
         ON n.report_id = c.report_id AND n.call_id = c.call_id + 1 AND n.pid = c.pid AND n.tid = c.tid
-    QUALIFY row_number() OVER (PARTITION BY c.report_id, c.call_id ORDER BY n.op_id) = 1
+    QUALIFY row_number() OVER (PARTITION BY c.report_id, c.call_id ORDER BY n.op_id, c.bytes DESC) = 1
 ),
 waited AS (
     SELECT f.*
     FROM following AS f
     ASOF LEFT JOIN _sync_calls AS s
-        ON s.report_id = f.report_id AND s.pid = f.pid AND s.tid = f.tid AND s.start_ns >= f.api_start_ns
-    -- A copy to pageable memory blocks by itself.
-    WHERE f.dst_kind = 'Pageable' OR s.start_ns < coalesce(f.next_ns, s.end_ns)
+        ON s.report_id = f.report_id AND s.pid = f.pid AND s.tid = f.tid AND s.start_ns >= f.begin_ns
+    -- A copy to pageable memory blocks by itself, unless a graph makes it.
+    WHERE f.blocks OR s.start_ns < coalesce(f.next_ns, s.end_ns)
 ),
 sums AS (
-    SELECT w.track, count(*) AS copies, max(w.bytes) AS max_bytes, coalesce(sum(g.sync_ns), 0) AS idle_ns
+    SELECT
+        w.track, count(*) AS copies, max(w.bytes) AS max_bytes, coalesce(sum(g.sync_ns), 0) AS idle_ns,
+        sum(w.next_ns - w.begin_ns) AS host_ns
     FROM waited AS w
     LEFT JOIN _gaps AS g ON g.track = w.track AND g.op_id = w.next_op_id
     GROUP BY w.track
@@ -52,7 +61,8 @@ SELECT
     100.0 * s.copies / nullif(l.calls, 0) AS calls_pct,
     s.max_bytes,
     s.idle_ns::BIGINT AS idle_ns,
-    100.0 * s.idle_ns / nullif(p.time_ns, 0) AS share_pct
+    100.0 * s.idle_ns / nullif(p.time_ns, 0) AS share_pct,
+    least(100.0 * (s.host_ns + l.api_ns) / nullif(p.time_ns, 0), 100) AS host_pct
 FROM sums AS s
 JOIN _gpus AS t USING (track)
 JOIN analysis_windows AS p

@@ -8,8 +8,8 @@
 -- longest: those with most time, as in precision_times
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
--- gain_pct: bound on the gain, % of the time of the steps: half of what they take; NULL where products do
---   not use TF32, of which BF16 would take far less than half
+-- gain_pct: bound on the gain, % of the time of the steps: half of what they take, and all that products take
+--   which do not use TF32, since tensor cores need a small part of it
 -- floor: what the bound assumes to stay
 CREATE VIEW precision_findings AS
 SELECT
@@ -21,10 +21,8 @@ SELECT
     p.longest,
     t.technique,
     t.difficulty,
-    CASE
-        WHEN p.product_ns < threshold('precision.products_share') * p.time_ns THEN p.share_pct / 2
-    END AS gain_pct,
-    CASE WHEN gain_pct IS NOT NULL THEN 'half_types' END AS floor
+    p.share_pct * (1 + p.product_ns / p.time_ns) / 2 AS gain_pct,
+    'half_types' AS floor
 FROM precision_times AS p
 JOIN _techniques AS t ON t.bound = 'single_precision' AND p.type = 'single'
 ANTI JOIN precision_times AS n
