@@ -100,7 +100,9 @@ def test_what_was_profiled_is_counted_by_one_rule(
     """Launches of a profiled grid that take much longer or shorter are not: JAX converts tensors
     of several sizes with one grid."""
     with Session.open(Store(replayed(name)), window="whole") as con:
-        (covered,) = con.execute("SELECT profiled_pct FROM step_coverage").fetchone() or ()
+        covered, otherwise = (
+            con.execute("SELECT profiled_pct, otherwise_pct FROM step_coverage").fetchone() or ()
+        )
         rows = con.execute(
             "SELECT name, grid, block, matched, instances, total_time_ns, time_pct, max_sol_pct "
             "FROM kernel_headroom"
@@ -131,3 +133,6 @@ def test_what_was_profiled_is_counted_by_one_rule(
     both = {row[:3] for row in rows if row[3]} & {row[:3] for row in rows if not row[3]}
     assert both
     assert sum(row[6] for row in rows if row[3]) == pytest.approx(covered)
+    known = {row[0] for row in profiled}
+    others = sum(row[6] for row in rows if not row[3] and keys[row[0]] in known)
+    assert otherwise == pytest.approx(others)

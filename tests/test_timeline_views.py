@@ -35,7 +35,7 @@ def test_launching_of_a_gpu() -> None:
     rows = db.rows("SELECT * FROM launch_summary")
     assert [column[0] for column in db.con.description or []][2] == "kernels"
     assert rows == [
-        ("r", 0, 4, 4, 4 / 0.12005, 10.0, 18.0, 2, 50.0, 100.0 * 10_009 / 120_009, 0, 1, 40,
+        ("r", 0, 4, 4, 4 / 0.12005, 10.0, 34, 18.0, 2, 50.0, 100.0 * 10_009 / 120_009, 0, 1, 40,
          100 * 40 / 120_050)
     ]  # fmt: skip
 

@@ -264,7 +264,7 @@ def of_steps(scope: Scope) -> str | None:
         f"""
         SELECT
             report_id, if(b.repetitions IS NULL, window_kind, 'timed'),
-            configurations, profiled_configurations, profiled_pct,
+            configurations, profiled_configurations, profiled_pct, otherwise_pct,
             -- The idle time of a benchmark is the harness's.
             if(b.repetitions IS NULL, 100 * kernel_time_ns / nullif(w.time_ns, 0), NULL)
         FROM step_coverage JOIN analysis_windows AS w USING (report_id, device)
@@ -274,7 +274,7 @@ def of_steps(scope: Scope) -> str | None:
     )
     if len(rows) != 1:
         return None
-    ((report_id, kind, kernels, profiled, covered_pct, kernels_pct),) = rows
+    ((report_id, kind, kernels, profiled, covered_pct, otherwise_pct, kernels_pct),) = rows
     whole = _KERNEL_TIME.get(kind, "step's kernel time")
     looked_at = f"{profiled} of {kernels} kernels were profiled"
     least = thresholds()["timeline.contributor_pct"]
@@ -283,9 +283,15 @@ def of_steps(scope: Scope) -> str | None:
         whose = "the step" if kind == "steady" else "the analyzed window"
         return f"Kernels take {of_it} % of {whose}: what bounds them matters little"
     if covered_pct < least:
+        way_out = f"perfpipe plan {report_id} says which to profile"
+        if otherwise_pct >= 50:
+            way_out = (
+                f"{otherwise_pct:.0f} % were profiled with another grid or block only, as when "
+                "each process tunes its kernels anew"
+            )
         return (
             f"{looked_at}, {covered_pct:.2g} % of the {whole}: what bounds the rest is unknown "
-            f"(perfpipe plan {report_id} says which to profile)"
+            f"({way_out})"
         )
     shares = rows_of(
         scope.con,

@@ -12,11 +12,12 @@
 -- profiled_pct: share of the kernel time that was profiled, %
 -- communication_pct: share of communication, which is not profiled, %
 -- unprofiled_pct: share of the other kernels, %
+-- otherwise_pct: share of those that were profiled with another grid, block or duration only, %
 -- coverage_pct: share that was profiled of what could be, the kernel time without communication, %
 CREATE VIEW step_coverage AS
 WITH sums AS (
     SELECT
-        report_id,
+        s.report_id,
         device,
         window_kind,
         steps,
@@ -25,9 +26,12 @@ WITH sums AS (
         count(DISTINCT (demangled, grid, block))
             FILTER (NOT communication AND ncu_launches > 0) AS profiled_configurations,
         coalesce(sum(time_ns) FILTER (NOT communication AND ncu_launches > 0), 0) AS profiled_ns,
-        coalesce(sum(time_ns) FILTER (communication), 0) AS communication_ns
-    FROM _step_kernels
-    GROUP BY report_id, device, window_kind, steps
+        coalesce(sum(time_ns) FILTER (communication), 0) AS communication_ns,
+        coalesce(sum(time_ns) FILTER (p.key IS NOT NULL), 0) AS otherwise_ns
+    FROM _step_kernels AS s
+    LEFT JOIN (SELECT DISTINCT report_id, key FROM _profiled_kernels) AS p
+        ON s.ncu_launches IS NULL AND p.report_id = s.report_id AND p.key = kernel_key(s.demangled)
+    GROUP BY s.report_id, device, window_kind, steps
 )
 SELECT
     report_id,
@@ -40,6 +44,7 @@ SELECT
     100.0 * profiled_ns / nullif(all_ns, 0) AS profiled_pct,
     100.0 * communication_ns / nullif(all_ns, 0) AS communication_pct,
     100.0 * (all_ns - profiled_ns - communication_ns) / nullif(all_ns, 0) AS unprofiled_pct,
+    100.0 * otherwise_ns / nullif(all_ns, 0) AS otherwise_pct,
     100.0 * profiled_ns / nullif(all_ns - communication_ns, 0) AS coverage_pct
 FROM sums
 ORDER BY report_id, device;

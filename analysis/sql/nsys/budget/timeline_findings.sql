@@ -29,11 +29,7 @@
 -- largest_gap: the longest idle interval of that category in words; NULL if the category is not
 --   idle time
 CREATE VIEW timeline_findings AS
-WITH parts AS (
-    SELECT report_id, device, confidence, incomplete, unnest(shares) AS item
-    FROM timeline_bottleneck
-),
-copied AS (
+WITH copied AS (
     SELECT report_id, device, operation, sum(bytes / link_bytes_per_s ORDER BY src_kind, dst_kind) AS s
     FROM memory_op_summary
     GROUP BY report_id, device, operation
@@ -59,38 +55,11 @@ whole AS (
     LEFT JOIN copied AS c USING (report_id, device)
     GROUP BY b.report_id, b.device, b.shares
 ),
-large AS (
-    SELECT report_id, device, confidence, incomplete, item.category AS bound, item.share_pct AS share_pct
-    FROM parts
-    WHERE item.share_pct >= CASE
-        -- It has a cure that costs little.
-        WHEN item.category = 'launch_overhead' THEN threshold('timeline.launch_overhead_pct')
-        ELSE threshold('timeline.contributor_pct')
-    END
-),
-mostly_readbacks AS (
-    -- Waiting that small copies cause for the most part is told as such.
-    SELECT l.*
-    FROM large AS l
-    JOIN small_readbacks AS r USING (report_id, device)
-    WHERE l.bound = 'sync' AND 2 * r.share_pct >= l.share_pct
-),
-contributors AS (
-    FROM large ANTI JOIN mostly_readbacks USING (report_id, device, bound)
-    UNION ALL
-    SELECT b.report_id, b.device, b.confidence, b.incomplete, 'readback', r.share_pct
-    FROM small_readbacks AS r
-    JOIN timeline_bottleneck AS b USING (report_id, device)
-    LEFT JOIN mostly_readbacks AS m USING (report_id, device)
-    WHERE r.share_pct >= threshold('timeline.contributor_pct')
-        OR r.calls_pct >= threshold('timeline.readback_calls_pct')
-        OR m.bound IS NOT NULL
-),
 matched AS (
     SELECT c.*, NULL AS for_rank, t.rank AS place, t.technique, t.difficulty,
         -- Where events were lost, what looks idle may not be.
         CASE WHEN NOT c.incomplete THEN t.keeps[1] END AS floor
-    FROM contributors AS c
+    FROM _timeline_contributors AS c
     JOIN _timeline_features AS f USING (report_id, device)
     JOIN _techniques AS t ON t.bound = c.bound AND list_has_all(f.features, t.features)
     WHERE c.bound != 'compute'
@@ -98,7 +67,7 @@ matched AS (
     -- Waiting for another rank is cured there, first of all.
     SELECT c.*, r.last_rank, t.rank - 1000, t.technique, t.difficulty,
         CASE WHEN NOT c.incomplete THEN 'waiting' END
-    FROM contributors AS c
+    FROM _timeline_contributors AS c
     JOIN _rank_causes AS r USING (report_id, device)
     JOIN _timeline_features AS f ON f.report_id = r.last_report AND f.device = r.last_device
     JOIN _techniques AS t ON t.bound = r.cause AND list_has_all(f.features, t.features)

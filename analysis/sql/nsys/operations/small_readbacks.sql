@@ -1,5 +1,5 @@
 -- Copies of a few bytes to the host that the launching thread waits for before it launches anything
--- else, as `.item()` makes them, and those at the end of a CUDA graph: each lets the GPU run dry, and a CUDA graph
+-- else, as `.item()` makes them, and those of CUDA graphs: each lets the GPU run dry, and a CUDA graph
 -- cannot contain what the host does with them.
 -- @materialize
 --
@@ -11,9 +11,9 @@
 -- max_bytes: bytes of the largest
 -- idle_ns: idle time that is sync, from them to the next launch of the thread, ns
 -- share_pct: its share of the time of the steady steps (analysis_windows), %
--- host_pct: share of that time in which the host reads back, from the beginning of such a call, or the end of a
---   graph's launch, to the next launch of the thread, or launches, which tracing slows down, %: what else it does
---   takes as long without the copies
+-- host_pct: share of that time in which the host reads back, from the beginning of such a call, or the
+--   end of a graph's launch, to the next launch of the thread, or launches, which tracing slows down, %:
+--   what else it does takes as long without the copies
 CREATE VIEW small_readbacks AS
 WITH copies AS (
     SELECT

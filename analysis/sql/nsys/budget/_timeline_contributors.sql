@@ -1,0 +1,32 @@
+-- What takes much of each GPU's time, by category, and small copies to the host if they are many, or are what
+-- most of the waiting is for.
+CREATE VIEW _timeline_contributors AS
+WITH parts AS (
+    SELECT report_id, device, confidence, incomplete, unnest(shares) AS item
+    FROM timeline_bottleneck
+),
+large AS (
+    SELECT report_id, device, confidence, incomplete, item.category AS bound, item.share_pct AS share_pct
+    FROM parts
+    WHERE item.share_pct >= CASE
+        -- It has a cure that costs little.
+        WHEN item.category = 'launch_overhead' THEN threshold('timeline.launch_overhead_pct')
+        ELSE threshold('timeline.contributor_pct')
+    END
+),
+mostly_readbacks AS (
+    -- Waiting that small copies cause for the most part is told as such.
+    SELECT l.*
+    FROM large AS l
+    JOIN small_readbacks AS r USING (report_id, device)
+    WHERE l.bound = 'sync' AND 2 * r.share_pct >= l.share_pct
+)
+FROM large ANTI JOIN mostly_readbacks USING (report_id, device, bound)
+UNION ALL
+SELECT b.report_id, b.device, b.confidence, b.incomplete, 'readback', r.share_pct
+FROM small_readbacks AS r
+JOIN timeline_bottleneck AS b USING (report_id, device)
+LEFT JOIN mostly_readbacks AS m USING (report_id, device)
+WHERE r.share_pct >= threshold('timeline.contributor_pct')
+    OR r.calls_pct >= threshold('timeline.readback_calls_pct')
+    OR m.bound IS NOT NULL;
