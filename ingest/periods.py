@@ -120,7 +120,9 @@ def parts_of(symbols: Codes, loop: Loop) -> tuple[int, int] | None:
         alike = step[:-lag] == step[lag:]
         repeats = np.append(alike, np.zeros(lag, bool)) | np.append(np.zeros(lag, bool), alike)
         often = int(np.count_nonzero(repeats))
-        if often >= _NEARLY_ALL * len(step):
+        # Of two loops in turn with a common multiple, one does not continue the other.
+        inside = np.trim_zeros(alike)
+        if often >= _NEARLY_ALL * len(step) and inside.mean() >= _NEARLY_ALL:
             return lag, round(often / lag)
     return None
 

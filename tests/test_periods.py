@@ -348,3 +348,10 @@ def test_a_step_half_of_which_repeats_has_no_parts(times: int, random: Random) -
     step = random.sample(range(1000), 10 * times) + [*range(2000, 2010)] * times
     codes = _codes([step] * 4)
     assert parts_of(codes, Loop(0, len(codes), len(step), 0)) is None
+
+
+def test_two_loops_in_turn_have_no_common_part() -> None:
+    """A prompt through 32 layers of 52 launches, then 100 tokens of 5: 260 is a multiple of both."""
+    step = [*range(52)] * 32 + [*range(100, 105)] * 100
+    codes = _codes([step] * 4)
+    assert parts_of(codes, Loop(0, len(codes), len(step), 0)) is None

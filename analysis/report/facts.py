@@ -259,10 +259,20 @@ def no_verdict(scope: Scope) -> Fact:
     """Return the text that replaces a missing verdict."""
     text = "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
     if not scope.kinds:
-        text = "No verdict: nothing was profiled (perfpipe run --collector all)"
+        text = f"No verdict: {_unprofiled(scope)}"
     elif not scope.profiled:
         text = f"No verdict: {_without_work(scope)}"
     return Fact("", text, Source("reports", scope.reports))
+
+
+def _unprofiled(scope: Scope) -> str:
+    """Return why there is no report of a profiler."""
+    status = scope.run.status if scope.run is not None else ""
+    if status == "interrupted":
+        return "the run was interrupted (perfpipe run --resume continues it)"
+    if status == "failed":
+        return "the program failed, and nothing was profiled"
+    return "nothing was profiled (perfpipe run --collector all)"
 
 
 def _without_work(scope: Scope) -> str:
