@@ -52,6 +52,7 @@ def test_a_program_without_annotations(
         findings = con.execute(
             "SELECT subject, share_of, share_pct, bound_pct, technique FROM findings ORDER BY rank"
         ).fetchall()
+        first = con.execute("SELECT technique FROM recommendations ORDER BY rank").fetchone()
     assert windows == [("steady", steps, source)]
     assert typical == [(launches, steps)]
     assert [row[0] for row in verdicts] == [bound]
@@ -60,6 +61,7 @@ def test_a_program_without_annotations(
     assert all(row[3] is None or row[3] <= row[2] for row in findings if row[0] == "kernel")
     timeline = [row for row in findings if row[0] == "timeline" and row[1] == "step"]
     assert [row[4] for row in timeline] == techniques
+    assert first == (techniques[0],)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 -- What to try: the techniques of timeline_findings and operator_findings first, then those of kernel_findings
 -- for kernels that no operator speaks for, each once;
 -- largest bound on the gain first, where there is none by the share that it addresses, but behind those for
--- the same category of a timeline that have one; of those for kernels
--- what is hard counts half; what makes results less exact, then what leaves little to gain, comes last.
+-- the same category of a timeline that have one; of those for kernels what is hard counts half, and
+-- what makes results less exact (on timelines it counts less), then what leaves little to gain, is last.
 -- Gains overlap: never add them.
 --
 -- rank: priority, from 1
@@ -102,12 +102,14 @@ SELECT
         ORDER BY
             subject DESC,
             secondary,
-            precision,
+            precision AND subject = 'kernel',
             weight * CASE
                 WHEN subject = 'kernel' AND difficulty = 'high' THEN threshold('finding.hard_weight')
+                WHEN precision THEN threshold('finding.inexact_weight')
                 ELSE 1
             END DESC,
             gain_pct IS NULL,
+            bound IS DISTINCT FROM 'readback',
             place, technique, bound
     ) AS rank,
     subject,
