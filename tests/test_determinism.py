@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import Opened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -200,26 +198,3 @@ def test_deviation_of_values_beyond_128_bits(macros: Session) -> None:
     sql = "SELECT exact_stddev(x) FROM (SELECT unnest(?::BIGINT[]) AS x)"
     ((ours,),) = macros.execute(sql, [values]).fetchall()
     assert ours == pytest.approx(statistics.stdev(values), rel=1e-12)
-
-
-def test_windows_that_trust_in_the_order_of_operations_stream(opened: Opened) -> None:
-    """A window that names no order sees rows as they come: another plan might mix them up."""
-    with opened("nsys/ddp_single.sqlite") as session:
-        query = "SELECT track, start_ns, end_ns, op_id FROM _ops"
-        rows = session.execute(query).fetchall()
-        assert rows == sorted(rows)
-        for name in ("_ops", "nccl_gpu_overlap_trace"):
-            sql = views()[name].query
-            session.use_for(sql)
-            ((_, plan),) = session.con.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
-            windows = [step for step in _steps(json.loads(plan)) if "WINDOW" in step["name"]]
-            assert any(step["name"].strip() == "STREAMING_WINDOW" for step in windows)
-            for step in windows:
-                if step["name"].strip() == "WINDOW":
-                    assert "PARTITION BY" in str(step["extra_info"])
-
-
-def _steps(plan: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for step in plan:
-        yield step
-        yield from _steps(step["children"])

@@ -32,11 +32,6 @@ CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS
 CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
     greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));
 
--- A number that is above all of earlier tracks, so that a running maximum begins anew with each; and back,
--- NULL where it is one of another track.
-CREATE MACRO on_track(track, number) AS track * 18446744073709551616::HUGEINT + number;
-CREATE MACRO of_track(track, number) AS TRY_CAST(number - on_track(track, 0) AS BIGINT);
-
 -- Category of timeline_bottleneck to which a category of gpu_time_budget belongs.
 CREATE MACRO timeline_bound(category) AS
     CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;

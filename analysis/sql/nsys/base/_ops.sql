@@ -1,6 +1,5 @@
 -- GPU operations with the time until which earlier operations kept the device busy: what reaches
 -- beyond it, summed, is the length of the union; and the window in which it began.
--- Rows are in order of track, start_ns, end_ns, op_id: with that, windows need neither sort nor look back.
 -- @materialize
 CREATE VIEW _ops AS
 WITH begins AS (
@@ -10,26 +9,21 @@ WITH begins AS (
     GROUP BY track, first_ns
 ),
 ordered AS (
-    SELECT o.*, b.begun
+    SELECT
+        o.*,
+        max(o.end_ns) OVER earlier AS busy_until,
+        max(CASE WHEN o.class = 'compute' THEN o.end_ns END) OVER earlier AS compute_until,
+        max(CASE WHEN o.class = 'communication' THEN o.end_ns END) OVER earlier AS communication_until,
+        max(b.begun) OVER (
+            PARTITION BY o.track ORDER BY o.start_ns, o.end_ns, o.op_id ROWS UNBOUNDED PRECEDING
+        ) AS window_id
     FROM _classed_ops AS o
     LEFT JOIN begins AS b ON b.track = o.track AND b.start_ns = o.start_ns
-    ORDER BY o.track, o.start_ns, o.end_ns, o.op_id
-),
-reached AS (
-    SELECT
-        *,
-        max(on_track(track, end_ns)) OVER so_far AS all_until,
-        max(CASE WHEN class = 'compute' THEN on_track(track, end_ns) END) OVER so_far AS compute,
-        max(CASE WHEN class = 'communication' THEN on_track(track, end_ns) END) OVER so_far AS communication,
-        max(on_track(track, begun)) OVER so_far AS last_begun
-    FROM ordered
-    WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+    WINDOW earlier AS (
+        PARTITION BY o.track
+        ORDER BY o.start_ns, o.end_ns, o.op_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
 )
-SELECT
-    * EXCLUDE (begun, all_until, compute, communication, last_begun),
-    of_track(track, lag(all_until) OVER ()) AS busy_until,
-    of_track(track, lag(compute) OVER ()) AS compute_until,
-    of_track(track, lag(communication) OVER ()) AS communication_until,
-    of_track(track, last_begun)::INTEGER AS window_id,
-    greatest(compute_until, communication_until) AS kernels_until
-FROM reached;
+SELECT *, greatest(compute_until, communication_until) AS kernels_until
+FROM ordered;

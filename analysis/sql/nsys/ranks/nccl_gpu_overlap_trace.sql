@@ -23,13 +23,9 @@ WITH kernels AS (
         end_ns,
         if(class = 'communication', communication_until, compute_until) AS own_until,
         if(class = 'communication', compute_until, communication_until) AS other_until,
-        next_ns
-    FROM (
-        SELECT *, if(lead(track) OVER () = track, lead(start_ns) OVER (), NULL) AS next_ns
-        FROM _ops
-        WHERE class != 'transfer'
-    )
-    WHERE track IN (SELECT track FROM _ops WHERE class = 'communication')
+        lead(start_ns) OVER (PARTITION BY track ORDER BY start_ns, end_ns, op_id) AS next_ns
+    FROM _ops
+    WHERE class != 'transfer' AND track IN (SELECT track FROM _ops WHERE class = 'communication')
 ),
 -- Most run alone; they need not be sorted again.
 together AS (
