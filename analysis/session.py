@@ -22,9 +22,10 @@ from perfpipe.database import (
     first_lines,
     open_database,
     sql_error,
+    store_error,
     use_cores,
 )
-from perfpipe.errors import InputError, StoreError
+from perfpipe.errors import InputError
 from perfpipe.sandbox import lock, readable_sql
 from perfpipe.snapshot import Snapshot
 from perfpipe.storetables import StoreTables, document
@@ -156,7 +157,7 @@ class Session:
     def use(self, *names: str) -> None:
         """Make tables, views and macros, and what they need; other names are passed over.
 
-        Raises StoreError if files of the store cannot be read.
+        Raises StoreError if files of the store cannot be read, InputError if memory is too little.
         """
         import duckdb
 
@@ -173,17 +174,14 @@ class Session:
         try:
             self._run(wanted, step)
         except duckdb.Error as error:
-            raise StoreError(
-                f"cannot read the store: {first_lines(error)}; 'perfpipe store verify' "
-                "shows what is damaged"
-            ) from error
+            raise store_error(error) from error
 
     def _run(self, names: Sequence[str], step: Callable[[str, DuckDBPyConnection], None]) -> None:
-        """Run the steps that make some names, side by side where data are small."""
+        """Run the steps that make some names, several side by side."""
         rest = {name: self.needs(name) for name in names if name not in StoreTables.names()}
         # Connections that are opened later cannot be set up: the configuration is locked.
-        small = len(rest) >= _FEW and not self._locked and self._at_once > 1
-        beside = rest if small else {}
+        many = len(rest) >= _FEW and not self._locked and self._at_once > 1
+        beside = rest if many else {}
         for name in names:
             if name not in beside:
                 step(name, self.con)
@@ -193,9 +191,11 @@ class Session:
     @cached_property
     def _at_once(self) -> int:
         """How many views are made at a time: where data are small, planning them takes longest."""
-        tables = self._store_tables
-        if tables is None or tables.bytes() > _SMALL:
+        if self._store_tables is None:
             return 1
+        if self._store_tables.bytes() > _SMALL:
+            # Parts of a view run on one core: with a second view the others are not idle then.
+            return min(2, cores())
         self.con.execute("SET threads = 1")
         return cores()
 

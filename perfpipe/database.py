@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.cores import CORES_VARIABLE, cores
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, PerfpipeError, StoreError
 from perfpipe.scratch import spill_directory
 
 if TYPE_CHECKING:
@@ -117,6 +117,17 @@ def sql_error(error: Exception) -> InputError:
     if "'pytz'" in str(error):
         return InputError("SQL: times with a zone cannot be shown; cast them to VARCHAR")
     return InputError(f"SQL: {first_lines(error)}")
+
+
+def store_error(error: Exception, root: object = "the store") -> PerfpipeError:
+    """Return DuckDB's complaint about perfpipe's own SQL as one sentence."""
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return sql_error(error)
+    return StoreError(
+        f"cannot read {root}: {first_lines(error)}; 'perfpipe store verify' shows what is damaged"
+    )
 
 
 def first_lines(error: Exception) -> str:

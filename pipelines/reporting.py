@@ -21,6 +21,7 @@ from analysis.batch.summary import OneTask
 from analysis.report.build import PICTURE_VIEWS, VIEWS_USED, build_report, picture_of_sides
 from analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
+from perfpipe.database import store_error
 from perfpipe.errors import StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.picture import Picture
@@ -123,10 +124,7 @@ def _reading(store: Store) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
-        raise StoreError(
-            f"cannot read {store.root}: {reason}; 'perfpipe store verify' shows what is damaged"
-        ) from error
+        raise store_error(error, store.root) from error
 
 
 def output(

@@ -97,15 +97,16 @@ def test_views_are_the_same_made_side_by_side_or_not(
     found = []
     beside = Mock(wraps=side_by_side)
     monkeypatch.setattr("analysis.session.side_by_side", beside)
-    for small in (0, 1 << 30):
+    for cores, small in ((1, 0), (4, 0), (4, 1 << 30)):
+        monkeypatch.setattr("analysis.session.cores", lambda cores=cores: cores)
         monkeypatch.setattr("analysis.session._SMALL", small)
         with Session.open(captures, [report], use=public) as session:
             rows = {name: session.con.execute(f"FROM {name}").fetchall() for name in public}
             threads = session.con.execute("SELECT current_setting('threads')").fetchone()
         found.append({name: sorted(map(repr, own)) for name, own in rows.items()})
     assert threads == (1,)
-    assert beside.call_count == 1, "the second time"
-    assert found[0] == found[1]
+    assert [call.args[1] for call in beside.call_args_list] == [2, 4], "large data, then small"
+    assert found[0] == found[1] == found[2]
 
 
 def test_views_are_made_after_a_query_that_somebody_typed(

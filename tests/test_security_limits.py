@@ -88,6 +88,15 @@ def test_memory_is_bounded(one: str, cli: Cli, tmp_path: Path) -> None:
     assert "PERFPIPE_MEMORY=much" in cli.err
 
 
+def test_a_report_that_needs_more_memory_says_so(
+    one: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFPIPE_MEMORY", "1MB")
+    assert cli("report", "--md", "-") == 2
+    assert cli.err.startswith("perfpipe: SQL: the query needs more memory")
+    assert cli.err.count("\n") == 1
+
+
 def test_cores_are_bounded(one: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     there = len(os.sched_getaffinity(0))
     for stated, used in (("1", 1), ("99999", there), ("", there)):

@@ -11,8 +11,8 @@ from typing import Any
 from analysis.report.build import kinds_of
 from analysis.report.scope import Scope
 from analysis.session import Session
-from perfpipe.database import first_lines
-from perfpipe.errors import InputError, StoreError
+from perfpipe.database import store_error
+from perfpipe.errors import InputError
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
 from pipelines.agents.judging import Jobs
@@ -68,10 +68,7 @@ class Desk:
                 why = f"it took longer than {limit:g} s" if self._late else "it was cancelled"
                 raise InputError(f"stopped: {why}") from error
             except duckdb.Error as error:
-                raise StoreError(
-                    f"cannot read the store: {first_lines(error)}; 'perfpipe store verify' shows "
-                    "what is damaged"
-                ) from error
+                raise store_error(error) from error
             finally:
                 ended.set()
 
