@@ -1,5 +1,6 @@
 -- GPU operations with the time until which earlier operations kept the device busy: what reaches
--- beyond it, summed, is the length of the union; and the window in which it began.
+-- beyond it, summed, is the length of the union; the window in which it began; and whether the next
+-- operation begins before it ends.
 -- @materialize
 CREATE VIEW _ops AS
 WITH begins AS (
@@ -16,7 +17,9 @@ ordered AS (
         max(CASE WHEN o.class = 'communication' THEN o.end_ns END) OVER earlier AS communication_until,
         max(b.begun) OVER (
             PARTITION BY o.track ORDER BY o.start_ns, o.end_ns, o.op_id ROWS UNBOUNDED PRECEDING
-        ) AS window_id
+        ) AS window_id,
+        lead(o.start_ns) OVER (PARTITION BY o.track ORDER BY o.start_ns, o.end_ns, o.op_id) < o.end_ns
+            AS beside_next
     FROM _classed_ops AS o
     LEFT JOIN begins AS b ON b.track = o.track AND b.start_ns = o.start_ns
     WINDOW earlier AS (

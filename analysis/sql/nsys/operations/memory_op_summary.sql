@@ -32,17 +32,7 @@ WITH kernels AS (
     WHERE class != 'transfer' AND beyond_ns(start_ns, end_ns, kernels_until) > 0
 ),
 ops AS (
-    SELECT
-        w.track,
-        g.report_id,
-        g.device,
-        m.operation,
-        m.src_kind,
-        m.dst_kind,
-        m.start_ns,
-        m.end_ns,
-        m.dur_ns,
-        m.bytes
+    SELECT w.track, m.operation, m.src_kind, m.dst_kind, m.start_ns, m.end_ns, m.dur_ns, m.bytes
     FROM nsys_memory_ops AS m
     JOIN _analysed_spans AS w
         ON w.report_id = m.report_id
@@ -50,35 +40,47 @@ ops AS (
             AND w.cuda_device = m.device
             AND m.start_ns >= w.start_ns
             AND m.start_ns < w.end_ns
-    JOIN _gpus AS g USING (track)
+),
+directions AS (
+    SELECT *, row_number() OVER () AS number
+    FROM (
+        SELECT
+            track,
+            operation,
+            src_kind,
+            dst_kind,
+            count(*) AS count,
+            sum(dur_ns)::BIGINT AS total_ns,
+            sum(bytes)::BIGINT AS bytes
+        FROM ops
+        GROUP BY track, operation, src_kind, dst_kind
+    )
 ),
 borders AS (
-    SELECT *, end_ns AS at_ns, 1 AS sign
-    FROM ops
-    UNION ALL
-    SELECT *, start_ns, -1
-    FROM ops
-    WHERE end_ns IS NOT NULL
+    -- Numbers instead of texts: to join by time sorts all columns.
+    SELECT o.track, d.number, unnest([o.start_ns, o.end_ns]) AS at_ns, unnest([-1, 1]) AS sign
+    FROM ops AS o
+    JOIN directions AS d
+        ON d.track = o.track
+            AND d.operation IS NOT DISTINCT FROM o.operation
+            AND d.src_kind IS NOT DISTINCT FROM o.src_kind
+            AND d.dst_kind IS NOT DISTINCT FROM o.dst_kind
+    WHERE o.end_ns IS NOT NULL
 ),
-timed AS (
+covered AS (
     -- Kernel time up to the end of an operation minus that up to its start.
-    SELECT b.*, b.sign * (coalesce(k.before_ns, 0) + least(b.at_ns, k.end_ns) - k.start_ns) AS kernel_ns
+    SELECT
+        b.number,
+        sum(b.sign * (coalesce(k.before_ns, 0) + least(b.at_ns, k.end_ns) - k.start_ns)) AS covered_ns
     FROM borders AS b
-    ASOF LEFT JOIN kernels AS k ON k.track = b.track AND k.start_ns <= b.at_ns
+    ASOF JOIN kernels AS k ON k.track = b.track AND k.start_ns <= b.at_ns
+    GROUP BY b.number
 ),
 sums AS (
-    SELECT
-        report_id,
-        device,
-        operation,
-        src_kind,
-        dst_kind,
-        count(*) FILTER (sign = 1) AS count,
-        (sum(dur_ns) FILTER (sign = 1))::BIGINT AS total_ns,
-        (sum(bytes) FILTER (sign = 1))::BIGINT AS bytes,
-        coalesce(sum(kernel_ns), 0) AS covered_ns
-    FROM timed
-    GROUP BY report_id, device, operation, src_kind, dst_kind
+    SELECT g.report_id, g.device, d.* EXCLUDE (track), coalesce(c.covered_ns, 0) AS covered_ns
+    FROM directions AS d
+    JOIN _gpus AS g USING (track)
+    LEFT JOIN covered AS c USING (number)
 ),
 links AS (
     SELECT

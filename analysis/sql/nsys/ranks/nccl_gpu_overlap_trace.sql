@@ -23,15 +23,15 @@ WITH kernels AS (
         end_ns,
         if(class = 'communication', communication_until, compute_until) AS own_until,
         if(class = 'communication', compute_until, communication_until) AS other_until,
-        lead(start_ns) OVER (PARTITION BY track ORDER BY start_ns, end_ns, op_id) AS next_ns
+        beside_next
     FROM _ops
     WHERE class != 'transfer' AND track IN (SELECT track FROM _ops WHERE class = 'communication')
 ),
--- Most run alone; they need not be sorted again.
+-- Most run alone, without even a copy beside them; they need not be sorted again.
 together AS (
     SELECT *
     FROM kernels
-    WHERE next_ns < end_ns OR own_until > start_ns OR other_until > start_ns
+    WHERE beside_next OR own_until > start_ns OR other_until > start_ns
 ),
 -- Where a kernel runs together with an earlier one of its kind.
 shared AS (
@@ -80,7 +80,7 @@ borders AS (
         unnest([start_ns, end_ns]) AS at_ns,
         unnest([-1, 1]) AS sign
     FROM together, (VALUES (true), (false)) AS v (two)
-    WHERE next_ns < end_ns
+    WHERE beside_next
 ),
 timed AS (
     SELECT b.*, b.sign * (c.total_ns - greatest(0, c.end_ns - b.at_ns)) AS ns
