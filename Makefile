@@ -14,8 +14,8 @@ SYSTEM_PACKAGES := openssh-server openssh-client chromium chromium-driver slurmc
 JEMALLOC = $(firstword $(wildcard /usr/lib/*/libjemalloc.so.2))
 NO_DAEMONS := /usr/sbin/policy-rc.d
 
-# What many tests import: compiled before them, not by each of their processes at the same time.
-LOADED := torch, triton, sympy, pandas, scipy.stats, matplotlib.pyplot, hypothesis, mcp.server, ruptures
+# What tests import when they run.
+LOADED := torch, triton, sympy, pandas, scipy.stats, matplotlib.pyplot, mcp.server, ruptures
 
 # What is imported is compiled then, and once: pip would compile ten times as much.  Without this
 # a Python that is told to write nothing would compile it in each of the many processes here.
@@ -26,11 +26,12 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
 
-# Checks run beside the tests, and are shown behind them.  An idle worker takes tests from a busy
-# one, each from the end of what it has left.
+# Tests, and what they import, are compiled first and once: each worker would do so at the same time.
+# Checks run beside all that, and are shown behind it.  An idle worker takes tests from a busy one,
+# each from the end of what it has left.
 test: ready
 	@$(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & checks=$$!; \
-	$(BIN)/python -c "import $(LOADED)"; \
+	$(BIN)/python -c "import $(LOADED)"; $(BIN)/python -m pytest --collect-only -qq >/dev/null; \
 	LD_PRELOAD=$(JEMALLOC) $(BIN)/python -m pytest -n 3 --dist worksteal --durations=10; tests=$$?; \
 	wait $$checks; checks=$$?; cat $(VENV)/check.log; \
 	[ $$tests = 0 ] || echo 'make test: pytest failed' >&2; \
