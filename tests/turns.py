@@ -12,7 +12,7 @@ import pytest
 _OBJECTS = 100_000
 
 #: Fixtures of tests that wait for most of their time; those with a cluster of their own are long.
-WAITING = {"slurm", "accounted_slurm", "own_slurm"}
+WAITING = {"slurm", "accounted_slurm", "own_slurm", "sshd"}
 
 
 def pytest_configure() -> None:
