@@ -36,15 +36,19 @@ _EITHER, _FIRST, _SECOND, _BOTH = "INNER SEMI", "LEFT ANTI MARK SINGLE", "RIGHT"
 def views_without_rows() -> dict[str, Emptiness]:
     """Return when each view has no rows, except those that always have some."""
     with open_database() as con:
-        for name, table in tables().items():
-            columns = [(column.name, SQL_TYPES[column.type], "") for column in table.columns]
-            create_table(con, name, columns)
-        for name, spec in CATALOGUE.items():
-            create_table(con, name, spec)
+        make_stored_tables(con)
         with _Planned(con) as session:
             session.use(*views())
             return session.found
     raise AssertionError("unreachable")
+
+
+def make_stored_tables(con: DuckDBPyConnection) -> None:
+    """Create the tables of a store, without rows."""
+    for name, table in tables().items():
+        create_table(con, name, [(c.name, SQL_TYPES[c.type], "") for c in table.columns])
+    for name, spec in CATALOGUE.items():
+        create_table(con, name, spec)
 
 
 class _Planned(Session):

@@ -20,9 +20,11 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
+from analysis.planned import make_stored_tables
 from analysis.session import Session
 from ingest.reading import ingest
 from perfpipe.catalogue import CATALOGUE
+from perfpipe.database import SQL_TYPES
 from perfpipe.model import tables
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
@@ -328,22 +330,18 @@ class Tiny:
 #: Databases of no rows; what a test does in one is a transaction that is not kept.
 _IDLE: list[duckdb.DuckDBPyConnection] = []
 
-_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
-
 
 @cache
 def _types() -> dict[tuple[str, str], str]:
     """Return DuckDB's type by table and column."""
-    stored = {(t.name, c.name): _TYPES[c.type] for t in tables().values() for c in t.columns}
+    stored = {(t.name, c.name): SQL_TYPES[c.type] for t in tables().values() for c in t.columns}
     return stored | {(name, c): kind for name, spec in CATALOGUE.items() for c, kind, _ in spec}
 
 
 def empty_database() -> duckdb.DuckDBPyConnection:
     """Return a database with the tables of a store, without rows."""
     con = duckdb.connect()
-    for name in (*tables(), *CATALOGUE):
-        columns = [f"{column} {kind}" for (of, column), kind in _types().items() if of == name]
-        con.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
+    make_stored_tables(con)
     return con
 
 

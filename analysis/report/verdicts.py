@@ -286,8 +286,8 @@ def of_steps(scope: Scope) -> str | None:
         way_out = f"perfpipe plan {report_id} says which to profile"
         if otherwise_pct >= 50:
             way_out = (
-                f"{otherwise_pct:.0f} % were profiled with another grid or block only, as when "
-                "each process tunes its kernels anew"
+                f"{otherwise_pct:.0f} % were profiled with another grid, block or duration only, "
+                "as when each process tunes its kernels anew"
             )
         return (
             f"{looked_at}, {covered_pct:.2g} % of the {whole}: what bounds the rest is unknown "

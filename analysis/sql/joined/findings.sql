@@ -106,7 +106,7 @@ SELECT
                     * if(claim = 'single_precision', threshold('finding.inexact_weight'), 1)
             END DESC,
             claim = 'operator',
-            -- A CUDA graph cannot contain what is read back.
+            -- A CUDA graph cannot contain what the host does with what it reads back.
             bound IS DISTINCT FROM 'readback',
             place
     ) AS rank,
