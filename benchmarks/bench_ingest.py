@@ -92,7 +92,6 @@ def _fetch(export: Path) -> dict[str, float]:
 
 def _ingest(export: Path) -> dict[str, float]:
     """Ingest into a fresh store, imports not counted (the other side has none to speak of)."""
-    import adbc_driver_sqlite.dbapi
     import duckdb
     import pyarrow as pa
 
@@ -100,7 +99,7 @@ def _ingest(export: Path) -> dict[str, float]:
     from perfpipe.store import Store
 
     # Imports are not counted; the first pa.array() imports pandas where that is installed.
-    assert adbc_driver_sqlite.dbapi and duckdb and len(pa.array([0]))
+    assert duckdb and len(pa.array([0]))
 
     with tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()

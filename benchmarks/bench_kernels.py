@@ -121,7 +121,6 @@ def _repeat(report: Path, directory: Path) -> dict[str, float]:
 
 def _ingest(report: Path) -> dict[str, float]:
     """Ingest into a fresh store, imports not counted."""
-    import adbc_driver_sqlite.dbapi
     import duckdb
     import ncu_report
     import pyarrow as pa
@@ -129,7 +128,7 @@ def _ingest(report: Path) -> dict[str, float]:
     from ingest.reading import ingest
     from perfpipe.store import Store
 
-    assert adbc_driver_sqlite.dbapi and duckdb and ncu_report and len(pa.array([0]))
+    assert duckdb and ncu_report and len(pa.array([0]))
     with tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
         store = Store(directory)

@@ -147,7 +147,6 @@ def _reader(report: Path) -> dict[str, float]:
 
 def _ingest(report: Path) -> dict[str, float]:
     """Ingest into a fresh store; imports are not counted."""
-    import adbc_driver_sqlite.dbapi
     import duckdb
     import pyarrow as pa
     from ncu_report import _ncu_report
@@ -158,7 +157,7 @@ def _ingest(report: Path) -> dict[str, float]:
     from perfpipe.store import Store
 
     # The first pa.array() imports pandas where that is installed.
-    assert adbc_driver_sqlite.dbapi and duckdb and reader and len(pa.array([0]))
+    assert duckdb and reader and len(pa.array([0]))
     spent: dict[str, list[float]] = {}
     for name in dir(_ncu_report):
         function = getattr(_ncu_report, name)

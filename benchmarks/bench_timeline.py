@@ -134,7 +134,6 @@ def _side(side: str, path: Path, store: Path) -> dict[str, float]:
 
 
 def _ingest(export: Path, store: Path) -> dict[str, float]:
-    import adbc_driver_sqlite.dbapi
     import duckdb
     import pyarrow as pa
 
@@ -142,7 +141,7 @@ def _ingest(export: Path, store: Path) -> dict[str, float]:
     from perfpipe.store import Store
 
     # Imports are not counted.
-    assert adbc_driver_sqlite.dbapi and duckdb and len(pa.array([0]))
+    assert duckdb and len(pa.array([0]))
     started, spent = time.perf_counter(), time.process_time()
     ingest(export, Store(store))
     return {

@@ -46,15 +46,16 @@ class TableWriter:
         ]
         self._gathered.append(pa.Table.from_arrays(arrays, names=fields.names))
         self.rows += rows
-        if sum(batch.num_rows for batch in self._gathered) >= ROW_GROUP:
-            self._flush()
+        gathered = sum(batch.num_rows for batch in self._gathered)
+        if gathered >= ROW_GROUP:
+            self._flush(gathered - gathered % ROW_GROUP)
 
-    def _flush(self) -> None:
-        """Write what is gathered as row groups of ROW_GROUP rows; the last one may be smaller."""
+    def _flush(self, rows: int) -> None:
+        """Write the first of the rows that are gathered as row groups, the last one smaller."""
         # One dictionary for all: where it changes in a row group, texts are written out in full.
         batch = pa.concat_tables(self._gathered).unify_dictionaries()
-        self._open(batch.schema).write_table(batch, row_group_size=ROW_GROUP)
-        self._gathered.clear()
+        self._open(batch.schema).write_table(batch.slice(0, rows), row_group_size=ROW_GROUP)
+        self._gathered = [batch.slice(rows)] if rows < batch.num_rows else []
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         if self._writer is None:
@@ -80,7 +81,7 @@ class TableWriter:
         if not self.rows:
             self.write({}, 0)
         if self._gathered:
-            self._flush()
+            self._flush(self.rows)
         self._open(self._table.schema).close()
         return StoredTable.of(self.path, self.rows, self._table.signature)
 

@@ -1,27 +1,33 @@
-"""Exports to SQLite, read through ADBC."""
+"""Exports to SQLite, read from the pages of the file, or through SQLite where these are unusual."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 
+import numpy as np
 import pyarrow as pa
 
-from ingest.nsys.columns import BLOB, NUMBER, TEXT, kind_of
+from ingest.nsys import columns as known
 from ingest.nsys.export import BATCH, Export, Part
 from ingest.nsys.sqlite_pages import check_pages
+from ingest.nsys.sqlite_rows import Layout, Rows
+from ingest.nsys.sqlite_tree import SqliteFile, Trees, UnusualError, check_empty, trees_of
+from ingest.nsys.sqlite_values import BLOB, FLOAT, INT, TEXT, TYPES
 from perfpipe.errors import InputError, brief
 
 #: Rows from which a table is worth scanning in parts, and how many: more than are read at a time,
 #: so that readers end together.
 _LONG, _PARTS = 500_000, 12
 
-
-#: Integers that are NULL in most exports but cost as much to read as others.
-_SELDOM = {"NVTX_EVENTS": ("category", "endGlobalTid")}
+#: The table that SQLite lists tables in.
+_SCHEMA = "sqlite_master"
 
 
 class SqliteExport(Export):
@@ -32,36 +38,61 @@ class SqliteExport(Export):
         self._content = content
         self._uri = f"{content.resolve().as_uri()}?mode=ro&immutable=1"
         _check_whole(path, content)
-        self._types: dict[str, dict[str, str]] = {}
-        self._filled: set[str] = set()
+        self._layouts: dict[str, Layout] = {}
+        self._empty: set[str] = set()
+        self._lock, self._sound = Lock(), False
         try:
-            with closing(sqlite3.connect(self._uri, uri=True)) as con:
-                con.text_factory = lambda raw: raw.decode("utf-8", "replace")
-                names = con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-                for (name,) in names.fetchall():
-                    info = con.execute(f"PRAGMA table_info({_name(name)})")
-                    self._types[name] = {
-                        column: _kind(name, column, declared) for _, column, declared, *_ in info
-                    }
-                    if con.execute(f"SELECT 1 FROM {_name(name)} LIMIT 1").fetchone():
-                        self._filled.add(name)
+            with closing(self._connect()) as con:
+                named = con.execute("SELECT name, type, rootpage FROM sqlite_master").fetchall()
+                # Views and virtual tables have no pages.
+                self._roots = {_SCHEMA: 1, **{name: root for name, _, root in named if root}}
+                self._schema = _layout(con, _SCHEMA)
+                for name in (name for name, type_, _ in named if type_ == "table"):
+                    self._layouts[name] = _layout(con, name)
+                    if not con.execute(f"SELECT 1 FROM {_name(name)} LIMIT 1").fetchone():
+                        self._empty.add(name)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: damaged SQLite file ({brief(error)})") from error
 
     def check(self) -> None:
-        check_pages(self.path, self._content, self._uri)
+        trees = self._trees
+        empty = [root for name, root in self._roots.items() if name in self._empty]
+        try:
+            with SqliteFile(self._content) as file:
+                check_empty(file, np.array(empty, np.int64))
+                _claim(Rows(file, trees, _SCHEMA, self._schema, ()))
+                # Rows that go on in pages of their own are in small tables.
+                for table in sorted(self._layouts, key=trees.size):
+                    if trees.doubtful or trees.complete():
+                        break
+                    _claim(Rows(file, trees, table, self._layouts[table], ()))
+        except (IndexError, UnusualError):
+            trees.doubtful = True
+        if not trees.complete():
+            self._checked()
+
+    @cached_property
+    def _trees(self) -> Trees:
+        return trees_of(self._content, self._roots)
+
+    def _checked(self) -> None:
+        """Let SQLite check the whole file, once; raises InputError where it is damaged."""
+        with self._lock:
+            if not self._sound:
+                check_pages(self.path, self._content, self._uri)
+                self._sound = True
 
     def tables(self) -> frozenset[str]:
-        return frozenset(self._types)
+        return frozenset(self._layouts)
 
     def has_rows(self, table: str) -> bool:
-        return table in self._filled
+        return table in self._layouts and table not in self._empty
 
     def columns(self, table: str) -> frozenset[str]:
-        return frozenset(self._types.get(table, ()))
+        return frozenset(self._layouts[table].types) if table in self._layouts else frozenset()
 
     def parts(self, table: str) -> list[Part | None]:
-        with closing(sqlite3.connect(self._uri, uri=True)) as con:
+        with closing(self._connect()) as con:
             # With both in one SELECT, SQLite scans the whole table.
             first_and_last = (
                 f"(SELECT {end}(rowid) FROM {_name(table)})" for end in ("min", "max")
@@ -84,160 +115,107 @@ class SqliteExport(Export):
         part: Part | None = None,
     ) -> Iterator[pa.RecordBatch]:
         done = 0
-        for how in (_SPARSE, _TYPED, _CHECKED) if table in _SELDOM else (_TYPED, _CHECKED):
-            # What the way before has given already.
-            skip = done
-            try:
-                for batch in self._scan(table, columns, order, part, how):
-                    rows = batch.slice(skip)
-                    skip = max(0, skip - batch.num_rows)
-                    if rows.num_rows:
-                        done += rows.num_rows
-                        yield rows
-            except _Mismatch:
-                if how == _TYPED:
-                    self.mismatches[table, part] = self._mismatches(table, columns, part)
-            except (_AdbcError, pa.ArrowException, UnicodeDecodeError) as error:
-                raise InputError(
-                    f"{self.path}: table {table} is damaged ({brief(error)})"
-                ) from error
-            else:
-                return
-
-    def _mismatches(self, table: str, columns: Sequence[str], part: Part | None) -> dict[str, int]:
-        """Return how many values of each column have another type than it."""
-        kinds = {c: self._types[table][c] for c in columns if c != _BLOB}
-        sums = [
-            f"total(typeof({_name(c)}) NOT IN ({_STORAGE[kind]}, 'null'))"
-            for c, kind in kinds.items()
-        ]
-        sql = f"SELECT {', '.join(sums)} FROM {_name(table)}{_where(part)}"
         try:
-            with closing(sqlite3.connect(self._uri, uri=True)) as con:
-                counts = con.execute(sql).fetchone()
+            for batch in self._batches(table, columns, order, part):
+                done += batch.num_rows
+                yield batch
+        except UnusualError:
+            self._checked()
+            for batch in self._asked(table, columns, order, part):
+                # What the pages have given already.
+                rows = batch.slice(min(done, batch.num_rows))
+                done = max(0, done - batch.num_rows)
+                if rows.num_rows:
+                    yield rows
+
+    def _batches(
+        self, table: str, columns: Sequence[str], order: Sequence[str], part: Part | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream a table from its pages."""
+        with SqliteFile(self._content) as file:
+            rows = Rows(file, self._trees, table, self._layouts[table], columns)
+            batches = rows.batches(*(part or ()))
+            yield from _sorted(batches, order) if order else batches
+        self.mismatches[table, part] = +rows.mistyped
+
+    def _asked(
+        self, table: str, columns: Sequence[str], order: Sequence[str], part: Part | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream a table as SQLite gives it; values of another type than their column are NULL."""
+        types = [self._layouts[table].types[c] for c in columns]
+        mistyped = Counter[str]()
+        sql = f"SELECT {', '.join(map(_name, columns))} FROM {_name(table)}{_where(part)}"
+        if order:
+            sql += f" ORDER BY {', '.join(f'{_name(c)} NULLS LAST' for c in order)}"
+        try:
+            with closing(self._connect()) as con:
+                cursor = con.execute(sql)
+                while rows := cursor.fetchmany(BATCH):
+                    found = {}
+                    for name, type_, values in zip(
+                        columns, types, zip(*rows, strict=True), strict=True
+                    ):
+                        right = [v if isinstance(v, _PYTHON[type_]) else None for v in values]
+                        mistyped[name] += right.count(None) - values.count(None)
+                        found[name] = pa.array(right, TYPES[type_])
+                    yield pa.RecordBatch.from_pydict(found)
         except sqlite3.DatabaseError as error:
             raise InputError(f"{self.path}: table {table} is damaged ({brief(error)})") from error
-        return {c: int(count) for c, count in zip(kinds, counts, strict=True) if count}
+        self.mismatches[table, part] = +mistyped
 
-    def _scan(
-        self,
-        table: str,
-        columns: Sequence[str],
-        order: Sequence[str],
-        part: Part | None,
-        how: int,
-    ) -> Iterator[pa.RecordBatch]:
-        """Stream a table behind a seed row; raises _Mismatch where that needs another way.
-
-        ADBC takes a column's type from its first values, which are often NULL; the seed row has
-        one value of each declared type and is dropped again.  _SPARSE: columns that are seldom
-        filled are read as one.  _CHECKED: values that contradict their column are read as NULL.
-        """
-        import adbc_driver_sqlite.dbapi as adbc
-
-        sparse = [c for c in _SELDOM.get(table, ()) if c in columns] if how == _SPARSE else []
-        typed = [(c, self._types[table][c]) for c in columns if c not in sparse]
-        seeds = [f"{_SEEDS[kind]} AS {_name(c)}" for c, kind in typed]
-        cells = [_checked(c, kind) if how == _CHECKED else _value(c) for c, kind in typed]
-        if sparse:
-            seeds.append(f"{_SEEDS['int']} AS _sparse")
-            cells.append(f"coalesce({', '.join(map(_name, sparse))}, NULL)")
-        if order:
-            seeds.append("0 AS _row")
-            cells.append("1")
-        seed, values = ", ".join(seeds), ", ".join(cells)
-        sql = f"SELECT {seed} UNION ALL SELECT {values} FROM {_name(table)}{_where(part)}"
-        if order:
-            sql += f" ORDER BY _row, {', '.join(_name(c) for c in order)}"
-        with adbc.connect(self._uri) as con, con.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH)})
-            cursor.execute(sql)
-            first = True
-            for batch in _mismatches(cursor.fetch_record_batch()):
-                rows = batch.slice(1) if first else batch
-                first = False
-                for column, kind in typed:
-                    if batch.schema.field(column).type != _TYPES[kind]:
-                        raise _Mismatch(f"{column} is not {kind}")
-                if sparse:
-                    rows = _with_nulls(rows, sparse)
-                if rows.num_rows:
-                    yield rows.select(list(columns))
+    def _connect(self) -> sqlite3.Connection:
+        con = sqlite3.connect(self._uri, uri=True)
+        con.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        return con
 
 
-def _with_nulls(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch with columns of NULL; _Mismatch where one of them holds something."""
-    if rows.column("_sparse").null_count < rows.num_rows:
-        raise _Mismatch(f"{' or '.join(columns)} is filled")
-    for column in columns:
-        rows = rows.append_column(column, pa.nulls(rows.num_rows, _TYPES["int"]))
-    return rows
+#: What SQLite gives for values of a type.
+_PYTHON: dict[str, tuple[type, ...]] = {
+    INT: (int,),
+    FLOAT: (int, float),
+    TEXT: (str,),
+    BLOB: (bytes, str),
+}
 
 
-#: Ways to read a table, each for what the one before cannot read.
-_SPARSE, _TYPED, _CHECKED = range(3)
-
-_TYPES = {"int": pa.int64(), "float": pa.float64(), "text": pa.string()}
-_SEEDS = {"int": "0", "float": "0.0", "text": "''"}
-_STORAGE = {"int": "'integer'", "float": "'real', 'integer'", "text": "'text'"}
+def _claim(rows: Rows) -> None:
+    """Read rows for the sake of the pages that they go on in."""
+    for _ in rows.batches():
+        pass
 
 
-#: Declared as text, but blobs: ADBC takes a column for one or the other.
-_BLOB = "binaryData"
+def _sorted(batches: Iterator[pa.RecordBatch], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if found := list(batches):
+        rows = pa.Table.from_batches(found).sort_by([(column, "ascending") for column in order])
+        yield from rows.to_batches(BATCH)
 
 
-def _kind(table: str, column: str, declared: str) -> str:
-    """Return the type to read a column as; a number may be whole or not, as it was declared."""
-    kind = kind_of(table, column)
-    if kind in (TEXT, BLOB):
-        return "text"
-    real = any(word in declared.upper() for word in ("REAL", "FLOA", "DOUB"))
-    return "float" if kind == NUMBER and real else "int"
+def _layout(con: sqlite3.Connection, table: str) -> Layout:
+    types, filled, keys = {}, set(), []
+    for _, name, declared, not_null, _, key in con.execute(f"PRAGMA table_info({_name(table)})"):
+        types[name] = _type(table, name, declared.upper())
+        if key:
+            keys.append(name if declared.upper() == "INTEGER" else None)
+        elif not_null:
+            filled.add(name)
+    return Layout(types, frozenset(filled), keys[0] if len(keys) == 1 else None)
+
+
+def _type(table: str, column: str, declared: str) -> str:
+    """Return the type that a column has in the file, unless it is none that it takes."""
+    kind = known.kind_of(table, column)
+    if kind in (known.TEXT, known.BLOB):
+        return TEXT if kind == known.TEXT else BLOB
+    real = any(word in declared for word in ("REAL", "FLOA", "DOUB"))
+    return FLOAT if real else INT
 
 
 def _where(part: Part | None) -> str:
     return f" WHERE rowid BETWEEN {part[0]} AND {part[1]}" if part else ""
 
 
-def _value(column: str) -> str:
-    if column != _BLOB:
-        return _name(column)
-    # Most are NULL, which hex would make a text of.
-    return f"CASE WHEN {_name(column)} IS NOT NULL THEN hex({_name(column)}) END"
-
-
-def _checked(column: str, kind: str) -> str:
-    if column == _BLOB:
-        return _value(column)
-    name = _name(column)
-    return f"CASE WHEN typeof({name}) IN ({_STORAGE[kind]}) THEN {name} END"
-
-
 def _name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-class _Mismatch(Exception):
-    """A value contradicts the declared type of its column."""
-
-
-def _mismatches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Name the error by which ADBC refuses a value behind the first batch."""
-    try:
-        yield from batches
-    except (pa.ArrowException, OSError, _AdbcError) as error:
-        if "mismatch" not in str(error):
-            raise
-        raise _Mismatch(str(error).split("\n")[0]) from error
-
-
-def _adbc_error() -> type[Exception]:
-    import adbc_driver_manager
-
-    return adbc_driver_manager.Error
-
-
-_AdbcError = _adbc_error()
 
 
 def _check_whole(path: Path, content: Path) -> None:

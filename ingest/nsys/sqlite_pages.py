@@ -1,4 +1,4 @@
-"""Whether the pages of an SQLite file belong together, as its format documents them.
+"""Lets SQLite check a file that is unusual: whether its pages belong together.
 
 SQLite reads what it finds: of a damaged tree some rows only, of another table's page that table's
 rows.  https://www.sqlite.org/fileformat2.html
@@ -77,7 +77,7 @@ def _columns_of_first_row(file: IO[bytes], page: int, size: int) -> int | None:
             if kind == _LEAF:
                 return _columns_of(content, cell)
             page = int.from_bytes(content[cell : cell + 4], "big")
-    except IndexError:
+    except (IndexError, OSError):
         pass
     # The tree itself is damaged, which quick_check tells.
     return None
