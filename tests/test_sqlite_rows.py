@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ingest.nsys import sqlite_rows
 from ingest.nsys.sqlite_export import SqliteExport
 from ingest.nsys.sqlite_rows import Layout, Rows
 from ingest.nsys.sqlite_tree import SqliteFile, UnusualError, trees_of
@@ -122,6 +123,20 @@ def test_rows_are_those_of_sqlite(tmp_path: Path, contents: list[Row], page_size
     found, mistyped = of_pages(path, Layout(TYPES), list(TYPES))
     assert found == of_sqlite(path, list(TYPES))
     assert not mistyped
+
+
+def test_long_rows_are_read_a_few_pages_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_rows, "_MOST_AT_A_TIME", 10_000)
+    contents = [(number, None, "long " * 400 * (number % 5), b"") for number in range(200)]
+    path = database(tmp_path / "a.sqlite", contents)
+    found, _ = of_pages(path, Layout(TYPES), list(TYPES))
+    assert found == of_sqlite(path, list(TYPES))
+    export = SqliteExport(path, path)
+    sizes = [batch.nbytes for batch in export.scan("t", list(TYPES))]
+    assert len(sizes) > 1
+    assert max(sizes) < 25_000
 
 
 @COMMON

@@ -28,8 +28,8 @@ from ingest.nsys.sqlite_tree import (
 )
 from ingest.nsys.sqlite_values import Kinds, Values, widths
 
-#: Bytes of pages that are read at a time.
-_AT_A_TIME = 2 << 20
+#: Bytes of pages that are read at a time, and most bytes of rows, which may go on in other pages.
+_AT_A_TIME, _MOST_AT_A_TIME = 2 << 20, 16 << 20
 
 #: Serial types below this take one byte.
 _SHORT = 0x80
@@ -81,15 +81,16 @@ class Rows:
         for at in range(begin, min(end, len(above)), step):
             some = slice(at, min(at + step, end))
             try:
-                batch = self._batch(leaves.pages[some], above[some], leaves.last[some], first, last)
+                yield from self._batches(
+                    leaves.pages[some], above[some], leaves.last[some], first, last
+                )
             except IndexError as error:
                 raise UnusualError("a value outside of its page") from error
-            if batch is not None:
-                yield batch
 
-    def _batch(
+    def _batches(
         self, pages: Ints, above: Ints, bound: Ints, first: int | None, last: int | None
-    ) -> pa.RecordBatch | None:
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some pages: at once, or by half as many where rows are long."""
         content = self.file.read(pages)
         start = np.arange(len(pages)) * self.file.page_size
         cell, owner, count = cells(content, pages, LEAF, self.file.page_size)
@@ -109,11 +110,15 @@ class Rows:
             None if last is None else np.searchsorted(rowid, last, "right"),
         )
         length, rowid, at, owner = length[own], rowid[own], at[own], owner[own]
-        if not len(at):
-            return None
-        places = (pages[owner] - owner) * self.file.page_size + at
-        content, at = self._whole(content, at, length, local[own], places)
-        return self._columns(content, at, length, rowid)
+        if (length > self.file.pages * self.file.page_size).any():
+            raise UnusualError("a row that is longer than the file")
+        if length.sum() > _MOST_AT_A_TIME and len(pages) > 1:
+            for half in np.array_split(np.arange(len(pages)), 2):
+                yield from self._batches(pages[half], above[half], bound[half], first, last)
+        elif len(at):
+            places = (pages[owner] - owner) * self.file.page_size + at
+            content, at = self._whole(content, at, length, local[own], places)
+            yield self._columns(content, at, length, rowid)
 
     def _local(self, length: Ints) -> Ints:
         """Return how many bytes of rows are on their own page."""
@@ -135,8 +140,6 @@ class Rows:
         long = np.flatnonzero(length > local)
         if not len(long):
             return content, at
-        if length[long].sum() > self.file.pages * self.file.page_size:
-            raise UnusualError("rows that are longer than the file")
         parts, begin, at = [content[:-PADDING]], len(content) - PADDING, at.copy()
         for row in long.tolist():
             place = int(at[row] + local[row])

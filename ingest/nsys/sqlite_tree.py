@@ -81,7 +81,8 @@ class SqliteFile:
         Raises UnusualError for pages that the file does not have.
         """
         size = self.page_size
-        found = np.zeros(len(pages) * size + PADDING, np.uint8)
+        found = np.empty(len(pages) * size + PADDING, np.uint8)
+        found[-PADDING:] = 0
         if not len(pages):
             return found
         if pages.min() < 1 or pages.max() > self.pages:
@@ -253,10 +254,10 @@ def check_cover(content: Bytes, pages: Ints, file: SqliteFile, owner: Ints, size
     while block.any():
         there = np.flatnonzero(block)
         at = start[there] + block[there]
-        size = big_endian(content, at + 2, 2)
-        if (size < 4).any() or (block[there] < first[there]).any():
+        free = big_endian(content, at + 2, 2)
+        if (free < 4).any() or (block[there] < first[there]).any():
             raise UnusualError("a free block that is none")
-        covered[there] += size
+        covered[there] += free
         following = np.zeros_like(block)
         following[there] = big_endian(content, at, 2)
         if ((following > 0) & (following <= block)).any():

@@ -27,6 +27,9 @@ _SHORTS = np.concatenate([_WIDTH, (np.arange(_BLOBS, 0x80) - _BLOBS) // 2])
 #: How far to shift eight bytes to keep those of an integer.
 _SHIFT = np.minimum(64 - 8 * _WIDTH, 63)
 
+#: Texts longer than this on average are copied one by one.
+_LONG = 200
+
 _MOST = np.iinfo(np.int32).max
 
 
@@ -91,11 +94,13 @@ class Values:
         ends = np.cumsum(length)
         if ends[-1] > _MOST:
             raise UnusualError("texts of more than 2 GB")
-        place = np.repeat(at - (ends - length), length) + np.arange(ends[-1])
+        if ends[-1] > _LONG * len(kind):
+            spans = zip(at.tolist(), length.tolist(), strict=True)
+            content = np.concatenate([self._content[first : first + size] for first, size in spans])
+        else:
+            place = np.repeat(at - (ends - length), length) + np.arange(ends[-1])
+            content = self._content.take(place)
         offsets = np.append(0, ends).astype(np.int32)
-        buffers = [
-            pa.array(right).buffers()[1],
-            *map(pa.py_buffer, (offsets, self._content.take(place))),
-        ]
+        buffers = [pa.array(right).buffers()[1], *map(pa.py_buffer, (offsets, content))]
         found = pa.Array.from_buffers(type_, len(kind), buffers)
         return found, int(np.count_nonzero(~right & (kind != 0)))
