@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ingest.nsys import columns as known
 from ingest.nsys.export import BATCH, Export, Part
-from ingest.nsys.sqlite_pages import check_pages
+from ingest.nsys.sqlite_pages import check_first_rows, check_pages
 from ingest.nsys.sqlite_rows import Layout, Rows
 from ingest.nsys.sqlite_tree import SqliteFile, Trees, UnusualError, check_empty, trees_of
 from ingest.nsys.sqlite_values import BLOB, FLOAT, INT, TEXT, TYPES
@@ -51,6 +51,7 @@ class SqliteExport(Export):
                     self._layouts[name] = _layout(con, name)
                     if not con.execute(f"SELECT 1 FROM {_name(name)} LIMIT 1").fetchone():
                         self._empty.add(name)
+                check_first_rows(path, content, con)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: damaged SQLite file ({brief(error)})") from error
 
@@ -62,7 +63,7 @@ class SqliteExport(Export):
                 check_empty(file, np.array(empty, np.int64))
                 _claim(Rows(file, trees, _SCHEMA, self._schema, ()))
                 # Rows that go on in pages of their own are in small tables.
-                for table in sorted(self._layouts, key=trees.size):
+                for table in sorted(self._layouts.keys() - self._empty, key=trees.size):
                     if trees.doubtful or trees.complete():
                         break
                     _claim(Rows(file, trees, table, self._layouts[table], ()))
@@ -79,7 +80,7 @@ class SqliteExport(Export):
         """Let SQLite check the whole file, once; raises InputError where it is damaged."""
         with self._lock:
             if not self._sound:
-                check_pages(self.path, self._content, self._uri)
+                check_pages(self.path, self._uri)
                 self._sound = True
 
     def tables(self) -> frozenset[str]:

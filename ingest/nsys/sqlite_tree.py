@@ -146,8 +146,10 @@ def trees_of(path: Path, roots: Mapping[str, int]) -> Trees:
             found.used = np.zeros(file.pages + 1, bool)
             found.used[[0, *file.locked]] = True
             found.use(np.array(_free(file), np.int64))
-            for table, root in roots.items():
-                _walk(file, found, table, root)
+            first = np.fromiter(roots.values(), np.int64)
+            found.use(first)
+            for (name, root), kind in zip(roots.items(), _kinds(file, first), strict=True):
+                _walk(file, found, name, root, kind)
     except (IndexError, UnusualError):
         found.doubtful = True
     return found
@@ -169,17 +171,23 @@ def _free(file: SqliteFile) -> list[int]:
     return pages
 
 
-def _walk(file: SqliteFile, found: Trees, name: str, root: int) -> None:
+def _kinds(file: SqliteFile, pages: Ints) -> list[int]:
+    start = np.arange(len(pages)) * file.page_size
+    kinds: list[int] = file.read(pages)[start + _head(pages)].tolist()
+    return kinds
+
+
+def _walk(file: SqliteFile, found: Trees, name: str, root: int, kind: int) -> None:
     pages, last = np.array([root], np.int64), np.array([_NO_BOUND], np.int64)
     for _ in range(_DEEPEST):
-        found.use(pages)
-        kind = int(file.read(pages[:1])[_head(pages[:1])][0])
         if kind == _INDEX_LEAF:
             return
         if kind == LEAF:
             found.leaves[name] = Leaves(pages, last)
             return
         pages, last = _below(file, pages, last, kind)
+        found.use(pages)
+        (kind,) = _kinds(file, pages[:1])
     raise UnusualError("a tree without leaves")
 
 
