@@ -29,12 +29,19 @@ from pipelines.workload import Workload
 #: Takes a result that is not whole yet, and the reports that it has: all there is if it ends here.
 Keep = Callable[[TaskResult, Sequence[Path]], None]
 
+#: Takes reports that are in the store before the result is whole: ncu profiles what timelines say.
+Read = Callable[[Sequence[str]], None]
+
 #: What programs print, beside the files of profilers.
 _PRINTED = (".out", ".err")
 
 
 def forget(result: TaskResult, files: Sequence[Path]) -> None:
     """Keep nothing of a result that is not whole."""
+
+
+def ignore(reports: Sequence[str]) -> None:
+    """Do nothing with reports that are read early."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +51,12 @@ class Measurement:
     plan: Plan
     context: Context
     keep: Keep = forget
+    read: Read = ignore
 
 
-def measure(plan: Plan, context: Context, store: Store) -> TaskResult:
-    """Return the result of a task, with reports."""
-    (result,) = measure_in_turn([Measurement(plan, context)], store)
+def measure(plan: Plan, context: Context, store: Store, read: Read = ignore) -> TaskResult:
+    """Return the result of a task, with reports; `read` is told of those that are read early."""
+    (result,) = measure_in_turn([Measurement(plan, context, read=read)], store)
     return result
 
 
@@ -71,7 +79,7 @@ def measure_in_turn(tasks: Sequence[Measurement], store: Store) -> list[TaskResu
             results.append(replace(lost, ran=replace(ran(), exit_code=code)))
             continue
         if not task.plan.workload.tune:
-            result = profile(task.plan, task.context, store, result, task.keep)
+            result = profile(task.plan, task.context, store, result, task.keep, task.read)
         results.append(replace(result, ran=replace(ran(), exit_code=0)))
     return results
 
@@ -98,7 +106,12 @@ def timed_in_turn(tasks: Sequence[Measurement]) -> list[TaskResult | PerfpipeErr
 
 
 def profile(
-    plan: Plan, context: Context, store: Store, result: TaskResult, keep: Keep = forget
+    plan: Plan,
+    context: Context,
+    store: Store,
+    result: TaskResult,
+    keep: Keep = forget,
+    read: Read = ignore,
 ) -> TaskResult:
     """Return a result with reports; a profiler that fails takes nothing from the others.
 
@@ -114,7 +127,7 @@ def profile(
         context.say(f"{context.task.label}: {name}")
         try:
             if name == "ncu":
-                collected = _profile_kernels(context, store, files, result, started)
+                collected = _profile_kernels(context, store, files, result, started, read)
             else:
                 collected = _collect(name, context, guides="ncu" in plan.profilers)
             files += [collected.path, *collected.others]
@@ -171,6 +184,7 @@ def _profile_kernels(
     timelines: Iterable[Path],
     result: TaskResult,
     started: float,
+    read: Read,
 ) -> Collected:
     """Profile kernels with ncu: those that the first of the timelines says, if nothing else does.
 
@@ -190,6 +204,7 @@ def _profile_kernels(
         for outcome in ingest_many(list(timelines)[:1], store, jobs=1)
         if not isinstance(outcome, Failure)
     ]
+    read(reports)
     plain_s = statistics.median(result.seconds) if result.seconds else 0.0
     state = result.gpu_state or GpuState()
     spent_s = time.monotonic() - started

@@ -47,7 +47,7 @@ def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
                     continue
                 directory = run.task_directory(task)
                 context = Context(plan.workload, task, launcher, directory, progress.detail)
-                result = measure(plan, context, store)
+                result = measure(plan, context, store, run.read)
                 run.add(result, directory)
                 progress.step(_line(plan, result, "measured"))
             if plan.workload.tune is not None:

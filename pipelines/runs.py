@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +109,12 @@ class Run:
         tasks = tuple(sorted((*others, result), key=lambda task: task.index))
         reports = tuple(sorted({report for task in tasks for report in task.reports}))
         self.record = replace(self.record, tasks=tasks, reports=reports)
+        self.write()
+
+    def read(self, reports: Sequence[str]) -> None:
+        """Store that reports are of this run; their task may be interrupted without a result."""
+        known = tuple(sorted({*self.record.reports, *reports}))
+        self.record = replace(self.record, reports=known)
         self.write()
 
     def write(self) -> None:

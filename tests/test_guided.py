@@ -18,6 +18,7 @@ from analysis.profile_plan import ProfilePlan
 from perfpipe.errors import InputError
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
+from pipelines import measuring
 from pipelines.collectors import guide, ncu, ncu_watch
 from pipelines.workload import CollectNcu, load_workload
 
@@ -218,6 +219,27 @@ def test_a_failing_ncu_leaves_the_timeline_and_no_process(
     assert _kinds(tmp_path) == ["nsys"]
     assert "GPU time budget" in (tmp_path / "report.md").read_text()
     assert _is_gone(int((profilers / "child").read_text()))
+
+
+def test_what_an_interrupted_run_has_read_is_told(
+    workload: Write, profilers: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timeline is in the store while ncu runs: ncu profiles what it says."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(measuring, "collect_ncu", interrupted)
+        assert cli("run", workload(), "--collector", "all") == 130
+    (run,) = Store(tmp_path / "store").runs()
+    assert (run.status, len(run.reports), run.tasks) == ("interrupted", 1, ())
+    assert cli("report", "--md") == 0
+    text = (tmp_path / "report.md").read_text()
+    assert "GPU time budget" in text
+    assert "No verdict" not in text
+    assert cli("run", workload(), "--collector", "all", "--resume") == 0, cli.err
+    assert _kinds(tmp_path) == ["ncu", "nsys"]
 
 
 PLAN = ProfilePlan(

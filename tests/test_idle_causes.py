@@ -303,11 +303,14 @@ def test_small_copies_that_the_host_waits_for(told: Told, name: str, begins: int
     assert ("readback",) in told(name, sql)
 
 
-@case("slow host")
-def _slow_host(db: Case) -> None:
+def _slow_host(db: Case, loading_ns: int) -> None:
     """A launch every 20 us, each tenth a copy that the host waits for; the GPU works for 1 us."""
+    if loading_ns:
+        at = 20_000 * 65
+        db.add("nsys_api_calls", {"pid": 1, "tid": 1, "name": "cuLibraryLoadData",
+                                  "start_ns": at - 9000, "end_ns": at - 9000 + loading_ns})  # fmt: skip
     for n in range(120):
-        at = 20_000 * n
+        at = 20_000 * n + (loading_ns if n >= 65 else 0)
         kind = "memcpy" if n % 10 == 9 else "kernel"
         name = "[CUDA memcpy Device-to-Host]" if kind == "memcpy" else "mine"
         db.add("launches", {"kind": kind, "name": name, "device": 0, "stream": 7, "pid": 1, "tid": 1,
@@ -320,6 +323,19 @@ def _slow_host(db: Case) -> None:
                                        "dst_kind": "Pinned"})  # fmt: skip
             db.add("nsys_api_calls", {"pid": 1, "tid": 1, "name": "cudaStreamSynchronize",
                                       "start_ns": at - 3000, "end_ns": at + 2000})  # fmt: skip
+
+
+case("slow host")(partial(_slow_host, loading_ns=0))
+case("slow host that loads")(partial(_slow_host, loading_ns=2_000_000))
+
+
+def test_code_that_is_loaded_is_loaded_in_a_graph_too(told: Told) -> None:
+    """Of the GPU's idle time, loading stays when launches and copies become fewer."""
+    sql = "SELECT technique, gain_pct FROM timeline_findings WHERE report_id = $case AND floor = 'busy'"
+    ((technique, gain),) = told("slow host that loads", sql)
+    whole_ns, loaded_ns = 119 * 20_000 + 1000 + 2_000_000, 2_000_000
+    expected = 100 * (whole_ns - 120 * 1000 - loaded_ns) / whole_ns
+    assert (technique, gain) == ("cuda_graphs", pytest.approx(expected))
 
 
 def test_a_host_that_is_slow_stays_slow_without_readbacks(told: Told) -> None:

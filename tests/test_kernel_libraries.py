@@ -32,6 +32,9 @@ NAMES = {
         "void gemmk1_kernel<int, float, (int)256, (int)5>(cublasGemmk1Params<float>)",
         "void dot_kernel<float, (int)128, (int)0, cublasDotParams<cublasGemvTensor<const float>>>(T4)",
         "void splitKreduce_kernel<(int)32, (int)16, int, float>(T1)",
+        "void axpy_kernel_val<float, float>(cublasAxpyParamsVal<T1, T1, T2>)",
+        "void scal_kernel_val<float, float>(cublasScalParamsVal<T1, T2>)",
+        "void copy_kernel<float>(cublasCopyParams<T1>)",
     ],
     "cudnn": [
         "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_kernel_cudnn",

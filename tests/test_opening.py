@@ -9,11 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import duckdb
 import pytest
 from conftest import Cli
 
 from analysis.report.opening.actions import actions_of
 from analysis.report.scope import Scope
+from analysis.report.verdicts import of_steps
 from perfpipe.viewmodel import Finding, Source
 
 Pages = Callable[..., Path]
@@ -155,3 +157,29 @@ def test_the_change_adds_up(cli: Cli, replayed: Callable[[str], Path]) -> None:
         so_far += row["change"]
         assert row["so_far"] == pytest.approx(so_far)
     assert last["so_far"] == pytest.approx(so_far)
+
+
+def test_what_bounds_a_step_is_named_once() -> None:
+    """Kernels limited by small grids may be of two bounds, which read alike."""
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE step_coverage AS SELECT 'r' AS report_id, 0 AS device, 'steady' AS window_kind, "
+        "184 AS configurations, 30 AS profiled_configurations, 60.0 AS profiled_pct, "
+        "0.0 AS otherwise_pct, 80 AS kernel_time_ns"
+    )
+    con.execute(
+        "CREATE TABLE analysis_windows AS SELECT 'r' AS report_id, 0 AS device, 100 AS time_ns"
+    )
+    con.execute(
+        "CREATE TABLE benchmark_loops AS "
+        "SELECT 'r' AS report_id, 0 AS device, NULL::BIGINT AS repetitions LIMIT 0"
+    )
+    con.execute(
+        "CREATE TABLE step_bounds AS FROM (VALUES ('r', 1, 'unknown', 'not_profiled', 40.0), "
+        "('r', 2, 'memory', 'dram', 25.0), ('r', 3, 'latency', 'small_grid', 18.0), "
+        "('r', 4, 'launch', 'small_grid', 17.0)) AS t(report_id, rank, bound, subclass, share_pct)"
+    )
+    assert of_steps(Scope(con, ("r",), {"nsys": 1, "ncu": 1})) == (
+        "35 % of the step's kernel time is bound by small grids, 25 % by DRAM, 40 % is unknown; "
+        "30 of 184 kernels were profiled, 60 % of the time"
+    )

@@ -97,8 +97,8 @@ _ASSUMED = {
     "whole_waves": "blocks that take equally long, without a partial wave",
     "nothing": "that the kernel goes away and its neighbor takes no longer",
     "busy": (
-        "that idle time goes, except where the host works for long, and the GPU's work takes as "
-        "long as now"
+        "that idle time goes, except where the host works for long or loads code, and the GPU's "
+        "work takes as long as now"
     ),
     "elsewhere": (
         "that the GPU's work, and what the host does besides reading back and launching, take as "

@@ -12,8 +12,8 @@
 -- technique: key in the knowledge base
 -- gain_pct: the largest share of the window that it can save, %; NULL if no bound can be derived, or if
 --   the trace is incomplete
--- floor: what it keeps: busy (what the GPU does takes as long as now, and so does what the host does in long
---   intervals where that is a finding of its own), others (so does all that is not of this category),
+-- floor: what it keeps: busy (what the GPU does takes as long as now, and so do the loading of code and what
+--   the host does in long intervals where that is a finding of its own), others (so does all that is not of this category),
 --   other_launches (all but slow launches), waiting (all but the waiting for other ranks behind the first
 --   collective), start (all but the waiting in that), hidden (compute, behind which it can hide), link
 --   (the same, and copied bytes at the peak of their link) or elsewhere (busy, and what the host does besides
@@ -46,7 +46,9 @@ whole AS (
         ) AS compute_pct,
         coalesce(list_filter(b.shares, lambda part:
             part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct')
-        )[1].share_pct, 0) AS host_pct,
+        )[1].share_pct, 0)
+            -- Code that kernels need is loaded however they are launched.
+            + coalesce(list_filter(b.shares, lambda part: part.category = 'loading')[1].share_pct, 0) AS kept_pct,
         -- Both directions of a link work at once.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
     FROM _timeline_bounds AS b
@@ -83,9 +85,9 @@ SELECT
     m.share_pct,
     m.technique,
     CASE m.floor
-        WHEN 'busy' THEN i.idle_pct - i.host_pct
+        WHEN 'busy' THEN i.idle_pct - i.kept_pct
         WHEN 'others' THEN m.share_pct
-        WHEN 'elsewhere' THEN least(i.idle_pct - i.host_pct, r.host_pct)
+        WHEN 'elsewhere' THEN least(i.idle_pct - i.kept_pct, r.host_pct)
         WHEN 'other_launches' THEN least(f.slow_pct, i.idle_pct)
         WHEN 'waiting' THEN least(m.share_pct, f.waiting_pct)
         WHEN 'start' THEN least(m.share_pct, f.start_pct)
