@@ -13,11 +13,11 @@
 -- gain_pct: the largest share of the window that it can save, %; NULL if no bound can be derived, or if
 --   the trace is incomplete
 -- floor: what it keeps: busy (what the GPU does takes as long as now, and so do the loading of code and what
---   the host does in long intervals where that is a finding of its own), others (so does all that is not of this category),
---   other_launches (all but slow launches), waiting (all but the waiting for other ranks behind the first
---   collective), start (all but the waiting in that), hidden (compute, behind which it can hide), link
---   (the same, and copied bytes at the peak of their link) or elsewhere (busy, and what the host does besides
---   reading back and launching); NULL without a bound
+--   the host does in long intervals where that is a finding of its own), others (so does all that is not of
+--   this category), other_launches (all but slow launches), waiting (all but the waiting for other ranks
+--   behind the first collective), start (all but the waiting in that), hidden (compute, behind which it
+--   can hide), link (the same, and copied bytes at the peak of their link) or elsewhere (busy, and what the
+--   host does besides reading back and launching); NULL without a bound
 -- difficulty: low, medium or high
 -- confidence: confidence of the verdict
 -- for_rank: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
@@ -48,7 +48,9 @@ whole AS (
             part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct')
         )[1].share_pct, 0)
             -- Code that kernels need is loaded however they are launched.
-            + coalesce(list_filter(b.shares, lambda part: part.category = 'loading')[1].share_pct, 0) AS kept_pct,
+            + coalesce(
+                list_filter(b.shares, lambda part: part.category = 'loading')[1].share_pct, 0
+            ) AS kept_pct,
         -- Both directions of a link work at once.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
     FROM _timeline_bounds AS b
