@@ -26,11 +26,9 @@ from pipelines.plan import Plan
 from pipelines.runs import result_of
 from pipelines.workload import Workload
 
-#: Takes a result that is not whole yet, and the reports that it has: all there is if it ends here.
+#: Takes a result that is not whole yet, with the reports that are in the store already, and the
+#: files that profilers have written: all there is if it ends here.
 Keep = Callable[[TaskResult, Sequence[Path]], None]
-
-#: Takes reports that are in the store before the result is whole: ncu profiles what timelines say.
-Read = Callable[[Sequence[str]], None]
 
 #: What programs print, beside the files of profilers.
 _PRINTED = (".out", ".err")
@@ -40,10 +38,6 @@ def forget(result: TaskResult, files: Sequence[Path]) -> None:
     """Keep nothing of a result that is not whole."""
 
 
-def ignore(reports: Sequence[str]) -> None:
-    """Do nothing with reports that are read early."""
-
-
 @dataclass(frozen=True)
 class Measurement:
     """A task to measure: its plan, where it is launched, and what keeps its results meanwhile."""
@@ -51,12 +45,11 @@ class Measurement:
     plan: Plan
     context: Context
     keep: Keep = forget
-    read: Read = ignore
 
 
-def measure(plan: Plan, context: Context, store: Store, read: Read = ignore) -> TaskResult:
-    """Return the result of a task, with reports; `read` is told of those that are read early."""
-    (result,) = measure_in_turn([Measurement(plan, context, read=read)], store)
+def measure(plan: Plan, context: Context, store: Store, keep: Keep = forget) -> TaskResult:
+    """Return the result of a task, with reports."""
+    (result,) = measure_in_turn([Measurement(plan, context, keep)], store)
     return result
 
 
@@ -79,7 +72,7 @@ def measure_in_turn(tasks: Sequence[Measurement], store: Store) -> list[TaskResu
             results.append(replace(lost, ran=replace(ran(), exit_code=code)))
             continue
         if not task.plan.workload.tune:
-            result = profile(task.plan, task.context, store, result, task.keep, task.read)
+            result = profile(task.plan, task.context, store, result, task.keep)
         results.append(replace(result, ran=replace(ran(), exit_code=0)))
     return results
 
@@ -106,12 +99,7 @@ def timed_in_turn(tasks: Sequence[Measurement]) -> list[TaskResult | PerfpipeErr
 
 
 def profile(
-    plan: Plan,
-    context: Context,
-    store: Store,
-    result: TaskResult,
-    keep: Keep = forget,
-    read: Read = ignore,
+    plan: Plan, context: Context, store: Store, result: TaskResult, keep: Keep = forget
 ) -> TaskResult:
     """Return a result with reports; a profiler that fails takes nothing from the others.
 
@@ -127,7 +115,7 @@ def profile(
         context.say(f"{context.task.label}: {name}")
         try:
             if name == "ncu":
-                collected = _profile_kernels(context, store, files, result, started, read)
+                collected = _profile_kernels(context, store, files, result, started, keep)
             else:
                 collected = _collect(name, context, guides="ncu" in plan.profilers)
             files += [collected.path, *collected.others]
@@ -181,10 +169,10 @@ def _collect(name: str, context: Context, *, guides: bool) -> Collected:
 def _profile_kernels(
     context: Context,
     store: Store,
-    timelines: Iterable[Path],
+    timelines: Sequence[Path],
     result: TaskResult,
     started: float,
-    read: Read,
+    keep: Keep,
 ) -> Collected:
     """Profile kernels with ncu: those that the first of the timelines says, if nothing else does.
 
@@ -201,10 +189,10 @@ def _profile_kernels(
 
     reports = [
         outcome.report_id
-        for outcome in ingest_many(list(timelines)[:1], store, jobs=1)
+        for outcome in ingest_many(timelines[:1], store, jobs=1)
         if not isinstance(outcome, Failure)
     ]
-    read(reports)
+    keep(replace(result, reports=tuple(reports)), timelines)
     plain_s = statistics.median(result.seconds) if result.seconds else 0.0
     state = result.gpu_state or GpuState()
     spent_s = time.monotonic() - started

@@ -47,7 +47,7 @@ def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
                     continue
                 directory = run.task_directory(task)
                 context = Context(plan.workload, task, launcher, directory, progress.detail)
-                result = measure(plan, context, store, run.read)
+                result = measure(plan, context, store, run.keep)
                 run.add(result, directory)
                 progress.step(_line(plan, result, "measured"))
             if plan.workload.tune is not None:
@@ -104,7 +104,7 @@ def _profile_search(
         task = task_of(*where)
         directory = run.task_directory(task, fresh=False)
         context = Context(plan.workload, task, launcher, directory, progress.detail)
-        run.add(profile(plan, context, store, result), directory)
+        run.add(profile(plan, context, store, result, run.keep), directory)
 
 
 def _replay(plan: Plan, store: Store, progress: Progress) -> RunRecord:

@@ -111,11 +111,12 @@ class Run:
         self.record = replace(self.record, tasks=tasks, reports=reports)
         self.write()
 
-    def read(self, reports: Sequence[str]) -> None:
-        """Store that reports are of this run; their task may be interrupted without a result."""
-        known = tuple(sorted({*self.record.reports, *reports}))
-        self.record = replace(self.record, reports=known)
-        self.write()
+    def keep(self, result: TaskResult, files: Sequence[Path]) -> None:
+        """Store that the reports of a result are of this run; its task may be interrupted."""
+        if not {*result.reports} <= {*self.record.reports}:
+            reports = tuple(sorted({*self.record.reports, *result.reports}))
+            self.record = replace(self.record, reports=reports)
+            self.write()
 
     def write(self) -> None:
         """Write run.json."""

@@ -18,7 +18,14 @@ from ingest.nsys import columns as known
 from ingest.nsys.export import BATCH, Export, Part
 from ingest.nsys.sqlite_pages import check_first_rows, check_pages
 from ingest.nsys.sqlite_rows import Layout, Rows
-from ingest.nsys.sqlite_tree import SqliteFile, Trees, UnusualError, check_empty, trees_of
+from ingest.nsys.sqlite_tree import (
+    SqliteFile,
+    Trees,
+    UnusualError,
+    check_empty,
+    page_size_of,
+    trees_of,
+)
 from ingest.nsys.sqlite_values import BLOB, FLOAT, INT, TEXT, TYPES
 from perfpipe.errors import InputError, brief
 
@@ -51,8 +58,9 @@ class SqliteExport(Export):
                     self._layouts[name] = _layout(con, name)
                     if not con.execute(f"SELECT 1 FROM {_name(name)} LIMIT 1").fetchone():
                         self._empty.add(name)
-                check_first_rows(path, content, con)
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            with SqliteFile(content) as file:
+                check_first_rows(path, file, self._roots, self._layouts)
+        except (sqlite3.DatabaseError, UnicodeDecodeError, UnusualError) as error:
             raise InputError(f"{path}: damaged SQLite file ({brief(error)})") from error
 
     def check(self) -> None:
@@ -80,7 +88,8 @@ class SqliteExport(Export):
         """Let SQLite check the whole file, once; raises InputError where it is damaged."""
         with self._lock:
             if not self._sound:
-                check_pages(self.path, self._uri)
+                with closing(self._connect()) as con:
+                    check_pages(self.path, con)
                 self._sound = True
 
     def tables(self) -> frozenset[str]:
@@ -225,8 +234,7 @@ def _check_whole(path: Path, content: Path) -> None:
         header = file.read(100)
     if len(header) < 100:
         raise InputError(f"{path}: the SQLite file is truncated")
-    page = int.from_bytes(header[16:18], "big")
-    page = 65536 if page == 1 else page
+    page = page_size_of(header)
     pages = int.from_bytes(header[28:32], "big")
     valid = header[24:28] == header[92:96]
     if valid and pages and page * pages > content.stat().st_size:

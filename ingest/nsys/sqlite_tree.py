@@ -40,22 +40,26 @@ class UnusualError(Exception):
     """The file has what is not read here; SQLite knows whether it is damaged."""
 
 
+def page_size_of(header: bytes) -> int:
+    """Return the size of pages, bytes, that the header of a file states."""
+    size = int.from_bytes(header[16:18], "big")
+    return 65536 if size == 1 else size
+
+
 class SqliteFile:
     """The pages of an SQLite file, numbered from 1; for one thread."""
 
     def __init__(self, path: Path) -> None:
-        """Open a file; raises UnusualError where its texts are not UTF-8, or pages can move."""
+        """Open a file; raises UnusualError where it is no database."""
         self._file = FileIO(path)
         header = self._file.read(_HEADER)
+        self.page_size = page_size_of(header)
+        if len(header) < _HEADER or self.page_size < _LEAST_PAGE or self.page_size.bit_count() != 1:
+            self.close()
+            raise UnusualError("no database")
         encoding, *moving = (int.from_bytes(header[at : at + 4], "big") for at in (56, 52, 64))
-        if len(header) < _HEADER or encoding != _UTF_8 or any(moving):
-            self.close()
-            raise UnusualError("a database of another kind")
-        size = int.from_bytes(header[16:18], "big")
-        self.page_size = 65536 if size == 1 else size
-        if self.page_size < _LEAST_PAGE or self.page_size.bit_count() != 1:
-            self.close()
-            raise UnusualError("pages of another size")
+        #: Whether texts are UTF-8, and pages stay where they are.
+        self.plain = encoding == _UTF_8 and not any(moving)
         #: Bytes of a page that hold cells.
         self.usable = self.page_size - header[20]
         self.pages = path.stat().st_size // self.page_size
@@ -143,6 +147,8 @@ def trees_of(path: Path, roots: Mapping[str, int]) -> Trees:
     found = Trees()
     try:
         with SqliteFile(path) as file:
+            if not file.plain:
+                raise UnusualError("a database of another kind")
             found.used = np.zeros(file.pages + 1, bool)
             found.used[[0, *file.locked]] = True
             found.use(np.array(_free(file), np.int64))
@@ -221,6 +227,36 @@ def check_empty(file: SqliteFile, pages: Ints) -> None:
     if count.any():
         raise UnusualError("rows that are not to be there")
     check_cover(content, pages, file, owner, owner)
+
+
+def columns_of_first_row(file: SqliteFile, root: int) -> int | None:
+    """Return the number of values in the first row of a tree; None without one, or if damaged."""
+    page = np.array([root], np.int64)
+    try:
+        for _ in range(_DEEPEST):
+            content, head = file.read(page), _head(page)
+            kind = int(content[head][0])
+            if kind not in (_INTERIOR, LEAF) or not big_endian(content, head + 3, 2).any():
+                break
+            cell = big_endian(content, head + _POINTERS[kind], 2)
+            if kind == LEAF:
+                return _columns_of(content, cell, file.page_size)
+            page = big_endian(content, cell, 4)
+    except (IndexError, UnusualError):
+        pass
+    return None
+
+
+def _columns_of(content: Bytes, cell: Ints, page_size: int) -> int | None:
+    """Return the number of values of the row in a cell, by what says which kinds they are."""
+    _, at = varint(content, cell)
+    _, at = varint(content, at)
+    size, first = varint(content, at)
+    end = int(at[0] + size[0])
+    if end > page_size:
+        return None
+    # Each of these numbers ends with a byte without the highest bit.
+    return int(np.count_nonzero(content[int(first[0]) : end] < 0x80))
 
 
 def _head(pages: Ints) -> Ints:

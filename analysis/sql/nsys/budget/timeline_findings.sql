@@ -44,13 +44,14 @@ whole AS (
         coalesce(
             list_filter(b.shares, lambda part: part.category = 'compute')[1].share_pct, 0
         ) AS compute_pct,
-        coalesce(list_filter(b.shares, lambda part:
-            part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct')
-        )[1].share_pct, 0)
-            -- Code that kernels need is loaded however they are launched.
-            + coalesce(
-                list_filter(b.shares, lambda part: part.category = 'loading')[1].share_pct, 0
-            ) AS kept_pct,
+        -- Code that kernels need is loaded however they are launched.
+        coalesce(list_sum(list_transform(
+            list_filter(b.shares, lambda part:
+                part.category = 'loading'
+                    OR (part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct'))
+            ),
+            lambda part: part.share_pct
+        )), 0) AS kept_pct,
         -- Both directions of a link work at once.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
     FROM _timeline_bounds AS b
