@@ -19,8 +19,8 @@ from analysis.thresholds import thresholds
 from ingest.reading import ingest
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
+from pipelines.gate.picturing import both_steps
 from pipelines.gate.sides import named
-from pipelines.reporting import both_steps
 from templates.figures import CLASSES, GREY, Drawing, Marks
 from templates.renderers import render_html
 

@@ -13,6 +13,7 @@ from perfpipe.windows import STEADY
 from pipelines import reporting
 from pipelines.gate.comparing import compared
 from pipelines.selection import select
+from pipelines.writing import write_text
 from templates.index_page import Difference, Entry, render_index
 from templates.renderers import render_html
 
@@ -36,13 +37,13 @@ def write_index(
             store, [run.run_id], step_range=step_range, window=window, page=True
         )
         file = f"{run.run_id}.html"
-        reporting.write_text(folder / file, render_html(report))
+        write_text(folder / file, render_html(report))
         earlier = tuple(other for other in chosen[:at] if other.workload == run.workload)
         changed = None
         if earlier:
             changed = _difference(store, earlier[-1], run, folder, step_range, window)
         entries.append(Entry(file, run, report, earlier, changed))
-    reporting.write_text(folder / "index.html", render_index(entries))
+    write_text(folder / "index.html", render_index(entries))
     return folder / "index.html"
 
 
@@ -79,7 +80,7 @@ def _difference(
         return None
     file = f"{after.run_id}-change.html"
     page = page_of(decision, found.comparison, found.both_steps(store, step_range, window))
-    reporting.write_text(folder / file, render_html(page))
+    write_text(folder / file, render_html(page))
     changes = sorted(100 * pair.change.ratio for pair in decision.endpoints if pair.change)
     ends = dict.fromkeys(f"{change:+.1f}" for change in (*changes[:1], *changes[-1:]))
     return Difference(file, str(decision.verdict), f"{' to '.join(ends)} %" if ends else "")

@@ -18,21 +18,18 @@ import click
 
 from analysis.batch import summary
 from analysis.batch.summary import OneTask
-from analysis.report.build import PICTURE_VIEWS, VIEWS_USED, build_report, picture_of_sides
+from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
 from perfpipe.database import store_error
-from perfpipe.errors import StoreError, os_error_sentence
-from perfpipe.files import replacing
-from perfpipe.picture import Picture
 from perfpipe.runrecord import RunRecord
-from perfpipe.scratch import sweep_beside
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from perfpipe.windows import STEADY
 from pipelines.console import say
 from pipelines.selection import select
 from pipelines.within import rereading, within
+from pipelines.writing import write_bytes, write_text
 from templates.closing import closing_lines
 from templates.renderers import figure_files, load_ahead, render_html, render_markdown
 
@@ -84,25 +81,6 @@ def _make(
             return build_report(
                 session.con, chosen.reports, chosen.run, compared, chosen.title, both
             )
-    raise AssertionError("unreachable")
-
-
-def both_steps(
-    store: Store,
-    before: Sequence[str],
-    after: Sequence[str],
-    step_range: str | None,
-    window: str,
-) -> Picture | None:
-    """Return the picture of a step before and after; None where a side has no timeline."""
-    if not before or not after:
-        return None
-    reports = {"Before": before, "After": after}
-    every = [*before, *after]
-    with Session.open(
-        store, every, use=PICTURE_VIEWS, step_range=step_range, window=window
-    ) as session:
-        return picture_of_sides(session.con, reports)
     raise AssertionError("unreachable")
 
 
@@ -207,19 +185,3 @@ def _free(*names: str) -> list[str]:
 def to_json(report: Report) -> str:
     """Return the view-model as one JSON document."""
     return json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically; raises StoreError on failure."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sweep_beside(path)
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    except OSError as error:
-        raise StoreError(os_error_sentence(error, "cannot write")) from error

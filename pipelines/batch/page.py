@@ -17,8 +17,9 @@ from perfpipe.viewmodel import Report
 from pipelines.batch.disk import BatchDirectory
 from pipelines.batch.junit import junit
 from pipelines.batch.state import BatchState, state_of
-from pipelines.reporting import make_report, output, write_text
+from pipelines.reporting import make_report, output
 from pipelines.slurm.client import Cluster
+from pipelines.writing import write_text
 
 #: Last lines of a log that are shown, and the bytes that are looked at for them.
 _LINES, _BYTES = 12, 8192

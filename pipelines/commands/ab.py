@@ -103,7 +103,7 @@ def ab_command(
     from pipelines.gate.calibrating import calibration_for
     from pipelines.gate.comparing import raise_for, write
     from pipelines.gate.explaining import with_profiles
-    from pipelines.reporting import both_steps
+    from pipelines.gate.picturing import both_steps
     from pipelines.signals import launching
 
     if build is not None and span is None:

@@ -106,7 +106,7 @@ def export_command(
 
     from analysis.gate.document import document_of
     from pipelines.gate.sides import named
-    from pipelines.reporting import write_text
+    from pipelines.writing import write_text
 
     if file.suffix != ".json":
         raise InputError(f"{file}: an exported baseline is a .json file")

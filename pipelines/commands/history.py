@@ -58,7 +58,7 @@ def history_command(
     from analysis.batch.nodes import compare_places
     from analysis.gate.past import COURSES, courses_of, points_of, times_of
     from analysis.gate.past_page import page_of, page_of_places
-    from pipelines.reporting import write_text
+    from pipelines.writing import write_text
     from templates.renderers import render_html
 
     store = resolve_store(store_path, must_exist=True)

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from pipelines.evaluate import watching
 from pipelines.evaluate.confine import confine, limit_memory
-from pipelines.evaluate.nursery import PACKET
+from pipelines.evaluate.packets import PACKET
 
 #: How late inputs come, cycles of the GPU's clock: some milliseconds.
 _PACE_CYCLES = 5_000_000

@@ -23,10 +23,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from pipelines.evaluate.packets import PACKET
+
 _SUBREAPER = 36
 
-#: Longest packet, bytes, and how many descriptors come along.
-PACKET, _DESCRIPTORS = 1 << 20, 4
+#: How many descriptors come along with a packet.
+_DESCRIPTORS = 4
 
 #: How long a killed process may take to end, s.
 _KILLED_S = 20.0

@@ -18,7 +18,8 @@ from typing import Any
 from perfpipe.errors import TaskFailed
 from pipelines.evaluate.arena import Arena
 from pipelines.evaluate.block import Limits
-from pipelines.evaluate.nursery import PACKET, below
+from pipelines.evaluate.nursery import below
+from pipelines.evaluate.packets import PACKET
 from pipelines.process import Supervised
 
 #: What candidates see of the caller's environment.

@@ -23,9 +23,10 @@ from perfpipe.windows import STEADY
 from pipelines.gate import outputs as texts
 from pipelines.gate.calibrating import calibration_of
 from pipelines.gate.options import Outputs
+from pipelines.gate.picturing import both_steps
 from pipelines.gate.sides import Named, named
 from pipelines.options import json_document
-from pipelines.reporting import both_steps, write_text
+from pipelines.writing import write_text
 from templates.renderers import render_html
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 
 from perfpipe.viewmodel import Report
 from pipelines.options import json_document
-from pipelines.reporting import write_text
+from pipelines.writing import write_text
 from templates.renderers import print_terminal, render_html, render_markdown
 
 

@@ -1,0 +1,25 @@
+"""Writes files that a user named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfpipe.errors import StoreError, os_error_sentence
+from perfpipe.files import replacing
+from perfpipe.scratch import sweep_beside
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file atomically."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically; raises StoreError on failure."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep_beside(path)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
+    except OSError as error:
+        raise StoreError(os_error_sentence(error, "cannot write")) from error
