@@ -15,27 +15,35 @@ _MOST = 3
 def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     """Return what to try first: of each technique one finding, those on the slowest first.
 
-    A finding without advice is nothing to try, such as a kernel close to its limit.
+    A finding without advice is nothing to try, such as a kernel close to its limit; nor is one
+    that is about little of the time, or about little beside what another can save.
 
     Of the configurations of a sweep a large share of a short one saves less than a small share of
     a long one.  Findings on one configuration keep their order.
     """
     times = _times(scope)
     longest = max(times.values(), default=0.0)
-    least = thresholds()["finding.small_pct"]
+    limits = thresholds()
+    advised = [finding for finding in findings if finding.advice]
+    largest = max((_most(finding) or 0.0 for finding in advised), default=0.0)
+    least = max(limits["finding.small_pct"], limits["finding.beside_share"] * largest)
 
     def length(finding: Finding) -> float:
         return max((times.get(report, longest) for report in finding.source.reports), default=0)
 
     made: dict[str, Finding] = {}
     alike: dict[str, int] = {}
-    for finding in sorted(findings, key=length, reverse=True):
-        # Nothing saves more than what it is about.
-        most = finding.share_pct if finding.bound_pct is None else finding.bound_pct
-        if finding.advice and (most is None or most >= least):
+    for finding in sorted(advised, key=length, reverse=True):
+        most = _most(finding)
+        if most is None or most >= least:
             made.setdefault(finding.advice, finding)
             alike[finding.advice] = alike.get(finding.advice, 0) + 1
     return tuple(_action(what, one, alike[what] - 1) for what, one in [*made.items()][:_MOST])
+
+
+def _most(finding: Finding) -> float | None:
+    """Return the share that a finding can save at most: nothing saves more than it is about."""
+    return finding.share_pct if finding.bound_pct is None else finding.bound_pct
 
 
 def _times(scope: Scope) -> dict[str, float]:
