@@ -225,9 +225,9 @@ def _of_kernel(found: _Found) -> Finding:
     else:
         claim = f"{found.short_name} {_OF_KERNEL[found.claim]}{detail}"
     evidence = [
-        f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %, "
-        f"{counted(found.launches, 'launch')} profiled, {format_ns(found.time_ns)}, "
-        f"{found.share_pct:.1f} % of {_WHOLES[found.share_of]}; "
+        f"{found.share_pct:.1f} % of {_WHOLES[found.share_of]} "
+        f"({counted(found.launches, 'launch')} profiled, {format_ns(found.time_ns)}), "
+        f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %; "
         f"SOL headroom at unchanged work {found.headroom_pct:.1f} %"
     ]
     if found.nvidia_pct is not None:
