@@ -5,18 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from analysis.profile_plan import ProfilePlan
 from analysis.session import Session
-from perfpipe.cores import cores
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 from pipelines.collectors.guide import DETAILED, Budget, words_of
 from pipelines.collectors.ncu import profile_options
 from pipelines.guiding import plan_of
-from pipelines.ingesting import Failure, ingest_many
+from pipelines.reading import with_files
 from pipelines.selection import select
 from pipelines.workload import CollectNcu
 
@@ -56,8 +54,7 @@ def plans_of(
 
     Raises InputError where there is no timeline.
     """
-    asked = [_ingested(store, Path(name)) if Path(name).exists() else name for name in names]
-    selection = select(store, asked)
+    selection = select(store, with_files(store, names))
     tasks = {report: task for run in store.runs() for task in run.tasks for report in task.reports}
     with Session.open(store, selection.reports, use=("reports", "launches")) as session:
         rows = session.execute(
@@ -73,14 +70,6 @@ def plans_of(
     if not rows:
         raise InputError("no timeline among them; a plan needs an nsys report or a torch trace")
     return [_planned(store, tuple(row), tasks.get(row[0]), coverage, max_kernels) for row in rows]
-
-
-def _ingested(store: Store, path: Path) -> str:
-    """Ingest a file and return its report id; raises what it failed with."""
-    (outcome,) = ingest_many([path], store, jobs=cores())
-    if isinstance(outcome, Failure):
-        raise outcome.error
-    return outcome.report_id
 
 
 def _planned(

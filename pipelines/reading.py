@@ -7,26 +7,28 @@ from pathlib import Path
 
 from ingest.finding import expand_paths
 from perfpipe.cores import cores
+from perfpipe.errors import InputError
 from perfpipe.store import Store
 from pipelines.console import progress
 from pipelines.ingesting import Failure, ingest_many
 
 
-def is_file(name: str) -> bool:
-    """Return whether a name is that of a file or directory here."""
-    return Path(name).exists()
-
-
 def with_files(store: Store, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names with files replaced by the reports in them, read into the store if new.
 
-    What the store knows by that name, or the beginning of one, comes first.  Raises what reading
-    the first file that cannot be read raises.
+    What the store knows by that name, or the beginning of one, comes first.  Raises InputError for
+    a path that leads nowhere, and what reading the first file that cannot be read raises.
     """
     known = (*store.run_ids(), *store.report_ids(), *store.batch_ids())
     meant: list[str] = []
     for name in names:
-        if not is_file(name) or any(key.startswith(name) for key in known):
+        path = Path(name)
+        if any(key.startswith(name) for key in known):
+            meant.append(name)
+            continue
+        if not path.exists():
+            if path.suffix or "/" in name:
+                raise InputError(f"{name}: no such file, nor a run, report or batch in the store")
             meant.append(name)
             continue
         inputs = expand_paths([name])

@@ -272,6 +272,9 @@ def test_names_choose_reports(cli: Cli, stored: Stored) -> None:
     assert {r for t in _tables(document) for r in t["source"]["reports"]} == {first}
     assert cli("report", "zzz") == 2
     assert "is not a run or report" in cli.err
+    for command in ("report", "plan"):
+        assert cli(command, "typo.sqlite") == 2
+        assert "typo.sqlite: no such file, nor a run, report or batch" in cli.err
     assert cli("report", "") == 2
     assert "is ambiguous" in cli.err
 

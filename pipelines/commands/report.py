@@ -86,15 +86,17 @@ def report_command(
     perfpipe report --index reports/
     perfpipe report gemm-2026b --baseline gemm-2026a --md pr.md
     """
-    from pipelines.reading import is_file, with_files
+    from pipelines.reading import with_files
     from pipelines.reporting import make_report, output, print_closing
     from pipelines.selection import batch_named
     from templates.renderers import print_terminal
 
     if figures and as_md in (None, "-"):
         raise InputError("--figures needs --md FILE: the figures are written next to it")
-    store = resolve_store(store_path, must_exist=not any(map(is_file, (*names, *baseline))))
+    # A file is read into a store that is made for it.
+    store = resolve_store(store_path)
     names, baseline = with_files(store, names), with_files(store, baseline)
+    store = resolve_store(store_path, must_exist=True)
     if index is not None:
         from pipelines.indexing import write_index
 
