@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from perfpipe.database import (
     store_error,
     use_cores,
 )
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, did_you_mean
 from perfpipe.sandbox import lock, readable_sql
 from perfpipe.snapshot import Snapshot
 from perfpipe.storetables import StoreTables, document
@@ -142,8 +143,21 @@ class Session:
             self._locked = True
         try:
             return self.con.execute(query)
+        except duckdb.CatalogException as error:
+            raise self._missing(error) from error
         except duckdb.Error as error:
             raise sql_error(error) from error
+
+    def _missing(self, error: Exception) -> InputError:
+        """Return what a query names in vain; DuckDB would suggest only what has been made."""
+        table = _NO_TABLE.search(str(error))
+        if table is None:
+            return sql_error(error)
+        known = [name for name in self._known - self._macros.keys() if not name.startswith("_")]
+        hint = did_you_mean(table[1], sorted(known))
+        return InputError(
+            f"SQL: no table or view '{table[1]}'{hint} ('perfpipe schema' lists them)"
+        )
 
     def use_for(self, query: str) -> None:
         """Make what a query names; where it asks DuckDB's catalogue, all there is, documented."""
@@ -319,6 +333,9 @@ class Session:
 
 #: Bytes of reports whose views take longer to plan than to compute, and how many are worth threads.
 _SMALL, _FEW = 16 << 20, 4
+
+#: What DuckDB says of a table that is not there.
+_NO_TABLE = re.compile("Table with name (.+) does not exist!")
 
 #: How names of the database's own catalogue begin.
 _CATALOGUES = ("duckdb_", "information_schema", "pg_", "sqlite_", "pragma_", '"tables"')

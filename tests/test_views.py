@@ -272,6 +272,21 @@ def test_user_sql_reads_the_store_and_nothing_else(
     assert not (tmp_path / "y.csv").exists()
 
 
+def test_a_table_that_is_not_there_is_told_with_one_that_is(
+    captures: Store, ingested: Ingested
+) -> None:
+    """Also one that no query has named so far, which DuckDB does not know."""
+    with Session.open(captures, [ingested("nsys/memcpy.sqlite")]) as con:
+        for sql in (
+            "FROM kernel_sool",
+            "EXPLAIN SELECT 1 FROM launches JOIN kernel_sool USING (x)",
+        ):
+            with pytest.raises(InputError, match="'kernel_sool'; did you mean 'kernel_sol'"):
+                con.run_user_sql(sql)
+        with pytest.raises(InputError, match=r"no table or view 'nope' \("):
+            con.run_user_sql("FROM nope")
+
+
 def test_what_a_second_query_reads_is_kept(captures: Store, ingested: Ingested) -> None:
     """A marked view is a view at first, and a table when it is read again, by name or through others."""
     report = ingested("ncu/visible.ncu-rep")
