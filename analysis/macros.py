@@ -31,6 +31,7 @@ _NAME_MACROS = {
     "tuning": "i",
     "connecting": "",
     "waiting": "",
+    "starting": "",
     "input": "i",
     "reading": "",
 }

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from analysis.knowledge import techniques
-from analysis.report.findings import assumption
+from analysis.report.assumed import assumption
 from analysis.session import Session
 from ingest.reading import ingest
 from perfpipe.store import Store

@@ -27,7 +27,8 @@ FEATURES = {
     "tensor", "no_tensor", "mma_sync", "wide", "half", "shared", "elementwise", "neighbor", "after_tensor",
     "uncoalesced", "conflicts", "no_shared", "loads_again",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
-    "graphs_save", "compiled", "eager", "graphs", "ranks_wait", "slow_launches", "input_data", "start_skew",
+    "graphs_save", "compiled", "eager", "graphs", "ranks_wait", "slow_launches", "input_data",
+    "starts_processes", "start_skew",
     "transfers",
     "steps", "no_steps", "recurring_copies", "host_copies", "device_copies", "small_copies", "clears",
 }  # fmt: skip
@@ -47,6 +48,7 @@ TIMELINE: dict[str, set[str | None]] = {
         )
     },
     "single_precision": set(),
+    "process_starts": set(),
     "startup": {"autotuning", "compilation", "communicator", "allocation"},
     "operator": {
         "cross_entropy",
@@ -67,6 +69,7 @@ FLOORS = {
 }  # fmt: skip
 TIMELINE_FLOORS = {
     "busy",
+    "unsynced",
     "others",
     "elsewhere",
     "around",

@@ -147,3 +147,18 @@ def test_what_the_workload_says_of_sections_is_kept() -> None:
     words = ncu.profile_options(CollectNcu(), guide.LEAN)
     assert "--set=basic" in words
     assert "--section=WarpStateStats" in words
+
+
+def test_however_much_time_there_is_the_report_of_ncu_stays_small() -> None:
+    """Of kernels with thousands of variants, ncu profiles five times what a plan may have."""
+
+    def plan(most: int | None) -> ProfilePlan:
+        if (most or 200) < 3000:
+            return replace(PLAN, chosen=0, coverage_pct=0, expected_launches=0, most_launches=0)
+        return replace(PLAN, chosen=30, coverage_pct=96, expected_launches=3000)
+
+    made = guide.guide_of(plan, CollectNcu(), guide.Budget(3600))
+    assert made.expected == 1000
+    assert "the first 1,000 of 3,000 launches" in made.notes[0]
+    more = CollectNcu.model_validate({"max_kernels": 600})
+    assert guide.guide_of(plan, more, guide.Budget(3600)).notes == ()

@@ -88,6 +88,7 @@ NAMES = {
         AT + "reduce_kernel<(int)512, (int)1, at::native::ReduceOp<float, at::native::MeanOps<float>>>(T3)",
         "triton_red_fused__to_copy__unsafe_view_add_mean_mm_mul_15",
         "triton_red_fused_sum_1", "triton_per_fused_mean_0", "input_reduce_fusion_2", "wrapped_reduce",
+        "matmul_backward_bias_kernel9<__nv_bfloat16>(T1 *)",
         "void cub::DeviceReduceSingleTileKernel<Policy, float *, float *, int, cub::Sum, float>(T1)",
         "void cub::DeviceScanKernel<Policy, int *, int *>(T1)", "void dot_kernel<float, (int)128>(T1)",
         AT + "nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>(T1 *)",

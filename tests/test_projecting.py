@@ -116,10 +116,10 @@ def test_project_end_to_end(cli: Cli, stored: Callable[..., list[str]], tmp_path
     # Eager PyTorch: the host issues the step, whatever the GPU.
     assert step["span"]["low"] == pytest.approx(step["host"]["low"])
     assert step["faster"]["high"] == pytest.approx(step["known_ns"] / step["span"]["low"])
-    assert step["faster"]["high"] < 1.01
+    assert step["faster"]["high"] < 1.03, "all of a copy may be waiting"
     page = tmp_path / "p.html"
     assert cli("project", *ids, "--to", "NVIDIA B200", "--html", page, "--md") == 0
-    assert "but the host needs 3.24 ms to issue it" in cli.out.replace("\\", "")
+    assert "but the host needs 3.19 ms to issue it" in cli.out.replace("\\", "")
     assert "nothing was measured there" in page.read_text()
     assert cli("project", *ids, "--to", "b201") == 2
     assert "did you mean b200" in cli.err

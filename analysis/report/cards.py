@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from analysis.knowledge import techniques
+from analysis.report.assumed import assumption
 from analysis.report.declare import Col
-from analysis.report.findings import assumption
 from analysis.report.scope import Scope
 from analysis.rows import rows_of
 from analysis.views import views

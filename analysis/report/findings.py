@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from analysis.knowledge import techniques
 from analysis.questions import question
+from analysis.report.assumed import assumption
 from analysis.report.scope import Scope
 from perfpipe.units import counted, format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
@@ -37,6 +38,7 @@ _OF_GPU = {
     "start_skew": "waits once, in the first collective: the ranks started apart",
     "readback": "runs dry for small copies to the host",
     "startup": "takes long to start",
+    "process_starts": "idles between steps while the program starts processes, as for each epoch",
     "single_precision": "computes in FP32",
 }
 
@@ -63,6 +65,9 @@ _PARTS = {
     "startup": "start-up and warm-up",
     "step": "the step",
     "capture": "the capture, not of the steps",
+    "between": (
+        "the time from the first steady step to the last (steps that it lengthens are left out)"
+    ),
 }
 
 #: What a share is of, by share_of.
@@ -72,49 +77,8 @@ _WHOLES = {
     "timeline": "the GPU's time",
     "timed": "what the benchmark times",
     "capture": "the capture",
+    "between": "the time from the first steady step to the last",
     "profile": "profiled time",
-}
-
-#: What a bound assumes, by the floor that decides it.
-_ASSUMED = {
-    "work": "the same work at 100 % SOL",
-    "instructions": "the same instructions",
-    "memory": "the same memory traffic",
-    "dram": "the same DRAM traffic",
-    "half_dram": "half of the DRAM traffic",
-    "half_memory": "half of the traffic that limits it",
-    "l2": "the same L2 traffic",
-    "returns": "the same traffic from L2 to the SMs",
-    "l1": "the same L1 traffic",
-    "unconflicted": "the same shared-memory accesses without bank conflicts",
-    "flops": "the same FLOPs at the peak of their type",
-    "tensor": "the same FLOPs on tensor cores in FP16 or BF16",
-    "narrower": "the same FLOPs in the next narrower type",
-    "bytes": "that each byte moves once, at the peak bandwidth",
-    "chain": "that of a chain of kernels only the first read and the last write stay",
-    "issue": "the same work of each thread, without divergence",
-    "balanced": "SMs that all work equally long",
-    "whole_waves": "blocks that take equally long, without a partial wave",
-    "nothing": "that the kernel goes away and its neighbor takes no longer",
-    "busy": (
-        "that idle time goes, except where the host works for long or loads code, and the GPU's "
-        "work takes as long as now"
-    ),
-    "elsewhere": (
-        "that the GPU's work, and what the host does besides reading back and launching, take as "
-        "long as now"
-    ),
-    "waiting": "that no rank waits, and everything else takes as long as now",
-    "start": "that no rank waits in the first collective, and everything else takes as long as now",
-    "others": "that everything else takes as long as now",
-    "other_launches": "that all other launches take as long as now",
-    "around": "that its own kernels go, and those around them take as long as now",
-    "hidden": "that it hides behind compute, which takes as long as now",
-    "link": "that its bytes cross the link at its peak, behind compute",
-    "half_types": (
-        "half the bytes at the same bandwidth, products in TF32 at twice the rate, and others in "
-        "next to no time"
-    ),
 }
 
 
@@ -204,11 +168,6 @@ def whole(share_of: str) -> str:
     return _WHOLES[share_of]
 
 
-def assumption(floor: str) -> str:
-    """Return what a bound assumes that this floor decides (kernel_floors, timeline_findings)."""
-    return _ASSUMED[floor]
-
-
 def _bound(gain_pct: float | None, share_of: str, floors: Sequence[str]) -> str:
     """Return a bound on a gain with its assumptions, empty if there is none."""
     if gain_pct is None:
@@ -245,7 +204,8 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     claim = _OF_GPU.get(found.claim, f"spends time on {words(found.claim)}")
     share = f"{found.share_pct:.1f} % of {_PARTS[found.part or 'whole']}"
     # A bound on all idle time is more than the share: say of what.
-    idle = f", removable idle time {found.bound_pct:.1f} %" if found.floor == "busy" else ""
+    of_idle = found.floor in ("busy", "unsynced")
+    idle = f", removable idle time {found.bound_pct:.1f} %" if of_idle else ""
     lies = f": {found.idle_in}" if found.idle_in else ""
     if found.for_rank is not None:
         lies = f", since rank {found.for_rank} is late: the advice is for rank {found.for_rank}"
@@ -257,6 +217,9 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
         evidence = [_operator(found, share)]
     elif found.claim == "single_precision":
         evidence = [f"kernels whose names state FP32 or TF32 are {_operator(found, share)}"]
+    elif found.claim == "process_starts":
+        times = counted(found.launches, "time")
+        evidence = [f"{times}, {format_ns(found.time_ns)} in all, {share}"]
     elif found.causes is not None:
         begun = f"{format_ns(found.time_ns)} between the first CUDA call and the first steady step"
         evidence = [f"{begun}, {share}", found.causes]

@@ -284,7 +284,7 @@ def of_steps(scope: Scope) -> str | None:
         return f"Kernels take {of_it} % of {whose}: what bounds them matters little"
     if covered_pct < least:
         way_out = f"perfpipe plan {report_id} says which to profile"
-        if otherwise_pct >= 50:
+        if otherwise_pct >= thresholds()["plan.otherwise_pct"]:
             way_out = (
                 f"{otherwise_pct:.0f} % were profiled with another grid, block or duration only, "
                 "as when each process tunes its kernels anew"

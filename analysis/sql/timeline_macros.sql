@@ -42,13 +42,18 @@ CREATE MACRO mostly_waits(waiting_pct, start_ns, waiting_ns) AS
     coalesce(waiting_pct >= threshold('timeline.waiting_pct') AND 2 * start_ns < waiting_ns, false);
 
 -- Whether a launch takes about as long as profiled ones of its configuration.  A kernel may do quite
--- different work with the same grid (a persistent one always has the same), which a profile says nothing of.
+-- different work with the same grid (a persistent one always has the same), which a profile says nothing
+-- of.
 CREATE MACRO takes_as_long(dur_ns, shortest_ns, longest_ns) AS
     coalesce(
         dur_ns BETWEEN shortest_ns / threshold('plan.alike_times')
             AND longest_ns * threshold('plan.alike_times'),
         false
     );
+
+-- Whether the host limits what faster kernels save, unless their launches go as well.
+CREATE MACRO goes_with_launch(floor) AS coalesce(floor IN ('nothing', 'chain'), false);
+CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(gain_pct > most_pct, false);
 
 -- Whether the GPU works in a category of timeline_bottleneck; else it is idle.
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from analysis.knowledge import techniques
-from analysis.report import findings
+from analysis.report import assumed, findings
 from analysis.session import Session
 from perfpipe.database import quote
 from perfpipe.errors import InputError
@@ -156,7 +156,7 @@ def _of_kernel(session: Session, of: str, row: Row, detail: str, sql: str) -> An
         "headroom": {
             "pct": value(row["headroom_pct"]),
             "of": findings.whole(row["share_of"]),
-            "assumes": findings.assumption("work"),
+            "assumes": assumed.assumption("work"),
             "promise": False,
         },
         "techniques": [

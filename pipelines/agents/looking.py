@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.knowledge import techniques
-from analysis.report import facts, findings, opening, verdicts
+from analysis.report import assumed, facts, findings, opening, verdicts
 from analysis.report.scope import Scope
 from analysis.session import Session
 from perfpipe.database import in_list
@@ -147,7 +147,7 @@ def gain(at_most_pct: float | None, floor: str | None, of: str) -> dict[str, Any
     """Return a bound on a gain, which is never without what it assumes."""
     if at_most_pct is None or floor is None:
         return {"at_most_pct": None, "why": "no bound can be derived"}
-    assumes = findings.assumption(floor)
+    assumes = assumed.assumption(floor)
     return {"at_most_pct": value(at_most_pct), "of": of, "assumes": assumes, "promise": False}
 
 

@@ -112,6 +112,10 @@ _QUIET_S, _QUIET_TIMES = 20.0, 10.0
 #: Auto-tuned kernels have more of them than a plan may have launches.
 _LEAST_PCT, _ALL_LAUNCHES = 10.0, 1_000_000
 
+#: However much time there is, no more launches than so many times what a plan may have: a report
+#: has about 50 KB for each.
+_MOST_TIMES = 5
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -199,24 +203,31 @@ def guide_of(
 
         note = f"ncu profiled the first launch of each kernel configuration: {plan}"
         return Guide(each_once(), depths[0], limit_s, budget_s=budget_s, notes=(note,))
+    launches = plan.expected_launches
     if plan.coverage_pct < _LEAST_PCT:
         plan = _covering(make_plan(_ALL_LAUNCHES), plan.coverage_pct) or plan
-    launches = plan.expected_launches
+        launches = min(plan.expected_launches, _MOST_TIMES * options.max_kernels)
     fitting = [d for d in depths if budget.expected_s(launches, d) <= limit_s]
     depth = fitting[0] if fitting else depths[-1]
     notes: tuple[str, ...] = ()
+    if launches < plan.expected_launches:
+        notes = (
+            f"ncu was asked for the first {launches:,} of {plan.expected_launches:,} launches: "
+            "more make its report too large; raise collect.ncu.max_kernels to profile more",
+        )
     if not fitting:
         most = budget.fitting(depth, limit_s)
         cut = _covering(make_plan(most), min(_LEAST_PCT, plan.coverage_pct))
         if cut and 0 < cut.expected_launches < launches:
             plan, notes = cut, (_cut_note(plan, cut, limit_s),)
+            launches = plan.expected_launches
     if depth.metrics:
         notes = (_units_note(depth, limit_s), *notes)
     return Guide(
         words_of(plan, options, from_start=from_start),
         depth,
         limit_s,
-        plan.expected_launches,
+        launches,
         _quiet_s(plan),
         budget_s,
         from_start,

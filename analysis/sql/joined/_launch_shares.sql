@@ -1,7 +1,8 @@
 -- How much of the time each profiled launch stands for: of the step (the analyzed window of the
 -- timelines; of several, of all their steps; of a benchmark, the kernels that it times) where all profiled
 -- reports have a timeline, else of the profiled time.  The time of a kernel on the timeline is shared out
--- over the launches of the same configuration by their duration.
+-- over the launches of the same configuration by their duration.  `most` is the share of that whole by
+-- which faster kernels can shorten it; NULL where nothing is known of the host, or it does not matter.
 -- @materialize
 CREATE VIEW _launch_shares AS
 WITH launches AS (
@@ -19,10 +20,13 @@ windows AS (
         bool_and(b.repetitions IS NOT NULL) AS timed,
         if(timed, sum(k.time_ns), sum(w.end_ns - w.start_ns)) AS time_ns,
         bool_and(w.kind = 'steady') AS steady,
-        count(*) > 1 AS several
+        count(*) > 1 AS several,
+        CASE WHEN NOT timed AND count(*) = count(l.most_pct) THEN 1 - sum(l.host_ns) / sum(l.step_ns) END
+            AS most
     FROM analysis_windows AS w
     JOIN kernels AS k USING (report_id, device)
     LEFT JOIN benchmark_loops AS b USING (report_id, device)
+    LEFT JOIN _kernel_limits AS l USING (report_id, device)
 ),
 paired AS (
     SELECT ncu_report_id AS report_id, bool_or(report_id IN (SELECT report_id FROM _step_kernels)) AS timed
@@ -73,7 +77,8 @@ SELECT
     CASE
         WHEN b.on_timeline THEN coalesce(t.time_ns, 0) / nullif(w.time_ns, 0)
         ELSE l.duration_ns / b.profiled_ns
-    END AS share
+    END AS share,
+    CASE WHEN b.on_timeline THEN w.most END AS most
 FROM launches AS l
 LEFT JOIN on_timelines AS t USING (report_id, launch_id)
 CROSS JOIN basis AS b

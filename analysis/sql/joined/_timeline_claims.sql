@@ -1,5 +1,5 @@
--- Findings about each GPU's time, on operators of many kernels, and on start-up where it is long, of several
--- GPUs the longest; in the columns of findings.
+-- Findings about each GPU's time, on operators of many kernels, and on start-up where it is long, of
+-- several GPUs the longest; in the columns of findings.
 CREATE VIEW _timeline_claims AS
 WITH contributors AS (
     SELECT
@@ -66,6 +66,7 @@ claims AS (
         step_launches AS launches,
         longest AS causes,
         gain_pct AS bound_pct,
+        weight_pct,
         floor,
         'high' AS confidence,
         technique
@@ -87,6 +88,12 @@ claims AS (
         'medium' AS confidence,
         technique
     FROM precision_findings
+    QUALIFY row_number() OVER (ORDER BY share_pct DESC, report_id, device) = 1
+    UNION ALL BY NAME
+    SELECT
+        report_id, device, 'process_starts' AS claim, 1 AS place, claim AS bound, 'between' AS part,
+        share_pct, idle_ns AS time_ns, intervals AS launches, 'high' AS confidence, technique
+    FROM starting_findings
     QUALIFY row_number() OVER (ORDER BY share_pct DESC, report_id, device) = 1
     UNION ALL BY NAME
     -- Behind the contributors of all GPUs: it does not recur.

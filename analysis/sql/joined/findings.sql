@@ -1,17 +1,16 @@
--- The findings of a report: contributors to the time of each GPU and operators of many kernels first, largest
--- bound or else share first, then the classes of kernels that no operator speaks for; each with its numbers
--- and, where one can be derived, a bound on what its techniques could save.
--- What saves little on a timeline comes behind kernels that can save more, kernels near their limit
--- behind the others; start-up, where it is long (of several GPUs the
--- longest), before kernels that matter little.
--- For kernels see kernel_classes.
+-- The findings of a report: contributors to the time of each GPU and operators of many kernels first,
+-- largest bound or else share first, then the classes of kernels that no operator speaks for; each with its
+-- numbers and, where one can be derived, a bound on what its techniques could save. What saves little on a
+-- timeline comes behind kernels that can save more, kernels near their limit behind the others; start-up,
+-- where it is long (of several GPUs the longest), before kernels that matter little. For kernels see
+-- kernel_classes.
 --
 -- rank: position in the list, from 1
 -- subject: timeline or kernel
 -- claim: near_limit, operator, single_precision, ranks_wait, start_skew (the wait is in the first
 --   collective), or the bound that it is about
--- bound: category of timeline_bottleneck, readback, operator, single_precision, startup, or bound of
---   kernel_bottleneck
+-- bound: category of timeline_bottleneck, readback, process_starts, operator, single_precision, startup, or
+--   bound of kernel_bottleneck
 -- subclass: limiter, for a kernel; the operator; the main cause, for startup
 -- cause: cause, for a kernel
 -- label: configuration or file of a timeline
@@ -22,14 +21,15 @@
 -- block: its threads as x,y,z
 -- nvtx_path: its enclosing NVTX ranges
 -- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows;
---   capture for startup
+--   capture for startup; between for process_starts: from the first steady step to the last
 -- share_of: what shares are of: step (the steady steps), steps (those of all timelines, for kernels),
---   timeline (another window of it), timed (the kernels that a benchmark times), capture (all from the
---   first CUDA call) or profile (all profiled time)
+--   timeline (another window of it), timed (the kernels that a benchmark times), between (the time from the
+--   first steady step to the last), capture (all from the first CUDA call) or profile (all profiled time)
 -- share_pct: share of that, %
 -- time_ns: total duration of the launches of a kernel, or of an operator in a step, ns; how long start-up
---   takes
--- launches: number of launches of the kernel, or of the operator in a step
+--   takes, or the idle intervals in which processes start
+-- launches: number of launches of the kernel, or of the operator in a step; of intervals, for
+--   process_starts
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
 -- headroom_pct: SOL headroom of a kernel: what its share would shrink by if the same work ran at 100 %
@@ -52,10 +52,9 @@
 -- largest_gap: longest idle interval of the category in words
 -- ncu_verdict: NVIDIA's verdict on the kernel
 -- explanation: why its class is uncertain or differs from NVIDIA's
--- bound_pct: bound on the gain: the largest of its techniques' bounds, for a kernel that of the technique to
---   try first, where ranks wait that of what cures the waiting, on the same whole as its share, %; NULL
---   where none can be derived, and for startup, which
---   a longer run does not repeat
+-- bound_pct: bound on the gain: the largest of its techniques' bounds, for a kernel that of the technique
+--   to try first, where ranks wait that of what cures the waiting, on the same whole as its share, %; NULL
+--   where none can be derived, and for startup, which a longer run does not repeat
 -- floor: what that bound assumes to stay: as in kernel_floors, or in timeline_findings
 -- nvidia_pct: NVIDIA's estimate for that technique, % of the kernel's time; NULL if there is none
 -- confidence: high, medium or low
@@ -93,16 +92,17 @@ SELECT
             CASE
                 WHEN claim = 'startup' THEN 2
                 WHEN subject = 'timeline'
-                    AND coalesce(bound_pct, share_pct) < least(threshold('finding.minor_pct'), kernels_pct)
+                    AND coalesce(bound_pct, weight_pct, share_pct)
+                        < least(threshold('finding.minor_pct'), kernels_pct)
                     THEN 1.2
                 WHEN subject = 'timeline' THEN 0
-                WHEN coalesce(bound_pct, share_pct) < threshold('finding.small_pct') THEN 3
+                WHEN coalesce(bound_pct, weight_pct, share_pct) < threshold('finding.small_pct') THEN 3
                 WHEN claim = 'near_limit' THEN 1.5
                 ELSE 1
             END,
             -- What makes results less exact has to save more than the rest.
             CASE
-                WHEN subject = 'timeline' THEN coalesce(bound_pct, share_pct)
+                WHEN subject = 'timeline' THEN coalesce(bound_pct, weight_pct, share_pct)
                     * if(claim = 'single_precision', threshold('finding.inexact_weight'), 1)
             END DESC,
             claim = 'operator',

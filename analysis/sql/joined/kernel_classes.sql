@@ -20,12 +20,14 @@
 -- compute_sol_pct: compute SOL, mean weighted by duration, %
 -- memory_sol_pct: memory SOL, mean weighted by duration, %
 -- sol_pct: the larger of the two, %
--- near_limit: whether SOL is 80 % or more, and nothing is known that makes its work needlessly long or could
---   save half of it, but less precision
+-- near_limit: whether SOL is 80 % or more, and nothing is known that makes its work needlessly long or
+--   could save half of it, but less precision
 -- headroom_pct: SOL headroom: what its share would shrink by if the same work ran at 100 % SOL, %
--- gain_pct: bound on the gain of the technique to try first, on the same whole as its share, %; NULL if
---   there is none
--- floor: what decides that bound, as in kernel_floors; of the launch that takes longest
+-- gain_pct: bound on the gain of the technique to try first, on the same whole as its share, %, of a step
+--   at most the time in which the host waits for the GPU; NULL if there is none
+-- weight_pct: what stands for it where there is none: its share, with the same limit, %
+-- floor: what decides that bound, as in kernel_floors, of the launch that takes longest; or host: the time
+--   in which the host issues the step
 -- nvidia_pct: NVIDIA's estimate for that technique, of the same launch, % of its time
 -- ncu_verdict: NVIDIA's verdict on the first of them; NULL if ncu gave none
 -- explanation: why the class is uncertain or differs from NVIDIA's, of the first that has one
@@ -35,19 +37,9 @@ CREATE VIEW kernel_classes AS
 WITH launches AS (
     SELECT
         s.*,
-        b.bound,
-        b.subclass,
-        b.cause,
-        b.confidence,
-        b.ncu_verdict,
-        b.explanation,
-        f.technique,
-        f.gain_pct,
-        f.floor,
-        f.nvidia_pct,
-        f.precision,
-        h.share_of,
-        h.share
+        b.bound, b.subclass, b.cause, b.confidence, b.ncu_verdict, b.explanation,
+        f.technique, f.gain_pct, f.floor, f.nvidia_pct, f.precision,
+        h.share_of, h.share, h.most
     FROM kernel_sol AS s
     JOIN kernel_bottleneck AS b USING (report_id, launch_id)
     JOIN _launch_shares AS h USING (report_id, launch_id)
@@ -57,15 +49,8 @@ WITH launches AS (
 ),
 classes AS (
     SELECT
-        kernel_name,
-        kernel_demangled,
-        grid,
-        block,
-        nvtx_path,
-        bound,
-        subclass,
-        cause,
-        confidence,
+        kernel_name, kernel_demangled, grid, block, nvtx_path,
+        bound, subclass, cause, confidence,
         count(*) AS launches,
         sum(duration_ns ORDER BY report_id, launch_id) AS time_ns,
         any_value(share_of) AS share_of,
@@ -76,7 +61,8 @@ classes AS (
         CASE
             WHEN count(gain_pct) > 0
                 THEN sum(coalesce(gain_pct, 100) * share ORDER BY report_id, launch_id)
-        END AS gain_pct,
+        END AS kernel_pct,
+        any_value(100 * most) AS most_pct,
         any_value(ncu_verdict ORDER BY report_id, launch_id) AS ncu_verdict,
         any_value(explanation ORDER BY report_id, launch_id) AS explanation,
         of_longest(floor, duration_ns, report_id, launch_id) AS floor,
@@ -87,11 +73,20 @@ classes AS (
     FROM launches
     GROUP BY
         kernel_name, kernel_demangled, grid, block, nvtx_path, bound, subclass, cause, confidence
+),
+limited AS (
+    SELECT
+        * EXCLUDE (floor),
+        limited_by_host(kernel_pct, most_pct, goes_with_launch(c.floor)) AS limited,
+        if(limited, 'host', c.floor) AS floor,
+        if(limited, most_pct, kernel_pct) AS gain_pct,
+        least(share_pct, most_pct) AS weight_pct
+    FROM classes AS c
 )
 SELECT
     row_number() OVER (
         ORDER BY
-            coalesce(gain_pct, share_pct) DESC,
+            coalesce(kernel_pct, share_pct) DESC,
             confidence_order(confidence), time_ns DESC, kernel_name, grid, block, nvtx_path,
             kernel_demangled, bound, subclass, cause
     ) AS rank,
@@ -114,15 +109,16 @@ SELECT
     sol_pct >= threshold('finding.secondary_sol_pct')
         AND cause IS NULL
         AND subclass IS DISTINCT FROM 'divergence'
-        AND coalesce(precision OR gain_pct < threshold('finding.much_pct') / 100 * share_pct, true)
+        AND coalesce(precision OR kernel_pct < threshold('finding.much_pct') / 100 * share_pct, true)
             AS near_limit,
     headroom_pct,
     gain_pct,
+    weight_pct,
     floor,
     nvidia_pct,
     ncu_verdict,
     explanation,
     technique,
     reports
-FROM classes
+FROM limited
 ORDER BY rank;

@@ -1,15 +1,16 @@
--- What to try: the techniques of timeline_findings and operator_findings first, then those of kernel_findings
--- for kernels that no operator speaks for, each once;
--- largest bound on the gain first, where there is none by the share that it addresses, but behind those for
--- the same category of a timeline that have one; of those for kernels what is hard counts half, and
--- what makes results less exact (on timelines it counts less), then what leaves little to gain, is last.
--- Gains overlap: never add them.
+-- What to try: the techniques of timeline_findings and operator_findings first, then those of
+-- kernel_findings for kernels that no operator speaks for, each once; largest bound on the gain first,
+-- where there is none by the share that it addresses (of operators at most the time in which the host waits
+-- for the GPU), but behind those for the same category of a timeline that have one; of those for kernels
+-- what is hard counts half, and what makes results less exact (on timelines it counts less), then what
+-- leaves little to gain, is last. Gains overlap: never add them.
 --
 -- rank: priority, from 1
 -- subject: timeline or kernel
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
--- bound: category of timeline_bottleneck or operator that it addresses, the largest of them; NULL for kernels
+-- bound: category of timeline_bottleneck or operator that it addresses, the largest of them; NULL for
+--   kernels
 -- share_of: what shares are of, as in findings
 -- share_pct: share of that which it addresses, %
 -- gain_pct: the largest share of that which it can save, %: kernels without a bound count whole; NULL if
@@ -24,25 +25,12 @@
 -- kernels: kernels that it addresses: name, bound, subclass and cause of each; NULL for timelines
 CREATE VIEW recommendations AS
 WITH of_launches AS (
-    SELECT f.*, l.duration_ns, h.share, h.share_of
+    SELECT f.*, l.duration_ns, h.share, h.share_of, h.most
     FROM kernel_findings AS f
     JOIN ncu_launches AS l USING (report_id, launch_id)
     JOIN _launch_shares AS h USING (report_id, launch_id)
     ANTI JOIN _operator_kernels AS o ON o.report_id = f.report_id AND o.key = kernel_key(l.kernel_demangled)
     WHERE coalesce(f.gain_pct > 0, true)
-),
-on_timelines AS (
-    SELECT report_id, device, technique, bound, difficulty, share_pct, gain_pct, floor, rank
-    FROM timeline_findings
-    UNION ALL BY NAME
-    SELECT
-        report_id, device, technique, operator AS bound, difficulty, share_pct, gain_pct, floor, rank
-    FROM operator_findings
-    UNION ALL BY NAME
-    SELECT
-        report_id, device, technique, 'single_precision' AS bound, difficulty, share_pct, gain_pct, floor,
-        1 AS rank, true AS precision
-    FROM precision_findings
 ),
 found AS (
     SELECT
@@ -51,14 +39,17 @@ found AS (
         -- Advice for another rank names what its own rank shows.
         arg_max(f.bound, (f.share_pct, f.bound)) AS bound,
         any_value(f.difficulty) AS difficulty,
-        CASE WHEN bool_and(w.kind = 'steady') THEN 'step' ELSE 'timeline' END AS share_of,
+        coalesce(
+            any_value(f.part), CASE WHEN bool_and(w.kind = 'steady') THEN 'step' ELSE 'timeline' END
+        ) AS share_of,
         max(f.share_pct) AS share_pct,
+        max(f.weight_pct) AS weight_pct,
         CASE WHEN count(*) = count(f.gain_pct) THEN max(f.gain_pct) END AS gain_pct,
         list(DISTINCT f.floor ORDER BY f.floor) FILTER (f.floor IS NOT NULL) AS floors,
         min(f.rank) AS place,
         coalesce(bool_or(f.precision), false) AS precision,
         count(DISTINCT (f.report_id, f.device)) AS instances
-    FROM on_timelines AS f
+    FROM _timeline_advice AS f
     JOIN analysis_windows AS w USING (report_id, device)
     GROUP BY f.technique
     UNION ALL BY NAME
@@ -71,8 +62,13 @@ found AS (
         CASE
             WHEN count(gain_pct) > 0
                 THEN sum(share * coalesce(gain_pct, 100) ORDER BY report_id, launch_id)
-        END AS gain_pct,
-        list(DISTINCT floor ORDER BY floor) FILTER (floor IS NOT NULL) AS floors,
+        END AS kernel_pct,
+        any_value(100 * most) AS most_pct,
+        coalesce(bool_or(goes_with_launch(floor)), false) AS goes,
+        list(DISTINCT floor ORDER BY floor) FILTER (floor IS NOT NULL) AS kernel_floors,
+        limited_by_host(kernel_pct, most_pct, goes) AS limited,
+        if(limited, most_pct, kernel_pct) AS gain_pct,
+        if(limited, ['host'], kernel_floors) AS floors,
         of_longest(nvidia_pct, duration_ns, report_id, launch_id) AS nvidia_pct,
         sum(saved_bytes ORDER BY report_id, launch_id) AS saved_bytes,
         coalesce(bool_and(secondary), false) AS secondary,
@@ -92,8 +88,8 @@ placed AS (
         *,
         CASE
             WHEN gain_pct IS NULL AND subject = 'timeline'
-                THEN least(share_pct, min(gain_pct) OVER (PARTITION BY subject, bound))
-            ELSE coalesce(gain_pct, share_pct)
+                THEN least(share_pct, weight_pct, min(gain_pct) OVER (PARTITION BY subject, bound))
+            ELSE coalesce(kernel_pct, gain_pct, share_pct)
         END AS weight
     FROM found
 )

@@ -2,36 +2,7 @@
 -- GPU idles for slow launches, and that its rank waits in the first collective, and in the others.
 -- @materialize
 CREATE VIEW _timeline_features AS
-WITH host AS (
-    -- Input data: ranges and OS calls that say so, or nothing but such copies time and again, for which
-    -- the host may wait for another thread.
-    SELECT
-        c.track,
-        sum(c.dur_ns) AS ns,
-        sum(c.dur_ns) FILTER (
-            is_input(n.range_name) OR is_reading(CASE WHEN 2 * n.os_ns >= n.dur_ns THEN n.os_name END)
-            OR (n.other_kind = 'range' AND is_input(n.other_name))
-            OR (n.other_kind = 'os' AND is_reading(n.other_name))
-        ) AS input_ns,
-        sum(c.dur_ns) FILTER (i.op_id IS NOT NULL) AS copied_ns,
-        count(i.op_id) AS copies
-    FROM _gap_causes AS c
-    JOIN _gap_names AS n USING (track, op_id)
-    JOIN _gpus AS t USING (track)
-    LEFT JOIN _input_copies AS i
-        ON i.report_id = t.report_id AND i.op_id = c.op_id
-            AND (c.kind = 'next operation' OR (c.kind = 'OS call' AND is_waiting(c.name)))
-    WHERE c.cause = 'host'
-    GROUP BY c.track
-),
-input AS (
-    SELECT t.report_id, t.device,
-        2 * input_ns >= ns
-        OR (copies >= threshold('timeline.recurring_gaps') AND 2 * copied_ns >= ns) AS is_data
-    FROM host
-    JOIN _gpus AS t USING (track)
-),
-slow AS (
+WITH slow AS (
     SELECT t.report_id, t.device, sum(g.own_ns) AS ns
     FROM _slow_launches AS s
     JOIN (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g USING (track, op_id)
@@ -83,7 +54,7 @@ SELECT
             ELSE 'eager'
         END,
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
-        CASE WHEN i.is_data THEN 'input_data' END,
+        CASE WHEN i.starts THEN 'starts_processes' WHEN i.is_data THEN 'input_data' END,
         if(v.steps IS NULL, 'no_steps', 'steps'),
         CASE
             WHEN v.steps IS NOT NULL
@@ -122,7 +93,7 @@ FROM timeline_bottleneck AS b
 JOIN analysis_windows AS v USING (report_id, device)
 LEFT JOIN launch_summary AS s USING (report_id, device)
 LEFT JOIN slow AS w USING (report_id, device)
-LEFT JOIN input AS i USING (report_id, device)
+LEFT JOIN _host_input AS i USING (report_id, device)
 LEFT JOIN _compiled_steps AS e USING (report_id, device)
 LEFT JOIN copied AS m USING (report_id, device)
 LEFT JOIN ranks AS k USING (report_id, device)

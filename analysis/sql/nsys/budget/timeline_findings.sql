@@ -1,7 +1,7 @@
 -- What can be done about each GPU's time, largest share first: the techniques of the knowledge base for
 -- every contributor of 10 % or more (launch overhead: 5 %), and for small copies to the host if they are
--- many; each with a bound on its gain.  None where the GPU hardly worked, or a benchmark times kernels.  For
--- kernels see kernel_findings.
+-- many; each with a bound on its gain.  None where the GPU hardly worked, or a benchmark times kernels.
+-- For kernels see kernel_findings.
 -- @materialize
 --
 -- report_id: report
@@ -12,12 +12,14 @@
 -- technique: key in the knowledge base
 -- gain_pct: the largest share of the window that it can save, %; NULL if no bound can be derived, or if
 --   the trace is incomplete
--- floor: what it keeps: busy (what the GPU does takes as long as now, and so do the loading of code and what
---   the host does in long intervals where that is a finding of its own), others (so does all that is not of
---   this category), other_launches (all but slow launches), waiting (all but the waiting for other ranks
---   behind the first collective), start (all but the waiting in that), hidden (compute, behind which it
---   can hide), link (the same, and copied bytes at the peak of their link) or elsewhere (busy, and what the
---   host does besides reading back and launching); NULL without a bound
+-- floor: what it keeps: busy (what the GPU does takes as long as now, and so does the loading of code; and
+--   where that is a finding of its own, what the host does in long intervals, beside the GPU's work or,
+--   where it has waited for it, behind), unsynced (the same, all of it beside the GPU's work), others (so
+--   does all that is not of this category), other_launches (all but slow launches), waiting (all but the
+--   waiting for other ranks behind the first collective), start (all but the waiting in that), hidden
+--   (compute, behind which it can hide), link (the same, and copied bytes at the peak of their link) or
+--   elsewhere (what the GPU does and the loading of code, and what the host does besides reading back and
+--   launching); NULL without a bound
 -- difficulty: low, medium or high
 -- confidence: confidence of the verdict
 -- for_rank: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
@@ -34,6 +36,13 @@ WITH copied AS (
     FROM memory_op_summary
     GROUP BY report_id, device, operation
 ),
+behind AS (
+    SELECT g.report_id, g.device, sum(i.host_ns) AS ns
+    FROM (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS i
+    JOIN _gpus AS g USING (track)
+    WHERE i.sync_name IS NOT NULL
+    GROUP BY g.report_id, g.device
+),
 whole AS (
     SELECT
         b.report_id,
@@ -45,19 +54,21 @@ whole AS (
             list_filter(b.shares, lambda part: part.category = 'compute')[1].share_pct, 0
         ) AS compute_pct,
         -- Code that kernels need is loaded however they are launched.
-        coalesce(list_sum(list_transform(
-            list_filter(b.shares, lambda part:
-                part.category = 'loading'
-                    OR (part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct'))
-            ),
-            lambda part: part.share_pct
-        )), 0) AS kept_pct,
+        coalesce(
+            list_filter(b.shares, lambda part: part.category = 'loading')[1].share_pct, 0
+        ) AS loading_pct,
+        coalesce(list_filter(b.shares, lambda part:
+            part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct')
+        )[1].share_pct, 0) AS host_pct,
+        least(100.0 * coalesce(any_value(w.ns), 0) / nullif(any_value(v.time_ns), 0), host_pct) AS behind_pct,
+        idle_pct - loading_pct AS rest_pct,
         -- Both directions of a link work at once.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
     FROM _timeline_bounds AS b
     JOIN analysis_windows AS v USING (report_id, device)
     ANTI JOIN _idle_captures USING (report_id, device)
     LEFT JOIN copied AS c USING (report_id, device)
+    LEFT JOIN behind AS w USING (report_id, device)
     GROUP BY b.report_id, b.device, b.shares
 ),
 matched AS (
@@ -88,10 +99,11 @@ SELECT
     m.share_pct,
     m.technique,
     CASE m.floor
-        WHEN 'busy' THEN i.idle_pct - i.kept_pct
+        WHEN 'busy' THEN least(i.rest_pct - i.behind_pct, 100 - i.loading_pct - i.host_pct)
+        WHEN 'unsynced' THEN least(i.rest_pct, 100 - i.loading_pct - i.host_pct)
         WHEN 'others' THEN m.share_pct
-        WHEN 'elsewhere' THEN least(i.idle_pct - i.kept_pct, r.host_pct)
-        WHEN 'other_launches' THEN least(f.slow_pct, i.idle_pct)
+        WHEN 'elsewhere' THEN least(i.rest_pct, r.host_pct)
+        WHEN 'other_launches' THEN least(f.slow_pct, i.rest_pct)
         WHEN 'waiting' THEN least(m.share_pct, f.waiting_pct)
         WHEN 'start' THEN least(m.share_pct, f.start_pct)
         WHEN 'hidden' THEN least(m.share_pct, i.compute_pct)

@@ -7,6 +7,9 @@
 -- rank: 1 has the largest share
 -- operator: as in operator_times
 -- share_pct: share of the time of the steps, %
+-- weight_pct: what stands for its bound in the order of findings where there is none: its share, at most
+--   that by which faster kernels can shorten the step, and that in which the GPU waits for input, if it
+--   does: then they would only wait longer, %
 -- step_ns: time of its kernels in a step, mean, ns; NULL without steps
 -- step_launches: number of launches in a step, mean; NULL without steps
 -- kernels: number of different kernels
@@ -25,6 +28,7 @@ SELECT
     ) AS rank,
     o.operator,
     o.share_pct,
+    least(o.share_pct, l.most_pct, i.share_pct) AS weight_pct,
     o.time_ns / o.steps AS step_ns,
     round(o.launches / o.steps)::BIGINT AS step_launches,
     o.kernels,
@@ -39,6 +43,8 @@ LEFT JOIN _compiled_steps AS e ON e.report_id = o.report_id AND e.device = o.dev
 JOIN _techniques AS t
     ON t.bound = 'operator' AND t.subclass = o.operator
         AND list_has_all([if(e.is_compiled, 'compiled', 'eager')], t.features)
+LEFT JOIN _kernel_limits AS l ON l.report_id = o.report_id AND l.device = o.device
+LEFT JOIN _waits_for_input AS i ON i.report_id = o.report_id AND i.device = o.device
 ANTI JOIN benchmark_loops AS b ON b.report_id = o.report_id AND b.device = o.device
 WHERE o.share_pct >= threshold('operator.share_pct')
     AND o.launches > coalesce(o.steps, 1)

@@ -8,9 +8,11 @@
 -- longest: those with most time, as in precision_times
 -- technique: key in the knowledge base
 -- difficulty: low, medium or high
--- gain_pct: bound on the gain, % of the time of the steps: half of what they take, and all that products take
---   which do not use TF32, since tensor cores need a small part of it
--- floor: what the bound assumes to stay
+-- gain_pct: bound on the gain, % of the time of the steps: half of what they take, and all that products
+--   take which do not use TF32, since tensor cores need a small part of it; at most the time in which the
+--   host waits for the GPU
+-- floor: what the bound assumes to stay: half_types (what narrower types leave of kernels) or host (the
+--   time in which the host issues the step)
 CREATE VIEW precision_findings AS
 SELECT
     p.report_id,
@@ -21,8 +23,8 @@ SELECT
     p.longest,
     t.technique,
     t.difficulty,
-    p.share_pct * (1 + p.product_ns / p.time_ns) / 2 AS gain_pct,
-    'half_types' AS floor
+    least(p.share_pct * (1 + p.product_ns / p.time_ns) / 2, l.most_pct) AS gain_pct,
+    if(gain_pct = l.most_pct, 'host', 'half_types') AS floor
 FROM precision_times AS p
 JOIN _techniques AS t ON t.bound = 'single_precision' AND p.type = 'single'
 ANTI JOIN precision_times AS n
@@ -31,6 +33,7 @@ ANTI JOIN precision_times AS n
         AND n.kernel_pct * if(n.type = 'narrow', 1, if(n.type = 'other', n.product_ns / n.time_ns, 0))
         >= threshold('precision.narrow_pct')
 ANTI JOIN benchmark_loops AS b ON b.report_id = p.report_id AND b.device = p.device
+LEFT JOIN _kernel_limits AS l ON l.report_id = p.report_id AND l.device = p.device
 SEMI JOIN operator_times AS o ON o.report_id = p.report_id AND o.device = p.device
 WHERE p.share_pct >= threshold('precision.share_pct')
 ORDER BY p.report_id, p.device;

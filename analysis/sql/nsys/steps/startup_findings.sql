@@ -54,7 +54,7 @@ worded AS (
         concat_ws(
             '; ',
             string_agg(text, ', ' ORDER BY kind = 'program', time_ns DESC, cause) FILTER (share_pct >= 2),
-            if(loops_ns > 0, printf('%.2f s in other loops not counted', loops_ns / 1e9), NULL)
+            if(loops_ns >= 5e6, printf('%.2f s in other loops not counted', loops_ns / 1e9), NULL)
         ) AS causes
     FROM causes
     GROUP BY report_id, device, loops_ns

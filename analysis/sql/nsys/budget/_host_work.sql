@@ -1,8 +1,9 @@
 -- How long the host takes to issue the work of the windows that verdicts are about, if the GPU never
 -- makes it wait: from the first launching call of a process to the end of its last, without the time in
 -- which one of its launching threads is in a call that waits or loads code.  At least, and at most: a
--- launching call or a copy that takes long may have been held up by the GPU, or not.  `waits` counts the
--- calls and copies in which it may have waited for the GPU: without any it runs ahead of it.
+-- copy, a launching call that takes long, and one behind a long queue, which may be full, may have been
+-- held up by the GPU, or not.  `waits` counts the calls and long copies in which it may have waited for the
+-- GPU: without any it runs ahead of it.
 CREATE VIEW _host_work AS
 WITH calls AS (
     SELECT
@@ -13,7 +14,10 @@ WITH calls AS (
         l.tid,
         l.api_start_ns,
         l.api_end_ns,
-        l.kind = 'memcpy' AS copies
+        l.kind = 'memcpy' AS copies,
+        -- All of a copy may be waiting, and of a call that found the queue full.
+        if(copies OR l.start_ns - l.api_end_ns > threshold('timeline.queued_ns'), 0,
+            threshold('timeline.loading_ns'))::BIGINT AS own_ns
     FROM _analysed_spans AS w
     JOIN launches AS l
         ON l.report_id = w.report_id
@@ -56,12 +60,12 @@ blocked AS (
         track,
         span_ns,
         pid,
-        api_start_ns + threshold('timeline.loading_ns')::BIGINT,
+        api_start_ns + own_ns,
         api_end_ns,
         false,
-        copies
+        copies AND api_end_ns - api_start_ns > threshold('timeline.loading_ns')
     FROM calls
-    WHERE api_end_ns - api_start_ns > threshold('timeline.loading_ns')
+    WHERE api_end_ns - api_start_ns > own_ns
 ),
 apart AS (
     SELECT

@@ -1,0 +1,33 @@
+-- GPUs that idle time and again between the steps that verdicts are about while the program starts
+-- processes, as a data loader starts its workers for each epoch: such steps are not alike and are left out.
+--
+-- report_id: report
+-- device: physical GPU number
+-- intervals: number of idle intervals in which processes were started
+-- idle_ns: their length, ns
+-- share_pct: share of the time from the first steady step to the last, %
+-- longest_ns: the longest of them, ns
+-- technique: key in the knowledge base
+-- difficulty: low, medium or high
+CREATE VIEW starting_findings AS
+WITH intervals AS (
+    SELECT g.report_id, g.device, i.end_ns - i.start_ns AS dur_ns, v.end_ns - v.start_ns AS whole_ns
+    FROM _starting_gaps AS s
+    JOIN _idle AS i USING (track, op_id)
+    JOIN _gpus AS g USING (track)
+    JOIN analysis_windows AS v ON v.report_id = g.report_id AND v.device IS NOT DISTINCT FROM g.device
+    ANTI JOIN _analysed AS a ON a.track = i.track AND a.window_id = i.window_id
+    WHERE v.kind = 'steady' AND i.start_ns >= v.start_ns AND i.end_ns <= v.end_ns
+),
+sums AS (
+    SELECT report_id, device, count(*) AS intervals, sum(dur_ns)::BIGINT AS idle_ns,
+        100.0 * sum(dur_ns) / any_value(whole_ns) AS share_pct, max(dur_ns) AS longest_ns
+    FROM intervals
+    GROUP BY report_id, device
+)
+SELECT s.report_id, s.device, s.intervals, s.idle_ns, s.share_pct, s.longest_ns, t.technique, t.difficulty
+FROM sums AS s
+JOIN _techniques AS t ON t.bound = 'process_starts'
+WHERE s.intervals >= threshold('timeline.loop_repeats')
+    AND s.share_pct >= threshold('timeline.contributor_pct')
+ORDER BY s.report_id, s.device;
