@@ -73,7 +73,7 @@ def test_calls_behind_a_full_queue_are_not_the_hosts_time() -> None:
     assert most == 39 * 50_000 + 48_000
 
 
-def _input(db: Tiny, starts: int, steps: int = 12, wait_ns: int = 800_000) -> None:
+def _input(db: Tiny, starts: str, steps: int = 12, wait_ns: int = 800_000) -> None:
     """Add steps that begin with a copy, for which the host waits; some start a process before."""
     for number in range(steps):
         at = STEP * number
@@ -85,15 +85,19 @@ def _input(db: Tiny, starts: int, steps: int = 12, wait_ns: int = 800_000) -> No
                                    "dst_kind": "Device", "dur_ns": STEP - wait_ns})  # fmt: skip
         db.add("nsys_osrt", {"pid": 1, "tid": 1, "name": "poll", "start_ns": at + 300_000,
                              "end_ns": at + 900_000})  # fmt: skip
-        if number < starts:
-            db.add("nsys_osrt", {"pid": 1, "tid": 1, "name": "fork", "start_ns": at + 220_000,
+        if starts:
+            db.add("nsys_osrt", {"pid": 1, "tid": 1, "name": starts, "start_ns": at + 220_000,
                                  "end_ns": at + 260_000})  # fmt: skip
 
 
-@pytest.mark.parametrize(("starts", "technique"), [(0, "data_loading"), (12, "keep_workers")])
+@pytest.mark.parametrize(
+    ("starts", "technique"),
+    [("", "data_loading"), ("posix_spawnp", "data_loading"), ("fork", "keep_workers")],
+)
 def test_workers_that_start_anew_are_kept_rather_than_made_more(
-    starts: int, technique: str
+    starts: str, technique: str
 ) -> None:
+    """A loader forks; a compiler that starts an assembler does not."""
     db = Tiny()
     db.add("reports", {"report_id": "r", "kind": "nsys", "gpu": "NVIDIA H200", "sm_count": 132})
     _input(db, starts)

@@ -1,4 +1,4 @@
--- Idle intervals in which the process whose work comes next started others, such as a data loader's
+-- Idle intervals in which the process whose work comes next started copies of itself, such as a data loader's
 -- workers.
 -- @materialize
 CREATE VIEW _starting_gaps AS
