@@ -298,5 +298,5 @@ def test_steps_across_gpus(
     (work,) = found["configurations"]
     assert (work["part"], work["ratio"], work["reason"]) == ("step", 1.0, None)
     # Nine tenths of the step are the host's: its kernels could not make it faster.
-    assert 0.9 < work["possible"]["low"] <= work["possible"]["high"] < 1.01
+    assert 0.9 < work["possible"]["low"] <= work["possible"]["high"] < 1.02
     assert work["got_pct"] == pytest.approx(100 / work["possible"]["high"])

@@ -40,6 +40,7 @@ EMPTY = {
     "operator_gemms",
     "operator_shapes",
     "run_contrasts",
+    "starting_findings",
     "window_budget",
     "small_readbacks",
     "osrt_sum",

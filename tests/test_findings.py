@@ -69,6 +69,7 @@ FLOORS = {
 }  # fmt: skip
 TIMELINE_FLOORS = {
     "busy",
+    "synced",
     "unsynced",
     "others",
     "elsewhere",

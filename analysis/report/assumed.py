@@ -27,6 +27,10 @@ _ASSUMED = {
         "that idle time goes, except where code is loaded or the host works for long after a wait "
         "for the GPU, and that what both do takes as long as now"
     ),
+    "synced": (
+        "that idle time goes, except where the host waits for the GPU, loads code, or works for "
+        "long after such a wait, and that what both do takes as long as now"
+    ),
     "unsynced": (
         "that idle time goes, except where code is loaded, and that the GPU's work and long work "
         "of the host, side by side, take as long as now"

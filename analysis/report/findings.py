@@ -204,7 +204,7 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     claim = _OF_GPU.get(found.claim, f"spends time on {words(found.claim)}")
     share = f"{found.share_pct:.1f} % of {_PARTS[found.part or 'whole']}"
     # A bound on all idle time is more than the share: say of what.
-    of_idle = found.floor in ("busy", "unsynced")
+    of_idle = found.floor in ("busy", "synced", "unsynced")
     idle = f", removable idle time {found.bound_pct:.1f} %" if of_idle else ""
     lies = f": {found.idle_in}" if found.idle_in else ""
     if found.for_rank is not None:

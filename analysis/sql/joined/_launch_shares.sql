@@ -21,8 +21,10 @@ windows AS (
         if(timed, sum(k.time_ns), sum(w.end_ns - w.start_ns)) AS time_ns,
         bool_and(w.kind = 'steady') AS steady,
         count(*) > 1 AS several,
-        CASE WHEN NOT timed AND count(*) = count(l.most_pct) THEN 1 - sum(l.host_ns) / sum(l.step_ns) END
-            AS most
+        CASE
+            WHEN NOT timed AND count(*) = count(l.most_pct)
+                THEN 1 - sum(l.host_ns ORDER BY report_id, device) / sum(l.step_ns ORDER BY report_id, device)
+        END AS most
     FROM analysis_windows AS w
     JOIN kernels AS k USING (report_id, device)
     LEFT JOIN benchmark_loops AS b USING (report_id, device)

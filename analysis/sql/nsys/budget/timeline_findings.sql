@@ -14,12 +14,12 @@
 --   the trace is incomplete
 -- floor: what it keeps: busy (what the GPU does takes as long as now, and so does the loading of code; and
 --   where that is a finding of its own, what the host does in long intervals, beside the GPU's work or,
---   where it has waited for it, behind), unsynced (the same, all of it beside the GPU's work), others (so
---   does all that is not of this category), other_launches (all but slow launches), waiting (all but the
---   waiting for other ranks behind the first collective), start (all but the waiting in that), hidden
---   (compute, behind which it can hide), link (the same, and copied bytes at the peak of their link) or
---   elsewhere (what the GPU does and the loading of code, and what the host does besides reading back and
---   launching); NULL without a bound
+--   where it has waited for it, behind), synced (the same, and idle time while the host waits for the GPU),
+--   unsynced (the same, all of it beside the GPU's work, and no such waits), others (so does all that is not
+--   of this category), other_launches (all but slow launches), waiting (all but the waiting for other ranks
+--   behind the first collective), start (all but the waiting in that), hidden (compute, behind which it can
+--   hide), link (the same, and copied bytes at the peak of their link) or elsewhere (what the GPU does and
+--   the loading of code, and what the host does besides reading back and launching); NULL without a bound
 -- difficulty: low, medium or high
 -- confidence: confidence of the verdict
 -- for_rank: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
@@ -61,6 +61,7 @@ whole AS (
             part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct')
         )[1].share_pct, 0) AS host_pct,
         least(100.0 * coalesce(any_value(w.ns), 0) / nullif(any_value(v.time_ns), 0), host_pct) AS behind_pct,
+        coalesce(list_filter(b.shares, lambda part: part.category = 'sync')[1].share_pct, 0) AS sync_pct,
         idle_pct - loading_pct AS rest_pct,
         -- Both directions of a link work at once.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
@@ -100,6 +101,9 @@ SELECT
     m.technique,
     CASE m.floor
         WHEN 'busy' THEN least(i.rest_pct - i.behind_pct, 100 - i.loading_pct - i.host_pct)
+        WHEN 'synced' THEN least(
+            i.rest_pct - i.behind_pct - i.sync_pct, 100 - i.loading_pct - i.host_pct - i.sync_pct
+        )
         WHEN 'unsynced' THEN least(i.rest_pct, 100 - i.loading_pct - i.host_pct)
         WHEN 'others' THEN m.share_pct
         WHEN 'elsewhere' THEN least(i.rest_pct, r.host_pct)
