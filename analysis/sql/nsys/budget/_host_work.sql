@@ -14,7 +14,7 @@ WITH calls AS (
         l.tid,
         l.api_start_ns,
         l.api_end_ns,
-        l.kind = 'memcpy' AS copies,
+        l.kind = 'memcpy' AND l.graph_node_id IS NULL AS copies,
         -- All of a copy may be waiting, and of a call that found the queue full.
         if(copies OR l.start_ns - l.api_end_ns > threshold('timeline.queued_ns'), 0,
             threshold('timeline.loading_ns'))::BIGINT AS own_ns
@@ -46,7 +46,8 @@ blocked AS (
         i.pid,
         b.start_ns,
         least(b.end_ns, i.last_ns) AS end_ns,
-        true AS waits,
+        -- Once among all that may hold the host up, and once for themselves.
+        unnest([true, false]) AS every,
         NOT b.loads AND b.end_ns - b.start_ns > threshold('timeline.named_call_ns') AS waited
     FROM issued AS i
     JOIN _blocking_calls AS b
@@ -56,32 +57,23 @@ blocked AS (
         AND b.start_ns < i.last_ns
         AND list_contains(i.tids, b.tid)
     UNION ALL
-    SELECT DISTINCT
+    SELECT
         track,
         span_ns,
         pid,
         api_start_ns + own_ns,
         api_end_ns,
-        false,
+        true,
         copies AND api_end_ns - api_start_ns > threshold('timeline.loading_ns')
     FROM calls
     WHERE api_end_ns - api_start_ns > own_ns
 ),
 apart AS (
-    SELECT
-        track,
-        span_ns,
-        pid,
-        waited,
-        greatest(end_ns - greatest(start_ns, max(end_ns) OVER earlier), 0) AS any_ns,
-        CASE WHEN waits
-            THEN greatest(end_ns - greatest(start_ns, max(if(waits, end_ns, NULL)) OVER earlier), 0)
-            ELSE 0
-        END AS wait_ns
+    SELECT track, span_ns, pid, every, waited, beyond_ns(start_ns, end_ns, max(end_ns) OVER earlier) AS ns
     FROM blocked
     WINDOW earlier AS (
-        PARTITION BY track, span_ns, pid
-        ORDER BY start_ns, end_ns, waits
+        PARTITION BY track, span_ns, pid, every
+        ORDER BY start_ns
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 ),
@@ -90,9 +82,9 @@ sums AS (
         track,
         span_ns,
         pid,
-        sum(any_ns) AS any_ns,
-        sum(wait_ns) AS wait_ns,
-        count(*) FILTER (waited) AS waits
+        sum(ns) FILTER (every) AS any_ns,
+        sum(ns) FILTER (NOT every) AS wait_ns,
+        count(*) FILTER (every AND waited) AS waits
     FROM apart
     GROUP BY track, span_ns, pid
 ),
