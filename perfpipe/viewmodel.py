@@ -130,8 +130,9 @@ class Finding:
 
     `bound_pct` is None where no bound can be derived; `bound` says it in words, with what it is a
     share of and what it assumes.  `share_pct` is the share that it is about, of the same whole,
-    None where that is unknown.  `kernel` is the function name of the kernel that it is about,
-    empty where it is about a GPU; `command` shows more about it.
+    None where that is unknown, and `most_pct` what it could save at most, with a bound or without.
+    `kernel` is the function name of the kernel that it is about, empty where it is about a GPU;
+    `command` shows more about it.
     """
 
     claim: str
@@ -145,6 +146,7 @@ class Finding:
     kernel: str = ""
     command: str = ""
     share_pct: float | None = None
+    most_pct: float | None = None
 
 
 @dataclass(frozen=True)

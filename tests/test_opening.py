@@ -62,28 +62,27 @@ def test_the_slowest_configuration_comes_first(pages: Pages) -> None:
     assert "CUDA graph" in actions[-1]["what"]
 
 
-def _tried(*found: tuple[str, float | None, float | None]) -> list[str]:
-    """Return what is tried first of findings: of each the technique, the bound and the share."""
+def _tried(*found: tuple[str, float | None]) -> list[str]:
+    """Return what is tried first of findings: of each the technique, and what it saves at most."""
     findings = [
-        Finding("", "", bound, "", "high", "", what, Source("findings", ()), share_pct=share)
-        for what, bound, share in found
+        Finding("", "", None, "", "high", "", what, Source("findings", ()), most_pct=most)
+        for what, most in found
     ]
     scope = cast(Scope, SimpleNamespace(run=None))
     return [action.what for action in actions_of(scope, findings)]
 
 
 def test_what_is_a_small_part_of_the_step_is_no_action() -> None:
-    found = ("a", None, 0.3), ("b", 0.2, 40), ("c", 2, 40), ("d", None, 3), ("e", None, None)
-    assert _tried(*found) == ["c", "d", "e"]
+    assert _tried(("a", 0.3), ("b", 0.2), ("c", 2), ("d", 3), ("e", None)) == ["c", "d", "e"]
 
 
 def test_what_is_little_beside_the_largest_lever_is_no_action() -> None:
     """A kernel with 2 % of a step is nothing to try where a CUDA graph could save most of it."""
-    kernel, unknown = ("suit", None, 2), ("fuse", None, None)
-    assert _tried(("graph", 92, 90), kernel, unknown) == ["graph", "fuse"]
-    assert _tried(("graph", 30, 90), kernel, unknown) == ["graph", "suit", "fuse"]
+    kernel, unknown = ("suit", 2), ("fuse", None)
+    assert _tried(("graph", 92), kernel, unknown) == ["graph", "fuse"]
+    assert _tried(("graph", 30), kernel, unknown) == ["graph", "suit", "fuse"]
     # What has no advice saves nothing.
-    assert _tried(("", None, 92), kernel) == ["suit"]
+    assert _tried(("", 92), kernel) == ["suit"]
 
 
 def test_budgets_are_those_of_the_table(pages: Pages) -> None:

@@ -122,6 +122,7 @@ class _Found(NamedTuple):
     ncu_verdict: str | None
     explanation: str | None
     bound_pct: float | None
+    most_pct: float
     floor: str | None
     nvidia_pct: float | None
     confidence: str
@@ -160,6 +161,7 @@ def _finding(found: _Found, claim: str, evidence: list[str], subject: str, kerne
         source=Source("findings", tuple(found.reports)),
         kernel=kernel,
         share_pct=found.share_pct,
+        most_pct=found.most_pct,
     )
 
 

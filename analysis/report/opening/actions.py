@@ -25,7 +25,7 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     longest = max(times.values(), default=0.0)
     limits = thresholds()
     advised = [finding for finding in findings if finding.advice]
-    largest = max((_most(finding) or 0.0 for finding in advised), default=0.0)
+    largest = max((finding.most_pct or 0.0 for finding in advised), default=0.0)
     least = max(limits["finding.small_pct"], limits["finding.beside_share"] * largest)
 
     def length(finding: Finding) -> float:
@@ -34,16 +34,10 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     made: dict[str, Finding] = {}
     alike: dict[str, int] = {}
     for finding in sorted(advised, key=length, reverse=True):
-        most = _most(finding)
-        if most is None or most >= least:
+        if finding.most_pct is None or finding.most_pct >= least:
             made.setdefault(finding.advice, finding)
             alike[finding.advice] = alike.get(finding.advice, 0) + 1
     return tuple(_action(what, one, alike[what] - 1) for what, one in [*made.items()][:_MOST])
-
-
-def _most(finding: Finding) -> float | None:
-    """Return the share that a finding can save at most: nothing saves more than it is about."""
-    return finding.share_pct if finding.bound_pct is None else finding.bound_pct
 
 
 def _times(scope: Scope) -> dict[str, float]:

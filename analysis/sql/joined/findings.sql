@@ -55,6 +55,8 @@
 -- bound_pct: bound on the gain: the largest of its techniques' bounds, for a kernel that of the technique
 --   to try first, where ranks wait that of what cures the waiting, on the same whole as its share, %; NULL
 --   where none can be derived, and for startup, which a longer run does not repeat
+-- most_pct: that bound, or where there is none the share, of a step at most that by which faster kernels can
+--   shorten it, and of operators that in which the GPU waits for input, if it does, %: what order goes by
 -- floor: what that bound assumes to stay: as in kernel_floors, or in timeline_findings
 -- nvidia_pct: NVIDIA's estimate for that technique, % of the kernel's time; NULL if there is none
 -- confidence: high, medium or low
@@ -83,7 +85,10 @@ WITH found AS (
         AND (share_of = 'profile' OR share_pct >= threshold('finding.min_gain_pct'))
 ),
 ranked AS (
-    SELECT *, max(if(subject = 'kernel' AND claim != 'near_limit', bound_pct, NULL)) OVER () AS kernels_pct
+    SELECT
+        *,
+        coalesce(bound_pct, weight_pct, share_pct) AS most_pct,
+        max(if(subject = 'kernel' AND claim != 'near_limit', bound_pct, NULL)) OVER () AS kernels_pct
     FROM found
 )
 SELECT
@@ -92,32 +97,24 @@ SELECT
             CASE
                 WHEN claim = 'startup' THEN 2
                 WHEN subject = 'timeline'
-                    AND coalesce(bound_pct, weight_pct, share_pct)
-                        < least(threshold('finding.minor_pct'), kernels_pct)
+                    AND most_pct < least(threshold('finding.minor_pct'), kernels_pct)
                     THEN 1.2
                 WHEN subject = 'timeline' THEN 0
-                WHEN coalesce(bound_pct, weight_pct, share_pct) < threshold('finding.small_pct') THEN 3
+                WHEN most_pct < threshold('finding.small_pct') THEN 3
                 WHEN claim = 'near_limit' THEN 1.5
                 ELSE 1
             END,
             -- What makes results less exact has to save more than the rest.
             CASE
-                WHEN subject = 'timeline' THEN coalesce(bound_pct, weight_pct, share_pct)
-                    * if(claim = 'single_precision', threshold('finding.inexact_weight'), 1)
+                WHEN subject = 'timeline'
+                    THEN most_pct * if(claim = 'single_precision', threshold('finding.inexact_weight'), 1)
             END DESC,
             claim = 'operator',
             -- A CUDA graph cannot contain what the host does with what it reads back.
             bound IS DISTINCT FROM 'readback',
             place
     ) AS rank,
-    subject,
-    claim,
-    bound,
-    subclass,
-    cause,
-    label,
-    device,
-    kernel_name,
+    subject, claim, bound, subclass, cause, label, device, kernel_name,
     coalesce(short_name, kernel_name) AS short_name,
     grid, block, nvtx_path, part,
     share_of, share_pct, time_ns, launches, compute_sol_pct, memory_sol_pct, headroom_pct,
@@ -125,6 +122,6 @@ SELECT
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
     slow_pct, idle_in, causes, largest_gap, ncu_verdict, explanation,
-    bound_pct, floor, nvidia_pct, confidence, technique, reports
+    bound_pct, most_pct, floor, nvidia_pct, confidence, technique, reports
 FROM ranked
 ORDER BY rank;
