@@ -130,7 +130,7 @@ class Finding:
 
     `bound_pct` is None where no bound can be derived; `bound` says it in words, with what it is a
     share of and what it assumes.  `share_pct` is the share that it is about, of the same whole,
-    None where that is unknown, and `most_pct` what it could save at most, with a bound or without.
+    None where that is unknown; `most_pct` is the most that it could save, also with no bound.
     `kernel` is the function name of the kernel that it is about, empty where it is about a GPU;
     `command` shows more about it.
     """

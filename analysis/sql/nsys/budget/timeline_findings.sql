@@ -63,6 +63,7 @@ whole AS (
         least(100.0 * coalesce(any_value(w.ns), 0) / nullif(any_value(v.time_ns), 0), host_pct) AS behind_pct,
         coalesce(list_filter(b.shares, lambda part: part.category = 'sync')[1].share_pct, 0) AS sync_pct,
         idle_pct - loading_pct AS rest_pct,
+        100 - loading_pct - host_pct AS beside_pct,
         -- Both directions of a link work at once.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
     FROM _timeline_bounds AS b
@@ -100,11 +101,9 @@ SELECT
     m.share_pct,
     m.technique,
     CASE m.floor
-        WHEN 'busy' THEN least(i.rest_pct - i.behind_pct, 100 - i.loading_pct - i.host_pct)
-        WHEN 'synced' THEN least(
-            i.rest_pct - i.behind_pct - i.sync_pct, 100 - i.loading_pct - i.host_pct - i.sync_pct
-        )
-        WHEN 'unsynced' THEN least(i.rest_pct, 100 - i.loading_pct - i.host_pct)
+        WHEN 'busy' THEN least(i.rest_pct - i.behind_pct, i.beside_pct)
+        WHEN 'synced' THEN least(i.rest_pct - i.behind_pct, i.beside_pct) - i.sync_pct
+        WHEN 'unsynced' THEN least(i.rest_pct, i.beside_pct)
         WHEN 'others' THEN m.share_pct
         WHEN 'elsewhere' THEN least(i.rest_pct, r.host_pct)
         WHEN 'other_launches' THEN least(f.slow_pct, i.rest_pct)
