@@ -151,12 +151,11 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     ]
     if kind == "steady":
         text = f"{steps:,} steady of {found:,}, {_ORIGINS[source]}"
-        launches = "1 launch" if period == 1 else f"{period:,} launches"
-        launches += f", of which {part:,} repeat {parts:,} times" if parts else ""
-        text += f" ({launches} each)" if source == "period" else ""
+        repeat = _repeat(period, part, parts) if period else ""
+        text += f" ({repeat} each)" if source == "period" else ""
         if agrees is not None:
             says = "agrees" if agrees else "differs"
-            text += f"; the launch sequence {says}: {repeats:,} repeats of {launches}"
+            text += f"; the launch sequence {says}: {repeats:,} repeats of {repeat}"
         if left_out:
             which = (
                 "1 that is not alike is" if left_out == 1 else f"{left_out} that are not alike are"
@@ -167,6 +166,12 @@ def _steps(scope: Scope) -> Iterator[Fact]:
         yield Fact("Steps", text, Source("analysis_windows", scope.reports))
     elif why:
         yield Fact("Steps", why, Source("analysis_windows", scope.reports))
+
+
+def _repeat(period: int, part: int | None, parts: int | None) -> str:
+    """Return what one repeat of the launch sequence consists of."""
+    text = counted(period, "launch")
+    return f"{text}, of which {part:,} repeat {parts:,} times" if parts else text
 
 
 def _others(scope: Scope) -> Iterator[str]:

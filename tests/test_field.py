@@ -1,0 +1,69 @@
+"""Reports on inputs of every kind met in public files: see tests/data/field/README.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DATA, Cli
+
+FIELD = DATA / "field"
+
+#: The first file of each kind, which is the number that its name begins with.
+KINDS = {
+    f"{path.parent.name}/{path.name[:2]}": path
+    for path in sorted(FIELD.glob("n*/*"), key=lambda path: path.name, reverse=True)
+}
+
+
+@pytest.fixture
+def report_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build the report of a store once: what is tried is every output of it."""
+    import pipelines.reporting
+
+    make: Callable[..., Any] = pipelines.reporting.make_report
+    built: list[Any] = []
+
+    def make_once(*arguments: Any, **options: Any) -> Any:
+        if not built:
+            built.append(make(*arguments, **options))
+        return built[0]
+
+    monkeypatch.setattr(pipelines.reporting, "make_report", make_once)
+
+
+@pytest.mark.usefixtures("report_once")
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_of_input_gives_a_page_or_a_sentence(
+    kind: str, cli: Cli, tmp_path: Path
+) -> None:
+    code = cli("ingest", KINDS[kind])
+    if code:
+        refusals = [line for line in cli.err.splitlines() if line.startswith("perfpipe: ")]
+        assert code == 2
+        assert str(KINDS[kind]) in refusals[0]
+        return
+    assert cli("report", "--html", "--md", "--json", "report.json") == 0, cli.err
+    assert "</html>" in (tmp_path / "report.html").read_text()
+    assert "## Provenance" in (tmp_path / "report.md").read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["schema_version"] == 1
+    for words in (("report",), ("report", "--all")):
+        assert cli(*words) == 0, cli.err
+        assert cli.out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("21_graphlost.json.gz", "- Steps: 3 steady of 3, by torch.profiler's steps\n"),
+        ("36_ranges_without_repeats.sqlite.xz", "- Steps: 1 steady of 1, by NVTX ranges"),
+    ],
+)
+def test_steps_from_ranges_without_repeats_of_launches(
+    name: str, said: str, cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("report", FIELD / "nsys" / name, "--md", "report.md") == 0, cli.err
+    assert said in (tmp_path / "report.md").read_text()
