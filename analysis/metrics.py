@@ -263,6 +263,11 @@ def _series_rows() -> Iterator[tuple[Any, ...]]:
             yield name, unit, rank
 
 
+#: Numbers of a launch or a GPU that are neither 0 nor between these are damaged: most for blocks of
+#: a grid, and for all others.
+_LEAST, _MOST_BLOCKS, _MOST = 0.001, 10**15, 2**32
+
+
 def metrics_view_sql() -> str:
     """Return the SQL of kernel_metrics: one row per launch, one column per canonical metric."""
     names = ", ".join(quote(metric.name) for metric in metrics())
@@ -274,6 +279,11 @@ WITH named AS (
     JOIN metric_catalogue AS c USING (metric)
     JOIN ncu_launches AS l USING (report_id, launch_id)
     WHERE coalesce(cc_number(l.cc) BETWEEN c.cc_low AND c.cc_high, true)
+        AND (
+            c.kind NOT IN ('attribute', 'occupancy')
+            OR m.value = 0
+            OR m.value BETWEEN {_LEAST} AND if(c.name = 'grid_size', {_MOST_BLOCKS}, {_MOST})
+        )
     GROUP BY l.report_id, l.launch_id, c.name
 ),
 pivoted AS (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ingest.builder import ReportBuilder
 
+#: No GPU has so many; a report that says so is damaged.
+_MOST_SMS = 1 << 16
+
 
 class UsedGpus:
     """GPUs that ran something, and for how long."""
@@ -15,7 +18,7 @@ class UsedGpus:
     def add(self, name: str | None, sm_count: int | None, ns: float) -> None:
         """Add work on a GPU by its model; None is not known."""
         self._ns[name] = self._ns.get(name, 0) + ns
-        if sm_count is not None:
+        if sm_count is not None and 0 < sm_count < _MOST_SMS:
             self._sms.setdefault(name, sm_count)
 
     def state(self, builder: ReportBuilder) -> None:

@@ -234,7 +234,9 @@ def test_text_metrics_stay_text_even_when_they_look_like_numbers() -> None:
 
 def test_extents() -> None:
     assert extent("(384, 1, 1)") == (384, 1, 1)
-    assert extent("") == extent(None) == (None, None, None)
+    assert extent("(2147483647, 65535, 65535)") == (2147483647, 65535, 65535)
+    for damaged in ("", "384", "(2147483648, 1, 1)", "(1, 65536, 1)", "(1, 1, -1)"):
+        assert extent(damaged) is None
 
 
 def test_function_names_equal_those_of_ncu(opened: Opened) -> None:

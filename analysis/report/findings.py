@@ -10,6 +10,7 @@ from analysis.knowledge import techniques
 from analysis.questions import question
 from analysis.report.assumed import assumption
 from analysis.report.scope import Scope
+from analysis.rows import rows_of
 from perfpipe.units import counted, format_bytes, format_ns, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
@@ -99,11 +100,11 @@ class _Found(NamedTuple):
     nvtx_path: str | None
     part: str | None
     share_of: str
-    share_pct: float
+    share_pct: float | None
     time_ns: float
     launches: int
-    compute_sol_pct: float
-    memory_sol_pct: float
+    compute_sol_pct: float | None
+    memory_sol_pct: float | None
     headroom_pct: float | None
     waiting_pct: float | None
     start_pct: float | None
@@ -133,7 +134,7 @@ class _Found(NamedTuple):
 def findings_of(scope: Scope) -> list[Finding]:
     """Return the findings, those on timelines first."""
     sql = f"SELECT {', '.join(_Found._fields)} FROM findings ORDER BY rank"
-    found = (_Found(*row) for row in scope.con.execute(sql).fetchall())
+    found = (_Found(*row) for row in rows_of(scope.con, sql))
     several = len(scope.reports) > 1
     told = []
     for one in found:
@@ -185,12 +186,16 @@ def _of_kernel(found: _Found) -> Finding:
         claim = f"{found.short_name} is close to speed of light: {found.bound}{detail}"
     else:
         claim = f"{found.short_name} {_OF_KERNEL[found.claim]}{detail}"
-    evidence = [
-        f"{found.share_pct:.1f} % of {_WHOLES[found.share_of]} "
-        f"({counted(found.launches, 'launch')} profiled, {format_ns(found.time_ns)}), "
-        f"compute SOL {found.compute_sol_pct:.1f} %, memory SOL {found.memory_sol_pct:.1f} %; "
-        f"SOL headroom at unchanged work {found.headroom_pct:.1f} %"
-    ]
+    launches = f"{counted(found.launches, 'launch')} profiled"
+    share = f"{launches}, durations were not collected"
+    if found.share_pct is not None:
+        of = _WHOLES[found.share_of]
+        share = f"{found.share_pct:.1f} % of {of} ({launches}, {format_ns(found.time_ns)})"
+    sol = {"compute SOL": found.compute_sol_pct, "memory SOL": found.memory_sol_pct}
+    known = [f", {name} {pct:.1f} %" for name, pct in sol.items() if pct is not None]
+    evidence = [share + "".join(known)]
+    if found.headroom_pct is not None:
+        evidence[0] += f"; SOL headroom at unchanged work {found.headroom_pct:.1f} %"
     if found.nvidia_pct is not None:
         evidence.append(
             f"NVIDIA's estimate for the first advice: {found.nvidia_pct:.0f} % of its time"
@@ -297,7 +302,7 @@ class _Advice(NamedTuple):
 def recommendations_of(scope: Scope) -> list[Recommendation]:
     """Return what to try: on timelines first, then on the first kernels."""
     sql = f"SELECT {', '.join(_Advice._fields)} FROM recommendations ORDER BY rank"
-    advice = [_Advice(*row) for row in scope.con.execute(sql).fetchall()]
+    advice = [_Advice(*row) for row in rows_of(scope.con, sql)]
     kept = [item for item in advice if item.subject != "kernel"]
     kept += [item for item in advice if item.subject == "kernel"][:_MOST]
     return [_recommendation(scope, number + 1, item) for number, item in enumerate(kept)]

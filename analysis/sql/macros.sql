@@ -28,7 +28,8 @@ CREATE MACRO of_longest(x, duration_ns, report_id, launch_id) AS
         FILTER (x IS NOT NULL AND duration_ns IS NOT NULL);
 
 -- Compute capability as a comparable number: '9.0' is 90, '12.1' is 121.
-CREATE MACRO cc_number(cc) AS split_part(cc, '.', 1)::INTEGER * 10 + split_part(cc, '.', 2)::INTEGER;
+CREATE MACRO cc_number(cc) AS
+    try_cast(split_part(cc, '.', 1) AS INTEGER) * 10 + try_cast(split_part(cc, '.', 2) AS INTEGER);
 
 -- Roofline (Williams, Waterman, Patterson 2009): FLOP/s under the memory and the compute roof.
 CREATE MACRO memory_roof_flop_per_s(intensity, bytes_per_s) AS intensity * bytes_per_s;

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
 from ingest.builder import ReportBuilder
 from ingest.ncu.checks import LaunchChecks, check_launches
 from ingest.ncu.csv_tables import (
+    NOTHING,
     Cell,
+    capability,
     extent,
     parse_cell,
     read_csv_text,
@@ -46,6 +50,10 @@ _PUSH_POP = "thread Domain:Push/Pop_Range"
 _START_STOP = "Id:Domain:Start/Stop_Range"
 
 Record = dict[str, str]
+T = TypeVar("T")
+
+#: The grid and block of a launch that has none, such as a range.
+NO_EXTENT = (None, None, None)
 
 
 def read_csv_pages(builder: ReportBuilder) -> None:
@@ -70,8 +78,7 @@ def read_csv_pages(builder: ReportBuilder) -> None:
         reader.finish()
     if not reader.launches:
         raise InputError(f"{source.path}: the CSV has no launches")
-    reader.checks.report(builder)
-    reader.gpus.state(builder)
+    reader.report()
     check_launches(builder, found=reader.launches, expected=text.profiled)
     for error in text.errors:
         builder.warn(f"ncu: {error}")
@@ -102,6 +109,7 @@ class _Reader:
         self._values: dict[str, float | str | None] = {}
         self._rules = 0
         self._has_rules = False
+        self._damaged: dict[str, list[str]] = {}
         self.launches = 0
         self.checks = LaunchChecks()
         self.gpus = UsedGpus()
@@ -178,6 +186,26 @@ class _Reader:
         facts.host = facts.host or record.get("Host Name") or None
         facts.command = facts.command or record.get("Process Name") or None
 
+    def _identity(self, column: str, parse: Callable[[str], T | None]) -> T | None:
+        """Return a cell that says which launch this is; None where it is empty or damaged."""
+        cell = self._record.get(column, "").strip()
+        if not cell or cell in NOTHING:
+            return None
+        value = parse(cell)
+        if value is None:
+            self._damaged.setdefault(column, []).append(cell)
+        return value
+
+    def report(self) -> None:
+        """Add the gaps and warnings of all launches to the report."""
+        for column, cells in self._damaged.items():
+            reason = (
+                f"have a {column} that is damaged ({brief(cells[0], 20)!r}); it was read as NULL"
+            )
+            self._builder.lose("the CSV", reason, len(cells), self.launches, counts=False)
+        self.checks.report(self._builder)
+        self.gpus.state(self._builder)
+
     def _add_metric(self, metric: str, cell: Cell | None) -> None:
         if cell is None:
             return
@@ -197,14 +225,14 @@ class _Reader:
             self.launches - 1,
             kernel_name=function_name(name),
             kernel_demangled=name,
-            cc=record.get("CC") or None,
-            device=whole(record.get("Device")),
+            cc=self._identity("CC", capability),
+            device=self._identity("Device", whole),
             device_name=str(device_name) if device_name else None,
-            context=whole(record.get("Context")),
-            stream=whole(record.get("Stream")),
-            grid=extent(record.get("Grid Size")),
-            block=extent(record.get("Block Size")),
-            process_id=whole(record.get("Process ID")),
+            context=self._identity("Context", whole),
+            stream=self._identity("Stream", whole),
+            grid=self._identity("Grid Size", extent) or NO_EXTENT,
+            block=self._identity("Block Size", extent) or NO_EXTENT,
+            process_id=self._identity("Process ID", whole),
             nvtx_path=nvtx_path_from_csv(pushed),
             duration_ns=duration if isinstance(duration, float) else None,
         )

@@ -137,7 +137,10 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _LARGEST = (1 << 63) - 1
 _EXTENT = re.compile(r"\(?\s*([0-9]{1,18}),\s*([0-9]{1,18}),\s*([0-9]{1,18})\s*\)?")
 
-_NOTHING = frozenset({"no data", "n/a", "N/A", "(!) n/a"})
+_CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
+
+#: Cells that say that a value was not collected.
+NOTHING = frozenset({"no data", "n/a", "N/A", "(!) n/a"})
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ def parse_cell(metric: str, cell: str, unit: str) -> Cell | None:
         return None
     base = base_unit(unit)
     named = unit_of(metric, base.unit or None)
-    if cell in _NOTHING:
+    if cell in NOTHING:
         return Cell(None, None, named)
     if metric not in TEXT_METRICS:
         try:
@@ -178,7 +181,15 @@ def whole(cell: str | None) -> int | None:
     return number if number is not None and -_LARGEST <= number <= _LARGEST else None
 
 
-def extent(cell: str | None) -> tuple[int | None, ...]:
-    """Return the three numbers of a cell such as "(384, 1, 1)"."""
-    match = _EXTENT.fullmatch((cell or "").strip())
-    return tuple(int(n) for n in match.groups()) if match else (None, None, None)
+def extent(cell: str) -> tuple[int, int, int] | None:
+    """Return the numbers of a cell such as "(384, 1, 1)"; None if CUDA allows no such grid."""
+    match = _EXTENT.fullmatch(cell)
+    if match is None:
+        return None
+    x, y, z = int(match[1]), int(match[2]), int(match[3])
+    return (x, y, z) if x < 1 << 31 and y < 1 << 16 and z < 1 << 16 else None
+
+
+def capability(cell: str) -> str | None:
+    """Return a compute capability such as "9.0"; None for any other text."""
+    return cell if _CAPABILITY.fullmatch(cell) else None

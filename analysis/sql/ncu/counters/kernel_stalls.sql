@@ -62,9 +62,9 @@ SELECT
     is_stall,
     cycles,
     pct,
-    samples::BIGINT AS samples,
+    try_cast(samples AS BIGINT) AS samples,
     samples_pct,
-    samples_not_issued::BIGINT AS samples_not_issued,
+    try_cast(samples_not_issued AS BIGINT) AS samples_not_issued,
     CASE WHEN is_stall THEN row_number() OVER (
         PARTITION BY report_id, launch_id, is_stall
         ORDER BY coalesce(pct, samples_pct) DESC NULLS LAST, reason

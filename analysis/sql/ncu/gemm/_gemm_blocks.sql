@@ -22,7 +22,7 @@ WITH launches AS (
         w.sm_active_cycles,
         w.sm_active_cycles_max,
         NOT g.one_tile_a_block AND (
-            blocks = resident OR (blocks <= resident AND blocks % w.sm_count::BIGINT = 0)
+            blocks = resident OR (blocks <= resident AND blocks % nullif(w.sm_count::BIGINT, 0) = 0)
         ) AS fills_the_gpu
     FROM _gemm_launches AS g
     JOIN ncu_launches AS l USING (report_id, launch_id)
@@ -56,12 +56,12 @@ covered AS (
 fitting AS (
     SELECT
         *,
-        CASE WHEN split_k AND blocks % places = 0 THEN blocks // places ELSE 1 END AS slices,
+        CASE WHEN split_k AND blocks % nullif(places, 0) = 0 THEN blocks // places ELSE 1 END AS slices,
         fills_the_gpu AND places > blocks AS persistent
     FROM covered
     WHERE
         blocks = places
-        OR (split_k AND blocks % places = 0)
+        OR (split_k AND blocks % nullif(places, 0) = 0)
         OR (fills_the_gpu AND places > blocks)
 ),
 known AS (

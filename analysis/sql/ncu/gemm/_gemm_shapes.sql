@@ -7,7 +7,8 @@ WITH candidates AS (
         *,
         unnest(range(resident)) AS step
     FROM _gemm_blocks
-    WHERE tiles IS NOT NULL
+    -- A GPU holds far fewer blocks: more are those of a damaged report.
+    WHERE tiles IS NOT NULL AND resident BETWEEN 1 AND 1000000
 ),
 rows_of_tiles AS (
     SELECT

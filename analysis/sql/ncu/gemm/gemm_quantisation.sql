@@ -57,20 +57,21 @@ WITH reasoned AS (
             WHEN tiles IS NULL THEN 'the grid is not that of M x N in such tiles, or fits more than one way'
         END AS padding_reason,
         coalesce(tiles * slices, blocks) AS work,
-        ceil(coalesce(places * slices, blocks) / CASE WHEN persistent THEN blocks ELSE resident END)::BIGINT
-            AS all_rounds,
+        ceil(
+            coalesce(places * slices, blocks) / nullif(CASE WHEN persistent THEN blocks ELSE resident END, 0)
+        )::BIGINT AS all_rounds,
         -- A persistent kernel may leave room on every SM: then its own blocks are all that work at once.
-        CASE WHEN persistent AND blocks % sm_count = 0 THEN blocks ELSE slots END AS at_once
+        CASE WHEN persistent AND blocks % nullif(sm_count, 0) = 0 THEN blocks ELSE slots END AS at_once
     FROM _gemm_blocks
 ),
 lost AS (
     SELECT
         *,
         CASE WHEN wave_reason IS NULL THEN all_rounds END AS rounds,
-        CASE WHEN wave_reason IS NULL THEN work / at_once END AS waves,
-        CASE WHEN wave_reason IS NULL THEN 1 - work / (all_rounds * at_once) END AS wave_lost,
+        CASE WHEN wave_reason IS NULL THEN work / nullif(at_once, 0) END AS waves,
+        CASE WHEN wave_reason IS NULL THEN 1 - work / nullif(all_rounds * at_once, 0) END AS wave_lost,
         CASE
-            WHEN padding_reason IS NULL THEN 1 - m * n / (tiles_m * along_m * tiles_n * along_n)
+            WHEN padding_reason IS NULL THEN 1 - m * n / nullif(tiles_m * along_m * tiles_n * along_n, 0)
         END AS padding
     FROM reasoned
 )

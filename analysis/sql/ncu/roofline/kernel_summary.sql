@@ -73,7 +73,7 @@ SELECT
     d.attained_pct,
     d.bytes_per_s AS dram_bytes_per_s,
     pct_of_peak(d.bytes_per_s, d.peak_bytes_per_s_nominal) AS dram_pct_nominal,
-    (ceil(w.registers / 8) * 8 * occupancy_warps(w.block_size) * 32)::BIGINT AS registers_per_block,
+    try_cast(ceil(w.registers / 8) * 8 * occupancy_warps(w.block_size) * 32 AS BIGINT) AS registers_per_block,
     o.smem_allocated AS smem_per_block,
     100.0 * ceil(w.registers / 8) * 8 * occupancy_warps(w.block_size) * 32 * o.blocks_per_sm
         / nullif(w.max_registers_per_sm, 0) AS registers_pct,

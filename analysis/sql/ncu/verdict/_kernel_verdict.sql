@@ -4,7 +4,7 @@ WITH launches AS (
     SELECT b.bound, b.subclass, s.report_id, s.launch_id, s.duration_ns, s.compute_sol_pct, s.memory_sol_pct
     FROM kernel_sol AS s
     JOIN kernel_bottleneck AS b USING (report_id, launch_id)
-    WHERE s.duration_ns IS NOT NULL AND s.max_sol_pct IS NOT NULL
+    WHERE s.duration_ns > 0 AND s.max_sol_pct IS NOT NULL
 ),
 classes AS (
     SELECT
