@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from analysis.rows import rows_of
 from perfpipe.database import quote
 from perfpipe.units import words
 
@@ -20,11 +21,12 @@ def reach(con: DuckDBPyConnection, run_id: str) -> str | None:
 
     Each roof has a part of its own; MFU stands where the workload file declares FLOPs alone.
     """
-    rows = con.execute(
+    rows = rows_of(
+        con,
         "SELECT short_label, e.dtype, roof, memory_level, sol_pct, e.mfu_pct "
         "FROM run_efficiency AS e JOIN run_tasks USING (run_id, task_index) "
-        f"WHERE run_id = {quote(run_id)} ORDER BY task_index"
-    ).fetchall()
+        f"WHERE run_id = {quote(run_id)} ORDER BY task_index",
+    )
     reached: dict[str, list[tuple[float, str]]] = {}
     for label, dtype, roof, level, sol_pct, mfu_pct in rows:
         if sol_pct is not None:

@@ -14,6 +14,7 @@ from analysis.macros import macros, with_thresholds
 from analysis.making import side_by_side
 from analysis.names import names_in, names_in_own
 from analysis.reference import REFERENCE_TABLES
+from analysis.rows import named
 from analysis.thresholds import thresholds
 from analysis.views import views
 from perfpipe.cores import cores
@@ -23,7 +24,6 @@ from perfpipe.database import (
     first_lines,
     open_database,
     sql_error,
-    store_error,
     use_cores,
 )
 from perfpipe.errors import InputError, did_you_mean
@@ -173,22 +173,18 @@ class Session:
 
         Raises StoreError if files of the store cannot be read, InputError if memory is too little.
         """
-        import duckdb
-
         again = self._drop_read_again(names)
         wanted = self.closure({*names, *again})
         tables = self._worth_keeping(wanted) | again
         self._maker.begin()
 
         def step(name: str, con: DuckDBPyConnection) -> None:
-            if self._make(con, name, "TABLE" if name in tables else "VIEW") == "TABLE":
-                self._tables.add(name)
+            with named(f"FROM {name}"):
+                if self._make(con, name, "TABLE" if name in tables else "VIEW") == "TABLE":
+                    self._tables.add(name)
             self._made.add(name)
 
-        try:
-            self._run(wanted, step)
-        except duckdb.Error as error:
-            raise store_error(error) from error
+        self._run(wanted, step)
 
     def _run(self, names: Sequence[str], step: Callable[[str, DuckDBPyConnection], None]) -> None:
         """Run the steps that make some names, several side by side."""

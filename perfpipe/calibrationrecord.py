@@ -111,8 +111,16 @@ def write(root: Path, calibration: Calibration) -> Path:
 def read(root: Path, workload: str, machine: str) -> Calibration | None:
     """Return a calibration, None if there is none; raises StoreError if it is damaged."""
     path = path_of(root, workload, machine)
-    if not path.exists():
-        return None
+    return read_file(path) if path.exists() else None
+
+
+def files(root: Path) -> list[Path]:
+    """Return the files of all calibrations."""
+    return sorted((root / "calibrations").glob("[!.]*.json"))
+
+
+def read_file(path: Path) -> Calibration:
+    """Return the calibration of a file; raises StoreError if it is damaged."""
     try:
         found: Calibration = decode(Calibration, read_versioned(path, "calibration"))
     except ValueError as error:

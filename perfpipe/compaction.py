@@ -27,6 +27,7 @@ from perfpipe.snapshot import Snapshot
 from perfpipe.store import Store
 from perfpipe.storetables import StoreTables
 from perfpipe.sweeping import sweep
+from perfpipe.verify import damage
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -53,10 +54,25 @@ class Compacted:
 def compact(store: Store, grace_s: float) -> Compacted:
     """Gather small reports in a segment, and remove what was replaced `grace_s` seconds ago.
 
-    Readers may have younger files open.  Raises StoreError where the store cannot be read or
-    written; what is there then stays as it was.
+    Readers may have younger files open.  Damaged reports stay where they are, with a warning.
+    Raises StoreError where the store cannot be read or written; what is there then stays as it was.
     """
     swept = sweep(store)
+    try:
+        added, segment = _gather(store)
+    except StoreError:
+        # Files may have the right sizes and the wrong content.
+        damaged = damage(store, [manifest.report_id for manifest in _small(store)])
+        if not damaged:
+            raise
+        for report_id, fault in damaged.items():
+            store.set_aside(report_id, fault)
+        added, segment = _gather(store)
+    return Compacted(added, segment, [*swept, *remove_replaced(store, grace_s)])
+
+
+def _gather(store: Store) -> tuple[int, Segment | None]:
+    """Gather the small reports in a segment; return how many there are, and the segment."""
     own, segment = _small(store), None
     if own:
         with store.new_segment() as directory:
@@ -66,13 +82,15 @@ def compact(store: Store, grace_s: float) -> Compacted:
             merged = {s: held[s] for s in _to_merge(held, len(own))}
             _write(store, directory, own, merged)
             segment = store.publish_segment(directory)
-    return Compacted(len(own), segment, [*swept, *remove_replaced(store, grace_s)])
+    return len(own), segment
 
 
 def _small(store: Store) -> list[Manifest]:
     """Return the reports in directories of their own alone that are worth gathering."""
     own = frozenset(store.own_report_ids()).difference(*store.reports_in_segments().values())
-    manifests = store.own_manifests(sorted(own))
+    manifests, damaged = store.own_manifests(sorted(own))
+    for report_id, fault in damaged.items():
+        store.leave_out(report_id, fault)
     return [m for m in manifests if sum(table.bytes for table in m.tables.values()) <= LARGEST]
 
 

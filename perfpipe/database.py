@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.cores import CORES_VARIABLE, cores
-from perfpipe.errors import InputError, PerfpipeError, StoreError
+from perfpipe.errors import InputError, PerfpipeError, QueryFailed, StoreError, brief
 from perfpipe.scratch import spill_directory
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ SQL_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
 
 #: A column of a table made in memory: name, type of DuckDB, meaning.
 ColumnSpec = tuple[str, str, str]
+
+#: Characters of a query that an error repeats.
+_OF_QUERY = 60
 
 #: Statements by text, as they were parsed.
 _parsed: dict[str, Statement] = {}
@@ -119,15 +122,38 @@ def sql_error(error: Exception) -> InputError:
     return InputError(f"SQL: {first_lines(error)}")
 
 
-def store_error(error: Exception, root: object = "the store") -> PerfpipeError:
-    """Return DuckDB's complaint about perfpipe's own SQL as one sentence."""
+def own_error(error: Exception, sql: str = "") -> PerfpipeError:
+    """Return DuckDB's complaint about a query of perfpipe's own as one sentence.
+
+    A file that cannot be read is a fault of the store.  Anything else is one of perfpipe, or of the
+    version of DuckDB.
+    """
     import duckdb
 
     if isinstance(error, duckdb.OutOfMemoryException):
         return sql_error(error)
-    return StoreError(
-        f"cannot read {root}: {first_lines(error)}; 'perfpipe store verify' shows what is damaged"
+    if isinstance(error, duckdb.IOException):
+        return StoreError(
+            f"cannot read the store: {first_lines(error)}; 'perfpipe store verify' shows what is "
+            "damaged"
+        )
+    named = f" '{brief(sql, _OF_QUERY)}'" if sql else ""
+    return QueryFailed(
+        f"perfpipe's own query{named} failed under DuckDB {duckdb.__version__}: "
+        f"{first_lines(error)}{_needed()}",
+        sql,
     )
+
+
+def _needed() -> str:
+    """Return the end of a sentence that names the versions of DuckDB that perfpipe needs."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        needed = [one for one in requires("perfpipe") or () if one.startswith("duckdb")]
+    except PackageNotFoundError:
+        return ""
+    return f"; perfpipe needs {needed[0]}" if needed else ""
 
 
 def first_lines(error: Exception) -> str:

@@ -31,6 +31,14 @@ class OtherVersion(StoreError):
     """A file of the store is of a schema version that this perfpipe does not read."""
 
 
+class QueryFailed(PerfpipeError):
+    """A query of perfpipe's own failed, which is a fault of perfpipe; `sql` runs it again."""
+
+    def __init__(self, text: str, sql: str = "") -> None:
+        super().__init__(text)
+        self.sql = sql
+
+
 class Regressed(PerfpipeError):
     """A gate found that something became slower."""
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from perfpipe.errors import OtherVersion, StoreError
 from perfpipe.manifest import Manifest
 from perfpipe.segments import INDEX, Segment, segment_manifests
 from perfpipe.store import Store
@@ -66,7 +67,7 @@ def _remove_directories(store: Store, segment: Segment, held: Collection[str]) -
         trash = store.trash_of(path)
         with contextlib.suppress(FileNotFoundError):
             path.rename(trash)
-            if Manifest.read(trash / "manifest.json") == manifest:
+            if _is_replaced(trash, manifest):
                 shutil.rmtree(trash, ignore_errors=True)
                 removed.append(path)
             else:
@@ -74,3 +75,13 @@ def _remove_directories(store: Store, segment: Segment, held: Collection[str]) -
                 with contextlib.suppress(OSError):
                     trash.rename(path)
     return removed
+
+
+def _is_replaced(directory: Path, manifest: Manifest) -> bool:
+    """Return whether a segment holds what was in the directory of a report, or more."""
+    try:
+        return Manifest.read(directory / "manifest.json") == manifest
+    except OtherVersion:
+        return False
+    except StoreError:
+        return True

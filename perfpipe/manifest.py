@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfpipe.decoding import decode
 from perfpipe.errors import OtherVersion, StoreError
 from perfpipe.jsonfile import read_json, write_json
 from perfpipe.model import SCHEMA_VERSION
@@ -104,14 +105,10 @@ class Manifest:
                 f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
                 "ingest the input again with --force, or use the perfpipe that wrote it"
             )
-        known = {f.name for f in fields(cls)}
         try:
-            record["facts"] = Facts(**record["facts"])
-            record["warnings"] = tuple(record["warnings"])
-            record["missing"] = tuple(Missing(**item) for item in record["missing"])
-            record["tables"] = {k: StoredTable(**v) for k, v in record["tables"].items()}
-            if odd := [name for name in record["tables"] if not _TABLE.fullmatch(name)]:
-                raise TypeError(f"{odd[0]!r} is not the name of a table")
-            return cls(**{key: value for key, value in record.items() if key in known})
-        except (KeyError, TypeError, AttributeError) as error:
+            found: Manifest = decode(cls, record)
+            if odd := [name for name in found.tables if not _TABLE.fullmatch(name)]:
+                raise ValueError(f"{odd[0]!r} is not the name of a table")
+        except ValueError as error:
             raise StoreError(f"{path}: not a complete report manifest ({error})") from error
+        return found

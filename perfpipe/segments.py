@@ -11,13 +11,14 @@ A report may also lie in a directory of its own; where a segment holds it too, t
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
 from perfpipe.database import first_lines, in_list, open_database, quote
-from perfpipe.errors import StoreError
+from perfpipe.errors import StoreError, os_error_sentence
 from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.manifest import Manifest
 from perfpipe.model import SCHEMA_VERSION
@@ -68,8 +69,26 @@ class Segment:
 
     @classmethod
     def read(cls, path: Path) -> Segment:
-        """Read a segment's index; raises StoreError if it is damaged or of an unknown version."""
-        return _read(path.resolve())
+        """Read a segment's index; raises StoreError if it is damaged or of an unknown version.
+
+        Its files must have the sizes that the index states; their content is not looked at.
+        """
+        segment = _read(path.resolve())
+        for file in segment.files:
+            check_size(segment.path / file.file, file.bytes)
+        return segment
+
+
+def check_size(path: Path, stated: int) -> None:
+    """Raise StoreError unless there is a plain file of a size, bytes."""
+    try:
+        at = path.lstat()
+    except OSError as error:
+        raise StoreError(os_error_sentence(error, "cannot read")) from error
+    if not stat.S_ISREG(at.st_mode):
+        raise StoreError(f"{path}: not a plain file")
+    if at.st_size != stated:
+        raise StoreError(f"{path}: {at.st_size} bytes, {stated} were written")
 
 
 @cache

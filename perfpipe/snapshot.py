@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from perfpipe.errors import OtherVersion, StoreError, os_error_sentence
+from perfpipe.errors import StoreError, os_error_sentence
 from perfpipe.manifest import Manifest
 from perfpipe.segments import Segment
-from perfpipe.store import Store, log
+from perfpipe.store import Store
 
 
 @dataclass(frozen=True)
@@ -30,18 +29,13 @@ class Snapshot:
     """Reports of a store, as they lie at one moment; what is published later is not among them.
 
     `own` are those in directories of their own, `segments` maps each segment to those read from
-    it.  Where they were `asked_for` one by one, a damaged one is an error.
+    it.  Reports that cannot be read are left out with a warning.
     """
 
     def __init__(
-        self,
-        store: Store,
-        own: Collection[str],
-        segments: Mapping[Segment, frozenset[str]],
-        *,
-        asked_for: bool = True,
+        self, store: Store, own: Collection[str], segments: Mapping[Segment, frozenset[str]]
     ) -> None:
-        self.store, self._asked_for = store, asked_for
+        self.store = store
         self._own = frozenset(own)
         self._segments = {segment: held for segment, held in segments.items() if held}
 
@@ -52,53 +46,19 @@ class Snapshot:
         own = frozenset(store.own_report_ids())
         segments = store.reports_in_segments()
         own -= frozenset[str]().union(*segments.values())
+        aside = store.set_aside_ids()
         if wanted is not None:
             own &= {*wanted}
             segments = {segment: held & {*wanted} for segment, held in segments.items()}
-        return cls(store, own, segments, asked_for=wanted is not None)
+        return cls(store, own, {segment: held - aside for segment, held in segments.items()})
 
     @cached_property
     def manifests(self) -> list[Manifest]:
-        """Manifests of the reports in directories of their own that are whole.
-
-        One that is damaged is left out with a warning: it shall not keep others from being read.
-        Raises StoreError for one that was asked for.
-        """
-        found: list[Manifest] = []
-        for report_id in sorted(self._own):
-            own, fault = list[Manifest](), None
-            try:
-                own = self.store.own_manifests([report_id])
-                fault = self._fault_of(own[0]) if own else None
-            except OtherVersion:
-                raise
-            except StoreError as error:
-                fault = str(error)
-            found += [] if fault else own
-            # Removed since it was listed: nobody misses it.
-            if fault and (self.store.reports_dir / report_id).is_dir():
-                self._leave_out(report_id, fault)
+        """Manifests of the reports in directories of their own that can be read."""
+        found, damaged = self.store.own_manifests(sorted(self._own))
+        for report_id, fault in damaged.items():
+            self.store.leave_out(report_id, fault)
         return found
-
-    def _fault_of(self, manifest: Manifest) -> str | None:
-        """Return which file of a report is not as its manifest states; None if it is whole."""
-        for name, stated in manifest.tables.items():
-            path = self.store.table_path(manifest.report_id, name)
-            try:
-                at = path.lstat()
-            except OSError as error:
-                return os_error_sentence(error, "cannot read")
-            if not stat.S_ISREG(at.st_mode):
-                return f"{path}: not a plain file"
-            if at.st_size != stated.bytes:
-                return f"{path}: {at.st_size} bytes, the manifest states {stated.bytes}"
-        return None
-
-    def _leave_out(self, report_id: str, fault: str) -> None:
-        way_out = f"'perfpipe store verify' checks all, 'perfpipe store rm {report_id}' removes it"
-        if self._asked_for:
-            raise StoreError(f"report {report_id} is damaged: {fault}; {way_out}")
-        log.warning("perfpipe: report %s is left out: %s; %s", report_id, fault, way_out)
 
     def bytes(self) -> float:
         """Return the size of the files of its reports; of those in segments their number's share.

@@ -21,7 +21,8 @@ from perfpipe.manifest import Manifest
 from perfpipe.owner import own_name
 from perfpipe.paths import is_plain
 from perfpipe.runrecord import RunRecord
-from perfpipe.segments import Segment, segment_manifests
+from perfpipe.segments import Segment, check_size, segment_manifests
+from perfpipe.setaside import SetAside
 
 #: Environment variable that names the store.
 STORE_VARIABLE = "PERFPIPE_STORE"
@@ -37,6 +38,9 @@ TRASH = ".trash-"
 #: How often segments are listed again when they change meanwhile.
 _ATTEMPTS = 5
 
+#: How a user finds everything that is damaged.
+_CHECK = "'perfpipe store verify' checks the whole store"
+
 
 class Store:
     """A store directory; it is created by the first report or run that is written."""
@@ -48,6 +52,8 @@ class Store:
         self.batches_dir = self.root / "batches"
         self.segments_dir = self.root / "segments"
         self.removed_dir = self.root / "removed"
+        self._aside = SetAside(self._written_at)
+        self._warned: set[str] = set()
 
     @classmethod
     def locate(cls, path: str | Path | None = None, *, must_exist: bool = False) -> Store:
@@ -77,18 +83,33 @@ class Store:
         return own or any(report_id in held for held in self.reports_in_segments().values())
 
     def segments(self) -> list[Segment]:
-        """Return the segments, without those that another one takes the place of."""
+        """Return the segments, without those that another one takes the place of.
+
+        One that cannot be read is left out with a warning.
+        """
+        found, damaged = self._look_at_segments()
+        for segment_id, fault in damaged.items():
+            self.warn(f"segment {segment_id} is left out: {fault}; {_CHECK}")
+        replaced = frozenset[str]().union(*(segment.replaces for segment in found))
+        return [segment for segment in found if segment.segment_id not in replaced]
+
+    def damaged_segments(self) -> dict[str, str]:
+        """Return why segments cannot be read, by id."""
+        return self._look_at_segments()[1]
+
+    def _look_at_segments(self) -> tuple[list[Segment], dict[str, str]]:
+        """Return the segments that can be read, and why others cannot."""
         for attempts in range(_ATTEMPTS, 0, -1):
             paths = [self.segments_dir / name for name in _published(self.segments_dir)]
-            try:
-                found = [Segment.read(path) for path in paths]
-            except StoreError:
-                # Replaced and removed since they were listed.
-                if attempts == 1 or all(path.is_dir() for path in paths):
-                    raise
-                continue
-            replaced = frozenset[str]().union(*(segment.replaces for segment in found))
-            return [segment for segment in found if segment.segment_id not in replaced]
+            found, damaged = [], {}
+            for path in paths:
+                try:
+                    found.append(Segment.read(path))
+                except StoreError as error:
+                    damaged[path.name] = str(error)
+            # Others may have been replaced and removed since they were listed.
+            if attempts == 1 or all((self.segments_dir / name).is_dir() for name in damaged):
+                return found, damaged
         raise AssertionError("unreachable")
 
     def reports_in_segments(self) -> dict[Segment, frozenset[str]]:
@@ -121,36 +142,120 @@ class Store:
             temporary.write_text(report_id + "\n", encoding="ascii")
 
     def manifest(self, report_id: str) -> Manifest:
-        """Return a report's manifest; raises StoreError if it is missing or of another version."""
+        """Return a report's manifest; raises StoreError if the report cannot be read."""
+        self._check_readable(report_id)
         for segment, held in self.reports_in_segments().items():
             if report_id in held:
                 return next(segment_manifests(segment, [report_id]))
-        return Manifest.read(self.reports_dir / report_id / "manifest.json")
+        return self._own_manifest(report_id)
 
     def manifests(self) -> list[Manifest]:
-        """Return the manifests of all reports, by report id."""
-        own = frozenset(self.own_report_ids())
+        """Return the manifests of the reports that can be read, by report id.
+
+        Others are left out with a warning.
+        """
         segments = self.reports_in_segments()
-        found = self.own_manifests(sorted(own.difference(*segments.values())))
+        own = frozenset(self.own_report_ids()).difference(*segments.values())
+        found, damaged = self.own_manifests(sorted(own))
+        for report_id, fault in damaged.items():
+            self.leave_out(report_id, fault)
         for segment, held in segments.items():
-            found += segment_manifests(segment, held)
+            found += segment_manifests(segment, held - self.set_aside_ids())
         return sorted(found, key=lambda manifest: manifest.report_id)
 
-    def own_manifests(self, report_ids: Iterable[str]) -> list[Manifest]:
-        """Return the manifests of reports that have directories of their own."""
-        found = []
+    def readable(self, report_ids: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+        """Return those of some reports that are here and can be read, and why others cannot."""
+        wanted = list(report_ids)
+        held = frozenset[str]().union(*self.reports_in_segments().values())
+        found, damaged = self.own_manifests(one for one in wanted if one not in held)
+        there = {manifest.report_id for manifest in found} | held
+        damaged |= {one: fault for one in wanted if (fault := self._aside.fault(one))}
+        return [one for one in wanted if one in there and one not in damaged], damaged
+
+    def own_manifests(self, report_ids: Iterable[str]) -> tuple[list[Manifest], dict[str, str]]:
+        """Return the manifests of reports with directories of their own, and why others cannot be.
+
+        A report is read if its files have the sizes that its manifest states: their content is
+        checked by `perfpipe store verify`.
+        """
+        found, damaged = [], {}
         for report_id in report_ids:
             try:
-                path = self.reports_dir / report_id / "manifest.json"
-                manifest = Manifest.read(path)
-                if manifest.report_id != report_id:
-                    raise StoreError(f"{path}: the manifest of another report")
-                found.append(manifest)
-            except StoreError:
-                # Removed since the directory was listed.
-                if (self.reports_dir / report_id).is_dir():
-                    raise
-        return found
+                self._check_readable(report_id)
+                found.append(self._own_manifest(report_id))
+            except StoreError as error:
+                # Unless it was removed since the directory was listed.
+                if (folder := self.reports_dir / report_id).is_dir():
+                    damaged[report_id] = str(error).replace(f"{folder}{os.sep}", "")
+        return found, damaged
+
+    def _own_manifest(self, report_id: str) -> Manifest:
+        """Return the manifest of a report with its own directory; StoreError for a damaged one."""
+        path = self.manifest_path(report_id)
+        manifest = Manifest.read(path)
+        if manifest.report_id != report_id:
+            raise StoreError(f"{path}: the manifest of another report")
+        for name, stated in manifest.tables.items():
+            check_size(self.table_path(report_id, name), stated.bytes)
+        return manifest
+
+    def is_damaged(self, report_id: str) -> bool:
+        """Return whether a report is here, is of a version that is read, and cannot be read."""
+        try:
+            self.manifest(report_id)
+        except OtherVersion:
+            return False
+        except StoreError:
+            return self.has_report(report_id)
+        return False
+
+    def check(self, report_id: str) -> None:
+        """Raise StoreError, with the reason and the way out, if a report cannot be read."""
+        try:
+            self.manifest(report_id)
+        except StoreError as error:
+            raise StoreError(
+                f"report {report_id} cannot be read: {error}; {self._way_out(report_id)}"
+            ) from error
+
+    def leave_out(self, report_id: str, fault: str) -> None:
+        """Warn, once, that a report is not read."""
+        self.warn(f"report {report_id} is left out: {fault}; {self._way_out(report_id)}")
+
+    def set_aside(self, report_id: str, fault: str) -> None:
+        """Read a report no more, with a warning: its rows turned out to be unreadable."""
+        self._aside.add(report_id, fault)
+        self.leave_out(report_id, fault)
+
+    def set_aside_ids(self) -> frozenset[str]:
+        """Return the reports that were set aside, and were not ingested anew since."""
+        return self._aside.ids()
+
+    def _way_out(self, report_id: str) -> str:
+        # What was set aside has been checked.
+        check = "" if self._aside.fault(report_id) else f"{_CHECK}; "
+        return f"{check}ingest its input again, or remove it: 'perfpipe store rm {report_id}'"
+
+    def _check_readable(self, report_id: str) -> None:
+        if fault := self._aside.fault(report_id):
+            raise StoreError(fault)
+
+    def _written_at(self, report_id: str) -> int:
+        """Return what changes when a report is written anew."""
+        try:
+            return (self.reports_dir / report_id).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def warn(self, text: str) -> None:
+        """Print a warning, once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            log.warning("perfpipe: %s", text)
+
+    def manifest_path(self, report_id: str) -> Path:
+        """Return where the manifest of a report with a directory of its own lies."""
+        return self.reports_dir / report_id / "manifest.json"
 
     def table_path(self, report_id: str, table: str) -> Path:
         """Return where the table of a report with a directory of its own lies."""
@@ -171,11 +276,8 @@ class Store:
         for run_id in self.run_ids():
             try:
                 records.append(self.run(run_id))
-            except OtherVersion:
-                raise
             except StoreError as error:
-                # It shall not keep others from being read.
-                log.warning("perfpipe: run %s is left out: %s", run_id, error)
+                self.warn(f"run {run_id} is left out: {error}")
         return sorted(records, key=lambda run: (run.started_at, run.run_id))
 
     def run(self, run_id: str) -> RunRecord:
@@ -208,8 +310,12 @@ class Store:
         return Segment.read(final)
 
     def publish(self, directory: Path, manifest: Manifest, *, replace: bool = False) -> bool:
-        """Rename a finished directory to its report id; False when another writer was first."""
+        """Rename a finished directory to its report id; False when another writer was first.
+
+        A damaged report is replaced, any other if `replace` says so.
+        """
         final = self.reports_dir / manifest.report_id
+        replace = replace or self.is_damaged(manifest.report_id)
         with storing(final):
             manifest.write(directory / "manifest.json")
             if replace and final.exists():
@@ -248,6 +354,9 @@ class Store:
         for segment in self.segments():
             if report_id in segment.reports:
                 self._mark_removed(segment.segment_id, report_id)
+        # What these hold is not known; a perfpipe that can read them shall not find the report.
+        for segment_id in self.damaged_segments():
+            self._mark_removed(segment_id, report_id)
         for path in self._temporary(self.segments_dir):
             if path.name.startswith(WRITING):
                 self._mark_removed(path.name.split("-")[1], report_id)

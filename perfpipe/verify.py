@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
+from perfpipe import baselinerecord, calibrationrecord
+from perfpipe.batchrecord import Batch, read_record
 from perfpipe.database import first_lines, open_database, quote
 from perfpipe.errors import StoreError
 from perfpipe.manifest import Manifest, StoredTable
@@ -12,6 +15,7 @@ from perfpipe.model import SCHEMA_VERSION, tables
 from perfpipe.paths import pattern_of
 from perfpipe.segments import Segment, segment_manifests
 from perfpipe.store import Store
+from perfpipe.work import read_work, work_files
 
 
 def verify(store: Store) -> Iterator[tuple[str, str | None]]:
@@ -21,10 +25,12 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
     manifest and the data model state; a segment must hold the rows that its manifests state.
     """
     known = frozenset(store.report_ids())
-    checks = [
+    checks: list[tuple[str, Iterable[str]]] = [
         *((report_id, _report_faults(store, report_id)) for report_id in store.own_report_ids()),
         *((segment.segment_id, _segment_faults(segment)) for segment in store.segments()),
+        *((segment_id, [fault]) for segment_id, fault in store.damaged_segments().items()),
         *((run_id, _run_faults(store, run_id, known)) for run_id in store.run_ids()),
+        *((name, _record_faults(read)) for name, read in _records(store)),
     ]
     for name, faults in checks:
         found: list[str | None] = []
@@ -35,16 +41,57 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
         yield from ((name, fault) for fault in found or [None])
 
 
+def damage(store: Store, report_ids: Iterable[str]) -> dict[str, str]:
+    """Return which of some reports are damaged, by what `verify` checks, with a fault of each."""
+    held = {
+        report_id: segment
+        for segment, reports in store.reports_in_segments().items()
+        for report_id in reports
+    }
+    found = {}
+    for report_id in report_ids:
+        segment = held.get(report_id)
+        faults = _segment_faults(segment) if segment else _report_faults(store, report_id)
+        try:
+            fault = next(iter(faults), None)
+        except StoreError as error:
+            fault = str(error)
+        if fault is not None:
+            found[report_id] = f"segment {segment.segment_id}, {fault}" if segment else fault
+    return found
+
+
 def _run_faults(store: Store, run_id: str, known: frozenset[str]) -> Iterator[str]:
     missing = [report for report in store.run(run_id).reports if report not in known]
     if missing:
         yield f"refers to missing reports: {', '.join(missing)}"
 
 
+def _records(store: Store) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield the small files that say something of runs and reports, and what reads each."""
+    for batch_id in store.batch_ids():
+        path = store.batches_dir / batch_id / "batch.json"
+        yield batch_id, partial(read_record, Batch, path, "batch")
+    for name in baselinerecord.names(store.root):
+        yield f"baseline {name}", partial(baselinerecord.read, store.root, name)
+    for path in calibrationrecord.files(store.root):
+        yield f"calibration {path.stem}", partial(calibrationrecord.read_file, path)
+    for path in work_files(store.root):
+        yield f"work {path.parent.name}/{path.stem}", partial(read_work, path)
+
+
+def _record_faults(read: Callable[[], object]) -> Iterator[str]:
+    # The caller turns the error into a fault.
+    read()
+    yield from ()
+
+
 def _report_faults(store: Store, report_id: str) -> Iterator[str]:
-    directory = store.reports_dir / report_id
-    for name, stated in Manifest.read(directory / "manifest.json").tables.items():
-        for fault in _file_faults(directory / f"{name}.parquet", name, stated):
+    manifest = Manifest.read(store.manifest_path(report_id))
+    if manifest.report_id != report_id:
+        yield f"the manifest of another report, {manifest.report_id}"
+    for name, stated in manifest.tables.items():
+        for fault in _file_faults(store.table_path(report_id, name), name, stated):
             yield f"{name}: {fault}"
 
 

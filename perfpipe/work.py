@@ -9,9 +9,11 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
+from perfpipe.decoding import decode
 from perfpipe.errors import StoreError
-from perfpipe.jsonfile import read_json, write_json
+from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.model import SCHEMA_VERSION
 from perfpipe.store import Store, storing
 
@@ -43,12 +45,23 @@ def add_work(store: Store, work: Work) -> None:
 
 
 def stated_work(store: Store) -> Iterator[Work]:
-    """Yield every declaration; raises StoreError for an invalid file."""
-    for path in sorted((store.root / "work").glob("*/*.json")):
-        record = read_json(path, "work declaration")
-        if record.pop("schema_version", None) != SCHEMA_VERSION:
-            raise StoreError(f"{path}: this perfpipe reads schema version {SCHEMA_VERSION} only")
+    """Yield every declaration; damaged ones are left out with a warning."""
+    for path in work_files(store.root):
         try:
-            yield Work(**record)
-        except TypeError as error:
-            raise StoreError(f"{path}: not a work declaration ({error})") from error
+            yield read_work(path)
+        except StoreError as error:
+            store.warn(f"a work declaration is left out: {error}")
+
+
+def work_files(root: Path) -> list[Path]:
+    """Return the files of all declarations."""
+    return sorted((root / "work").glob("*/*.json"))
+
+
+def read_work(path: Path) -> Work:
+    """Return a declaration; raises StoreError for a damaged file, or one of another version."""
+    try:
+        found: Work = decode(Work, read_versioned(path, "work declaration"))
+    except ValueError as error:
+        raise StoreError(f"{path}: not a whole work declaration ({error})") from error
+    return found

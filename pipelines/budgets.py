@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.rows import records_of
 from analysis.session import Session
 from analysis.windows import VIEWS_USED, choose_ranges, choose_time, range_names
 from perfpipe.errors import InputError, did_you_mean
@@ -56,10 +57,10 @@ def budgets_of(
                 raise InputError(f"no NVTX range '{nvtx}'{did_you_mean(nvtx, known)}")
             choose_ranges(con, nvtx, limit)
             ranges = known[plain]
-        result = session.execute(
+        session.use(view, "reports")
+        found = records_of(
+            con,
             f"SELECT source_name, b.* FROM {view} AS b JOIN reports USING (report_id) "
-            "ORDER BY window_index, time_ns DESC, category"
+            "ORDER BY window_index, time_ns DESC, category",
         )
-        columns = [column[0] for column in result.description]
-        found = [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
     return Budgets(found, ranges)

@@ -141,4 +141,12 @@ def run_cli(args: list[str]) -> int:
         sentence = os_error_sentence(error, "cannot use")
         click.echo(f"perfpipe: {visible_line(sentence)}", err=True)
         return InputError.exit_code
+    except Exception as error:
+        # DuckDB is loaded by then, or the error is not one of its own.
+        if "duckdb" not in sys.modules or not isinstance(error, sys.modules["duckdb"].Error):
+            raise
+        from perfpipe.database import own_error
+
+        click.echo(f"perfpipe: {visible_line(str(own_error(error)))}", err=True)
+        return PerfpipeError.exit_code
     return result if isinstance(result, int) else 0

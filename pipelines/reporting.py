@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -21,14 +20,15 @@ from analysis.batch.summary import OneTask
 from analysis.report.build import VIEWS_USED, build_report
 from analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
-from perfpipe.database import store_error
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from perfpipe.windows import STEADY
 from pipelines.console import say
+from pipelines.gate.sides import is_exported, selected
+from pipelines.rereading import rereading
 from pipelines.selection import select
-from pipelines.within import rereading, within
+from pipelines.within import within
 from pipelines.writing import write_bytes, write_text
 from templates.closing import closing_lines
 from templates.renderers import figure_files, load_ahead, render_html, render_markdown
@@ -49,7 +49,15 @@ def make_report(
     With `page` what a page needs is loaded while views are made: these leave a core free.
     """
     make = partial(_make, store, names, baseline, step_range, window, page)
-    return within(lambda: rereading(make))
+    every = partial(_read_by, store, names, baseline)
+    return within(lambda: rereading(store, every, make))
+
+
+def _read_by(store: Store, names: Sequence[str], baseline: Sequence[str]) -> list[str]:
+    """Return the reports that a report of some names reads."""
+    found = select(store, names).reports
+    before = [name for name in baseline if not is_exported(name)]
+    return [*found, *(selected(store, before).reports if before else ())]
 
 
 def _make(
@@ -61,26 +69,31 @@ def _make(
     page: bool,
 ) -> Report:
     chosen = select(store, names)
-    with _reading(store):
-        compared, both = None, None
-        if baseline:
-            from analysis.gate.page import with_decision
-            from pipelines.gate.comparing import compared as compare
+    compared, both = None, None
+    if baseline:
+        from analysis.gate.page import with_decision
+        from pipelines.gate.comparing import compared as compare
 
-            found = compare(store, baseline, names, step_range, window)
-            compared = with_decision(found.decision, found.comparison)
-            both = found.both_steps(store, step_range, window)
-        if page:
-            load_ahead()
-        # A report of a run uses that run only, even if other runs share its reports.
-        runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
-        with Session.open(
-            store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
-        ) as session:
-            session.check_window()
-            return build_report(
-                session.con, chosen.reports, chosen.run, compared, chosen.title, both
-            )
+        found = compare(store, baseline, names, step_range, window)
+        compared = with_decision(found.decision, found.comparison)
+        both = found.both_steps(store, step_range, window)
+    if page:
+        load_ahead()
+    # A report of a run uses that run only, even if other runs share its reports.
+    runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
+    with Session.open(
+        store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
+    ) as session:
+        session.check_window()
+        return build_report(
+            session.con,
+            chosen.reports,
+            chosen.run,
+            compared,
+            chosen.title,
+            both,
+            chosen.left_out,
+        )
     raise AssertionError("unreachable")
 
 
@@ -88,21 +101,15 @@ def report_with_summary(store: Store, run: RunRecord) -> tuple[Report, TaskSumma
     """Build the report of a run with one task, and what a batch keeps of it, in one session."""
     alone = OneTask(store, run.reports, run)
     views = (*VIEWS_USED, *summary.VIEWS)
-    with _reading(store), Session.open(alone, run.reports, [run.run_id], use=views) as session:
-        report = build_report(session.con, run.reports, run)
-        return report, summary.summarize(session.con, run.reports, run)
-    raise AssertionError("unreachable")
 
+    def make() -> tuple[Report, TaskSummary]:
+        reports, left_out = alone.readable(run.reports)
+        with Session.open(alone, reports, [run.run_id], use=views) as session:
+            report = build_report(session.con, reports, run, left_out=left_out)
+            return report, summary.summarize(session.con, reports, run)
+        raise AssertionError("unreachable")
 
-@contextlib.contextmanager
-def _reading(store: Store) -> Iterator[None]:
-    """Turn an error of the database into one sentence."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.Error as error:
-        raise store_error(error, store.root) from error
+    return rereading(alone, lambda: alone.readable(run.reports)[0], make)
 
 
 def output(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, StoreError
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection that names stand for: report ids, and the named runs."""
+    """The selection that names stand for: reports and runs, by how many names.
+
+    `left_out` are reports that cannot be read, and why; they are not among `reports`.
+    """
 
     reports: list[str]
     runs: list[RunRecord]
     named: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def only_runs(self) -> bool:
@@ -38,33 +42,49 @@ class Selection:
 
 
 def select(store: Store, names: Sequence[str]) -> Selection:
-    """Return the reports and runs that names stand for.
+    """Return the readable reports and the runs that names stand for.
 
     A name is the id of a run, a report or a batch (for its runs), or the beginning of one.  Without
     names: the newest run, else every report.  Raises InputError for a name that means nothing or
-    several things.
+    several things, StoreError for a run or report that is named itself and cannot be read.
     """
     runs = {run.run_id: run for run in store.runs()}
+    if not names and runs:
+        newest = list(runs.values())[-1]
+        return _selection(store, (), [newest])
+    every = store.report_ids()
     if not names:
-        if runs:
-            newest = list(runs.values())[-1]
-            return Selection(list(newest.reports), [newest], 1)
-        reports = store.report_ids()
-        if not reports:
+        if not every:
             raise InputError(f"{store.root}: the store is empty")
-        return Selection(reports, [], len(reports))
+        chosen = _selection(store, every)
+        if not chosen.reports:
+            # With the reason, if there is one report.
+            for report_id in every if len(every) == 1 else ():
+                store.check(report_id)
+            raise StoreError(f"{store.root}: none of {len(every)} reports can be read")
+        return chosen
     found: list[str] = []
     named_runs: list[RunRecord] = []
-    named = 0
-    batches = frozenset(store.batch_ids())
+    of_runs, batches = frozenset(store.run_ids()), frozenset(store.batch_ids())
     for name in names:
-        meant = _meant(name, (*runs, *store.report_ids(), *batches))
-        run_ids = _runs_of(store, meant) if meant in batches else [meant]
-        own = [runs[run_id] for run_id in run_ids if run_id in runs]
-        named_runs += own
-        found += [report for run in own for report in run.reports] if own else run_ids
-        named += len(run_ids)
-    return Selection(list(dict.fromkeys(found)), named_runs, named)
+        meant = _meant(name, (*of_runs, *every, *batches))
+        if meant in batches:
+            named_runs += [runs[run_id] for run_id in _runs_of(store, meant) if run_id in runs]
+        elif meant in of_runs:
+            named_runs.append(runs.get(meant) or store.run(meant))
+        else:
+            store.check(meant)
+            found.append(meant)
+    return _selection(store, found, named_runs)
+
+
+def _selection(store: Store, reports: Sequence[str], runs: Sequence[RunRecord] = ()) -> Selection:
+    """Return the selection of some reports and runs; warns of reports that cannot be read."""
+    every = dict.fromkeys([*reports, *(report for run in runs for report in run.reports)])
+    found, left_out = store.readable(every)
+    for report_id, fault in left_out.items():
+        store.leave_out(report_id, fault)
+    return Selection(found, list(runs), len(reports) + len(runs), left_out)
 
 
 def batch_named(store: Store, names: Sequence[str]) -> str | None:

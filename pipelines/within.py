@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from perfpipe.database import watching
-from perfpipe.errors import InputError, PerfpipeError
+from perfpipe.errors import InputError
 from pipelines import signals
 
 #: Longest that a query or the queries of a report may take, s; 0 is no limit.
@@ -22,9 +22,6 @@ _AGAIN_S = 0.1
 
 #: How long an interrupted query may take to end, s.
 _PATIENCE_S = 10.0
-
-#: How often work is done while files vanish.
-_ATTEMPTS = 5
 
 T = TypeVar("T")
 
@@ -42,22 +39,6 @@ def time_limit(usual: float = USUAL_S) -> float | None:
     if not 0 <= seconds < threading.TIMEOUT_MAX:
         raise InputError(f"{TIME_VARIABLE}={stated}: not a number of seconds")
     return seconds or None
-
-
-def rereading(work: Callable[[], T]) -> T:
-    """Return what the work gives; it is done again where files of the store vanished meanwhile.
-
-    Others may remove reports, or ingest them anew.
-    """
-    import duckdb
-
-    for attempts in range(_ATTEMPTS, 0, -1):
-        try:
-            return work()
-        except PerfpipeError as error:
-            if attempts == 1 or not isinstance(error.__cause__, duckdb.IOException):
-                raise
-    raise AssertionError("unreachable")
 
 
 def _ended(done: threading.Event, limit: float | None) -> bool:

@@ -260,7 +260,7 @@ def test_a_damaged_store_is_said_in_a_sentence(cli: Cli, stored: Stored, tmp_pat
     (report,) = stored("nsys/memcpy.sqlite")
     (tmp_path / "store" / "reports" / report / "nsys_kernels.parquet").write_bytes(b"PAR1garbage")
     assert cli("report", "--html") == 2
-    assert f"report {report} is damaged" in cli.err and "'perfpipe store verify'" in cli.err
+    assert f"report {report} cannot be read" in cli.err and "'perfpipe store verify'" in cli.err
     assert len(cli.err.splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
 

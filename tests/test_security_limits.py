@@ -61,12 +61,13 @@ def test_a_call_of_an_agent_ends_at_its_time_limit(
 ) -> None:
     monkeypatch.setenv(TIME_VARIABLE, "0.2")
     desk = Desk(store)
-    with (
-        pytest.raises(InputError, match=r"longer than 0[.]2 s"),
-        desk.call(),
-        desk.fresh(None) as con,
-    ):
-        con.run_user_sql(ENDLESS[1]).fetchall()
+
+    def work() -> None:
+        with desk.fresh(None) as session:
+            session.run_user_sql(ENDLESS[1]).fetchall()
+
+    with pytest.raises(InputError, match=r"longer than 0[.]2 s"):
+        desk.call(work)
 
 
 @pytest.mark.parametrize("stated", ["soon", "-1", "nan", "1e300"])

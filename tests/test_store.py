@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 from conftest import DATA, Cli, lacking
 from forks import asked, forking
 
-from analysis.session import Session
 from ingest.reading import ingest
 from perfpipe.errors import StoreError
 from perfpipe.garbage import collect_garbage
@@ -67,12 +67,16 @@ def test_report_id_is_the_head_of_the_checksum(expand: Expand, store: Store) -> 
 
 @pytest.mark.parametrize("version", [0, 2, "1", None])
 def test_another_schema_version_is_refused(version: object, expand: Expand, store: Store) -> None:
-    report = ingest(expand("nsys/memcpy.sqlite"), store).report_id
+    source = expand("nsys/memcpy.sqlite")
+    report = ingest(source, store).report_id
     path = store.reports_dir / report / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
-    with pytest.raises(StoreError, match="schema version"):
-        Session.open(store, use=["reports"])
+    for refused in (partial(store.check, report), partial(ingest, source, store)):
+        with pytest.raises(StoreError, match="schema version"):
+            refused()
     assert "schema version" in _faults(store)[0][1]
+    assert ingest(source, store, force=True).new
+    assert _faults(store) == []
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,18 @@ def test_a_wrong_statement_is_one_sentence(
     assert not (tmp_path / "store" / "work").exists()
 
 
-def test_an_unknown_report_or_a_damaged_statement(cli: Cli, ops: str, tmp_path: Path) -> None:
+def test_an_unknown_report_or_a_damaged_statement(
+    cli: Cli, ops: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert cli("work", "zzz", "--flops", "1") == 2
     assert "is not a run or report" in cli.err
     assert cli("work", ops, "--flops", "1") == 0
     (statement,) = (tmp_path / "store" / "work" / ops).iterdir()
     for damage in ("{", '{"schema_version": 9}', '{"schema_version": 1, "x": 2}'):
         statement.write_text(damage)
-        assert cli("query", "FROM launch_work") == 2
-        assert str(statement) in cli.err
-        assert len(cli.err.strip().splitlines()) == 1
+        caplog.clear()
+        assert cli("query", "FROM launch_work") == 0
+        assert str(statement) in caplog.text
+        assert len(caplog.messages) == 1
+        assert cli("store", "verify") == 2
+        assert str(statement) in cli.out

@@ -48,15 +48,17 @@ def build_report(
     compared: Comparison | None = None,
     title: str | None = None,
     both: Picture | None = None,
+    left_out: Mapping[str, str] | None = None,
 ) -> Report:
     """Build the report of some ingested reports, and of the run they come from, if any.
 
     `con` is open on `reports` (ids in a store) alone, with the views of VIEWS_USED; every number is
     read from these.  With `compared` the report tells how they differ from a baseline; `title` is
-    for several runs, `both` the picture of a step of either side.
+    for several runs, `both` the picture of a step of either side.  `left_out` are reports that
+    cannot be read, and why.
     """
     chosen = tuple(sorted(reports))
-    scope = Scope(con, chosen, kinds_of(con, chosen), run, compared)
+    scope = Scope(con, chosen, kinds_of(con, chosen), run, compared, left_out or {})
     # DuckDB plans a query on one core, and most of them take as long to plan as to run.
     with another(con) as second, another(con) as third, ThreadPoolExecutor(2) as pool:
         sections = pool.submit(_sections, replace(scope, con=second))
@@ -64,7 +66,7 @@ def build_report(
         statements = tuple(verdicts.statements_of(scope)) or (facts.no_verdict(scope),)
         first, drawn = opening.opening_of(scope, found[:_MOST], statements[0])
         step = None if both else pool.submit(picture.picture_of, replace(scope, con=third), drawn)
-        warnings = facts.warnings_of(con, chosen)
+        warnings = facts.warnings_of(scope)
         return Report(
             title=title or facts.title_of(con, chosen, run),
             notice=facts.notice_of(run),

@@ -9,7 +9,7 @@ from analysis.knowledge import techniques
 from analysis.report.assumed import assumption
 from analysis.report.declare import Col
 from analysis.report.scope import Scope
-from analysis.rows import rows_of
+from analysis.rows import records_of, rows_of
 from analysis.views import views
 from perfpipe.database import in_list, quote
 from perfpipe.units import counted, format_ns, format_rate, words
@@ -96,9 +96,7 @@ def cards_of(scope: Scope, parts: Sequence[Part]) -> Iterator[Card]:
         return
     values = ", ".join(f"({quote(report)}, {launch}, {of})" for report, launch, of in launches)
     chosen = f"WITH chosen (report_id, launch_id, of_kernel) AS (VALUES {values})"
-    found = scope.con.execute(chosen + _FACTS)
-    names = [column[0] for column in found.description or ()]
-    facts = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    facts = records_of(scope.con, chosen + _FACTS)
     tables = [_rows(scope, part, chosen) for part in parts]
     several = len(scope.reports) > 1
     for one in facts:

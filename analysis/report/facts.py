@@ -304,8 +304,9 @@ def _without_work(scope: Scope) -> str:
     )
 
 
-def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
-    """Return the warnings of ingest, without duplicates, most frequent first."""
+def warnings_of(scope: Scope) -> list[Fact]:
+    """Return which reports are left out, and the warnings of ingest, most frequent first."""
+    chosen = scope.reports
     sql = f"""
         SELECT warning, count(*), any_value(source_name ORDER BY source_name)
         FROM (
@@ -314,10 +315,16 @@ def warnings_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
         )
         GROUP BY warning ORDER BY 2 DESC, 1
     """
-    source = Source("reports", tuple(chosen))
+    source = Source("reports", chosen)
     return [
-        Fact("", f"{warning} ({name}{f' and {count - 1} more' if count > 1 else ''})", source)
-        for warning, count, name in rows_of(con, sql)
+        *(
+            Fact("", f"report {report_id} cannot be read and is left out: {fault}", source)
+            for report_id, fault in sorted(scope.left_out.items())
+        ),
+        *(
+            Fact("", f"{warning} ({name}{f' and {count - 1} more' if count > 1 else ''})", source)
+            for warning, count, name in rows_of(scope.con, sql)
+        ),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scope:
-    """The subject of a report: report ids, their number by kind, the run, a comparison."""
+    """The subject of a report: report ids, their number by kind, the run, a comparison.
+
+    `left_out` are reports that cannot be read, and why.
+    """
 
     con: DuckDBPyConnection
     reports: tuple[str, ...]
     kinds: Mapping[str, int]
     run: RunRecord | None = None
     compared: Comparison | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def timeline(self) -> bool:

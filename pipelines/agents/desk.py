@@ -6,17 +6,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from analysis.report.build import kinds_of
 from analysis.report.scope import Scope
+from analysis.rows import named
 from analysis.session import Session
-from perfpipe.database import store_error
 from perfpipe.errors import InputError
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
 from pipelines.agents.judging import Jobs
 from pipelines.agents.wording import unmarked
+from pipelines.rereading import rereading
 from pipelines.selection import Selection, select
 from pipelines.within import time_limit
 
@@ -30,6 +31,7 @@ _USUAL_S = 120.0
 _AGAIN_S = 0.1
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 #: What a session is known by.
 Key = tuple[object, ...]
@@ -49,26 +51,24 @@ class Desk:
         self._open: list[Session] = []
         self._lock = threading.Lock()
         self._late = False
+        self._reading: Sequence[str] = ()  # reports of the session in use
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Let one call at a time work, and stop what takes too long."""
+    def call(self, work: Callable[[], T]) -> T:
+        """Return what the work gives: one call at a time, stopped if it takes too long."""
         import duckdb
 
         with self._lock:
-            self._late = False
+            self._late, self._reading = False, []
             limit = time_limit(_USUAL_S)
             ended = threading.Event()
             threading.Thread(target=self._stop_late, args=(limit, ended), daemon=True).start()
             try:
-                yield
+                return rereading(self.store, lambda: self._reading, work)
             except (duckdb.InterruptException, InputError) as error:
                 if isinstance(error, InputError) and not self._late:
                     raise
                 why = f"it took longer than {limit:g} s" if self._late else "it was cancelled"
                 raise InputError(f"stopped: {why}") from error
-            except duckdb.Error as error:
-                raise store_error(error) from error
             finally:
                 ended.set()
 
@@ -96,6 +96,7 @@ class Desk:
     def session(self, chosen: Selection, window: str = STEADY) -> Session:
         """Return a session on a selection, which a later call finds as this one leaves it."""
         key = self.key(chosen, window)
+        self._reading = chosen.reports
         if key not in self._sessions:
             if len(self._sessions) >= _KEPT:
                 self._sessions.popitem(last=False)[1].close()
@@ -119,11 +120,13 @@ class Desk:
         session = self.session(chosen, window)
         session.use("reports", *views)
         reports = tuple(sorted(chosen.reports))
-        return Scope(session.con, reports, kinds_of(session.con, reports), chosen.run)
+        kinds = kinds_of(session.con, reports)
+        return Scope(session.con, reports, kinds, chosen.run, left_out=chosen.left_out)
 
     @contextmanager
     def fresh(self, reports: Sequence[str] | None) -> Iterator[Session]:
         """Open a session for one call, on some reports or all."""
+        self._reading = self.store.report_ids() if reports is None else list(reports)
         with Session.open(self.store, reports, use=("reports",)) as session:
             session.con.execute(_WITHHOLD)
             self._open.append(session)
@@ -151,6 +154,8 @@ def split(names: str | None) -> list[str]:
 
 def rows(session: Session, sql: str, parameters: object = None) -> list[Row]:
     """Return the rows of a query by column."""
-    result = session.execute(sql, parameters)
-    columns = [column[0] for column in result.description]
-    return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+    with named(sql):
+        result = session.execute(sql, parameters)
+        columns = [column[0] for column in result.description]
+        return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+    raise AssertionError("unreachable")

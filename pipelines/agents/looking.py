@@ -188,7 +188,7 @@ def _provenance(scope: Scope, session: Session) -> list[Row]:
 
 
 def _warnings(scope: Scope) -> tuple[str, ...]:
-    found = facts.warnings_of(scope.con, scope.reports)
+    found = facts.warnings_of(scope)
     return tuple(str(sentence(warning.text)) for warning in found)
 
 

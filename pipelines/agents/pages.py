@@ -92,9 +92,9 @@ def page(desk: Desk, address: str) -> tuple[str, str]:
     target = address.removeprefix(REPORT.partition("{")[0])
     if target == address or not target:
         raise InputError(f"no page {address}")
-    with desk.call():
-        # The provenance holds commands, which may name paths and secrets.
-        report = replace(make_report(desk.store, split(target)), provenance=())
+    # The provenance holds commands, which may name paths and secrets.
+    made = desk.call(lambda: make_report(desk.store, split(target)))
+    report = replace(made, provenance=())
     whole = f"{_DATA}\n\n{without_paths(render_markdown(report))}"
     cut = f"\n\n(cut: {len(whole):,} characters in all; 'perfpipe report --md' writes the rest)\n"
     return whole if len(whole) <= _LIMIT else whole[: _LIMIT - len(cut)] + cut, "text/markdown"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -207,8 +207,8 @@ def _answer(desk: Desk, name: str, given: Mapping[str, Any]) -> Answer:
     except ValidationError as error:
         return failed("; ".join(_complaint(one) for one in error.errors(include_url=False)))
     try:
-        with nullcontext() if tools[name].runs else desk.call():
-            return tools[name].answer(desk, arguments)
+        answer = partial(tools[name].answer, desk, arguments)
+        return answer() if tools[name].runs else desk.call(answer)
     except PerfpipeError as error:
         return failed(error)
     except OSError as error:

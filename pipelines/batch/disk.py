@@ -73,6 +73,19 @@ class BatchDirectory:
         return cls(store, batch)
 
     @classmethod
+    def every(cls, store: Store) -> list[BatchDirectory]:
+        """Return the batches of a store, newest first; damaged ones are left out with a warning."""
+        found = []
+        for batch_id in store.batch_ids():
+            try:
+                found.append(cls.read(store, batch_id))
+            except StoreError as error:
+                store.warn(f"batch {batch_id} is left out: {error}")
+        return sorted(
+            found, key=lambda own: (own.batch.created_at, own.batch.batch_id), reverse=True
+        )
+
+    @classmethod
     def find(cls, store: Store, name: str | None) -> BatchDirectory:
         """Return the batch of this id or beginning of one, the newest without a name.
 
@@ -85,8 +98,9 @@ class BatchDirectory:
         if not ids:
             raise InputError(f"{store.root}: no batch here; 'perfpipe batch submit' makes one")
         if name is None:
-            every = [cls.read(store, one) for one in ids]
-            return max(every, key=lambda one: (one.batch.created_at, one.batch.batch_id))
+            if not (every := cls.every(store)):
+                raise StoreError(f"{store.root}: no batch here can be read")
+            return every[0]
         if len(found) != 1:
             problem = "is ambiguous" if found else "is not a batch of this store"
             raise InputError(f"{name}: {problem}{': ' + ', '.join(found) if found else ''}")

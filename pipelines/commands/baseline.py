@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, StoreError
 from pipelines.options import (
     json_document,
     json_option,
@@ -61,12 +61,15 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
     """List the baselines with their runs."""
     from perfpipe import baselinerecord
 
-    root = resolve_store(store_path, must_exist=True).root
-    found = [
-        own
-        for name in baselinerecord.names(root)
-        if (own := baselinerecord.read(root, name)) is not None
-    ]
+    store = resolve_store(store_path, must_exist=True)
+    found = []
+    for name in baselinerecord.names(store.root):
+        try:
+            own = baselinerecord.read(store.root, name)
+        except StoreError as error:
+            store.warn(f"baseline {name} is left out: {error}")
+        else:
+            found += [own] if own is not None else []
     if as_json:
         click.echo(json_document(baselines=[asdict(own) for own in found]))
         return

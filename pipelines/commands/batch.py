@@ -201,9 +201,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
     from pipelines.batch.disk import BatchDirectory
     from pipelines.batch.telling import listing
 
-    store = resolve_store(store_path, must_exist=True)
-    every = [BatchDirectory.read(store, batch_id) for batch_id in store.batch_ids()]
-    every.sort(key=lambda one: (one.batch.created_at, one.batch.batch_id), reverse=True)
+    every = BatchDirectory.every(resolve_store(store_path, must_exist=True))
     if as_json:
         click.echo(json_document(batches=[asdict(one.batch) for one in every]))
         return

@@ -72,22 +72,30 @@ def budget_command(
     perfpipe budget --from 1.2s --to 1300ms
     perfpipe budget --nvtx backward
     """
-    from pipelines.budgets import budgets_of
+    from pipelines.budgets import Budgets, budgets_of
+    from pipelines.rereading import rereading
     from pipelines.selection import select
 
     if nvtx is not None and (start is not None or end is not None):
         raise click.UsageError("use either --from and --to, or --nvtx")
     store = resolve_store(store_path, must_exist=True)
-    found = budgets_of(
-        store,
-        select(store, names).reports,
-        start=start,
-        end=end,
-        nvtx=nvtx,
-        limit=limit,
-        step_range=step_range,
-        window=window,
-    )
+
+    def chosen() -> list[str]:
+        return select(store, names).reports
+
+    def read() -> Budgets:
+        return budgets_of(
+            store,
+            chosen(),
+            start=start,
+            end=end,
+            nvtx=nvtx,
+            limit=limit,
+            step_range=step_range,
+            window=window,
+        )
+
+    found = rereading(store, chosen, read)
     if found.ranges is not None and found.ranges > limit:
         click.echo(f"the first {limit} of {found.ranges:,} ranges (--limit)", err=True)
     rows = found.rows

@@ -29,13 +29,15 @@ def findings_command(
     perfpipe findings gemm-2026 --json
     """
     from pipelines.agents.desk import Desk
-    from pipelines.agents.envelope import render
+    from pipelines.agents.envelope import Answer, render
     from pipelines.agents.looking import overview
 
     desk = Desk(resolve_store(store_path, must_exist=True))
-    target = ",".join(names) or desk.name_of(desk.select(None))
-    with desk.call():
-        answer = overview(desk, target, limit)
+
+    def work() -> Answer:
+        return overview(desk, ",".join(names) or desk.name_of(desk.select(None)), limit)
+
+    answer = desk.call(work)
     desk.close()
     text = render(answer)
     if as_json:

@@ -119,11 +119,14 @@ class Asked:
 
 def _answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
     """Run the query and write its rows, as they come."""
+    from analysis.names import names_in
     from analysis.session import Session
+    from analysis.views import views
+    from pipelines.rereading import rereading
     from pipelines.selection import select
-    from pipelines.within import rereading
 
     size = limit if form == "table" else _BATCH
+    own: list[str] = []
 
     def begin() -> tuple[Session, Any, list[tuple[Any, ...]]]:
         chosen = select(asked.store, asked.names).reports if asked.names else None
@@ -132,12 +135,17 @@ def _answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
         )
         with ExitStack() as failing:
             failing.callback(session.close)
+            named = names_in(session.con, asked.sql) & views().keys()
+            own[:] = [f"FROM {view}" for view in sorted(named)]
             result = session.run_user_sql(asked.sql)
             first = [] if form == "parquet" else next(_batches(result, size), [])
             failing.pop_all()
         return session, result, first
 
-    session, result, first = rereading(begin)
+    def read() -> list[str]:
+        return select(asked.store, asked.names).reports if asked.names else asked.store.report_ids()
+
+    session, result, first = rereading(asked.store, read, begin, own)
     with session:
         if form == "parquet" and output is not None:
             _write_parquet(result, output)

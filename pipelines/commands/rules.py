@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from perfpipe.errors import InputError, did_you_mean
@@ -44,25 +46,32 @@ def rules_command(
     perfpipe rules
     perfpipe rules -r gpu_gaps -r cuda_api_sync --limit 10
     """
+    from analysis.rows import records_of
     from analysis.session import Session
-    from perfpipe.database import in_list
+    from pipelines.rereading import rereading
     from pipelines.selection import select
 
     for name in chosen:
         if name not in RULES:
             raise InputError(f"no rule '{name}'{did_you_mean(name, RULES)}")
     store = resolve_store(store_path, must_exist=True)
-    reports = select(store, names).reports
-    found = {}
-    wanted = [name for name in RULES if not chosen or name in chosen]
-    with Session.open(store, reports, use=[f"rule_{name}" for name in wanted]) as session:
-        for name in wanted:
-            result = session.execute(
-                f"SELECT source_name, v.* FROM rule_{name} AS v JOIN reports USING (report_id) "
-                f"WHERE report_id IN {in_list(reports)}"
-            )
-            columns = [column[0] for column in result.description]
-            found[name] = [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+    views = {name: f"rule_{name}" for name in RULES if not chosen or name in chosen}
+
+    def reports() -> list[str]:
+        return select(store, names).reports
+
+    def run() -> dict[str, list[dict[str, Any]]]:
+        with Session.open(store, reports(), use=("reports", *views.values())) as session:
+            return {
+                name: records_of(
+                    session.con,
+                    f"SELECT source_name, v.* FROM {view} AS v JOIN reports USING (report_id)",
+                )
+                for name, view in views.items()
+            }
+        raise AssertionError("unreachable")
+
+    found = rereading(store, reports, run)
     if as_json:
         click.echo(json_document(rules={name: items[:limit] for name, items in found.items()}))
         return

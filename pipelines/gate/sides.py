@@ -16,6 +16,7 @@ from perfpipe.jsonfile import read_json
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
+from pipelines.rereading import rereading
 from pipelines.runs import counts_as_failed
 from pipelines.selection import Selection, select
 
@@ -50,19 +51,31 @@ def named(
 
     Raises InputError for a name that means nothing, and for what is on two sides.
     """
-    meant = [_meant(store, own) for own in names]
-    found = [own for own in meant if isinstance(own, Selection)]
-    measured = iter(sides_of(store, found, step_range, window))
-    return [
-        own
-        if isinstance(own, Named)
-        else Named(next(measured), tuple(own.runs), tuple(own.reports))
-        for own in meant
-    ]
+
+    def selections() -> list[Selection | Named]:
+        return [_meant(store, own) for own in names]
+
+    def reports() -> list[str]:
+        return [
+            report for own in selections() if isinstance(own, Selection) for report in own.reports
+        ]
+
+    def measure() -> list[Named]:
+        meant = selections()
+        found = [own for own in meant if isinstance(own, Selection)]
+        measured = iter(sides_of(store, found, step_range, window))
+        return [
+            own
+            if isinstance(own, Named)
+            else Named(next(measured), tuple(own.runs), tuple(own.reports))
+            for own in meant
+        ]
+
+    return rereading(store, reports, measure)
 
 
 def _meant(store: Store, names: Sequence[str]) -> Selection | Named:
-    exported = [name for name in names if name.endswith(".json")]
+    exported = [name for name in names if is_exported(name)]
     if exported:
         if len(names) > 1:
             raise InputError(f"{exported[0]}: an exported baseline is a side of its own")
@@ -71,6 +84,11 @@ def _meant(store: Store, names: Sequence[str]) -> Selection | Named:
             raise InputError(f"{path}: no such file")
         return Named(side_from(read_json(path, "exported baseline"), str(path)))
     return selected(store, names)
+
+
+def is_exported(name: str) -> bool:
+    """Return whether a name is that of an exported baseline."""
+    return name.endswith(".json")
 
 
 def selected(store: Store, names: Sequence[str]) -> Selection:

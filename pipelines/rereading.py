@@ -1,0 +1,70 @@
+"""Does work on a store again, without the reports that turned out to be unreadable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from analysis.failing import failing
+from perfpipe.database import own_error
+from perfpipe.errors import PerfpipeError, QueryFailed
+from perfpipe.store import Store
+from perfpipe.verify import damage
+
+#: How often work is done while files vanish.
+_ATTEMPTS = 5
+
+T = TypeVar("T")
+
+
+def rereading(
+    store: Store,
+    reports: Callable[[], Sequence[str]],
+    work: Callable[[], T],
+    queries: Iterable[str] = (),
+) -> T:
+    """Return what the work gives, which reads some reports of a store.
+
+    It is done again without reports that cannot be read, which are set aside with a warning, and
+    where reports vanished meanwhile: others may remove them, or ingest them anew.  `queries` are
+    those of perfpipe's own that the work may run.  Raises what the work raises, an error of DuckDB
+    as one sentence.
+    """
+    import duckdb
+
+    for attempts in range(_ATTEMPTS, 0, -1):
+        try:
+            return work()
+        except (PerfpipeError, duckdb.Error) as error:
+            cause = error if isinstance(error, duckdb.Error) else error.__cause__
+            if isinstance(cause, duckdb.InterruptException):
+                raise
+            if attempts > 1 and isinstance(cause, duckdb.Error):
+                failed = [error.sql] if isinstance(error, QueryFailed) and error.sql else []
+                found = _unreadable(store, reports, cause, [*failed, *queries])
+                for report_id, fault in found.items():
+                    store.set_aside(report_id, fault)
+                if found or isinstance(cause, duckdb.IOException):
+                    continue
+            if isinstance(error, duckdb.Error):
+                raise own_error(error) from error
+            raise
+    raise AssertionError("unreachable")
+
+
+def _unreadable(
+    store: Store,
+    reports: Callable[[], Sequence[str]],
+    cause: Exception,
+    queries: Sequence[str],
+) -> dict[str, str]:
+    """Return the reports that made a query fail, and why they cannot be read."""
+    import duckdb
+
+    if isinstance(cause, duckdb.DataError):
+        return failing(store, reports(), queries)
+    # What DuckDB says of a damaged file; the last is what it says where a library of its own fails.
+    of_files = isinstance(cause, duckdb.IOException | duckdb.InvalidInputException)
+    if of_files or type(cause) is duckdb.Error:
+        return damage(store, reports())
+    return {}
