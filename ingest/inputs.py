@@ -13,10 +13,13 @@ from pathlib import Path
 
 from ingest.compressed import chunks, compression_of, reading
 from ingest.formats import FORMATS, Content
-from ingest.source import Input
+from ingest.source import Input, State
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.scratch import scratch
 from perfpipe.units import format_bytes
+
+#: First bytes of a file that are compared.
+_HEAD = 100
 
 #: Bytes of a disk that decompressing leaves free, and after how many it looks.
 SPARED_BYTES, _CHECKED_BYTES = 256 << 20, 16 << 20
@@ -34,13 +37,15 @@ def identify(path: Path) -> Input:
         if not content.head:
             raise InputError(f"{path}: the file is empty")
     found = _format(content)
-    return Input(path, found, FORMATS[found].kind, path, compressed)
+    # What lies beside a link says nothing of its target.
+    return Input(path, found, FORMATS[found].kind, path.resolve(), compressed)
 
 
 def hashed(found: Input) -> Input:
     """Return the input with its checksums; a compressed file is not expanded."""
     if found.sha256 or found.file_sha256:
         return found
+    found = replace(found, state=_state(found))
     if found.path.is_dir():
         sha256, size = _directory_identity(found.path)
         return replace(found, sha256=sha256, size=size)
@@ -61,6 +66,34 @@ def opened(found: Input) -> Iterator[Input]:
         content = directory / found.path.stem
         sha256, size = _expand(found.path, content)
         yield replace(found, content=content, sha256=sha256, size=size)
+
+
+def check_unchanged(found: Input) -> None:
+    """Raise InputError if the files of a hashed input changed since: somebody writes them."""
+    before, after = ({name: own for name, *own in state} for state in (found.state, _state(found)))
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            path = found.path / name if name else found.path
+            raise InputError(
+                f"{path}: still being written (it changed while it was read); "
+                "ingest it when its writer has ended"
+            )
+
+
+def _state(found: Input) -> State:
+    """Return what the files of an input are like; the target of a link, not the link."""
+    if found.path.is_dir():
+        return tuple(_file_state(path, path.name) for path in sorted(found.path.iterdir()))
+    return (_file_state(found.path, ""),)
+
+
+def _file_state(path: Path, name: str) -> tuple[str, int, int, int, bytes]:
+    if not path.is_file():
+        return name, 0, 0, 0, b""
+    with reading(path) as file:
+        at = os.fstat(file.fileno())
+        # SQLite counts changes there; a file system may not tell them by their time.
+        return name, at.st_size, at.st_mtime_ns, at.st_ino, file.read(_HEAD)
 
 
 def _file_sha256(path: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ingest.builder import ReportBuilder
 from ingest.formats import FORMATS
-from ingest.inputs import hashed, identify, opened
+from ingest.inputs import check_unchanged, hashed, identify, opened
 from ingest.outcome import Outcome, known
 from ingest.source import Input
 from ingest.workers import Workers
@@ -56,8 +56,13 @@ def _read(
         builder = ReportBuilder(directory, readable, workers)
         try:
             FORMATS[readable.format].read(builder)
-        except UnicodeDecodeError as error:
+        except (InputError, UnicodeDecodeError) as error:
+            # Half a file looks damaged.
+            check_unchanged(source)
+            if isinstance(error, InputError):
+                raise
             raise InputError(f"{source.path}: damaged text ({brief(error)})") from error
+        check_unchanged(source)
         if not force:
             builder.check_losses()
         # The report belongs to the file that the user named.

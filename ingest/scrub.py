@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.formats import FORMATS
-from ingest.inputs import identify, opened
+from ingest.inputs import check_unchanged, identify, opened
 from ingest.masking import mask, names_in
 from perfpipe.errors import InputError, StoreError
 from perfpipe.manifest import Manifest, StoredTable
@@ -35,7 +35,9 @@ def scrub_file(source: Path, target: Path, *known: str) -> list[str]:
             f"{source}: {found.format} cannot be scrubbed; {', '.join(ENDINGS)} and stores can"
         )
     with opened(found) as readable:
-        return FORMATS[found.format].scrub(readable.content, target, *known)
+        removed = FORMATS[found.format].scrub(readable.content, target, *known)
+        check_unchanged(readable)
+        return removed
 
 
 def scrub_store(source: Store, target: Store) -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+#: What files are like: name, size, time of the last change in ns, inode, first bytes of each.
+State = tuple[tuple[str, int, int, int, bytes], ...]
+
 
 @dataclass(frozen=True)
 class Input:
@@ -12,7 +15,7 @@ class Input:
 
     `kind` is ncu, nsys or torch.  `file_sha256` is the checksum of a file as it lies there,
     `sha256` and `size` (bytes) are those of its content, which lies at `content`: for a compressed
-    file only once it is opened.
+    file only once it is opened.  `state` is what its files were like when they were hashed.
     """
 
     path: Path
@@ -23,6 +26,7 @@ class Input:
     file_sha256: str = ""
     sha256: str = ""
     size: int = 0
+    state: State = ()
 
     @property
     def report_id(self) -> str:

@@ -230,6 +230,8 @@ def _name(name: str) -> str:
 
 def _check_whole(path: Path, content: Path) -> None:
     """Reject a file that is shorter than its header says, or is still being written."""
+    # SQLite writes its journals beside the target of a link.
+    content = content.resolve()
     with content.open("rb") as file:
         header = file.read(100)
     if len(header) < 100:
@@ -244,5 +246,14 @@ def _check_whole(path: Path, content: Path) -> None:
         )
     for suffix in ("-journal", "-wal"):
         beside = content.with_name(content.name + suffix)
-        if beside.is_file() and beside.stat().st_size:
+        if beside.is_file() and _is_hot(beside):
             raise InputError(f"{path}: still being written ({beside.name} is next to it)")
+
+
+def _is_hot(beside: Path) -> bool:
+    """Return whether a journal may hold what the database lacks.
+
+    A rollback journal that is kept after a commit begins with zeros.
+    """
+    with beside.open("rb") as file:
+        return any(file.read(8))
