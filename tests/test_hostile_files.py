@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from conftest import DATA
+from conftest import DATA, Cli
 
 from analysis.session import Session
 from ingest.ncu.csv_tables import extent, whole
@@ -337,3 +337,34 @@ def test_an_export_without_rows_to_sort(expand: Expand, tmp_path: Path, store: S
         file = directory / f"CUPTI_ACTIVITY_KIND_{kind}.parquet"
         pq.write_table(pq.read_table(file).slice(0, 0), file)
     assert "nsys_memory_ops" not in store.manifest(ingest(directory, store).report_id).tables
+
+
+def test_a_csv_that_ends_in_nuls_is_refused(cli: Cli, tmp_path: Path) -> None:
+    """A file system may leave it so after a crash: of 15 launches 6 are whole."""
+    packed = DATA / "field" / "ncu" / "14_ends_in_nuls.csv.xz"
+    content = lzma.decompress(packed.read_bytes())
+    (tmp_path / "nul.csv").write_bytes(content)
+    for path in (packed, tmp_path / "nul.csv"):
+        assert cli("ingest", path) == 2
+        assert f"{path}: truncated (its last 161,725 of 415,554 bytes are NUL" in cli.err
+        assert cli("ingest", "--force", path) == 2
+    assert not list((tmp_path / "store" / "reports").glob("*"))
+
+
+@pytest.mark.parametrize("page", ["raw", "details", "source"])
+def test_nuls_within_a_csv_are_refused_or_counted(
+    page: str, expand: Expand, store: Store, tmp_path: Path
+) -> None:
+    lines = expand(f"ncu/visible.{page}.csv").read_bytes().splitlines(keepends=True)
+    middle = len(lines) // 2
+    path = tmp_path / "nul.csv"
+
+    def write(line: bytes) -> Path:
+        path.write_bytes(b"".join([*lines[:middle], line, *lines[middle + 1 :]]))
+        return path
+
+    kept = lines[middle].rstrip(b"\r\n")
+    with pytest.raises(InputError, match=r"damaged CSV \(20 NUL bytes within a row"):
+        ingest(write(kept[:10] + bytes(20) + kept[30:] + b"\n"), store)
+    manifest = store.manifest(ingest(write(bytes(50) + b"\n"), store).report_id)
+    assert any("50 NUL bytes stand between the rows" in said for said in manifest.warnings)

@@ -80,8 +80,7 @@ def read_csv_pages(builder: ReportBuilder) -> None:
         raise InputError(f"{source.path}: the CSV has no launches")
     reader.report()
     check_launches(builder, found=reader.launches, expected=text.profiled)
-    for error in text.errors:
-        builder.warn(f"ncu: {error}")
+    text.warn(builder)
     for column in ("range_index", "action_index"):
         builder.lacks("ncu_launches", "not printed in CSV; ingest the .ncu-rep", column)
     for table in ("ncu_instances", "ncu_source"):

@@ -45,6 +45,7 @@ def read_source_csv(builder: ReportBuilder) -> None:
             launches += 1
     if not launches:
         raise InputError(f"{path}: the CSV has no kernels")
+    text.warn(builder)
     for table in ("ncu_metrics", "ncu_instances", "ncu_rules"):
         builder.lacks(table, "not printed on the source page; ingest the .ncu-rep")
     for column in ("file", "line", "text"):

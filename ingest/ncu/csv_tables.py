@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ingest.builder import ReportBuilder
 from ingest.ncu.names import unit_of
 from perfpipe.errors import InputError, brief
 from perfpipe.units import base_unit
 
 #: Between two cells; so many of them in a line are no output of a program.
 _BETWEEN, _MANY = '","', 8
+
+#: Bytes from the end of a file that are looked at together.
+_BLOCK = 1 << 20
 
 #: A kernel's name may be of any length; Python refuses fields of 128 kB.
 csv.field_size_limit(sys.maxsize)
@@ -30,6 +34,17 @@ class CsvText:
     lines: list[str] = field(default_factory=list)
     profiled: int = 0
     errors: list[str] = field(default_factory=list)
+    nuls: int = 0
+
+    def warn(self, builder: ReportBuilder) -> None:
+        """Add what the other lines say to the warnings of a report."""
+        for error in self.errors:
+            builder.warn(f"ncu: {error}")
+        if self.nuls:
+            builder.warn(
+                f"{self.nuls:,} NUL bytes stand between the rows of the CSV, as after a crash or a "
+                "full disk: rows may be lost"
+            )
 
 
 def read_csv_text(content: Path, path: Path) -> CsvText:
@@ -37,15 +52,22 @@ def read_csv_text(content: Path, path: Path) -> CsvText:
 
     It lies at `content`; `path` is what the user calls it.  The encoding is UTF-8 with or without a
     byte-order mark; damaged bytes are replaced.  Raises InputError for a line that is what is left
-    of a row.
+    of a row, and for NUL bytes at the end or within a row: they stand for rows that are lost.
     """
+    _check_end(content, path)
     found = CsvText()
     inside = False
     with content.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         for line in file:
             if inside or line.startswith('"'):
+                if "\0" in line:
+                    raise InputError(
+                        f"{path}: damaged CSV ({line.count(chr(0)):,} NUL bytes within a row)"
+                    )
                 found.lines.append(line)
                 inside ^= line.count('"') % 2 == 1
+            elif "\0" in line:
+                found.nuls += line.count("\0")
             elif _PROFILED.match(line):
                 found.profiled += 1
             elif match := _ERROR.match(line):
@@ -55,6 +77,26 @@ def read_csv_text(content: Path, path: Path) -> CsvText:
     if inside:
         raise InputError(f"{path}: the CSV is truncated within a field")
     return found
+
+
+def _check_end(content: Path, path: Path) -> None:
+    """Raise InputError where a file ends in NUL bytes, as file systems leave it after a crash."""
+    nuls, at = 0, content.stat().st_size
+    with content.open("rb") as file:
+        while at:
+            size = min(at, _BLOCK)
+            file.seek(at - size)
+            block = file.read(size)
+            kept = len(block.rstrip(b"\0"))
+            nuls += len(block) - kept
+            if kept:
+                break
+            at -= size
+    if nuls:
+        raise InputError(
+            f"{path}: truncated (its last {nuls:,} of {content.stat().st_size:,} bytes are NUL, as "
+            "after a crash or a full disk; the rows that stood there are lost)"
+        )
 
 
 def _is_part_of_row(line: str) -> bool:
