@@ -22,15 +22,23 @@ if TYPE_CHECKING:
 #: Kinds of queries.  Others insert, delete, or copy to files, within WITH as well.
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 
-#: Table functions of DuckDB that make rows of their arguments, or tell what tables there are.
-_TABLE_FUNCTIONS = frozenset(
-    "range generate_series unnest repeat repeat_row json_each json_tree summary "
-    "duckdb_tables duckdb_views duckdb_columns duckdb_types duckdb_functions duckdb_schemas "
-    "duckdb_keywords pragma_table_info pragma_version".split()
+#: Functions of DuckDB that list tables, columns, types and functions.  Not how views are defined:
+#: that names files.
+_CATALOG_FUNCTIONS = frozenset(
+    "duckdb_tables duckdb_columns duckdb_types duckdb_functions duckdb_schemas duckdb_keywords "
+    "pragma_table_info pragma_version".split()
 )
 
+#: Table functions that make rows of their arguments, or list what there is.
+_TABLE_FUNCTIONS = _CATALOG_FUNCTIONS | frozenset(
+    "range generate_series unnest repeat repeat_row json_each json_tree summary".split()
+)
+
+#: Schemas, and databases in their place, that tables of a store are in.
+_SCHEMAS = frozenset({"", "main", "memory", "temp"})
+
 #: Functions that tell of this process, or change something outside of the query.
-_FUNCTIONS_REFUSED = frozenset(
+_REFUSED_FUNCTIONS = frozenset(
     "getenv current_setting getvariable write_log nextval setval currval setseed "
     "json_execute_serialized_sql sleep_ms current_query".split()
 )
@@ -113,9 +121,17 @@ def _check_query(con: DuckDBPyConnection, sql: str) -> None:
         raise InputError(f"SQL: {_ONLY}, not {statements[0].type.name}")
     if tree["error"]:
         raise InputError(f"SQL: {_ONLY} ({tree.get('error_message')})")
+    catalog = _catalog(con)
     for node in _nodes(tree):
-        if why := _fault(node):
+        if why := _fault(node, catalog):
             raise InputError(f"SQL: {why}")
+
+
+def _catalog(con: DuckDBPyConnection) -> frozenset[str]:
+    """Return the names of DuckDB's own views: what is there, how it is defined, settings."""
+    sql = "SELECT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> ?"
+    # Those of the information schema are found by the name of the schema only.
+    return frozenset(name for (name,) in con.execute(sql, ["information_schema"]).fetchall())
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -130,8 +146,11 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             todo += node
 
 
-def _fault(node: dict[str, Any]) -> str:
-    """Return what a part of a query does that is not allowed; empty if it may."""
+def _fault(node: dict[str, Any], catalog: frozenset[str]) -> str:
+    """Return what a part of a query does that is not allowed; empty if it may.
+
+    `catalog` are the views of DuckDB's own.
+    """
     kind = node.get("type")
     kind = kind if isinstance(kind, str) else ""
     if kind.endswith("_NODE") and kind not in _QUERIES:
@@ -139,7 +158,9 @@ def _fault(node: dict[str, Any]) -> str:
     if "info_type" in node:
         return f"{_ONLY}, not {node['info_type']}"
     called = node.get("function_name")
-    if isinstance(called, str) and called.lower() in _FUNCTIONS_REFUSED:
+    if isinstance(called, str) and (
+        called.lower() in _REFUSED_FUNCTIONS or called.lower().startswith("pg_")
+    ):
         return f"the function {called} is not available here"
     if kind == "TABLE_FUNCTION":
         name = str((node.get("function") or {}).get("function_name")).lower()
@@ -148,4 +169,9 @@ def _fault(node: dict[str, Any]) -> str:
     table = node.get("table_name")
     if kind == "BASE_TABLE" and isinstance(table, str) and _OF_FILES.intersection(table):
         return f"'{table}' is not a table: queries read the store only"
+    if kind == "BASE_TABLE" and isinstance(table, str):
+        schema, name = str(node.get("schema_name") or "").lower(), table.lower()
+        if schema not in _SCHEMAS or name in catalog - _CATALOG_FUNCTIONS:
+            listed = "duckdb_tables() and duckdb_columns() list what is there"
+            return f"{schema}{'.' if schema else ''}{name} is not available here: {listed}"
     return ""

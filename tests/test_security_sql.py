@@ -12,7 +12,11 @@ from conftest import Cli
 
 from analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.ranrecord import Ran
+from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store
+from pipelines.agents.desk import Desk
+from pipelines.agents.tools import call
 
 #: STORED and OUT stand for a file of the store and one that is not there; SECRET for one outside.
 ESCAPES = (
@@ -108,6 +112,26 @@ ESCAPES = (
     "FROM duckdb_temporary_files()",
     "FROM duckdb_logs()",
     "FROM duckdb_databases()",
+    "FROM pg_settings",
+    "FROM pg_catalog.pg_settings",
+    'SELECT name FROM "PG_Settings"',
+    "SELECT (SELECT string_agg(setting) FROM pg_settings)",
+    "SUMMARIZE pg_settings",
+    "FROM pg_views",
+    "FROM pg_catalog.pg_class",
+    "FROM duckdb_views()",
+    "FROM duckdb_views",
+    "FROM system.main.duckdb_views",
+    "FROM duckdb_databases",
+    "FROM pragma_database_list",
+    "FROM sqlite_master",
+    "FROM sqlite_schema",
+    "FROM main.sqlite_master",
+    "FROM information_schema.views",
+    "FROM system.information_schema.tables",
+    "DESCRIBE information_schema.views",
+    "WITH x AS (FROM pg_tables) FROM x",
+    "SELECT pg_get_viewdef(view_oid) FROM range(9) AS r (view_oid)",
     "FROM enable_profiling(save_location = 'OUT')",
     "FROM enable_logging(storage = 'file', storage_path = 'OUT')",
     "FROM checkpoint()",
@@ -140,6 +164,12 @@ HARMLESS = (
     "FROM nsys_kernels PIVOT (count(*) FOR stream IN (7))",
     "UNPIVOT (SELECT 1 AS a, 2 AS b) ON a, b",
     "SELECT table_name FROM duckdb_tables()",
+    "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal",
+    "SELECT table_name FROM duckdb_tables",
+    "FROM duckdb_functions()",
+    "FROM pragma_table_info('nsys_kernels')",
+    "WITH tables AS (SELECT 1 AS a), columns AS (FROM tables) FROM columns",
+    "FROM main.reports, memory.reports AS r, memory.main.reports AS s",
     "FROM reports UNION ALL BY NAME FROM reports",
     "SELECT 'ä /* EXPLAIN ANALYZE COPY */', \"report_id\" FROM reports",
 )
@@ -224,3 +254,42 @@ def test_the_command_refuses_in_a_sentence(store: Store, cli: Cli) -> None:
         assert cli.err.startswith("perfpipe: SQL: ")
         assert cli.err.count("\n") == 1
     assert list(_content(store.root)) == before
+
+
+#: What lists, explains or shows something, one query each.
+LISTS = (
+    "FROM duckdb_tables()",
+    "FROM duckdb_columns()",
+    "FROM duckdb_functions()",
+    "FROM duckdb_types()",
+    "FROM duckdb_schemas()",
+    "FROM duckdb_keywords()",
+    "FROM pragma_table_info('nsys_kernels')",
+    "FROM pragma_version()",
+    "SHOW TABLES",
+    "SHOW ALL TABLES",
+    "SHOW DATABASES",
+    "SHOW VARIABLES",
+    "DESCRIBE nsys_kernels",
+    "SUMMARIZE reports",
+    "EXPLAIN FROM nsys_kernels",
+    "FROM reports",
+    "FROM run_tasks",
+    "FROM nsys_processes",
+)
+
+
+def test_agents_see_no_directory_and_no_host(store: Store) -> None:
+    """Not even where a query takes paths apart."""
+    host, root = "planted-node-17", store.root.parent.name
+    ran = Ran("t", "t", 1.0, host=host)
+    store.write_run(RunRecord("run", "w", "all", "t", tasks=(TaskResult(0, "a", {}, ran=ran),)))
+    desk = Desk(store)
+    apart = (f"SELECT replace(x::VARCHAR, '/', '|') AS y FROM ({sql}) AS x" for sql in LISTS)
+    for sql in (*LISTS, *apart):
+        text, _ = call(desk, "query", {"sql": sql, "limit": 1000})
+        assert root not in text, sql
+        assert host not in text, sql
+    text, failed = call(desk, "query", {"sql": "EXPLAIN ANALYZE FROM nsys_kernels"})
+    assert failed
+    assert "EXPLAIN ANALYZE is not for agents" in text

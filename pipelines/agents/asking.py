@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from analysis.names import names_in
 from perfpipe.database import in_list
 from perfpipe.errors import InputError, did_you_mean
+from perfpipe.sandbox import readable_sql
 from pipelines.agents.desk import Desk, rows
 from pipelines.agents.envelope import Answer, Next, Status
 from pipelines.agents.wording import plain, value
@@ -43,7 +45,10 @@ def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
     """Return the first rows of a query; of a table that was not collected, why."""
     reports = desk.select(target).reports if target else None
     with desk.fresh(reports) as session:
-        named = _named(session, sql)
+        statement = readable_sql(session.con, sql)
+        if statement.startswith("EXPLAIN ANALYZE"):
+            raise InputError("EXPLAIN ANALYZE is not for agents: it names files; EXPLAIN is")
+        named = names_in(session.con, statement)
         asked = session.closure([*named])
         if withheld := [name for name in _WITHHELD if name in named]:
             raise InputError(f"{withheld[0]} is not for agents: it holds environment variables")
@@ -63,13 +68,6 @@ def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
         Status.ABSTAINED if gaps else Status.ANSWERED,
         f"no rows; not collected: {'; '.join(gaps)}" if gaps else "no rows",
     )
-
-
-def _named(session: Any, sql: str) -> frozenset[str]:
-    from analysis.names import names_in
-    from perfpipe.sandbox import readable_sql
-
-    return names_in(session.con, readable_sql(session.con, sql))
 
 
 def _cell(found: Any) -> Any:

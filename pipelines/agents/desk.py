@@ -37,7 +37,10 @@ T = TypeVar("T")
 Key = tuple[object, ...]
 
 #: Where reports lay and on which machine is nobody's business; machines can still be told apart.
-_WITHHOLD = "UPDATE reports SET directory = NULL, host = 'host ' || substr(md5(host), 1, 6)"
+_WITHHOLD = """
+    UPDATE reports SET directory = NULL, host = 'host ' || substr(md5(host), 1, 6);
+    UPDATE run_tasks SET node = 'host ' || substr(md5(node), 1, 6);
+"""
 
 
 class Desk:
@@ -127,7 +130,7 @@ class Desk:
     def fresh(self, reports: Sequence[str] | None) -> Iterator[Session]:
         """Open a session for one call, on some reports or all."""
         self._reading = self.store.report_ids() if reports is None else list(reports)
-        with Session.open(self.store, reports, use=("reports",)) as session:
+        with Session.open(self.store, reports, use=("reports", "run_tasks")) as session:
             session.con.execute(_WITHHOLD)
             self._open.append(session)
             try:
