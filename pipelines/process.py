@@ -10,7 +10,6 @@ import contextlib
 import errno
 import marshal
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from perfpipe.errors import PerfpipeError, TaskFailed, ToolMissing, os_error_sentence
+from pipelines.complaint import complaint
 from pipelines.console import say
 
 #: Maximum output kept per stream, bytes, so that a runaway program does not fill the disk.
@@ -43,10 +43,6 @@ _PATIENCE_S = 32.0
 #: How long to wait for the end of the output when no process is left, s.
 _DRAIN_S = 5.0
 
-#: A traceback, and the line with which it ends (torchrun puts ranks before it).
-_TRACEBACK = "Traceback (most recent call last)"
-_RAISED = re.compile(r"^(?:\[\w+\]: ?)?((?:\w+\.)*[A-Z]\w*: *\S.*)$", re.MULTILINE)
-
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
@@ -66,13 +62,8 @@ class Finished:
         return self.returncode == 0 and not self.timed_out
 
     def complaint(self) -> str:
-        """Return what Python raised last, or else its last lines of output, as one line."""
-        for text in (self.stderr, self.stdout):
-            _, found, after = text.rpartition(_TRACEBACK)
-            if found and (raised := _RAISED.search(after)):
-                return raised[1][:500]
-        lines = [line.strip() for line in (self.stderr or self.stdout).splitlines()]
-        return " | ".join([line[:500] for line in lines if line][-3:])
+        """Return the exception that ended it, or else its last lines of output, as one line."""
+        return complaint(self.stdout, self.stderr)
 
 
 class _Reader(threading.Thread):
