@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from analysis.facts import PROGRAM, WORKLOAD
 from analysis.judging import (
     ALPHA,
     Change,
@@ -18,11 +19,21 @@ from analysis.judging import (
 )
 from analysis.limits import USUAL, Limits
 from analysis.outside import beside, disturbed, mixed
-from analysis.sides import CAPTURE, ITERATION, KERNEL, PROFILED, STEP, Key, Measured, Side
+from analysis.sides import (
+    CAPTURE,
+    ITERATION,
+    KERNEL,
+    PROFILED,
+    STEP,
+    WALL,
+    Key,
+    Measured,
+    Side,
+)
 from analysis.thresholds import thresholds
 
 #: Parts that are judged; the others are categories of a step's budget, which explain it.
-ENDPOINTS = (ITERATION, STEP, CAPTURE, PROFILED)
+ENDPOINTS = (ITERATION, STEP, WALL, CAPTURE, PROFILED)
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,9 @@ class Pairs:
     """All pairs, kernels apart; whether the runs of the sides took turns, None if unknown.
 
     `timers` are the steps of the timers, ns, by profiler, and where each comes from.  `beside` is
-    what else differs between the sides, and may be a part of a change.
+    what else differs between the sides, and may be a part of a change.  `unlike` is why nothing of
+    the sides may be compared, None where it may.  `lost` are configurations that the baseline
+    measured and the other side did not, with the reason.
     """
 
     steps: tuple[Compared, ...]
@@ -68,6 +81,8 @@ class Pairs:
     in_turns: bool | None
     timers: dict[str, tuple[int, str]]
     beside: tuple[str, ...] = ()
+    unlike: str | None = None
+    lost: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def replicated(self) -> bool:
@@ -81,14 +96,17 @@ def pairs_of(
     *,
     alpha: float = ALPHA,
     allow_mixed: bool = False,
+    same_work: bool = False,
     limits: Limits = USUAL,
 ) -> Pairs:
     """Match and judge what two sides measured at a level; largest changes in time first.
 
     Kernels are tested together, and so are the endpoints of several configurations.  Times on
-    different GPU models or driver majors are not compared, unless with `allow_mixed`.
+    different GPU models or driver majors are not compared, unless with `allow_mixed`.  With
+    `same_work` configurations of other parameters or workloads are not compared either.
     """
-    before, after = matched(before, after)
+    lost = _lost(before, after) if same_work else {}
+    before, after = matched(before, after, same_work=same_work)
     in_turns = interleaved(before.began, after.began)
     timers = _timers(before, after)
     steps = {
@@ -102,6 +120,7 @@ def pairs_of(
     }
     q_values = _adjusted(changes)
     unlike = None if allow_mixed else _unlike(before, after)
+    unlike = (_other_workload(before, after) if same_work else None) or unlike
     judge_pair = _Judge(
         before, after, changes, q_values, steps, bool(in_turns), alpha, unlike, limits
     )
@@ -113,13 +132,52 @@ def pairs_of(
         in_turns,
         timers,
         beside(before.facts, after.facts),
+        unlike,
+        lost,
     )
 
 
-def matched(before: Side, after: Side) -> tuple[Side, Side]:
-    """Return two sides with the same labels: a single configuration on each is the same one."""
+def _lost(before: Side, after: Side) -> dict[str, str]:
+    """Return the configurations that one side measured and the other did not, and what it lacks."""
+    found = {}
+    for label in sorted(before.labels):
+        old, new = (
+            {key.part for key in side.measured if key.label == label and key.part in ENDPOINTS}
+            for side in (before, after)
+        )
+        if old and not new and not _stand_for_each_other(before, after):
+            found[label] = "was measured in the baseline and is not now"
+        elif ITERATION in old and new and ITERATION not in new:
+            found[label] = "printed usable times in the baseline and prints none now"
+        elif ITERATION in old and {ITERATION, WALL} <= new:
+            silent = len(after[Key("", label, WALL)].medians)
+            of = silent + len(after[Key("", label, ITERATION)].medians)
+            found[label] = f"printed no usable times in {silent} of {of} runs"
+    return found
+
+
+def _other_workload(before: Side, after: Side) -> str | None:
+    """Return a sentence where two sides ran other workloads, as far as that is known."""
+    names = [side.facts.values(PROGRAM, WORKLOAD) for side in (before, after)]
+    if not names[0] or not names[1] or {*names[0]} == {*names[1]}:
+        return None
+    return f"workload: {', '.join(names[0])} before, {', '.join(names[1])} after"
+
+
+def _stand_for_each_other(before: Side, after: Side) -> bool:
+    """Return whether a configuration without a name, as of a report alone, is on either side."""
+    return len(before.labels) == len(after.labels) == 1 and "" in before.labels | after.labels
+
+
+def matched(before: Side, after: Side, *, same_work: bool = False) -> tuple[Side, Side]:
+    """Return two sides with the same labels: a single configuration on each is the same one.
+
+    With `same_work` only if one of them has no name.
+    """
     one = [side.labels for side in (before, after)]
     if len(one[0]) != 1 or len(one[1]) != 1 or one[0] == one[1]:
+        return before, after
+    if same_work and not _stand_for_each_other(before, after):
         return before, after
     name = " -> ".join(label or "-" for (label,) in one)
     return before.relabelled(name), after.relabelled(name)
@@ -160,6 +218,15 @@ def _adjusted(changes: dict[Key, Change]) -> dict[Key, float]:
     for own in families.values():
         found |= zip(own, false_discovery(list(own.values())), strict=True)
     return found
+
+
+#: What may stand on the other side in the place of a part, and what that means.
+_OTHER = {
+    STEP: (CAPTURE, "steps were found on one side only"),
+    CAPTURE: (STEP, "steps were found on one side only"),
+    ITERATION: (WALL, "the program printed times on one side only"),
+    WALL: (ITERATION, "the program printed times on one side only"),
+}
 
 
 class _Judge(NamedTuple):
@@ -226,9 +293,9 @@ class _Judge(NamedTuple):
 
     def _one_sided(self, key: Key, verdict: str) -> tuple[str, str | None]:
         """Return the verdict on what one side lacks, and why it does if that is known."""
-        other = {STEP: CAPTURE, CAPTURE: STEP}.get(key.part)
-        if other and any(side.has(key.profiler, key.label, other) for side in self._sides):
-            return "not comparable", "steps were found on one side only"
+        other = _OTHER.get(key.part)
+        if other and any(side.has(key.profiler, key.label, other[0]) for side in self._sides):
+            return "not comparable", other[1]
         lacks = self.after if verdict == "gone" else self.before
         if key.part == KERNEL and key.profiler != "ncu" and key.label in lacks.hidden:
             return "not comparable", (
@@ -311,7 +378,7 @@ def _by_configuration(pairs: list[Compared]) -> Iterator[Compared]:
 
     def place(pair: Compared) -> tuple[int, str, bool, tuple[bool, float, Key]]:
         part = pair.key.part
-        own = {ITERATION: 0, PROFILED: 2}.get(part, 1)
+        own = {ITERATION: 0, WALL: 0, PROFILED: 2}.get(part, 1)
         return own, pair.key.profiler, part not in ENDPOINTS, _by_time(pair)
 
     for label in sorted(groups, key=size):

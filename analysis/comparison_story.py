@@ -10,7 +10,7 @@ from analysis.comparison import ENDPOINTS, Compared, Pairs, pairs_of
 from analysis.gate.explain import Explanation, explain
 from analysis.judging import ONE_RUN
 from analysis.limits import USUAL, Limits, told
-from analysis.sides import CAPTURE, ITERATION, KERNEL, PROFILED, STEP, Measured, Side
+from analysis.sides import CAPTURE, ITERATION, KERNEL, PROFILED, STEP, WALL, Measured, Side
 from analysis.thresholds import thresholds
 from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Column, Fact, Source, Table, Value
@@ -177,7 +177,7 @@ def _what(pair: Compared) -> str:
         return f"profiled kernels ({profiler})"
     if part in (STEP, CAPTURE):
         return f"{part} ({profiler})"
-    return part if part == ITERATION else f"{words(part)} ({profiler})"
+    return f"{words(part)} ({profiler})" if profiler else part
 
 
 def _clock(pair: Compared) -> str | None:
@@ -223,7 +223,12 @@ def _sentences(pairs: Pairs) -> Iterator[str]:
 
 def _primary(pair: Compared, pairs: Pairs) -> str:
     """Return what happened to the one time that matters most, and where it went."""
-    what = {ITERATION: "An iteration", STEP: "A step", CAPTURE: "The capture"}
+    what = {
+        ITERATION: "An iteration",
+        WALL: "A launch, from start to end,",
+        STEP: "A step",
+        CAPTURE: "The capture",
+    }
     text = (
         f"{what.get(pair.key.part, 'The sum of all profiled kernels')} took "
         f"{format_ns(pair.before_ns or 0)} in the baseline and takes "

@@ -27,6 +27,7 @@ NODE, UUID, MODEL, DRIVER, LIMIT = "node", "GPU", "GPU model", "driver", "power 
 #: Kinds of settings, in the order in which they are told.
 ARGUMENTS = "arguments"
 PROGRAM_NAME = "interpreter or program"
+WORKLOAD = "workload"
 PARAMETER, ARM, WORK = "parameter", "arm", "work of an iteration"
 PROGRAM, ENVIRONMENT = "program", "environment"
 COMPILED, GIT, PACKAGE, VERSION, MACHINE = "compiled kernel", "git", "package", "version", "machine"
@@ -75,6 +76,7 @@ def with_records(facts: Facts, runs: Sequence[RunRecord]) -> Facts:
     found = _Found()
     for run in runs:
         found.add(VERSION, "perfpipe", run.provenance.get("perfpipe"))
+        found.add(PROGRAM, WORKLOAD, run.workload)
     return _merged(facts, found.facts())
 
 
@@ -106,7 +108,7 @@ def with_reports(facts: Facts, con: DuckDBPyConnection, reports: Sequence[str]) 
     for _, command, whole, pct in rows_of(con, sql):
         by_graphs = None if pct is None else f"{pct:.0f} % of the kernels"
         found.add(PROGRAM, "CUDA graphs", "traced as a whole" if whole else by_graphs)
-        if PROGRAM not in facts.settings:
+        if not facts.values(PROGRAM, ARGUMENTS):
             found.add(PROGRAM, ARGUMENTS, command)
     sql = (
         "SELECT DISTINCT g.uuid FROM _gpus AS u JOIN nsys_gpus AS g "

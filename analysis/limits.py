@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from analysis.sides import ITERATION, Key
+from analysis.sides import ITERATION, WALL, Key
 from analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibration
 
@@ -21,7 +21,7 @@ class Limits:
 
     def __getitem__(self, key: Key) -> float:
         usual = thresholds()["compare.change_pct"]
-        if key.part != ITERATION:
+        if key.part not in (ITERATION, WALL):
             return usual
         return self.own.get(key.label, max(self.own.values(), default=usual))
 

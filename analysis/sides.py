@@ -13,7 +13,7 @@ from analysis.facts import MACHINE, MODEL, Facts
 from analysis.judging import LONGEST_WITH_STEPS_NS, timer_step
 from analysis.rows import rows_of
 from perfpipe.database import in_list
-from perfpipe.runrecord import GpuState, RunRecord
+from perfpipe.runrecord import GpuState, RunRecord, TaskResult
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -25,9 +25,11 @@ VIEWS = (
     *counters.VIEWS,
 )
 
-#: Parts of a key that are no categories of the budget: an iteration without a profiler, a step (or
-#: a whole capture without steps) of a timeline, all profiled kernels together, one kernel.
-ITERATION, STEP, CAPTURE, PROFILED, KERNEL = "iteration", "step", "capture", "profiled", "kernel"
+#: Parts of a key that are no categories of the budget: an iteration without a profiler, a launch
+#: without one from start to end (of a program that prints no times), a step (or a whole capture
+#: without steps) of a timeline, all profiled kernels together, one kernel.
+ITERATION, WALL, STEP, CAPTURE = "iteration", "wall time", "step", "capture"
+PROFILED, KERNEL = "profiled", "kernel"
 
 
 class Key(NamedTuple):
@@ -125,10 +127,9 @@ def side_of(
         for task in run.tasks:
             state = task.gpu_state
             owners |= dict.fromkeys(task.reports, (number, task.label, state))
-            if task.median_ms is not None:
-                time = task.median_ms * 1e6
-                key = Key("", task.label, ITERATION)
-                sample = _Sample(key, time, time, 1, *clocks_of(state))
+            if timed := own_time(task):
+                part, time = timed
+                sample = _Sample(Key("", task.label, part), time, time, 1, *clocks_of(state))
                 samples.setdefault(number, []).append(sample)
     loose = [report for report in reports if report not in owners]
     owners |= {report: (len(runs) + at, "", None) for at, report in enumerate(loose)}
@@ -166,6 +167,19 @@ def side_of(
     }
     timers = _timers(con, owners, runs)
     return Side(measured, gpus, names, began, timers, hidden, known, counted)
+
+
+def own_time(task: TaskResult) -> tuple[str, float] | None:
+    """Return what a task measured without a profiler, ITERATION or WALL, and its time in ns.
+
+    That is the median of the times that the program printed, else the wall time of a launch.  Times
+    of which one is not positive and finite are none.  Returns None where neither is known.
+    """
+    if not task.done:
+        return None
+    if task.times_ms and all(0 < ms < math.inf for ms in task.times_ms):
+        return ITERATION, statistics.median(task.times_ms) * 1e6
+    return None if not task.wall_s else (WALL, task.wall_s * 1e9)
 
 
 def clocks_of(state: GpuState | None) -> tuple[float | None, float | None]:

@@ -46,7 +46,7 @@ class Regressed(PerfpipeError):
 
 
 class Inconclusive(PerfpipeError):
-    """A gate could not tell, and was asked to fail then."""
+    """The sides of a gate cannot be compared, or it could not tell and was asked to fail then."""
 
     exit_code = 4
 

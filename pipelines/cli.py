@@ -97,8 +97,8 @@ def cli() -> None:
     perfpipe query "FROM kernel_sol"      ask anything in SQL
 
     Results go to stdout, progress and messages to stderr.  Exit codes: 0 success; 1 a task failed;
-    2 usage error, configuration error or unreadable input; 3 regressed and 4 inconclusive
-    (perfpipe check); 5 a required tool is missing;
+    2 usage error, configuration error or unreadable input; 3 regressed, 4 not comparable or not
+    known (perfpipe check and ab); 5 a required tool is missing;
     128 + N ended by signal N (130 interrupted, 143 terminated).
     """
 

@@ -118,7 +118,26 @@ def test_wall_time_where_a_program_prints_none(cli: Cli, tmp_path: Path) -> None
         "version: 1\nname: w\ncommand: [sleep, '{seconds}']\nmatrix: {seconds: ['0.02']}\n"
     )
     assert cli("ab", str(path), "--a", "seconds=0.02", "--b", "seconds=1.2", "--no-confirm") == 3
-    assert "iteration" in cli.out
+    assert cli.out.startswith("Regressed: wall time: +")
+
+
+def test_times_that_one_arm_alone_prints_are_not_compared(
+    workload: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """Of two configurations one is silent in arm B: the wall time of its launches is no iteration."""
+    silent = PROGRAM.replace("print(", "if os.environ.get('SILENT') != sys.argv[1]: print(")
+    (tmp_path / "program.py").write_text(silent)
+    workload.write_text(
+        "version: 1\nname: w\ncommand: ['{python}', program.py, '{n}']\nmatrix: {n: [1, 2]}\n"
+    )
+    words = ("ab", workload, "--b", "env.SILENT=2")
+    assert cli(*words, "--json", "ab.json") == 4, cli.err
+    found = json.loads((tmp_path / "ab.json").read_text())
+    assert (found["verdict"], found["action"]) == ("not comparable", "investigate")
+    assert found["reason"] == "n=2: the program printed times on one side only"
+    assert "perfpipe: not comparable: n=2: " in cli.err
+    assert len((tmp_path / "order").read_text()) == 4, "further rounds would not help"
+    assert cli(*words, "--allow-not-comparable") == 0
 
 
 def test_profiles_of_both_arms_explain(

@@ -1,13 +1,14 @@
 """The decision of a gate: from what was compared, whether it got faster or slower, and what to do.
 
-The primary endpoint is the time of an iteration without a profiler (else of a step on the timeline,
-else of the whole capture, else of the profiled kernels together).  Kernels are told beside it and
-decide nothing: many are tested at once, and a step can be as fast with a slower one in it.
+The primary endpoint of a configuration is the time of an iteration without a profiler.  Without one
+it is the first that both sides have: a step on the timeline, a launch from start to end without a
+profiler, the whole capture, the profiled kernels together.  Kernels are shown beside it and decide
+nothing: many are tested at once, and a step can be as fast with a slower one in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -128,9 +129,13 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
         first = failed[0] or "the only one"
         reason = f"{counted(len(failed), 'configuration')} failed, the first is {first}"
         return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
-    if replayed:
-        reason = "a replay measures nothing"
-        return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
+    if why := "a replay measures nothing" if replayed else pairs.unlike:
+        return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, why, endpoints, kernels)
+    if pairs.lost:
+        label, why = next(iter(pairs.lost.items()))
+        reason = f"{'the only configuration' if label in ('', '-') else label} {why}"
+        reason += f" (and {len(pairs.lost) - 1} more)" if len(pairs.lost) > 1 else ""
+        return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
     known = [pair for pair in endpoints if pair.verdict in {*Verdict}]
     if not known:
         reason = "the two sides measured nothing in common"
@@ -147,15 +152,22 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
 
 
 def primary(pairs: Pairs) -> tuple[Compared, ...]:
-    """Return the pairs of the primary endpoint, one for each configuration, most severe first."""
+    """Return the pair of the primary endpoint of each configuration, most severe first.
+
+    Of a configuration that only one side measured, what it measured.
+    """
+    found: dict[str, Compared] = {}
     for part in ENDPOINTS:
-        own = [pair for pair in pairs.steps if pair.key.part == part]
-        if any(pair.change for pair in own):
-            # Of several profilers, the first in the table's order.
-            profiler = own[0].key.profiler
-            chosen = [pair for pair in own if pair.key.profiler == profiler]
-            return tuple(sorted(chosen, key=lambda pair: _severity(pair.verdict)))
-    return ()
+        # Of several profilers, the first in the table's order.
+        for pair in pairs.steps:
+            if pair.key.part == part and (pair.key.label not in found or _unmatched(found, pair)):
+                found[pair.key.label] = pair
+    return tuple(sorted(found.values(), key=lambda pair: _severity(pair.verdict)))
+
+
+def _unmatched(found: Mapping[str, Compared], pair: Compared) -> bool:
+    """Return whether a pair compares what the one before it of its configuration does not."""
+    return pair.change is not None and found[pair.key.label].change is None
 
 
 def name_of(pair: Compared) -> str:

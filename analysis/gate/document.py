@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from analysis.comparison import ENDPOINTS
 from analysis.facts import Facts
 from analysis.sides import Key, Measured, Side
 from perfpipe.decoding import decode
@@ -82,6 +84,9 @@ def side_from(content: dict[str, Any], place: str) -> Side:
         found: _Document = decode(_Document, content)
     except ValueError as error:
         raise InputError(f"{place}: not a whole baseline ({error})") from error
+    for entry in found.measured:
+        if entry.part in ENDPOINTS and not all(0 < time < math.inf for time in entry.medians):
+            raise InputError(f"{place}: {entry.label} {entry.part}: a time that is not positive")
     side = Side(
         {},
         frozenset(found.gpus),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from analysis.facts import MACHINE, MODEL, facts_of
 from analysis.judging import timer_step
-from analysis.sides import ITERATION, Key, Measured, Side, clocks_of
+from analysis.sides import Key, Measured, Side, clocks_of, own_time
 from perfpipe.runrecord import TaskResult
 
 
@@ -20,22 +20,19 @@ class Round:
 
 
 def side_of_rounds(name: str, rounds: Sequence[Round], labels: Sequence[str]) -> Side:
-    """Return the side of an arm: of each round and configuration one time.
+    """Return the side of an arm: of each round and configuration one time, as `own_time` has it.
 
-    That is the program's own median, else the wall time of its launch.  `labels` name the
-    configurations, which may be called differently in the two arms.
+    `labels` name the configurations, which may be called differently in the two arms.
     """
     measured: dict[Key, Measured] = {}
     for one in rounds:
         for label, result in zip(labels, one.results, strict=True):
-            ms = result.median_ms
-            if ms is None and result.wall_s is not None:
-                ms = result.wall_s * 1e3
-            if ms is None:
+            if (timed := own_time(result)) is None:
                 continue
-            own = measured.setdefault(Key("", label, ITERATION), Measured())
-            own.medians.append(ms * 1e6)
-            own.totals.append(ms * 1e6)
+            part, time = timed
+            own = measured.setdefault(Key("", label, part), Measured())
+            own.medians.append(time)
+            own.totals.append(time)
             own.launches.append(1)
             sm_mhz, memory_mhz = clocks_of(result.gpu_state)
             own.sm_mhz.append(sm_mhz)

@@ -11,7 +11,7 @@ import click
 
 from perfpipe.errors import InputError
 from perfpipe.windows import STEADY
-from pipelines.gate.options import ROUNDS, gate_outputs
+from pipelines.gate.options import ROUNDS, allow_not_comparable_option, gate_outputs
 from pipelines.options import resolve_store, store_option
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Where it changed, also profile each arm once to say where the time went.",
 )
+@allow_not_comparable_option
 @gate_outputs
 @store_option
 def ab_command(
@@ -78,6 +79,7 @@ def ab_command(
     no_confirm: bool,
     fail_on: str,
     explain: bool,
+    allow_not_comparable: bool,
     outputs: Outputs,
     store_path: str | None,
 ) -> None:
@@ -131,4 +133,8 @@ def ab_command(
                 found = with_profiles(found, arms, store, steps.note)
     both = partial(both_steps, store, *found.reports, None, STEADY)
     write(found.decision, found.comparison, outputs, both)
-    raise_for(found.decision, unknown_too=fail_on == "inconclusive")
+    raise_for(
+        found.decision,
+        unknown_too=fail_on == "inconclusive",
+        allow_not_comparable=allow_not_comparable,
+    )

@@ -107,7 +107,10 @@ def export_command(
     """Write what a baseline measured as one small JSON file, without profiles."""
     import json
 
+    from analysis.comparison import ENDPOINTS
     from analysis.gate.document import document_of
+    from analysis.sides import WALL
+    from pipelines.console import say
     from pipelines.gate.sides import named
     from pipelines.writing import write_text
 
@@ -117,5 +120,14 @@ def export_command(
     (found,) = named(store, name.split(","), step_range=step_range, window=window)
     if found.replayed:
         raise InputError(f"{name} was replayed: nothing was measured")
+    parts = {key.part for key in found.side.measured}
+    if parts.isdisjoint(ENDPOINTS):
+        raise InputError(
+            f"{name} measured nothing: no times were printed, no launch ended on its own, and no "
+            "profiler saw the GPU work"
+        )
+    silent = sorted({key.label for key in found.side.measured if key.part == WALL})
+    if silent:
+        say(f"{', '.join(silent)}: no times were printed; the wall time of launches is compared")
     write_text(file, json.dumps(document_of(found.side), indent=1) + "\n")
     click.echo(file)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from perfpipe.errors import InputError
-from pipelines.gate.options import allow_mixed_option, gate_outputs
+from pipelines.gate.options import (
+    allow_mixed_option,
+    allow_not_comparable_option,
+    gate_outputs,
+)
 from pipelines.options import resolve_store, step_range_option, store_option, window_option
 
 if TYPE_CHECKING:
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     help="Earlier runs that regressed against the same baseline: these ones confirm it.",
 )
 @allow_mixed_option
+@allow_not_comparable_option
 @gate_outputs
 @window_option
 @step_range_option
@@ -47,6 +53,7 @@ def check_command(
     fail_on: str,
     confirms: tuple[str, ...],
     allow_mixed: bool,
+    allow_not_comparable: bool,
     outputs: Outputs,
     window: str,
     step_range: str | None,
@@ -54,9 +61,11 @@ def check_command(
 ) -> None:
     """Decide whether runs are slower than a baseline: continue, investigate, or revert.
 
-    Without a name the newest run is checked.  Exit codes: 0 it is not slower, or not known to be;
-    1 a task failed; 3 it regressed; 4 not known, with --fail-on inconclusive.  A replay is never
-    gated.
+    Without a name the newest run is checked.  Where the program prints no times, the wall time of
+    its launches is compared.  Exit codes: 0 it is not slower, or not known to be; 1 a task failed,
+    or a configuration of the baseline was not measured; 3 it regressed; 4 the two sides cannot be
+    compared (another workload or GPU, a replay; 0 with --allow-not-comparable), or it is not known,
+    with --fail-on inconclusive.
 
     \b
     perfpipe check --baseline main
@@ -67,11 +76,24 @@ def check_command(
 
     store = resolve_store(store_path)
     fresh = list(names)
-    found = compared(store, baseline, fresh, step_range, window, allow_mixed=allow_mixed)
+    compare = partial(
+        compared,
+        store,
+        baseline,
+        step_range=step_range,
+        window=window,
+        allow_mixed=allow_mixed,
+        same_work=True,
+    )
+    found = compare(fresh)
     if confirms:
-        before = compared(store, baseline, confirms, step_range, window, allow_mixed=allow_mixed)
+        before = compare(confirms)
         if {*before.after.side.names} & {*found.after.side.names}:
             raise InputError("--confirms names runs that are checked: fresh ones must confirm")
         found = found.confirming(before)
     found.write(outputs, store, step_range, window)
-    raise_for(found.decision, unknown_too=fail_on == "inconclusive")
+    raise_for(
+        found.decision,
+        unknown_too=fail_on == "inconclusive",
+        allow_not_comparable=allow_not_comparable,
+    )

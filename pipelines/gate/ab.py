@@ -88,8 +88,10 @@ def _measured(arms: tuple[Arm, Arm], store: Store, rule: _Rule, progress: Progre
         found = _decided(sides, done, rule)
         tell = progress.note if rule.confirms else progress.step
         tell(f"round {done}: {found.decision.verdict}: {found.decision.reason}")
-        over = rule.level_after(done) is not None and certain(found.decision.endpoints)
-        if over or found.decision.verdict == Verdict.FAILED:
+        endpoints = found.decision.endpoints
+        over = rule.level_after(done) is not None and certain(endpoints)
+        # What only one arm measures is never compared.
+        if over or found.decision.verdict == Verdict.FAILED or not all(p.change for p in endpoints):
             break
     return found
 
@@ -108,7 +110,8 @@ def _decided(sides: Sequence[Measuring], done: int, rule: _Rule) -> Outcome:
         alike=rule.alike,
         calibration=rule.calibration,
     )
-    if level is None and not sides[0].failures and not sides[1].failures:
+    early = level is None and all(pair.change for pair in decision.endpoints)
+    if early and not sides[0].failures and not sides[1].failures:
         # Too early to tell anything.
         decision = replace(
             decision,

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class Compared:
     """Two sides, and what is decided about them; `confirmed` if fresh runs say the same.
 
-    A calibration of the workload on the machine says which changes count.
+    A calibration of the workload on the machine says which changes count.  With `same_work` the
+    second side has to measure what the first one did.
     """
 
     before: Named
@@ -45,12 +46,17 @@ class Compared:
     confirmed: bool = False
     allow_mixed: bool = False
     calibration: Calibration | None = None
+    same_work: bool = False
 
     @cached_property
     def pairs(self) -> Pairs:
         """What both sides measured."""
         return pairs_of(
-            self.before.side, self.after.side, allow_mixed=self.allow_mixed, limits=self._limits
+            self.before.side,
+            self.after.side,
+            allow_mixed=self.allow_mixed,
+            same_work=self.same_work,
+            limits=self._limits,
         )
 
     @cached_property
@@ -98,21 +104,27 @@ def compared(
     window: str = STEADY,
     *,
     allow_mixed: bool = False,
+    same_work: bool = False,
 ) -> Compared:
     """Compare what two lists of names stand for; raises InputError for what cannot be compared."""
     old, new = named(store, before, after, step_range=step_range, window=window)
     calibration = calibration_of(store, new.runs)
-    return Compared(old, new, allow_mixed=allow_mixed, calibration=calibration)
+    return Compared(old, new, allow_mixed=allow_mixed, calibration=calibration, same_work=same_work)
 
 
-def raise_for(decision: Decision, *, unknown_too: bool) -> None:
-    """Raise the error whose exit code is that of a decision; `unknown_too` also where not known."""
+def raise_for(decision: Decision, *, unknown_too: bool, allow_not_comparable: bool) -> None:
+    """Raise the error whose exit code is that of a decision.
+
+    `unknown_too` is whether a verdict that is not known is an error, `allow_not_comparable` whether
+    sides that cannot be compared are none.
+    """
     if decision.verdict == Verdict.FAILED:
         raise TaskFailed(decision.reason)
     if decision.verdict == Verdict.REGRESSED:
         raise Regressed(f"regressed: {decision.reason}")
-    unknown = (Verdict.INCONCLUSIVE, Verdict.UNREPLICATED, Verdict.NOT_COMPARABLE)
-    if decision.verdict in unknown and unknown_too:
+    unknown = decision.verdict in (Verdict.INCONCLUSIVE, Verdict.UNREPLICATED) and unknown_too
+    apart = decision.verdict == Verdict.NOT_COMPARABLE and not allow_not_comparable
+    if unknown or apart:
         raise Inconclusive(f"{decision.verdict}: {decision.reason}")
 
 

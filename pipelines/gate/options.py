@@ -42,6 +42,13 @@ allow_mixed_option = click.option(
 )
 
 
+allow_not_comparable_option = click.option(
+    "--allow-not-comparable",
+    is_flag=True,
+    help="Exit with 0 where the two sides cannot be compared, instead of 4.",
+)
+
+
 def gate_outputs(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of Outputs, which the command gets as `outputs`."""
 

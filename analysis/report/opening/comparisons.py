@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from analysis.comparison import ENDPOINTS, Compared
 from analysis.comparison_story import Comparison
 from analysis.report.opening.parts import Part
-from analysis.sides import CAPTURE, ITERATION, PROFILED, STEP
+from analysis.sides import CAPTURE, ITERATION, PROFILED, STEP, WALL
 from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Column, Fact, Source, Table, Tile, Value
 
 #: What is compared, as the subject of a sentence.
 _WHAT = {
     ITERATION: "An iteration",
+    WALL: "A launch, from start to end,",
     STEP: "A step",
     CAPTURE: "The capture",
     PROFILED: "The profiled kernels",
