@@ -166,6 +166,11 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def same(column: str, value: int | None) -> str:
+    """Return the condition that a column has a value; None is NULL."""
+    return f"{column} IS NULL" if value is None else f"{column} = {value}"
+
+
 def in_list(values: Sequence[str]) -> str:
     """Return the right side of IN for some texts; for none of them what matches nothing."""
     return f"({', '.join(quote(value) for value in values) or 'NULL'})"

@@ -91,6 +91,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
+def gpu_name(device: int | None) -> str:
+    """Return what a GPU is called: GPU 0, or that its number is not known."""
+    return "a GPU of unknown number" if device is None else f"GPU {device}"
+
+
 def _three_digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -67,3 +68,15 @@ def test_steps_from_ranges_without_repeats_of_launches(
 ) -> None:
     assert cli("report", FIELD / "nsys" / name, "--md", "report.md") == 0, cli.err
     assert said in (tmp_path / "report.md").read_text()
+
+
+def test_a_trace_that_does_not_say_which_gpu(cli: Cli, tmp_path: Path) -> None:
+    trace = json.loads(gzip.decompress((FIELD / "nsys" / "21_graphlost.json.gz").read_bytes()))
+    kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
+    for event in kernels[::2]:
+        event["args"]["device"] = "x"
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    assert cli("report", path, "--html", "--md", "report.md") == 0, cli.err
+    assert "GPU None" not in (tmp_path / "report.md").read_text()
+    assert "a GPU of unknown number" in (tmp_path / "report.md").read_text()

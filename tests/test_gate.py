@@ -274,8 +274,8 @@ def test_a_lost_configuration_fails(
         assert (found["verdict"], found["action"]) == ("failed", "investigate")
     assert cli("compare", ",".join(old), ",".join(new)) == 0
     if not after:
-        baseline = [f"--baseline={run}" for run in new]
-        assert cli("check", *old, *baseline) == 0, "what is new is not lost"
+        fewer = [f"--baseline={run}" for run in new]
+        assert cli("check", *old, *fewer) == 0, "what is new is not lost"
 
 
 def test_a_configuration_that_is_silent_in_some_runs_fails(cli: Cli, tmp_path: Path) -> None:

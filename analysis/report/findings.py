@@ -11,7 +11,7 @@ from analysis.questions import question
 from analysis.report.assumed import assumption
 from analysis.report.scope import Scope
 from analysis.rows import rows_of
-from perfpipe.units import counted, format_bytes, format_ns, words
+from perfpipe.units import counted, format_bytes, format_ns, gpu_name, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 #: Views that are read here.
@@ -235,8 +235,8 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     if found.confidence == "low":
         evidence.append("low confidence: the trace misses events, or hides kernels in graphs")
     label = found.label if found.label != "-" else None
-    claim = f"GPU {found.device} {claim}" + (f" ({label})" if several and label else "")
-    subject = f"GPU {found.device}" + (f" in {label}" if label else "")
+    claim = f"{gpu_name(found.device)} {claim}" + (f" ({label})" if several and label else "")
+    subject = gpu_name(found.device) + (f" in {label}" if label else "")
     return _finding(found, claim, evidence, subject, "")
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from analysis.report.scope import Scope
 from analysis.rows import rows_of
-from perfpipe.database import in_list, quote
+from perfpipe.database import in_list, quote, same
 from perfpipe.picture import Arrival, Label, Lane, Panel, Picture, Sample, Slice, View
-from perfpipe.units import format_bytes, format_ns, words
+from perfpipe.units import format_bytes, format_ns, gpu_name, words
 
 #: Views that are read here.
 VIEWS = (
@@ -203,7 +203,8 @@ def _left_out(rows: Sequence[_Alike]) -> str:
 
 def _name(window: _Window, windows: Sequence[_Window]) -> str:
     several = len({other.report_id for other in windows}) > 1
-    return f"{window.label}, GPU {window.device}" if several else f"GPU {window.device}"
+    name = gpu_name(window.device)
+    return f"{window.label}, {name}" if several else name
 
 
 def _command(window: _Window) -> str:
@@ -332,7 +333,7 @@ def _metrics(scope: Scope, window: _Window, shift: int) -> Iterator[Lane]:
     names = ", ".join(f"{name} / 256" for name in _METRICS)
     sql = f"""
         SELECT end_ns, {names} FROM _metric_samples JOIN _gpus USING (track)
-        WHERE report_id = {quote(window.report_id)} AND device = {window.device}
+        WHERE report_id = {quote(window.report_id)} AND {same("device", window.device)}
             AND end_ns > {window.start_ns} AND start_ns < {window.end_ns}
         ORDER BY end_ns
     """
@@ -354,7 +355,7 @@ def _memory(scope: Scope, window: _Window, shift: int) -> Iterator[Lane]:
                 lead(time_ns, 1, {end}) OVER (ORDER BY time_ns) AS until_ns
             FROM (
                 SELECT DISTINCT time_ns, total_bytes FROM device_memory
-                WHERE report_id = {quote(window.report_id)} AND device = {window.device}
+                WHERE report_id = {quote(window.report_id)} AND {same("device", window.device)}
             )
         )
         SELECT least(max(until_ns), {end}), 100 * max(bytes) / any_value(peak), any_value(peak)

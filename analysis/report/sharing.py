@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from analysis.report.scope import Scope
 from analysis.rows import rows_of
 from perfpipe.database import in_list
-from perfpipe.units import format_ns
+from perfpipe.units import format_ns, gpu_name
 from perfpipe.viewmodel import Fact, Source
 
 #: Views that are read here.
@@ -38,7 +38,7 @@ def sharing_of(scope: Scope) -> Iterator[Fact]:
         return
     label, device, many, processes, counted, other_pct = rows[0]
     of = f"{label}, " if len(scope.reports) > 1 else ""
-    text = f"{of}GPU {device} is shared by {many} processes: "
+    text = f"{of}{gpu_name(device)} is shared by {many} processes: "
     text += ", ".join(_process(**process) for process in processes[:_NAMED])
     text += f" and {many - _NAMED} more" if many > _NAMED else ""
     text += "; shares of time are of the GPU, whichever works"

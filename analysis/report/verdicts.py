@@ -11,7 +11,7 @@ from analysis.rows import rows_of
 from analysis.search_story import story
 from analysis.thresholds import thresholds
 from perfpipe.database import in_list, quote
-from perfpipe.units import counted, format_ns, words
+from perfpipe.units import counted, format_ns, gpu_name, words
 from perfpipe.viewmodel import Fact, Source
 
 #: Views that are read here.
@@ -225,7 +225,7 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
     if len(rows) <= _NAMED and len({row[0] for row in rows}) > 1:
         parts = [
             f"{share:.0f} % {words(bound)}{f' of {format_ns(step)} a step' if step else ''} "
-            f"({label}, GPU {device})"
+            f"({label}, {gpu_name(device)})"
             for bound, share, _, _, label, device, _, _, step, *_ in rows
         ]
         return f"Largest part of each GPU's time: {', '.join(parts)}"

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError
+from perfpipe.units import gpu_name
 from pipelines.options import (
     json_document,
     json_option,
@@ -109,7 +110,7 @@ def budget_command(
         if row["window_index"] != last:
             last = row["window_index"]
             click.echo(
-                f"{row['source_name']} GPU {row['device']}: {row['window_name']}, "
+                f"{row['source_name']} {gpu_name(row['device'])}: {row['window_name']}, "
                 f"{row['window_start_ns'] / 1e6:.3f} to {row['window_end_ns'] / 1e6:.3f} ms"
             )
         if row["time_ns"]:

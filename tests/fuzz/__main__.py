@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument(
         "--keep", type=Path, help="directory for inputs that something is wrong with"
     )
+    parser.add_argument("--report", action="store_true", help="also build a report of each")
     chosen = parser.parse_args()
     forms = chosen.forms or list(MAKERS)
     end = time.monotonic() + chosen.seconds
@@ -35,7 +36,7 @@ def main() -> int:
             for form in forms:
                 if time.monotonic() > end:
                     return
-                yield Order(chosen.seed, form, number)
+                yield Order(chosen.seed, form, number, chosen.report)
 
     outcomes: dict[str, Counter[str]] = {form: Counter() for form in forms}
     wrong = 0

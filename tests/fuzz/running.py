@@ -19,6 +19,7 @@ from perfpipe.errors import PerfpipeError
 from perfpipe.store import Store
 from perfpipe.verify import verify
 from pipelines.recording import load_recording
+from pipelines.reporting import make_report
 from pipelines.workers import Lost, spread
 
 #: The longest sentence that refuses an input, without its path.
@@ -33,11 +34,15 @@ LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class Order:
-    """An input: the same seed, format and number make the same one."""
+    """An input: the same seed, format and number make the same one.
+
+    With `reported` a report of what was read is built, too, which takes longer than all else.
+    """
 
     seed: int
     form: str
     number: int
+    reported: bool = False
 
     @property
     def name(self) -> str:
@@ -112,7 +117,10 @@ def _read(order: Order, path: Path, store: Store) -> list[str]:
         files = [(path / name).resolve() for task in tasks for name in task.files]
         return [f"outside: {file}" for file in files if not file.is_relative_to(inside)]
     report = ingest(path, store).report_id
-    return differences(path, store.manifest(report))
+    wrong = differences(path, store.manifest(report))
+    if order.reported:
+        make_report(store, [report])
+    return wrong
 
 
 def _of_sentence(text: str, path: Path) -> list[str]:

@@ -12,9 +12,9 @@ from analysis.report.scope import Scope
 from analysis.report.verdicts import INCOMPLETE, benchmark_of
 from analysis.rows import rows_of
 from analysis.thresholds import thresholds
-from perfpipe.database import in_list, quote
+from perfpipe.database import in_list, quote, same
 from perfpipe.runrecord import TaskResult
-from perfpipe.units import counted, format_ns, words
+from perfpipe.units import counted, format_ns, gpu_name, words
 from perfpipe.viewmodel import Budget, Fact, Source, Tile
 
 #: Views that are read here.
@@ -189,7 +189,7 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
     rows = rows_of(scope.con, sql) if reports else []
     several = len({report_id for _, report_id, *_ in rows}) > 1
     for label, report_id, device, categories, shares in rows:
-        name = f"{label}, GPU {device}" if several else f"GPU {device}"
+        name = f"{label}, {gpu_name(device)}" if several else gpu_name(device)
         yield Budget(
             name,
             tuple(zip(categories, shares, strict=True)),
@@ -210,7 +210,7 @@ def _kinds(scope: Scope, gpu: Gpu) -> str:
         scope.con,
         f"""
         SELECT category, share_pct, longest, share_pct * longest_pct / 100 FROM kernel_categories
-        WHERE report_id = {quote(gpu.report_id)} AND device = {gpu.device} AND time_ns > 0
+        WHERE report_id = {quote(gpu.report_id)} AND {same("device", gpu.device)} AND time_ns > 0
         ORDER BY time_ns DESC, category LIMIT {_KINDS}
         """,
     )
@@ -246,7 +246,8 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
         return f"{busy}: {bound}"
     if len(gpus) <= _NAMED:
         parts = [
-            f"GPU {gpu.device} is {_BOUND.get(gpu.bound, words(gpu.bound))} ({gpu.share_pct:.0f} %)"
+            f"{gpu_name(gpu.device)} is {_BOUND.get(gpu.bound, words(gpu.bound))} "
+            f"({gpu.share_pct:.0f} %)"
             for gpu in gpus
         ]
         return f": {', '.join(parts)}"
