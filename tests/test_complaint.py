@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import DATA, Cli
 
-from pipelines.complaint import complaint
+from pipelines.process import Finished
 
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 3, in <module>
@@ -45,8 +45,9 @@ BARE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyboar
     ],
 )
 def test_the_exception_that_ended_a_program(stdout: str, stderr: str, said: str) -> None:
-    assert complaint(stdout, stderr).startswith(said)
-    assert "\n" not in complaint(stdout, stderr)
+    complaint = Finished(1, stdout, stderr, 1.0).complaint()
+    assert complaint.startswith(said)
+    assert "\n" not in complaint
 
 
 #: What launchers print on stderr, by file: PyTorch 2.13, accelerate 1, Open MPI 4.1, Slurm 22.05.
@@ -80,8 +81,8 @@ def test_every_output_of_a_launcher_is_known() -> None:
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_the_exception_of_the_first_rank_that_failed(name: str, stream: str) -> None:
     text = (DATA / "launchers" / f"{name}.txt").read_text()
-    said = complaint(text, "") if stream == "stdout" else complaint("step 1\n", text)
-    assert said == LAUNCHERS[name]
+    printed = (text, "") if stream == "stdout" else ("step 1\n", text)
+    assert Finished(1, *printed, 1.0).complaint() == LAUNCHERS[name]
 
 
 def test_a_run_under_a_launcher_reports_the_exception_of_its_rank(cli: Cli, tmp_path: Path) -> None:

@@ -29,8 +29,12 @@ QUERY = ("query", "FROM timeline_bottleneck", "--format", "csv")
 LIST = ("store", "ls")
 
 
+def _manifest(store: Store, report: str) -> Path:
+    return store.reports_dir / report / "manifest.json"
+
+
 def _edit_manifest(store: Store, report: str, **changes: object) -> None:
-    path = store.manifest_path(report)
+    path = _manifest(store, report)
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
@@ -66,7 +70,7 @@ def _rewrite(store: Store, report: str, column: str, change: Callable[[int], int
     at = rows.schema.get_field_index(column)
     pq.write_table(rows.set_column(at, rows.schema.field(at), pa.array(values, pa.int64())), path)
     content = path.read_bytes()
-    tables = json.loads(store.manifest_path(report).read_text())["tables"]
+    tables = json.loads(_manifest(store, report).read_text())["tables"]
     tables["launches"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     _edit_manifest(store, report, tables=tables)
 
@@ -187,7 +191,7 @@ def test_a_store_that_was_written_before_answers(stored: Stored, store: Store, c
     at = rows.schema.get_field_index("cc")
     cells = pa.array(["9x.0"] * len(rows))
     pq.write_table(rows.set_column(at, rows.schema.field(at), cells), path)
-    tables = json.loads(store.manifest_path(damaged).read_text())["tables"]
+    tables = json.loads(_manifest(store, damaged).read_text())["tables"]
     tables["ncu_launches"]["bytes"] = path.stat().st_size
     _edit_manifest(store, damaged, tables=tables)
     sql = "SELECT DISTINCT report_id FROM kernel_bottleneck ORDER BY 1"
