@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from analysis.facts import PROGRAM, WORKLOAD
-from analysis.judging import (
+from perfpipe.analysis.facts import PROGRAM, WORKLOAD
+from perfpipe.analysis.judging import (
     ALPHA,
     Change,
     change_of,
@@ -17,9 +17,9 @@ from analysis.judging import (
     judge,
     verdict_of,
 )
-from analysis.limits import USUAL, Limits
-from analysis.outside import beside, disturbed, mixed
-from analysis.sides import (
+from perfpipe.analysis.limits import USUAL, Limits
+from perfpipe.analysis.outside import beside, disturbed, mixed
+from perfpipe.analysis.sides import (
     CAPTURE,
     ITERATION,
     KERNEL,
@@ -30,7 +30,7 @@ from analysis.sides import (
     Measured,
     Side,
 )
-from analysis.thresholds import thresholds
+from perfpipe.analysis.thresholds import thresholds
 
 #: Parts that are judged; the others are categories of a step's budget, which explain it.
 ENDPOINTS = (ITERATION, STEP, WALL, CAPTURE, PROFILED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.rows import rows_of
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
-from analysis.macros import macros
-from analysis.thresholds import thresholds
-from analysis.views import views
+from perfpipe.analysis.macros import macros
+from perfpipe.analysis.thresholds import thresholds
+from perfpipe.analysis.views import views
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import execute_known
+from perfpipe.files import packaged
 from perfpipe.model import tables
 from perfpipe.storetables import StoreTables
 
@@ -99,7 +99,7 @@ def _shipped() -> Mapping[str, Emptiness]:
     """Return what FILE says of views; nothing where it is of other SQL or another DuckDB."""
     import duckdb
 
-    document = json.loads(resources.files("analysis").joinpath(FILE).read_text(encoding="utf-8"))
+    document = json.loads(packaged("perfpipe.analysis", FILE))
     if document["duckdb"] != duckdb.__version__ or document["sql"] != _digest():
         return {}
     return {name: Emptiness(**view) for name, view in document["views"].items()}

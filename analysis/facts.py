@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from analysis.rows import rows_of
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.runrecord import GpuState, RunRecord, TaskResult
 from perfpipe.units import format_bytes, format_rate

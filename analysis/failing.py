@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.database import first_lines
 from perfpipe.errors import PerfpipeError
 

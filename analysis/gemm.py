@@ -8,10 +8,10 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfpipe.database import create_table
+from perfpipe.files import packaged
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -241,5 +241,5 @@ def _numbers(match: re.Match[str]) -> dict[str, int]:
 
 @cache
 def _rules() -> dict[str, Any]:
-    text = resources.files("analysis").joinpath("gemm.toml").read_text(encoding="utf-8")
+    text = packaged("perfpipe.analysis", "gemm.toml")
     return tomllib.loads(text)

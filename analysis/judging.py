@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from analysis.modes import modes_explain
-from analysis.thresholds import thresholds
+from perfpipe.analysis.modes import modes_explain
+from perfpipe.analysis.thresholds import thresholds
 
 #: Why nothing is said of a change that one run on a side shows.
 ONE_RUN = "one run on a side; how much runs scatter is not known"

@@ -6,10 +6,10 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.database import ColumnSpec, create_table
+from perfpipe.files import packaged
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -47,7 +47,7 @@ def techniques() -> dict[str, Technique]:
     """Return every technique by key, in the order of files."""
     found: dict[str, Technique] = {}
     for name in _FILES:
-        text = resources.files("analysis").joinpath(name).read_text(encoding="utf-8")
+        text = packaged("perfpipe.analysis", name)
         found |= {key: _technique(key, entry) for key, entry in tomllib.loads(text).items()}
     return found
 

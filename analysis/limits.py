@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from analysis.sides import ITERATION, WALL, Key
-from analysis.thresholds import thresholds
+from perfpipe.analysis.sides import ITERATION, WALL, Key
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibration
 
 

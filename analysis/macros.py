@@ -7,10 +7,10 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from perfpipe.database import quote
+from perfpipe.files import packaged
 from perfpipe.optimizers import FOREACH, OPTIMIZER
 from perfpipe.windows import STEADY
 
@@ -87,7 +87,7 @@ def with_thresholds(sql: str, thresholds: Mapping[str, float]) -> str:
 def _of_files() -> dict[str, Macro]:
     found = {}
     for name in _FILES:
-        text = resources.files("analysis").joinpath("sql", name).read_text(encoding="utf-8")
+        text = packaged("perfpipe.analysis", "sql", name)
         text = _COMMENT.sub("", text)
         starts = list(_MACRO.finditer(text))
         ends = [start.start() for start in starts[1:]] + [len(text)]
@@ -112,7 +112,7 @@ def _constant(value: float) -> str:
 
 def name_patterns() -> dict[str, str]:
     """Return the regular expressions of timeline.toml."""
-    text = resources.files("analysis").joinpath("timeline.toml").read_text(encoding="utf-8")
+    text = packaged("perfpipe.analysis", "timeline.toml")
     return tomllib.loads(text)
 
 
@@ -209,7 +209,7 @@ _MATCHED = {
 
 @cache
 def _rules(file: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files("analysis").joinpath(file).read_text(encoding="utf-8"))
+    return tomllib.loads(packaged("perfpipe.analysis", file))
 
 
 def _either(patterns: str | list[str]) -> str:

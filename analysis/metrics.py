@@ -12,10 +12,10 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.database import create_table, quote
+from perfpipe.files import packaged
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -111,7 +111,7 @@ def _list(names: str | list[str]) -> list[str]:
 
 @cache
 def _toml(name: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files("analysis").joinpath(name).read_text(encoding="utf-8"))
+    return tomllib.loads(packaged("perfpipe.analysis", name))
 
 
 def make_catalogue(con: DuckDBPyConnection) -> None:

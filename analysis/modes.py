@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from analysis.thresholds import thresholds
+from perfpipe.analysis.thresholds import thresholds
 
 #: Fewest values of a group: a single odd run is no mode.
 FEWEST = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.database import open_database
 from perfpipe.specs import Architecture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from analysis.facts import (
+from perfpipe.analysis.facts import (
     DRIVER,
     ECC,
     LIMIT,
@@ -19,7 +19,7 @@ from analysis.facts import (
     UUID,
     Facts,
 )
-from analysis.thresholds import thresholds
+from perfpipe.analysis.thresholds import thresholds
 
 #: How much more of a side's runs must have met something than of the other's, as a share.
 _MOST = 0.5

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from analysis.emptiness import Emptiness
-from analysis.reference import REFERENCE_TABLES
-from analysis.session import Session
-from analysis.views import views
+from perfpipe.analysis.emptiness import Emptiness
+from perfpipe.analysis.reference import REFERENCE_TABLES
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.views import views
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import SQL_TYPES, create_table, open_database
 from perfpipe.model import tables

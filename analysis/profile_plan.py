@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from analysis.macros import name_patterns
-from analysis.thresholds import thresholds
+from perfpipe.analysis.macros import name_patterns
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import quote
 
 if TYPE_CHECKING:
-    from analysis.session import Session
+    from perfpipe.analysis.session import Session
 
 #: What a session must have for the functions here.
 VIEWS_USED = ("profile_plan", "profile_plan_totals", "_window_kernels")

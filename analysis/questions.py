@@ -7,7 +7,8 @@ import shlex
 import tomllib
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
+
+from perfpipe.files import packaged
 
 
 def question(
@@ -32,6 +33,6 @@ def _quoted(text: str) -> str:
 
 @cache
 def _questions() -> dict[str, dict[str, str]]:
-    text = resources.files("analysis").joinpath("questions.toml").read_text(encoding="utf-8")
+    text = packaged("perfpipe.analysis", "questions.toml")
     found: dict[str, dict[str, str]] = tomllib.loads(text)
     return found

@@ -41,7 +41,7 @@ def make_range_nodes(con: DuckDBPyConnection) -> None:
 def _nodes(con: DuckDBPyConnection) -> list[tuple[Any, ...]]:
     import numpy as np
 
-    from ingest.arrays import NONE, numbered
+    from perfpipe.ingest.arrays import NONE, numbered
 
     places = con.execute("SELECT report_id, first FROM _range_places ORDER BY first").fetchall()
     ranges = _columns(con)

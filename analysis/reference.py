@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from analysis.gemm import NEEDS as GEMM_NEEDS
-from analysis.gemm import make_gemm_launches
-from analysis.knowledge import make_techniques
-from analysis.metrics import (
+from perfpipe.analysis.gemm import NEEDS as GEMM_NEEDS
+from perfpipe.analysis.gemm import make_gemm_launches
+from perfpipe.analysis.knowledge import make_techniques
+from perfpipe.analysis.metrics import (
     CATALOGUE_COLUMNS,
     CATALOGUE_DOC,
     make_catalogue,
@@ -20,7 +20,7 @@ from analysis.metrics import (
     make_stall_metrics,
     make_tensor_metrics,
 )
-from analysis.peaks import (
+from perfpipe.analysis.peaks import (
     ARCHITECTURE_DOC,
     PEAKS_COLUMNS,
     PEAKS_DOC,
@@ -30,10 +30,10 @@ from analysis.peaks import (
     make_gpu_peaks,
     make_tensor_rates,
 )
-from analysis.range_nodes import NEEDS as RANGE_NODE_NEEDS
-from analysis.range_nodes import make_range_nodes
-from analysis.short_names import make_known_kernels
-from analysis.windows import make_chosen_windows
+from perfpipe.analysis.range_nodes import NEEDS as RANGE_NODE_NEEDS
+from perfpipe.analysis.range_nodes import make_range_nodes
+from perfpipe.analysis.short_names import make_known_kernels
+from perfpipe.analysis.windows import make_chosen_windows
 from perfpipe.specs import Architecture, TensorRate
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from analysis.rows import rows_of
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import quote
 from perfpipe.units import words
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from analysis.history import History, Trial
-from analysis.judging import Change, change_of, false_discovery, judge, verdict_of
-from analysis.thresholds import thresholds
+from perfpipe.analysis.history import History, Trial
+from perfpipe.analysis.judging import Change, change_of, false_discovery, judge, verdict_of
+from perfpipe.analysis.thresholds import thresholds
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from analysis.history import History, Trial
-from analysis.search_gain import gains
+from perfpipe.analysis.history import History, Trial
+from perfpipe.analysis.search_gain import gains
 from perfpipe.units import words
 
 #: A generation that gains less than this over the best so far has converged, %.

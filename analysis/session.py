@@ -9,14 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from analysis.emptiness import ViewMaker
-from analysis.macros import macros, with_thresholds
-from analysis.making import side_by_side
-from analysis.names import names_in, names_in_own
-from analysis.reference import REFERENCE_TABLES
-from analysis.rows import named
-from analysis.thresholds import thresholds
-from analysis.views import views
+from perfpipe.analysis.emptiness import ViewMaker
+from perfpipe.analysis.macros import macros, with_thresholds
+from perfpipe.analysis.making import side_by_side
+from perfpipe.analysis.names import names_in, names_in_own
+from perfpipe.analysis.reference import REFERENCE_TABLES
+from perfpipe.analysis.rows import named
+from perfpipe.analysis.thresholds import thresholds
+from perfpipe.analysis.views import views
 from perfpipe.cores import cores
 from perfpipe.database import (
     comment,

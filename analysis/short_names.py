@@ -13,7 +13,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from analysis.demangled import Term, parse_function
+from perfpipe.analysis.demangled import Term, parse_function
 from perfpipe.database import create_table
 
 if TYPE_CHECKING:

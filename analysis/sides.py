@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from analysis import counters, facts
-from analysis.facts import MACHINE, MODEL, Facts
-from analysis.judging import LONGEST_WITH_STEPS_NS, timer_step
-from analysis.rows import rows_of
+from perfpipe.analysis import counters, facts
+from perfpipe.analysis.facts import MACHINE, MODEL, Facts
+from perfpipe.analysis.judging import LONGEST_WITH_STEPS_NS, timer_step
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.runrecord import GpuState, RunRecord, TaskResult
 

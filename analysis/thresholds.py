@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import tomllib
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError, did_you_mean, os_error_sentence
+from perfpipe.files import packaged
 
 #: Names a TOML file with thresholds of one's own, in the form of thresholds.toml.
 THRESHOLDS_VARIABLE = "PERFPIPE_THRESHOLDS"
@@ -22,7 +22,7 @@ def thresholds() -> dict[str, float]:
     A TOML file named by $PERFPIPE_THRESHOLDS overrides some of them.  Raises InputError for a
     file that cannot be read or names what is no threshold.
     """
-    text = resources.files("analysis").joinpath("thresholds.toml").read_text(encoding="utf-8")
+    text = packaged("perfpipe.analysis", "thresholds.toml")
     known = _flat(tomllib.loads(text))
     path = os.environ.get(THRESHOLDS_VARIABLE)
     if not path:

@@ -13,7 +13,7 @@ A file reads::
 
 `@materialize` marks a private view whose rows cost much, or are few: it is computed once where
 other views read it.  A view whose name begins with `_` is private and documents no columns.
-What it needs is read off the SQL (analysis.session): stored tables, and views of its own or a
+What it needs is read off the SQL (session.py): stored tables, and views of its own or a
 lower layer.
 """
 
@@ -26,7 +26,7 @@ from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from analysis.metrics import metrics, metrics_view_sql
+from perfpipe.analysis.metrics import metrics, metrics_view_sql
 
 #: Folders of analysis/sql, lower ones first.
 LAYERS = ("ncu", "nsys", "joined")
@@ -132,7 +132,7 @@ def _metrics_view() -> View:
 
 
 def _sql_root() -> Traversable:
-    return resources.files("analysis").joinpath("sql")
+    return resources.files("perfpipe.analysis").joinpath("sql")
 
 
 def _sql_files(folder: Traversable, path: str) -> list[tuple[str, Traversable]]:

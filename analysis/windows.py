@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import TYPE_CHECKING
+
+from perfpipe.files import packaged
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -47,5 +48,5 @@ def range_names(con: DuckDBPyConnection) -> dict[str, int]:
 
 
 def _run(con: DuckDBPyConnection, name: str, **values: object) -> None:
-    sql = resources.files("analysis").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    sql = packaged("perfpipe.analysis", "sql", f"{name}.sql")
     con.execute(sql, values)

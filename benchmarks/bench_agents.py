@@ -48,7 +48,7 @@ def main() -> int:
         seed.write_bytes(lzma.decompress(SEED.read_bytes()))
         ids = fill(store, seed, options.reports)
         compact = ["store", "compact", "--grace", "0", "--store", str(store.root)]
-        subprocess.run([sys.executable, "-m", "pipelines", *compact], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-m", "perfpipe", *compact], cwd=ROOT, check=True)
         found = anyio.run(_asked, str(store.root), ids)
     print(json.dumps({"seed": SEED.name, "reports": len(ids), **found}, indent=1))
     slow = [row["tool"] for row in found["tools"] if row["median_s"] > LIMIT_S]
@@ -58,7 +58,7 @@ def main() -> int:
 async def _asked(store: str, ids: list[str]) -> dict[str, Any]:
     """Ask for everything; returns the rows of the table."""
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "pipelines", "mcp", "--store", store], cwd=ROOT
+        command=sys.executable, args=["-m", "perfpipe", "mcp", "--store", store], cwd=ROOT
     )
     fresh = iter(ids)
     calls: dict[str, Any] = {

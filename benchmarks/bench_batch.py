@@ -24,19 +24,19 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.batch.page import batch_report
+from perfpipe.analysis.batch.page import batch_report
 from perfpipe.batchrecord import Batch, BatchRun, BatchTask, TaskSummary
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.junit import junit
+from perfpipe.pipelines.batch.page import items_of
+from perfpipe.pipelines.batch.state import state_of
+from perfpipe.pipelines.reporting import to_json
+from perfpipe.pipelines.runs import RESULT
 from perfpipe.provenance import provenance
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import GpuState, OneGpu, Spread, TaskResult
 from perfpipe.store import Store
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.junit import junit
-from pipelines.batch.page import items_of
-from pipelines.batch.state import state_of
-from pipelines.reporting import to_json
-from pipelines.runs import RESULT
-from templates.renderers import render_html, render_markdown
+from perfpipe.templates.renderers import render_html, render_markdown
 
 #: Configurations of a run, repeats of each, nodes.
 CONFIGURATIONS, REPEATS, NODES = 25, 4, 16

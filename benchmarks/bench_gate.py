@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analysis.comparison import pairs_of
-from analysis.gate.calibration import calibrate
-from analysis.gate.decision import decide
-from analysis.gate.rounds import Round, side_of_rounds
-from analysis.gate.sequential import level_after
-from analysis.judging import ALPHA
-from analysis.limits import USUAL, Limits
-from analysis.sides import KERNEL, Key, Measured, Side
+from perfpipe.analysis.comparison import pairs_of
+from perfpipe.analysis.gate.calibration import calibrate
+from perfpipe.analysis.gate.decision import decide
+from perfpipe.analysis.gate.rounds import Round, side_of_rounds
+from perfpipe.analysis.gate.sequential import level_after
+from perfpipe.analysis.judging import ALPHA
+from perfpipe.analysis.limits import USUAL, Limits
+from perfpipe.analysis.sides import KERNEL, Key, Measured, Side
 from perfpipe.runrecord import TaskResult
 
 Series = npt.NDArray[np.float64]

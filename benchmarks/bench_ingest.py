@@ -95,7 +95,7 @@ def _ingest(export: Path) -> dict[str, float]:
     import duckdb
     import pyarrow as pa
 
-    from ingest.reading import ingest
+    from perfpipe.ingest.reading import ingest
     from perfpipe.store import Store
 
     # Imports are not counted; the first pa.array() imports pandas where that is installed.

@@ -100,7 +100,7 @@ def _repeat(report: Path, directory: Path) -> dict[str, float]:
     """Ingest a report and repeat its launches until there are LAUNCHES."""
     import duckdb
 
-    from ingest.reading import ingest
+    from perfpipe.ingest.reading import ingest
     from perfpipe.store import Store
 
     store = Store(directory / "store")
@@ -125,7 +125,7 @@ def _ingest(report: Path) -> dict[str, float]:
     import ncu_report
     import pyarrow as pa
 
-    from ingest.reading import ingest
+    from perfpipe.ingest.reading import ingest
     from perfpipe.store import Store
 
     assert duckdb and ncu_report and len(pa.array([0]))
@@ -142,8 +142,8 @@ def _views(root: Path) -> dict[str, float]:
     """Open the store and evaluate every kernel view, one after the other, into memory."""
     import duckdb
 
-    from analysis.session import Session
-    from analysis.views import views
+    from perfpipe.analysis.session import Session
+    from perfpipe.analysis.views import views
     from perfpipe.store import Store
 
     assert duckdb

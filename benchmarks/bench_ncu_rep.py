@@ -67,7 +67,7 @@ def _expanded(packed: Path, directory: Path) -> Path:
 
 def _longer(report: Path, launches: int) -> Path:
     """Write a report with some of its launches several times."""
-    from ingest.ncu.container import read_container
+    from perfpipe.ingest.ncu.container import read_container
 
     container, content = read_container(report), report.read_bytes()
     parts = [content]
@@ -108,8 +108,8 @@ def _reader(report: Path) -> dict[str, float]:
     """Have NVIDIA's reader tell what ingest stores."""
     import ncu_report
 
-    from ingest.ncu.names import keeps_instances
-    from ingest.ncu.sass import actions
+    from perfpipe.ingest.ncu.names import keeps_instances
+    from perfpipe.ingest.ncu.sass import actions
 
     started = time.process_time()
     known: set[tuple[str, int]] = set()
@@ -151,9 +151,9 @@ def _ingest(report: Path) -> dict[str, float]:
     import pyarrow as pa
     from ncu_report import _ncu_report
 
-    import ingest.ncu.rep as reader
-    from ingest.ncu.container import read_container
-    from ingest.reading import ingest
+    import perfpipe.ingest.ncu.rep as reader
+    from perfpipe.ingest.ncu.container import read_container
+    from perfpipe.ingest.reading import ingest
     from perfpipe.store import Store
 
     # The first pa.array() imports pandas where that is installed.
@@ -201,9 +201,9 @@ def _timed(function: Any, spent: list[float]) -> Any:
 def _parallel(report: Path) -> dict[str, float]:
     """Ingest with processes, this one only waits for them."""
     from perfpipe.cores import cores
+    from perfpipe.pipelines.ingesting import Failure, ingest_many
+    from perfpipe.pipelines.workers import end_idle_workers
     from perfpipe.store import Store
-    from pipelines.ingesting import Failure, ingest_many
-    from pipelines.workers import end_idle_workers
 
     with tempfile.TemporaryDirectory() as directory:
         clock = time.perf_counter()

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from synthetic import of_long_steps
 
-from ingest.reading import ingest
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 SEED = Path(__file__).parent.parent / "tests" / "data" / "ncu" / "block.raw.csv.xz"
@@ -63,8 +63,8 @@ def _repeated(launches: int) -> str:
 
 
 def _measure(store: Store) -> dict[str, float]:
-    from pipelines.reporting import make_report, to_json
-    from templates.renderers import render_html, render_markdown
+    from perfpipe.pipelines.reporting import make_report, to_json
+    from perfpipe.templates.renderers import render_html, render_markdown
 
     started = time.perf_counter()
     report = make_report(store, store.report_ids())
@@ -87,7 +87,7 @@ def _command(store: Store) -> float:
     times = []
     for _ in range(3):
         started = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "pipelines", *words], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "perfpipe", *words], check=True, capture_output=True)
         times.append(time.perf_counter() - started)
     return min(times)
 

@@ -19,9 +19,9 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from ingest.arrays import Codes
-from ingest.nsys.issued import Issued
-from ingest.nsys.steps import steps_of
+from perfpipe.ingest.arrays import Codes
+from perfpipe.ingest.nsys.issued import Issued
+from perfpipe.ingest.nsys.steps import steps_of
 
 #: Limit for 300,000 launches, s; how the time may grow with the number of launches.
 LIMIT_S, EXPONENT = 1.0, 1.15

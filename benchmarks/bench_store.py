@@ -101,7 +101,7 @@ def _fastest(repeats: int, store: Store, *words: str) -> float:
 
 
 def _perfpipe(store: Store, *words: str) -> None:
-    program = [sys.executable, "-m", "pipelines"]
+    program = [sys.executable, "-m", "perfpipe"]
     where = [] if "--help" in words else ["--store", str(store.root)]
     subprocess.run([*program, *words, *where], check=True, capture_output=True)
 

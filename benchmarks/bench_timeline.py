@@ -137,7 +137,7 @@ def _ingest(export: Path, store: Path) -> dict[str, float]:
     import duckdb
     import pyarrow as pa
 
-    from ingest.reading import ingest
+    from perfpipe.ingest.reading import ingest
     from perfpipe.store import Store
 
     # Imports are not counted.
@@ -156,8 +156,8 @@ def _views(store: Path) -> dict[str, float]:
     os.environ.setdefault("PERFPIPE_MEMORY", MEMORY)
     import duckdb
 
-    from analysis.session import Session
-    from analysis.views import views
+    from perfpipe.analysis.session import Session
+    from perfpipe.analysis.views import views
     from perfpipe.store import Store
 
     assert duckdb

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.reading import ingest
+from perfpipe.ingest.reading import ingest
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.store import Store
 

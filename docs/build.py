@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from analysis import emptiness
-from analysis.planned import views_without_rows
+from perfpipe.analysis import emptiness
+from perfpipe.analysis.planned import views_without_rows
+from perfpipe.pipelines.cli import cli
+from perfpipe.pipelines.commands.schema import relations
+from perfpipe.pipelines.settings_model import Settings
+from perfpipe.pipelines.workload import Workload
 from perfpipe.specs import gpu_specs, tensor_rates
-from pipelines.cli import cli
-from pipelines.commands.schema import relations
-from pipelines.settings_model import Settings
-from pipelines.workload import Workload
 
 DOCS = Path(__file__).parent
 

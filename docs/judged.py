@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from analysis.knowledge import techniques
-from analysis.report.assumed import assumption
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.report.assumed import assumption
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 DOCS = Path(__file__).resolve().parent

@@ -10,19 +10,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from analysis.comparison import pairs_of
-from analysis.comparison_story import compare
-from analysis.gate.decision import decide
-from analysis.gate.page import page_of
-from analysis.judging import judge
-from analysis.thresholds import thresholds
-from ingest.reading import ingest
+from perfpipe.analysis.comparison import pairs_of
+from perfpipe.analysis.comparison_story import compare
+from perfpipe.analysis.gate.decision import decide
+from perfpipe.analysis.gate.page import page_of
+from perfpipe.analysis.judging import judge
+from perfpipe.analysis.thresholds import thresholds
+from perfpipe.ingest.reading import ingest
+from perfpipe.pipelines.gate.picturing import both_steps
+from perfpipe.pipelines.gate.sides import named
 from perfpipe.store import Store
+from perfpipe.templates.figures import CLASSES, GREY, Drawing, Marks
+from perfpipe.templates.renderers import render_html
 from perfpipe.windows import STEADY
-from pipelines.gate.picturing import both_steps
-from pipelines.gate.sides import named
-from templates.figures import CLASSES, GREY, Drawing, Marks
-from templates.renderers import render_html
 
 DOCS = Path(__file__).resolve().parent
 EXAMPLES = DOCS / "examples"

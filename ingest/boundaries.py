@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ingest.arrays import Codes, Ints
-from ingest.periods import ALIKE, Loop
+from perfpipe.ingest.arrays import Codes, Ints
+from perfpipe.ingest.periods import ALIKE, Loop
 
 #: Share of the symbols around a boundary by which it is recognized elsewhere.
 _SAME_PLACE = 0.8

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ingest.source import Input
-from ingest.workers import Workers
 from perfpipe.errors import InputError
 from perfpipe.files import printable
+from perfpipe.ingest.source import Input
+from perfpipe.ingest.workers import Workers
 from perfpipe.manifest import Facts, Manifest, Missing, StoredTable
 from perfpipe.model import tables
 from perfpipe.provenance import provenance

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
-from ingest.formats import FORMATS
-from ingest.inputs import identify
 from perfpipe.errors import InputError, os_error_sentence
+from perfpipe.ingest.formats import FORMATS
+from perfpipe.ingest.inputs import identify
 
 _PACKED = (".xz", ".gz", ".zst")
 

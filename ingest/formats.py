@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ingest.builder import ReportBuilder
+    from perfpipe.ingest.builder import ReportBuilder
 
 #: How much of a text file is searched for its format: a program may print before it.
 _TEXT_SEARCH = 4 << 20
@@ -95,8 +95,8 @@ FORMATS = {
             "ncu",
             ".ncu-rep",
             lambda content: content.head.startswith(b"NVR\0"),
-            reader="ingest.ncu.rep:read_ncu_rep",
-            scrubber="ingest.ncu.scrub_rep:scrub_ncu_rep",
+            reader="perfpipe.ingest.ncu.rep:read_ncu_rep",
+            scrubber="perfpipe.ingest.ncu.scrub_rep:scrub_ncu_rep",
             endings=(".ncu-rep",),
         ),
         Format(
@@ -104,8 +104,8 @@ FORMATS = {
             "nsys",
             "nsys SQLite",
             lambda content: content.head.startswith(b"SQLite format 3\0"),
-            reader="ingest.nsys.reader:read_nsys",
-            scrubber="ingest.nsys.scrub_export:scrub_sqlite",
+            reader="perfpipe.ingest.nsys.reader:read_nsys",
+            scrubber="perfpipe.ingest.nsys.scrub_export:scrub_sqlite",
             endings=(".sqlite", ".db"),
         ),
         Format(
@@ -113,14 +113,14 @@ FORMATS = {
             "nsys",
             "parquetdir",
             lambda content: content.lists("StringIds.parquet", "META_DATA_EXPORT.parquet"),
-            reader="ingest.nsys.reader:read_nsys",
+            reader="perfpipe.ingest.nsys.reader:read_nsys",
         ),
         Format(
             "nsys-arrowdir",
             "nsys",
             "arrowdir exports",
             lambda content: content.lists("StringIds.arrow", "META_DATA_EXPORT.arrow"),
-            reader="ingest.nsys.reader:read_nsys",
+            reader="perfpipe.ingest.nsys.reader:read_nsys",
         ),
         Format(
             "nsys-rep",
@@ -135,7 +135,7 @@ FORMATS = {
             "ncu",
             "ncu CSV (--page raw or details, or live output)",
             lambda content: content.holds('"ID","Process ID","Process Name",'),
-            reader="ingest.ncu.csv_pages:read_csv_pages",
+            reader="perfpipe.ingest.ncu.csv_pages:read_csv_pages",
             endings=(".csv", ".txt", ".log"),
             ambiguous=True,
         ),
@@ -144,7 +144,7 @@ FORMATS = {
             "ncu",
             "ncu CSV (--page source)",
             lambda content: content.holds(r'"Kernel Name",.*\r?\n(?:"#",)?"Address","Source"'),
-            reader="ingest.ncu.csv_source:read_source_csv",
+            reader="perfpipe.ingest.ncu.csv_source:read_source_csv",
             endings=(".csv", ".txt", ".log"),
             ambiguous=True,
         ),
@@ -155,8 +155,8 @@ FORMATS = {
             lambda content: content.begins(
                 r'\s*(\{.*"(traceEvents|deviceProperties|schemaVersion)"|\[\s*\{.*"ph"\s*:)'
             ),
-            reader="ingest.torch.kineto:read_kineto",
-            scrubber="ingest.torch.scrub_trace:scrub_kineto",
+            reader="perfpipe.ingest.torch.kineto:read_kineto",
+            scrubber="perfpipe.ingest.torch.scrub_trace:scrub_kineto",
             endings=(".json",),
             ambiguous=True,
         ),

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from ingest.compressed import chunks, compression_of, reading
-from ingest.formats import FORMATS, Content
-from ingest.source import Input, State
 from perfpipe.errors import InputError, StoreError, os_error_sentence
+from perfpipe.ingest.compressed import chunks, compression_of, reading
+from perfpipe.ingest.formats import FORMATS, Content
+from perfpipe.ingest.source import Input, State
 from perfpipe.scratch import scratch
 from perfpipe.units import format_bytes
 

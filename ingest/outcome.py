@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.source import Input
+from perfpipe.ingest.source import Input
 from perfpipe.manifest import Manifest
 from perfpipe.store import Store
 

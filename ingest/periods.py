@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ingest.arrays import Codes
+from perfpipe.ingest.arrays import Codes
 
 #: Symbols that the spectrum is taken of; lags are then checked on the whole sequence.
 _SAMPLE = 1 << 17

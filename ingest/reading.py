@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ingest.builder import ReportBuilder
-from ingest.formats import FORMATS
-from ingest.inputs import check_unchanged, hashed, identify, opened
-from ingest.outcome import Outcome, known
-from ingest.source import Input
-from ingest.workers import Workers
 from perfpipe.errors import InputError, ToolMissing, brief
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.formats import FORMATS
+from perfpipe.ingest.inputs import check_unchanged, hashed, identify, opened
+from perfpipe.ingest.outcome import Outcome, known
+from perfpipe.ingest.source import Input
+from perfpipe.ingest.workers import Workers
 from perfpipe.store import Store, storing
 
 

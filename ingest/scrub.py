@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.formats import FORMATS
-from ingest.inputs import check_unchanged, identify, opened
-from ingest.masking import mask, names_in
 from perfpipe.errors import InputError, StoreError
+from perfpipe.ingest.formats import FORMATS
+from perfpipe.ingest.inputs import check_unchanged, identify, opened
+from perfpipe.ingest.masking import mask, names_in
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import tables
 from perfpipe.store import Store

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ingest.arrays import NONE, Codes, Ints
+from perfpipe.ingest.arrays import NONE, Codes, Ints
 
 #: Lookups processed at once, to limit memory.
 _AT_A_TIME = 1_000_000

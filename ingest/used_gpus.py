@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.builder import ReportBuilder
+from perfpipe.ingest.builder import ReportBuilder
 
 #: No GPU has so many; a report that says so is damaged.
 _MOST_SMS = 1 << 16

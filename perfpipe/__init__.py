@@ -17,9 +17,11 @@ from perfpipe.windows import STEADY
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from analysis.session import Session
+    from perfpipe.analysis.session import Session
 
 __all__ = ["open_store"]
+
+__version__ = "0.1.0"
 
 
 def open_store(
@@ -40,7 +42,7 @@ def open_store(
     Raises StoreError if there is no store, or it was written with another schema version,
     InputError where `step_range` is no regular expression.
     """
-    from analysis.session import Session
+    from perfpipe.analysis.session import Session
     from perfpipe.store import Store
 
     store = Store.locate(path, must_exist=True)

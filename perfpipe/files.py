@@ -1,13 +1,19 @@
-"""Files that are written atomically."""
+"""Files: those that come with perfpipe, and others that are written atomically."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 
 from perfpipe.owner import own_name
+
+
+def packaged(package: str, *path: str) -> str:
+    """Return the text of a file that comes with a package, by its path there."""
+    return resources.files(package).joinpath(*path).read_text(encoding="utf-8")
 
 
 @contextmanager

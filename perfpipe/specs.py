@@ -11,8 +11,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib import resources
 from typing import Any
+
+from perfpipe.files import packaged
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def gpu_specs() -> tuple[GpuSpec, ...]:
 
 
 def _toml(name: str) -> dict[str, Any]:
-    text = resources.files("perfpipe").joinpath(name).read_text(encoding="utf-8")
+    text = packaged("perfpipe", name)
     return tomllib.loads(text)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.rows import records_of
-from analysis.session import Session
-from analysis.windows import VIEWS_USED, choose_ranges, choose_time, range_names
+from perfpipe.analysis.rows import records_of
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.windows import VIEWS_USED, choose_ranges, choose_time, range_names
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.store import Store
 from perfpipe.windows import STEADY

@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
+from perfpipe.pipelines import signals
+from perfpipe.pipelines.imports import leave_pandas_out, leave_solids_out
 from perfpipe.visible import visible_line
-from pipelines import signals
-from pipelines.imports import leave_pandas_out, leave_solids_out
 
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
@@ -54,7 +54,7 @@ COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """Imports pipelines.commands.NAME only when NAME is called."""
+    """Imports perfpipe.pipelines.commands.NAME only when NAME is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -62,7 +62,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"pipelines.commands.{cmd_name}")
+        module = importlib.import_module(f"perfpipe.pipelines.commands.{cmd_name}")
         command = getattr(module, f"{cmd_name}_command")
         if not isinstance(command, click.Command):
             raise TypeError(f"{module.__name__} has no command")

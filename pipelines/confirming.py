@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfpipe.errors import PerfpipeError
-from pipelines.collectors.base import Context
-from pipelines.console import Progress
-from pipelines.launcher import Launcher
-from pipelines.measuring import Measurement, timed_in_turn
-from pipelines.plan import Plan
-from pipelines.runs import Run
-from pipelines.search import Search
-from pipelines.tasks import task_of
+from perfpipe.pipelines.collectors.base import Context
+from perfpipe.pipelines.console import Progress
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.measuring import Measurement, timed_in_turn
+from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.runs import Run
+from perfpipe.pipelines.search import Search
+from perfpipe.pipelines.tasks import task_of
 
 #: Directory of these launches, in that of the configuration.
 _DIRECTORY = "confirm"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfpipe.errors import PerfpipeError
+from perfpipe.pipelines.process import run
 from perfpipe.ranrecord import Git
-from pipelines.process import run
 
 #: How long git may take, s: a work tree can be large, and a file system slow.
 _PATIENCE_S = 5.0

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from analysis.profile_plan import VIEWS_USED, ProfilePlan, limits_of, read_plan
-from analysis.session import Session
+from perfpipe.analysis.profile_plan import VIEWS_USED, ProfilePlan, limits_of, read_plan
+from perfpipe.analysis.session import Session
+from perfpipe.pipelines.collectors.guide import (
+    Budget,
+    Guide,
+    KernelsHidden,
+    NothingToProfile,
+    guide_of,
+)
+from perfpipe.pipelines.workload import CollectNcu
 from perfpipe.store import Store
-from pipelines.collectors.guide import Budget, Guide, KernelsHidden, NothingToProfile, guide_of
-from pipelines.workload import CollectNcu
 
 
 def plan_of(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.gate.page import page_of
+from perfpipe.analysis.gate.page import page_of
 from perfpipe.errors import InputError
+from perfpipe.pipelines import reporting
+from perfpipe.pipelines.gate.comparing import compared
+from perfpipe.pipelines.selection import select
+from perfpipe.pipelines.writing import write_text
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
+from perfpipe.templates.index_page import Difference, Entry, render_index
+from perfpipe.templates.renderers import render_html
 from perfpipe.windows import STEADY
-from pipelines import reporting
-from pipelines.gate.comparing import compared
-from pipelines.selection import select
-from pipelines.writing import write_text
-from templates.index_page import Difference, Entry, render_index
-from templates.renderers import render_html
 
 
 def write_index(

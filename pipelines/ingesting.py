@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ingest.inputs import hashed, identify
-from ingest.outcome import Outcome, known
-from ingest.source import Input
-from ingest.workers import Workers
 from perfpipe.errors import PerfpipeError, TaskFailed
+from perfpipe.ingest.inputs import hashed, identify
+from perfpipe.ingest.outcome import Outcome, known
+from perfpipe.ingest.source import Input
+from perfpipe.ingest.workers import Workers
+from perfpipe.pipelines.workers import Lost, spread
 from perfpipe.scratch import scratch
 from perfpipe.store import Store
 from perfpipe.sweeping import sweep
-from pipelines.workers import Lost, spread
 
 #: Time limit per input, s; the longest captures take a tenth of it.
 TIME_LIMIT_S = 600.0
@@ -96,10 +96,10 @@ def _reason(lost: Lost, limit_s: float) -> str:
 def _ingest(task: _Task) -> Outcome | Failure:
     """Ingest one input in this process; an .nsys-rep is exported first."""
     # Not needed in the process that only waits for its workers.
-    from ingest.reading import ingest
+    from perfpipe.ingest.reading import ingest
 
     def export(report: Path) -> Path:
-        from pipelines.collectors.nsys import export_nsys_rep
+        from perfpipe.pipelines.collectors.nsys import export_nsys_rep
 
         return export_nsys_rep(report, directory / "export.sqlite")
 

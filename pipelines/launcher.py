@@ -11,11 +11,11 @@ from typing import IO
 
 from perfpipe.errors import TaskFailed, os_error_sentence
 from perfpipe.files import replacing
+from perfpipe.pipelines.git import git_facts
+from perfpipe.pipelines.process import Finished, run
+from perfpipe.pipelines.remote_guard import guarded
+from perfpipe.pipelines.workload import Execution
 from perfpipe.ranrecord import Git
-from pipelines.git import git_facts
-from pipelines.process import Finished, run
-from pipelines.remote_guard import guarded
-from pipelines.workload import Execution
 
 #: Time limit for creating, copying or removing files on the remote side, s.
 _PATIENCE_S = 600

@@ -11,20 +11,20 @@ from pathlib import Path
 
 from perfpipe.cores import cores
 from perfpipe.errors import PerfpipeError, ToolMissing
+from perfpipe.pipelines.collectors import compiled
+from perfpipe.pipelines.collectors.base import Collected, Context, ProgramFailed
+from perfpipe.pipelines.collectors.guide import Budget, NothingToProfile
+from perfpipe.pipelines.collectors.ncu import collect_ncu
+from perfpipe.pipelines.collectors.nsys import collect_nsys
+from perfpipe.pipelines.collectors.timing import Timing
+from perfpipe.pipelines.collectors.torch_profiler import collect_torch
+from perfpipe.pipelines.ingesting import Failure, ingest_many
+from perfpipe.pipelines.place import stopwatch
+from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.runs import result_of
+from perfpipe.pipelines.workload import Workload
 from perfpipe.runrecord import GpuState, TaskResult
 from perfpipe.store import Store
-from pipelines.collectors import compiled
-from pipelines.collectors.base import Collected, Context, ProgramFailed
-from pipelines.collectors.guide import Budget, NothingToProfile
-from pipelines.collectors.ncu import collect_ncu
-from pipelines.collectors.nsys import collect_nsys
-from pipelines.collectors.timing import Timing
-from pipelines.collectors.torch_profiler import collect_torch
-from pipelines.ingesting import Failure, ingest_many
-from pipelines.place import stopwatch
-from pipelines.plan import Plan
-from pipelines.runs import result_of
-from pipelines.workload import Workload
 
 #: Takes a result that is not whole yet, with the reports that are in the store already, and the
 #: files that profilers have written: all there is if it ends here.
@@ -185,7 +185,7 @@ def _profile_kernels(
     if not options.guided:
         return collect_ncu(context, options)
     # The analysis is needed by guided launches alone.
-    from pipelines.guiding import guide_by
+    from perfpipe.pipelines.guiding import guide_by
 
     reports = [
         outcome.report_id

@@ -13,13 +13,13 @@ import click
 
 from perfpipe.database import MEMORY_VARIABLE
 from perfpipe.errors import InputError
+from perfpipe.pipelines.settings import stated
+from perfpipe.pipelines.within import TIME_VARIABLE, USUAL_S
 from perfpipe.store import STORE_VARIABLE, Store
 from perfpipe.windows import STEADY, WINDOWS
-from pipelines.settings import stated
-from pipelines.within import TIME_VARIABLE, USUAL_S
 
 if TYPE_CHECKING:
-    from pipelines.workload import Scalar
+    from perfpipe.pipelines.workload import Scalar
 
 #: Regular expression of NVTX ranges that are steps, in upper or lower case, instead of ours.
 STEP_RANGE_VARIABLE = "PERFPIPE_STEP_RANGE"

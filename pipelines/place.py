@@ -14,12 +14,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from perfpipe.errors import PerfpipeError
+from perfpipe.pipelines.collectors.nvml import handles_of
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.process import run
 from perfpipe.provenance import utc_now
 from perfpipe.ranrecord import Ran
 from perfpipe.secrets import hide, is_secret_variable
-from pipelines.collectors.nvml import handles_of
-from pipelines.launcher import Launcher
-from pipelines.process import run
 
 #: Variables that libraries for GPUs and threads read.
 _TELLING = re.compile(

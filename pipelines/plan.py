@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfpipe.errors import InputError
-from pipelines.launcher import Launcher
-from pipelines.recording import load_recording
-from pipelines.search import Search
-from pipelines.tasks import Task, task_of, tasks
-from pipelines.tools import find_tool_on, gpus_on
-from pipelines.workload import Execution, Workload
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.recording import load_recording
+from perfpipe.pipelines.search import Search
+from perfpipe.pipelines.tasks import Task, task_of, tasks
+from perfpipe.pipelines.tools import find_tool_on, gpus_on
+from perfpipe.pipelines.workload import Execution, Workload
 
 COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
 

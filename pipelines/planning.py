@@ -6,17 +6,17 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.profile_plan import ProfilePlan
-from analysis.session import Session
+from perfpipe.analysis.profile_plan import ProfilePlan
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.collectors.guide import DETAILED, Budget, words_of
+from perfpipe.pipelines.collectors.ncu import profile_options
+from perfpipe.pipelines.guiding import plan_of
+from perfpipe.pipelines.reading import with_files
+from perfpipe.pipelines.selection import select
+from perfpipe.pipelines.workload import CollectNcu
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.collectors.guide import DETAILED, Budget, words_of
-from pipelines.collectors.ncu import profile_options
-from pipelines.guiding import plan_of
-from pipelines.reading import with_files
-from pipelines.selection import select
-from pipelines.workload import CollectNcu
 
 #: Stands for the program in a command, where the report does not name it.
 PROGRAM = "PROGRAM"

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import IO
 
 from perfpipe.errors import PerfpipeError, TaskFailed, ToolMissing, os_error_sentence
-from pipelines.complaint import complaint
-from pipelines.console import say
+from perfpipe.pipelines.complaint import complaint
+from perfpipe.pipelines.console import say
 
 #: Maximum output kept per stream, bytes, so that a runaway program does not fill the disk.
 KEPT_OUTPUT = 16 << 20

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from perfpipe.errors import InputError, StoreError, ToolMissing, os_error_sentence
 from perfpipe.files import replacing
-from pipelines.tasks import literal
-from pipelines.workload import Scalar, Workload
+from perfpipe.pipelines.tasks import literal
+from perfpipe.pipelines.workload import Scalar, Workload
 
 #: What is collected: as where a file says nothing more, with the calls of the operating system that
 #: the host is in while the GPU is idle.

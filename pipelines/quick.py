@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfpipe.errors import InputError
-from pipelines.workload import Scalar, Workload
+from perfpipe.pipelines.workload import Scalar, Workload
 
 #: Sizes, timed iterations and warm-up iterations that are left.
 _SIZES, _REPEATS, _WARMUP = 2, 5, 3

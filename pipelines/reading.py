@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ingest.finding import expand_paths
 from perfpipe.cores import cores
 from perfpipe.errors import InputError
+from perfpipe.ingest.finding import expand_paths
+from perfpipe.pipelines.console import progress
+from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.store import Store
-from pipelines.console import progress
-from pipelines.ingesting import Failure, ingest_many
 
 
 def with_files(store: Store, names: Sequence[str]) -> tuple[str, ...]:

@@ -14,20 +14,20 @@ from typing import Any
 
 import yaml
 
-from analysis.session import Session
-from ingest.compressed import xz
-from ingest.masking import mask, names_in
-from ingest.reading import ingest
-from ingest.scrub import ENDINGS, scrub_file
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError, StoreError, TaskFailed, brief, os_error_sentence
+from perfpipe.ingest.compressed import xz
+from perfpipe.ingest.masking import mask, names_in
+from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.scrub import ENDINGS, scrub_file
 from perfpipe.owner import own_name
 from perfpipe.paths import inside
+from perfpipe.pipelines.recording import KEPT, load_recording
+from perfpipe.pipelines.tasks import passes
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.scratch import scratch
 from perfpipe.store import Store
 from perfpipe.units import format_bytes
-from pipelines.recording import KEPT, load_recording
-from pipelines.tasks import passes
 
 #: Tables that may have fewer rows in a scrubbed report.
 _FEWER = frozenset({"nsys_environment", "nsys_diagnostics", "nsys_processes", "nsys_threads"})

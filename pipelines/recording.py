@@ -19,11 +19,11 @@ from pydantic import (
 from perfpipe.decoding import decode
 from perfpipe.errors import InputError, brief
 from perfpipe.paths import is_plain
+from perfpipe.pipelines.runs import result_of
+from perfpipe.pipelines.strict_yaml import line_of, load
+from perfpipe.pipelines.tasks import Task, task_of
+from perfpipe.pipelines.workload import Params, Scalar, Workload
 from perfpipe.runrecord import GpuState, Kernel, TaskResult, Validation
-from pipelines.runs import result_of
-from pipelines.strict_yaml import line_of, load
-from pipelines.tasks import Task, task_of
-from pipelines.workload import Params, Scalar, Workload
 
 
 def _read_as(kind: Any) -> PlainValidator:

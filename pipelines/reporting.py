@@ -15,23 +15,23 @@ from typing import Literal
 
 import click
 
-from analysis.batch import summary
-from analysis.batch.summary import OneTask
-from analysis.report.build import VIEWS_USED, build_report
-from analysis.session import Session
+from perfpipe.analysis.batch import summary
+from perfpipe.analysis.batch.summary import OneTask
+from perfpipe.analysis.report.build import VIEWS_USED, build_report
+from perfpipe.analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
+from perfpipe.pipelines.console import say
+from perfpipe.pipelines.gate.sides import is_exported, selected
+from perfpipe.pipelines.rereading import rereading
+from perfpipe.pipelines.selection import select
+from perfpipe.pipelines.within import within
+from perfpipe.pipelines.writing import write_bytes, write_text
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
+from perfpipe.templates.closing import closing_lines
+from perfpipe.templates.renderers import figure_files, load_ahead, render_html, render_markdown
 from perfpipe.viewmodel import Report
 from perfpipe.windows import STEADY
-from pipelines.console import say
-from pipelines.gate.sides import is_exported, selected
-from pipelines.rereading import rereading
-from pipelines.selection import select
-from pipelines.within import within
-from pipelines.writing import write_bytes, write_text
-from templates.closing import closing_lines
-from templates.renderers import figure_files, load_ahead, render_html, render_markdown
 
 
 def make_report(
@@ -71,8 +71,8 @@ def _make(
     chosen = select(store, names)
     compared, both = None, None
     if baseline:
-        from analysis.gate.page import with_decision
-        from pipelines.gate.comparing import compared as compare
+        from perfpipe.analysis.gate.page import with_decision
+        from perfpipe.pipelines.gate.comparing import compared as compare
 
         found = compare(store, baseline, names, step_range, window)
         compared = with_decision(found.decision, found.comparison)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from analysis.failing import failing
+from perfpipe.analysis.failing import failing
 from perfpipe.database import own_error
 from perfpipe.errors import PerfpipeError, QueryFailed
 from perfpipe.store import Store

@@ -7,20 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfpipe.errors import TaskFailed
+from perfpipe.pipelines.collectors.base import Context
+from perfpipe.pipelines.confirming import confirm
+from perfpipe.pipelines.console import Progress
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.measuring import measure, profile, with_reports
+from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.recording import RecordedTask, load_recording
+from perfpipe.pipelines.runs import Run, counts_as_failed, result_of
+from perfpipe.pipelines.search import Search
+from perfpipe.pipelines.tasks import Task, directory_of, task_of
+from perfpipe.pipelines.tools import require_tool
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
 from perfpipe.store import Store
 from perfpipe.units import counted
-from pipelines.collectors.base import Context
-from pipelines.confirming import confirm
-from pipelines.console import Progress
-from pipelines.launcher import Launcher
-from pipelines.measuring import measure, profile, with_reports
-from pipelines.plan import Plan
-from pipelines.recording import RecordedTask, load_recording
-from pipelines.runs import Run, counts_as_failed, result_of
-from pipelines.search import Search
-from pipelines.tasks import Task, directory_of, task_of
-from pipelines.tools import require_tool
 
 
 def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfpipe.errors import StoreError
+from perfpipe.pipelines.claim import claimed
+from perfpipe.pipelines.tasks import Task
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
 from perfpipe.secrets import hide_words
 from perfpipe.store import Store, storing
-from pipelines.claim import claimed
-from pipelines.tasks import Task
 
 #: Name of the file with a task's result.
 RESULT = "result.json"

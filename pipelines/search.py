@@ -10,9 +10,9 @@ from typing import Any
 
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.jsonfile import json_lines
+from perfpipe.pipelines.tasks import combinations
+from perfpipe.pipelines.workload import Params, Scalar, Tune, Workload
 from perfpipe.runrecord import TaskResult
-from pipelines.tasks import combinations
-from pipelines.workload import Params, Scalar, Tune, Workload
 
 #: Attempts to draw a new neighbor before falling back to a random configuration.
 _TRIES = 50

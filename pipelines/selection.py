@@ -110,7 +110,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 def _runs_of(store: Store, batch_id: str) -> list[str]:
     """Return the runs of a batch; raises InputError for one that is not collected yet."""
-    from pipelines.batch.disk import BatchDirectory
+    from perfpipe.pipelines.batch.disk import BatchDirectory
 
     run_ids = [run.run_id for run in BatchDirectory.read(store, batch_id).batch.runs]
     if missing := {*run_ids} - {*store.run_ids()}:

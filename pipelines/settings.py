@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from perfpipe.errors import InputError, did_you_mean, os_error_sentence
 
 if TYPE_CHECKING:
-    from pipelines.slurm.options import Slurm
-    from pipelines.workload import Workload
+    from perfpipe.pipelines.slurm.options import Slurm
+    from perfpipe.pipelines.workload import Workload
 
 #: Looked for in the working directory and above it.
 PROJECT_FILE = "perfpipe.toml"
@@ -50,7 +50,7 @@ class Layer:
     @property
     def slurm(self) -> Slurm:
         """Its options of Slurm."""
-        from pipelines.slurm.options import Slurm
+        from perfpipe.pipelines.slurm.options import Slurm
 
         below = {key: value for key, value in self.values.items() if key.startswith("slurm.")}
         return Slurm.model_validate(_nested(below).get("slurm", {}))
@@ -78,8 +78,8 @@ def read(path: Path) -> Layer:
     """Return what a file states; raises InputError with file and line of every error."""
     from pydantic import ValidationError
 
-    from pipelines.faults import explain
-    from pipelines.settings_model import Settings
+    from perfpipe.pipelines.faults import explain
+    from perfpipe.pipelines.settings_model import Settings
 
     try:
         text = path.read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def environment() -> Layer:
 
 def slurm_options(workload: Slurm | None = None, flags: Slurm | None = None) -> Slurm:
     """Return what jobs ask for: of files, workload file, environment variables and options."""
-    from pipelines.slurm.options import merged
+    from perfpipe.pipelines.slurm.options import merged
 
     of_files = [read(path).slurm for path in files()]
     return merged(*of_files, workload, environment().slurm, flags)
@@ -131,7 +131,7 @@ def slurm_options(workload: Slurm | None = None, flags: Slurm | None = None) -> 
 
 def effective(workload: tuple[Workload, Path] | None = None) -> list[Setting]:
     """Return all settings, and where each comes from."""
-    from pipelines.settings_model import Settings
+    from perfpipe.pipelines.settings_model import Settings
 
     layers = [read(path) for path in files()]
     if workload is not None:
@@ -211,7 +211,7 @@ def _of_slurm(name: str, text: str) -> Any:
     """Return the value of a variable for an option of Slurm; a list has an entry a line."""
     from pydantic import ValidationError
 
-    from pipelines.slurm.options import Slurm
+    from perfpipe.pipelines.slurm.options import Slurm
 
     key = name.removeprefix(SLURM_PREFIX).lower()
     fields = {key: field for key, field in Slurm.model_fields.items() if key != "container"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from perfpipe.pipelines.slurm.options import Slurm
 from perfpipe.store import DEFAULT_STORE
-from pipelines.slurm.options import Slurm
 
 
 class Settings(BaseModel):

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfpipe.errors import InputError, did_you_mean
-from pipelines.expression import evaluate
-from pipelines.workload import Params, Scalar, Workload
+from perfpipe.pipelines.expression import evaluate
+from perfpipe.pipelines.workload import Params, Scalar, Workload
 
 #: Bytes of an element, by type name.
 DTYPE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}

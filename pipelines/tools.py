@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from perfpipe.errors import PerfpipeError, ToolMissing
-from pipelines.launcher import Launcher
-from pipelines.process import Finished, run
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.process import Finished, run
 
 #: Where installers put the tools, besides PATH; newest directories are tried first.
 _PLACES = {

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from perfpipe.database import watching
 from perfpipe.errors import InputError
-from pipelines import signals
+from perfpipe.pipelines import signals
 
 #: Longest that a query or the queries of a report may take, s; 0 is no limit.
 TIME_VARIABLE = "PERFPIPE_QUERY_TIMEOUT"

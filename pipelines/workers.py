@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perfpipe.blas import load_numpy
+from perfpipe.pipelines.imports import collect_rarely, leave_pandas_out
+from perfpipe.pipelines.signals import unwrapped
 from perfpipe.scratch import scratch
-from pipelines.imports import collect_rarely, leave_pandas_out
-from pipelines.signals import unwrapped
 
 #: Time limit for a terminated worker to clean up, s.
 _PATIENCE_S = 5

@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perfpipe.errors import InputError
-from pipelines.evaluate.block import Evaluate
-from pipelines.faults import explain
-from pipelines.slurm.options import Slurm
-from pipelines.strict_yaml import line_of, load
+from perfpipe.pipelines.evaluate.block import Evaluate
+from perfpipe.pipelines.faults import explain
+from perfpipe.pipelines.slurm.options import Slurm
+from perfpipe.pipelines.strict_yaml import line_of, load
 
 Scalar = int | float | str
 Params = dict[str, Scalar]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfpipe.units import words
-from perfpipe.viewmodel import Table
-from templates.figures import (
+from perfpipe.templates.figures import (
     GREY,
     Drawing,
     Mark,
@@ -19,7 +17,9 @@ from templates.figures import (
     shade,
     spot,
 )
-from templates.formats import format_value, shorten
+from perfpipe.templates.formats import format_value, shorten
+from perfpipe.units import words
+from perfpipe.viewmodel import Table
 
 #: Maximum number of bars; the table has the rest.
 _MOST = 16

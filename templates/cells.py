@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from perfpipe.templates.formats import format_value, is_number, shorten
 from perfpipe.viewmodel import Column, Kind, Table, Value
 from perfpipe.visible import visible
-from templates.formats import format_value, is_number, shorten
 
 #: Longest cell; longer texts are truncated and shown in full on hover.
 _BRIEF = 64

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.templates.bars import CATEGORIES
+from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, points_of
 from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Table
-from templates.bars import CATEGORIES
-from templates.figures import GREY, Drawing, Mark, Marks, points_of
 
 #: Least share of the larger step that has a bar of its own.
 _LEAST = 0.002

@@ -6,9 +6,9 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from perfpipe.templates.bars import CATEGORIES, IDLE
 from perfpipe.units import words
 from perfpipe.viewmodel import Action, Budget, Finding, Opening, Report
-from templates.bars import CATEGORIES, IDLE
 
 #: The most lines, as a terminal shows them.
 MOST = 40

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.templates.figures import CLASSES, Drawing, Mark, Marks, points_of, shade
+from perfpipe.templates.formats import shorten
 from perfpipe.units import format_bytes, format_ns, format_rate
 from perfpipe.viewmodel import Table
-from templates.figures import CLASSES, Drawing, Mark, Marks, points_of, shade
-from templates.formats import shorten
 
 #: Color and mark of the rank that arrives last, and of the others.
 _LAST, _OTHERS = CLASSES["memory"], CLASSES["compute"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, launches_of
 from perfpipe.viewmodel import Table
-from templates.figures import GREY, Drawing, Mark, Marks, launches_of
 
 #: Maximum number of launches; the table has the rest.
 _MOST = 4

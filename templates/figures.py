@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
+from perfpipe.templates.formats import shorten
 from perfpipe.viewmodel import Table
-from templates.formats import shorten
 
 #: Colors and marks of the bounds; both, so that color is not the only cue.
 CLASSES = {

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from perfpipe.viewmodel import Table
-from templates.bars import (
+from perfpipe.templates.bars import (
     budget_figure,
     categories_figure,
     idle_figure,
     sizes_figure,
     stalls_figure,
 )
-from templates.change_figure import change_figure
-from templates.collective_figures import arrivals_figure, bandwidths_figure
-from templates.course_figure import courses_figure
-from templates.figures import Drawing, sol_figure, tuning_figure
-from templates.history_figure import history_figure
-from templates.icicle import Icicle, icicle
-from templates.memory_figure import memory_figure
-from templates.occupancy_figures import occupancy_figure, what_if_figure
-from templates.places_figure import places_figure
-from templates.roofline_figure import roofline_figure
-from templates.step_figure import steps_figure
+from perfpipe.templates.change_figure import change_figure
+from perfpipe.templates.collective_figures import arrivals_figure, bandwidths_figure
+from perfpipe.templates.course_figure import courses_figure
+from perfpipe.templates.figures import Drawing, sol_figure, tuning_figure
+from perfpipe.templates.history_figure import history_figure
+from perfpipe.templates.icicle import Icicle, icicle
+from perfpipe.templates.memory_figure import memory_figure
+from perfpipe.templates.occupancy_figures import occupancy_figure, what_if_figure
+from perfpipe.templates.places_figure import places_figure
+from perfpipe.templates.roofline_figure import roofline_figure
+from perfpipe.templates.step_figure import steps_figure
+from perfpipe.viewmodel import Table
 
 
 class Figure(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, entry, points_of, spot
 from perfpipe.viewmodel import Table
-from templates.figures import GREY, Drawing, Mark, Marks, entry, points_of, spot
 
 #: Maximum number of points; the table has the rest.
 _MOST = 200

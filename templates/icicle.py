@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from perfpipe.templates.figures import Drawing, Marks, block, points_of
+from perfpipe.templates.formats import format_value, shorten
 from perfpipe.viewmodel import Table
-from templates.figures import Drawing, Marks, block, points_of
-from templates.formats import format_value, shorten
 
 #: Colors of the outermost parts in turn; white text is legible on each.
 _COLOURS = ("#2f6fde", "#7a4fbf", "#1f6f78", "#a0522d", "#5b6b7c", "#a8326b", "#4a7a28")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from html import escape
 
 from perfpipe.runrecord import RunRecord
+from perfpipe.templates.cells import local_url
+from perfpipe.templates.policy import policy
+from perfpipe.templates.renderers import environment, text_of
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Report, Tile
-from templates.cells import local_url
-from templates.policy import policy
-from templates.renderers import environment, text_of
 
 #: Tiles that tell how close a run comes to its roof, the best first.
 _REACHED = ("Best", "Of peak", "MFU", "Kernels at SOL", "SOL")

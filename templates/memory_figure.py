@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from perfpipe.templates.figures import Drawing, Mark, Marks, entry, gpus_of, shade, spot
 from perfpipe.units import format_bytes, format_ns
 from perfpipe.viewmodel import Table
-from templates.figures import Drawing, Mark, Marks, entry, gpus_of, shade, spot
 
 #: Kinds of the table that are of all memory; others are parts of it.
 _USED, _HELD = "in use", "held"

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.templates.figures import (
+    GREY,
+    Drawing,
+    Mark,
+    Marks,
+    block,
+    entry,
+    launches_of,
+    shade,
+    spot,
+)
 from perfpipe.viewmodel import Table
-from templates.figures import GREY, Drawing, Mark, Marks, block, entry, launches_of, shade, spot
 
 #: Maximum number of bars, and of lines; the tables have the rest.
 _MOST, _LINES = 16, 4

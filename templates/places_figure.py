@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, entry, points_of, spot
+from perfpipe.templates.formats import shorten
 from perfpipe.viewmodel import Table
-from templates.figures import GREY, Drawing, Mark, Marks, entry, points_of, spot
-from templates.formats import shorten
 
 #: Maximum number of places; the table has the rest.
 _MOST = 24

@@ -12,21 +12,21 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from perfpipe.blas import load_numpy
+from perfpipe.templates.bars import CATEGORIES, IDLE
+from perfpipe.templates.cells import rows_of
+from perfpipe.templates.figures import GREY, Drawing, load_matplotlib
+from perfpipe.templates.formats import format_value, header, is_number, shorten
+from perfpipe.templates.gallery import FIGURES
+from perfpipe.templates.icicle import Icicle
+from perfpipe.templates.markdown import markdown_code, markdown_text
+from perfpipe.templates.policy import policy
+from perfpipe.templates.step_colours import categories_of, paint_of
+from perfpipe.templates.step_payload import payload
+from perfpipe.templates.step_png import step_png
+from perfpipe.templates.step_svg import step_svg
 from perfpipe.units import counted, words
 from perfpipe.viewmodel import Column, Report, Source, Table, Value
 from perfpipe.visible import visible
-from templates.bars import CATEGORIES, IDLE
-from templates.cells import rows_of
-from templates.figures import GREY, Drawing, load_matplotlib
-from templates.formats import format_value, header, is_number, shorten
-from templates.gallery import FIGURES
-from templates.icicle import Icicle
-from templates.markdown import markdown_code, markdown_text
-from templates.policy import policy
-from templates.step_colours import categories_of, paint_of
-from templates.step_payload import payload
-from templates.step_png import step_png
-from templates.step_svg import step_svg
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -320,7 +320,7 @@ def _origin(source: Source) -> str:
 @cache
 def text_of(name: str) -> str:
     """Return the content of a file of this package."""
-    return resources.files("templates").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("perfpipe.templates").joinpath(name).read_text(encoding="utf-8")
 
 
 def _escapes(name: str | None) -> bool:
@@ -334,7 +334,7 @@ def environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
-        loader=PackageLoader("templates", ""),
+        loader=PackageLoader("perfpipe.templates", ""),
         autoescape=_escapes,  # noqa: S701
         undefined=StrictUndefined,
         # Texts that are safe already are of another type.

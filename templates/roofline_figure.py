@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.templates.figures import CLASSES, GREY, Drawing, Mark, Marks, entry, points_of, spot
 from perfpipe.viewmodel import Table
-from templates.figures import CLASSES, GREY, Drawing, Mark, Marks, entry, points_of, spot
 
 #: Memory levels of the roofline: dash of the roof, opacity of marks, and opacity in words.
 _LEVELS = {"dram": ("-", 0.8, "full"), "l2": ("--", 0.35, "pale"), "l1": (":", 0.0, "hollow")}

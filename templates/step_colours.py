@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from perfpipe.picture import Picture
+from perfpipe.templates.bars import CATEGORIES, IDLE, KERNELS
+from perfpipe.templates.figures import GREY
 from perfpipe.units import words
-from templates.bars import CATEGORIES, IDLE, KERNELS
-from templates.figures import GREY
 
 
 class Paint(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from perfpipe.templates.bars import CATEGORIES
+from perfpipe.templates.figures import Drawing, Mark, Marks, block, entry, gpus_of
+from perfpipe.templates.formats import shorten
 from perfpipe.units import words
 from perfpipe.viewmodel import Table
-from templates.bars import CATEGORIES
-from templates.figures import Drawing, Mark, Marks, block, entry, gpus_of
-from templates.formats import shorten
 
 #: Maximum number of columns, shared among the GPUs; the table has the rest.
 _MOST = 80

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfpipe.picture import Lane, Picture
-from templates.step_colours import categories_of, paint_of
-from templates.step_levels import levels_of
-from templates.step_links import links_of
-from templates.step_svg import HEIGHTS
+from perfpipe.templates.step_colours import categories_of, paint_of
+from perfpipe.templates.step_levels import levels_of
+from perfpipe.templates.step_links import links_of
+from perfpipe.templates.step_svg import HEIGHTS
 
 #: Level of gzip: the best takes seven times as long, for a tenth less.
 _LEVEL = 4

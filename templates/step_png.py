@@ -6,10 +6,10 @@ import io
 from typing import Any
 
 from perfpipe.picture import Picture
-from templates.formats import shorten
-from templates.step_colours import categories_of, paint_of
-from templates.step_levels import FULL, PIXELS, blocks_of
-from templates.step_svg import HEIGHTS, height_of, segments_of
+from perfpipe.templates.formats import shorten
+from perfpipe.templates.step_colours import categories_of, paint_of
+from perfpipe.templates.step_levels import FULL, PIXELS, blocks_of
+from perfpipe.templates.step_svg import HEIGHTS, height_of, segments_of
 
 #: Pixels of an inch of the SVG.
 _INCH = 96

@@ -7,11 +7,11 @@ from html import escape
 from itertools import pairwise
 
 from perfpipe.picture import Lane, Panel, Picture, Slice, View
+from perfpipe.templates.formats import shorten
+from perfpipe.templates.step_colours import categories_of, paint_of
+from perfpipe.templates.step_levels import FULL, PIXELS, blocks_of
+from perfpipe.templates.step_links import links_of
 from perfpipe.units import format_ns
-from templates.formats import shorten
-from templates.step_colours import categories_of, paint_of
-from templates.step_levels import FULL, PIXELS, blocks_of
-from templates.step_links import links_of
 
 #: Sizes, pixels: the names of lanes, lanes by kind, and what stands around them.
 LEFT, WIDTH = 130, 1260

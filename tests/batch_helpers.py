@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.freezing import Wanted, freeze
+from perfpipe.pipelines.batch.submitting import arrays_of, submit
+from perfpipe.pipelines.batch.task import run_element
+from perfpipe.pipelines.slurm.client import Answer, Cluster
+from perfpipe.pipelines.slurm.limits import Limits
+from perfpipe.pipelines.slurm.options import Slurm, merged
+from perfpipe.pipelines.slurm.states import JobState
+from perfpipe.pipelines.slurm.states import State as JobIs
+from perfpipe.pipelines.workload import load_workload
 from perfpipe.store import Store
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.freezing import Wanted, freeze
-from pipelines.batch.submitting import arrays_of, submit
-from pipelines.batch.task import run_element
-from pipelines.slurm.client import Answer, Cluster
-from pipelines.slurm.limits import Limits
-from pipelines.slurm.options import Slurm, merged
-from pipelines.slurm.states import JobState
-from pipelines.slurm.states import State as JobIs
-from pipelines.workload import load_workload
 
 PROGRAM = """
 import json, os, sys, time
@@ -137,7 +137,7 @@ class started:  # noqa: N801
         self.directory, self.cwd = directory, cwd
 
     def __enter__(self) -> subprocess.Popen[bytes]:
-        words = ["-m", "pipelines", "batch", "_task", self.directory.batch.batch_id, "1",
+        words = ["-m", "perfpipe", "batch", "_task", self.directory.batch.batch_id, "1",
                  "--store", str(self.directory.store.root)]  # fmt: skip
         env = {**os.environ, "SLURM_ARRAY_JOB_ID": "101", "SLURM_ARRAY_TASK_ID": "0"}
         self.process = subprocess.Popen([sys.executable, *words], cwd=self.cwd, env=env)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from analysis.batch.items import Item
+from perfpipe.analysis.batch.items import Item
 from perfpipe.batchrecord import Batch, BatchRun, BatchTask, State, TaskState, TaskSummary
 from perfpipe.runrecord import Recorded, TaskResult
 

@@ -20,16 +20,16 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
-from analysis.planned import make_stored_tables
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.planned import make_stored_tables
+from perfpipe.analysis.session import Session
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import SQL_TYPES
+from perfpipe.ingest.reading import ingest
 from perfpipe.model import tables
+from perfpipe.pipelines import tools
+from perfpipe.pipelines.cli import run_cli
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
-from pipelines import tools
-from pipelines.cli import run_cli
 
 pytest_plugins = [
     *("batch_helpers", "browsing", "report_fixtures", "slurm_fixtures", "slurm_site", "turns"),

@@ -30,7 +30,7 @@ from perfpipe.verify import verify
 
 ROOT = Path(__file__).resolve().parent.parent
 CAPTURES = ("memcpy", "h2d", "ops")
-PERFPIPE = (sys.executable, "-m", "pipelines")
+PERFPIPE = (sys.executable, "-m", "perfpipe")
 MARK = "PERFPIPE_KILLS"
 
 #: Longest that what was started by a killed command may take to end, s.
@@ -111,8 +111,8 @@ def _filled(scene: Scene) -> None:
 
 def _batch(scene: Scene) -> None:
     from perfpipe.batchrecord import Batch, BatchRun, BatchTask, Submission
+    from perfpipe.pipelines.batch.disk import BatchDirectory
     from perfpipe.runrecord import TaskResult
-    from pipelines.batch.disk import BatchDirectory
 
     _filled(scene)
     reports = scene.store.report_ids()

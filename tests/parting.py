@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ingest.ncu.parts import Part, PartRead, read_part
+from perfpipe.ingest.ncu.parts import Part, PartRead, read_part
 
 
 def read_and_tell(part: Part) -> PartRead:

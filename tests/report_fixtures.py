@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from conftest import publish, succeed
 
+from perfpipe.pipelines import reporting
 from perfpipe.store import Store
+from perfpipe.templates.figures import Drawing
 from perfpipe.viewmodel import Report
-from pipelines import reporting
-from templates.figures import Drawing
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from conftest import DATA, Cli
 
-from analysis.gate.across import Pair, Profiled, host_share, matched, reach
-from analysis.gate.scaling import Use, ratios
-from ingest.reading import ingest
+from perfpipe.analysis.gate.across import Pair, Profiled, host_share, matched, reach
+from perfpipe.analysis.gate.scaling import Use, ratios
+from perfpipe.ingest.reading import ingest
 from perfpipe.runrecord import GpuState, OneGpu, RunRecord, Spread, TaskResult
 from perfpipe.specs import gpu_specs
 from perfpipe.store import Store

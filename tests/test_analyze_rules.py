@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import DATA, Cli, Opened, Tiny
 
-from analysis.thresholds import thresholds
+from perfpipe.analysis.thresholds import thresholds
 
 Ingested = Callable[[str], str]
 Stored = Callable[..., list[str]]

@@ -11,10 +11,10 @@ from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.arrays import NONE, STILL_OPEN
-from ingest.nsys.attribution import Projection, attribute
-from ingest.nsys.launches import Calls
-from ingest.nsys.ranges import PUSH_POP, START_END, Ranges
+from perfpipe.ingest.arrays import NONE, STILL_OPEN
+from perfpipe.ingest.nsys.attribution import Projection, attribute
+from perfpipe.ingest.nsys.launches import Calls
+from perfpipe.ingest.nsys.ranges import PUSH_POP, START_END, Ranges
 
 #: Each has dozens of ranges and calls, and takes as many ms.
 EXAMPLES = 40

@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.batchrecord import BatchTask, Stage, State
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.packing import expected_seconds, packed
+from perfpipe.pipelines.batch.state import state_of
+from perfpipe.pipelines.slurm.states import State as JobIs
 from perfpipe.store import Store
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.packing import expected_seconds, packed
-from pipelines.batch.state import state_of
-from pipelines.slurm.states import State as JobIs
 
 # Packing
 
@@ -163,9 +163,10 @@ def test_a_warning_before_the_time_limit_leaves_what_is_there(
 #: Runs a command; the last line says what of these packages it has imported.
 _IMPORTED = """
 import sys
-from pipelines.cli import run_cli
+from perfpipe.pipelines.cli import run_cli
 code = run_cli(sys.argv[1:])
-heavy = {"analysis", "duckdb", "jinja2", "numpy", "pyarrow", "scipy", "templates"}
+ours = {"perfpipe.analysis", "perfpipe.templates"}
+heavy = {"duckdb", "jinja2", "numpy", "pyarrow", "scipy"} | ours
 print(*sorted(heavy & sys.modules.keys()))
 sys.exit(code)
 """

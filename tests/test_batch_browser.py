@@ -12,8 +12,8 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from test_browser import _box, _head, _heads, _shown, _tools
 
-from analysis.batch.page import batch_report
-from templates.renderers import render_html
+from perfpipe.analysis.batch.page import batch_report
+from perfpipe.templates.renderers import render_html
 
 TITLE = "Configurations"
 

@@ -12,9 +12,9 @@ from batches import simulated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.batch.failing import _p_values, failing_nodes
-from analysis.batch.items import Item
-from analysis.batch.page import batch_report
+from perfpipe.analysis.batch.failing import _p_values, failing_nodes
+from perfpipe.analysis.batch.items import Item
+from perfpipe.analysis.batch.page import batch_report
 from perfpipe.batchrecord import State
 
 

@@ -27,9 +27,9 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.batch.nodes import Compared, Model, Timed, compare_places
-from analysis.judging import false_discovery
-from analysis.thresholds import thresholds
+from perfpipe.analysis.batch.nodes import Compared, Model, Timed, compare_places
+from perfpipe.analysis.judging import false_discovery
+from perfpipe.analysis.thresholds import thresholds
 
 LIMIT = math.log1p(thresholds()["batch.node_pct"] / 100)
 

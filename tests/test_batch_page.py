@@ -13,15 +13,15 @@ import pytest
 from batches import FAILURES, simulated
 from rich.console import Console
 
-from analysis.batch.items import FAILED, OPEN, ORDER, Item
-from analysis.batch.page import batch_report
+from perfpipe.analysis.batch.items import FAILED, OPEN, ORDER, Item
+from perfpipe.analysis.batch.page import batch_report
 from perfpipe.batchrecord import State
+from perfpipe.pipelines.reporting import to_json
 from perfpipe.runrecord import Recorded
+from perfpipe.templates.cells import local_url
+from perfpipe.templates.formats import format_value
+from perfpipe.templates.renderers import print_terminal, render_html, render_markdown
 from perfpipe.viewmodel import Report, Table, Value
-from pipelines.reporting import to_json
-from templates.cells import local_url
-from templates.formats import format_value
-from templates.renderers import print_terminal, render_html, render_markdown
 
 HOSTILE = "x</td><script>alert(1)</script>\"'<img src=x onerror=alert(1)>\u202e"
 

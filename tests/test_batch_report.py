@@ -12,13 +12,13 @@ import pytest
 from batch_helpers import Said, batch, element, submitted, write_workload
 from conftest import ROOT, Cli
 
+from perfpipe.pipelines.batch.collecting import collect
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.freezing import Wanted, freeze
+from perfpipe.pipelines.slurm.options import merged
+from perfpipe.pipelines.slurm.states import State as JobIs
+from perfpipe.pipelines.workload import load_workload
 from perfpipe.store import Store
-from pipelines.batch.collecting import collect
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.freezing import Wanted, freeze
-from pipelines.slurm.options import merged
-from pipelines.slurm.states import State as JobIs
-from pipelines.workload import load_workload
 
 
 @pytest.fixture(scope="module")

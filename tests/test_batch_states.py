@@ -12,16 +12,16 @@ from conftest import Cli
 
 from perfpipe.batchrecord import State
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.batch.canceling import cancel
+from perfpipe.pipelines.batch.collecting import collect
+from perfpipe.pipelines.batch.resuming import adopt_orphans, broken_by_slurm, resume, states_named
+from perfpipe.pipelines.batch.state import state_of
+from perfpipe.pipelines.batch.submitting import comment_of
+from perfpipe.pipelines.batch.telling import status_lines
+from perfpipe.pipelines.slurm.client import Unreachable
+from perfpipe.pipelines.slurm.states import State as JobIs
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.batch.canceling import cancel
-from pipelines.batch.collecting import collect
-from pipelines.batch.resuming import adopt_orphans, broken_by_slurm, resume, states_named
-from pipelines.batch.state import state_of
-from pipelines.batch.submitting import comment_of
-from pipelines.batch.telling import status_lines
-from pipelines.slurm.client import Unreachable
-from pipelines.slurm.states import State as JobIs
 
 # States
 
@@ -108,7 +108,7 @@ def test_resume_submits_what_did_not_succeed(workload: Path, tmp_path: Path) -> 
 
 def test_two_resumes_at_once_do_not_submit_twice(workload: Path, tmp_path: Path) -> None:
     directory = batch(workload, tmp_path / "store")
-    code = "import sys; from pathlib import Path; from pipelines.claim import claimed\n"
+    code = "import sys; from pathlib import Path; from perfpipe.pipelines.claim import claimed\n"
     code += "with claimed(Path(sys.argv[1])): print('claimed', flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", code, str(directory.path)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

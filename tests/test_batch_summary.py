@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.batch.summary import summary_of
-from analysis.session import Session
+from perfpipe.analysis.batch.summary import summary_of
+from perfpipe.analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
+from perfpipe.pipelines.reporting import report_with_summary
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
-from pipelines.reporting import report_with_summary
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.thresholds import thresholds
+from perfpipe.analysis.thresholds import thresholds
 
 FILL = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<int>>(int)"
 LIMITS = thresholds()

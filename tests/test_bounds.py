@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from conftest import Opened, Tiny
 
-from analysis.session import Session
-from ingest.ncu.program import program
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.ncu.program import program
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]

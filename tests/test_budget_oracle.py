@@ -12,7 +12,7 @@ from conftest import Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.thresholds import thresholds as _defaults
+from perfpipe.analysis.thresholds import thresholds as _defaults
 
 NAMES = {1: "gemm", 2: "ncclDevKernel_AllReduce", 3: "[CUDA memcpy Host-to-Device]"}
 CLASSES = dict(zip(NAMES.values(), ("compute", "communication", "transfer"), strict=True))
@@ -176,7 +176,7 @@ def test_budget_against_counting_each_nanosecond(
 ) -> None:
     """Several timelines at a time, each a report of its own, and once more in another order."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analysis.session.thresholds", short_gaps)
+        patch.setattr("perfpipe.analysis.session.thresholds", short_gaps)
         db = Tiny()
         for copy in ("a", "b"):
             for number, timeline in enumerate(together):

@@ -16,16 +16,16 @@ from conftest import ROOT, Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.gate import calibration
-from analysis.gate.calibration import calibrate
-from analysis.judging import judge
 from perfpipe import calibrationrecord
+from perfpipe.analysis.gate import calibration
+from perfpipe.analysis.gate.calibration import calibrate
+from perfpipe.analysis.judging import judge
 from perfpipe.calibrationrecord import Calibrated, Calibration
 from perfpipe.errors import StoreError
+from perfpipe.pipelines.place import machine
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store
-from pipelines.place import machine
 
 _LAUNCHES = st.lists(
     st.lists(st.floats(100, 110), min_size=1, max_size=4), min_size=6, max_size=10

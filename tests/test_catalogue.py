@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from conftest import Tiny
 
-from analysis.metrics import Alias, metrics, parse_capabilities
-from analysis.views import views
+from perfpipe.analysis.metrics import Alias, metrics, parse_capabilities
+from perfpipe.analysis.views import views
 
 KINDS = {"counter", "rate", "ratio", "throughput", "occupancy", "attribute"}
 

@@ -19,8 +19,8 @@ import pytest
 import yaml
 from conftest import DATA, ROOT, Cli, lacking
 
-from pipelines.gate.outputs import MARKER
-from pipelines.gate.posting import forge
+from perfpipe.pipelines.gate.outputs import MARKER
+from perfpipe.pipelines.gate.posting import forge
 
 ACTION = ROOT / "action.yml"
 GITHUB = ROOT / "docs" / "ci" / "github.yml"
@@ -166,7 +166,7 @@ def _act(known: dict[str, str], env: Mapping[str, str], where: Path) -> tuple[in
 def runner(tmp_path: Path, site: _Site) -> dict[str, str]:
     """The environment of a runner, with a program that takes MS ms."""
     program = tmp_path / "perfpipe"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pipelines "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m perfpipe "$@"\n')
     program.chmod(0o755)
     (tmp_path / "program.py").write_text(
         "import json, os, random\n"

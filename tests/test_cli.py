@@ -13,8 +13,8 @@ import pytest
 from click import Command, Group
 from conftest import ROOT, Cli
 
-from pipelines.cli import COMMANDS
-from pipelines.cli import cli as root_command
+from perfpipe.pipelines.cli import COMMANDS
+from perfpipe.pipelines.cli import cli as root_command
 
 Expand = Callable[[str], Path]
 Stored = Callable[..., list[str]]
@@ -22,7 +22,7 @@ Stored = Callable[..., list[str]]
 
 def test_help_loads_nothing_heavy() -> None:
     script = (
-        "import sys; from pipelines.cli import run_cli; run_cli(['--help']);"
+        "import sys; from perfpipe.pipelines.cli import run_cli; run_cli(['--help']);"
         "print([m for m in ('duckdb','pyarrow','numpy','rich','jinja2','matplotlib','pydantic')"
         " if m in sys.modules], file=sys.stderr)"
     )
@@ -162,7 +162,7 @@ def test_specs(cli: Cli) -> None:
 
 
 def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipelines import tools
+    from perfpipe.pipelines import tools
 
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(tools, "_PLACES", {"nsys": (), "ncu": ()})
@@ -199,7 +199,7 @@ def test_doctor_asks_slurm(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_tools_are_found_where_installers_put_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines import tools
+    from perfpipe.pipelines import tools
 
     for version in ("2024.1.1", "2025.3.1"):
         place = tmp_path / "nsight-compute" / version

@@ -15,13 +15,13 @@ from conftest import ROOT, Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.questions import _questions, question
-from analysis.report.findings import _OF_GPU
-from analysis.session import Session
+from perfpipe.analysis.questions import _questions, question
+from perfpipe.analysis.report.findings import _OF_GPU
+from perfpipe.analysis.session import Session
+from perfpipe.pipelines import reporting
 from perfpipe.store import Store
+from perfpipe.templates.closing import MOST, closing_lines
 from perfpipe.viewmodel import Action, Budget, Fact, Finding, Opening, Report, Source, Tile
-from pipelines import reporting
-from templates.closing import MOST, closing_lines
 
 SOURCE = Source("v", ("r",))
 TIMING = "version: 1\nname: w\ncommand: [sleep, '0.01']\n"

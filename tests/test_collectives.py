@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from conftest import DATA, Tiny
 
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 MI = 1 << 20

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.errors import TaskFailed, ToolMissing
+from perfpipe.pipelines import tools
+from perfpipe.pipelines.collectors import ncu, nsys, nvml
+from perfpipe.pipelines.process import KEPT_OUTPUT, run
+from perfpipe.pipelines.protocol import ProgramOutput
+from perfpipe.pipelines.workload import CollectNcu, CollectNsys, CollectNvml
 from perfpipe.runrecord import Spread, Validation
 from perfpipe.store import Store
-from pipelines import tools
-from pipelines.collectors import ncu, nsys, nvml
-from pipelines.process import KEPT_OUTPUT, run
-from pipelines.protocol import ProgramOutput
-from pipelines.workload import CollectNcu, CollectNsys, CollectNvml
 
 PROGRAM = """
 import json, os, sys, time
@@ -211,7 +211,7 @@ def test_a_program_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
 def test_output_of_a_child_that_outlives_the_program_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipelines.process._LINGER_S", 0.5)
+    monkeypatch.setattr("perfpipe.pipelines.process._LINGER_S", 0.5)
     finished = run(["sh", "-c", "echo begun; sleep 300 & exit 0"])
     assert finished.ok
     assert finished.stdout == "begun\n"

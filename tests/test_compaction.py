@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import Cli
 
-from analysis.session import Session
-from analysis.views import views
-from ingest.reading import ingest
 from perfpipe import compaction, segments
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.views import views
 from perfpipe.compaction import compact
 from perfpipe.errors import StoreError
 from perfpipe.garbage import collect_garbage
+from perfpipe.ingest.reading import ingest
 from perfpipe.model import tables
 from perfpipe.store import Store
 from perfpipe.verify import verify

@@ -14,10 +14,10 @@ import pytest
 import scipy
 from conftest import Cli, Opened, Tiny
 
-from analysis.comparison import Compared, pairs_of
-from analysis.comparison_story import Comparison, compare
-from analysis.session import Session
-from analysis.sides import (
+from perfpipe.analysis.comparison import Compared, pairs_of
+from perfpipe.analysis.comparison_story import Comparison, compare
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.sides import (
     CAPTURE,
     ITERATION,
     KERNEL,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
+from perfpipe.pipelines.collectors.nsys import lost_events
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.collectors.nsys import lost_events
 
 #: Stands for a JAX program: it keeps what it compiles where the variable says, if it is set.
 PROGRAM = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import DATA, Cli
 
-from pipelines.process import Finished
+from perfpipe.pipelines.process import Finished
 
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 3, in <module>

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ingest import compressed
-from ingest.compressed import chunks, compression_of
 from perfpipe.errors import InputError
+from perfpipe.ingest import compressed
+from perfpipe.ingest.compressed import chunks, compression_of
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "xz": partial(lzma.compress, preset=0),

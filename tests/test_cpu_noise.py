@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from conftest import ROOT, Cli
 
-cpu_noise = importlib.import_module("workloads.cpu_noise")
+cpu_noise = importlib.import_module("perfpipe.workloads.cpu_noise")
 Run = Callable[..., list[float]]
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.session import Session
-from ingest.ncu.wire import counted
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError, PerfpipeError
+from perfpipe.ingest.ncu.wire import counted
+from perfpipe.ingest.reading import ingest
+from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.store import Store
 from perfpipe.verify import verify
-from pipelines.ingesting import Failure, ingest_many
 
 ROUNDS = 40
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.session import Session
-from analysis.views import views
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.views import views
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.model import tables
 from perfpipe.store import Store

@@ -12,9 +12,9 @@ from conftest import DATA, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 Edited = Callable[..., Path]

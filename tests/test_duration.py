@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
+from perfpipe.pipelines.collectors import timing
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.collectors import timing
 
 ENDLESS = "import time\nwhile True: time.sleep(0.05)"
 

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 from conftest import Tiny
 
-from analysis import emptiness, planned
-from analysis.session import Session
-from analysis.views import views
+from perfpipe.analysis import emptiness, planned
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.views import views
 from perfpipe.database import execute_known
 from perfpipe.store import Store
 
@@ -74,7 +74,7 @@ def test_it_depends_on_no_window(
         made.append(sql)
         return execute_known(con, sql)
 
-    monkeypatch.setattr("analysis.emptiness.execute_known", spy)
+    monkeypatch.setattr("perfpipe.analysis.emptiness.execute_known", spy)
     report = ingested("ncu/visible.raw.csv")
     Session.open(captures, [report], use=["gpu_time_budget"], window="whole").close()
     (sql,) = [sql for sql in made if "gpu_time_budget" in sql.partition("(")[0]]

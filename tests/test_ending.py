@@ -18,9 +18,9 @@ from conftest import Cli
 from kills import PERFPIPE
 
 from perfpipe.errors import TaskFailed
+from perfpipe.pipelines import signals
+from perfpipe.pipelines.process import run
 from perfpipe.store import Store
-from pipelines import signals
-from pipelines.process import run
 
 #: Leaves the group, the session and the tree of its parent.
 TREE = """
@@ -149,7 +149,7 @@ def test_a_run_in_the_background_outlives_what_started_it(
 
 def test_readers_of_reports_end_in_the_middle_of_one(mark: str) -> None:
     program = (
-        "import time; from pipelines.workers import spread\n"
+        "import time; from perfpipe.pipelines.workers import spread\n"
         "list(spread(time.sleep, [9000], jobs=1, limit_s=9000))"
     )
     process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "MARK": mark})
@@ -170,7 +170,7 @@ def test_a_time_limit_ends_everything(mark: str, tmp_path: Path) -> None:
 
 
 def test_what_a_program_leaves_running_is_ended(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.process._LINGER_S", 0.2)
+    monkeypatch.setattr("perfpipe.pipelines.process._LINGER_S", 0.2)
     words = ["sh", "-c", "setsid sleep 9000 & (sleep 0.05; echo late) & echo early; exit 3"]
     finished = run(words, env={"MARK": mark})
     assert (finished.returncode, finished.stdout) == (3, "early\nlate\n")

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from candidates import BESIDE, BROKEN, CHEATS, HONEST
 
-from pipelines.evaluate.device import pytorch
-from pipelines.evaluate.judge import Judge, Options
-from pipelines.evaluate.load import loaded
-from pipelines.evaluate.result import Judgement, Status
-from pipelines.evaluate.worker import ENVIRONMENT
+from perfpipe.pipelines.evaluate.device import pytorch
+from perfpipe.pipelines.evaluate.judge import Judge, Options
+from perfpipe.pipelines.evaluate.load import loaded
+from perfpipe.pipelines.evaluate.result import Judgement, Status
+from perfpipe.pipelines.evaluate.worker import ENVIRONMENT
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 

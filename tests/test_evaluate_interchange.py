@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from conftest import Cli
 
-from pipelines.evaluate.device import pytorch
-from pipelines.evaluate.worker import Nursery
+from perfpipe.pipelines.evaluate.device import pytorch
+from perfpipe.pipelines.evaluate.worker import Nursery
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 

@@ -11,20 +11,20 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.judging import judge
+from perfpipe.analysis.judging import judge
 from perfpipe.errors import InputError
-from pipelines.evaluate.arena import Slot
-from pipelines.evaluate.block import Evaluate, Tolerance
-from pipelines.evaluate.bounds import Bound, bound_of
-from pipelines.evaluate.candidates import copied, parameters
-from pipelines.evaluate.device import pytorch
-from pipelines.evaluate.history import trial
-from pipelines.evaluate.problem import Case, Problem
-from pipelines.evaluate.result import Evidence, Judgement, Score, Status
-from pipelines.evaluate.static import look
-from pipelines.evaluate.timing import Timing, TooShort, score
-from pipelines.evaluate.tolerance import EPSILON, Allowed, allowed, difference
-from pipelines.workload import Work, load_workload
+from perfpipe.pipelines.evaluate.arena import Slot
+from perfpipe.pipelines.evaluate.block import Evaluate, Tolerance
+from perfpipe.pipelines.evaluate.bounds import Bound, bound_of
+from perfpipe.pipelines.evaluate.candidates import copied, parameters
+from perfpipe.pipelines.evaluate.device import pytorch
+from perfpipe.pipelines.evaluate.history import trial
+from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.result import Evidence, Judgement, Score, Status
+from perfpipe.pipelines.evaluate.static import look
+from perfpipe.pipelines.evaluate.timing import Timing, TooShort, score
+from perfpipe.pipelines.evaluate.tolerance import EPSILON, Allowed, allowed, difference
+from perfpipe.pipelines.workload import Work, load_workload
 
 FLOAT = st.floats(-1e6, 1e6, width=32)
 SPECIAL = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, 3e38, -3e38])

@@ -9,11 +9,11 @@ import pytest
 from conftest import Cli
 from scaled import RIGHT, candidate, scaled
 
+from perfpipe.pipelines.evaluate.device import pytorch
+from perfpipe.pipelines.evaluate.load import loaded
+from perfpipe.pipelines.evaluate.profiling import best, profile
+from perfpipe.pipelines.evaluate.result import Evidence, Judgement, Profile, Score, Status
 from perfpipe.store import Store
-from pipelines.evaluate.device import pytorch
-from pipelines.evaluate.load import loaded
-from pipelines.evaluate.profiling import best, profile
-from pipelines.evaluate.result import Evidence, Judgement, Profile, Score, Status
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 

@@ -13,17 +13,17 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.comparison import pairs_of
-from analysis.comparison_story import compare
-from analysis.facts import Facts, facts_of
-from analysis.gate.differences import counters, settings
-from analysis.gate.explain import Explanation, explain
-from analysis.sides import ITERATION, KERNEL, STEP, Key, Measured, Side
+from perfpipe.analysis.comparison import pairs_of
+from perfpipe.analysis.comparison_story import compare
+from perfpipe.analysis.facts import Facts, facts_of
+from perfpipe.analysis.gate.differences import counters, settings
+from perfpipe.analysis.gate.explain import Explanation, explain
+from perfpipe.analysis.sides import ITERATION, KERNEL, STEP, Key, Measured, Side
+from perfpipe.pipelines.gate.sides import named
 from perfpipe.ranrecord import Git, Ran
 from perfpipe.runrecord import GpuState, OneGpu, RunRecord, Spread, TaskResult
 from perfpipe.store import Store
 from perfpipe.viewmodel import Source
-from pipelines.gate.sides import named
 
 NS = 1e6
 SCATTER = (1.0, 1.001, 0.999, 1.0005, 0.9995)

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
+from perfpipe.pipelines.cli import run_cli
 from perfpipe.store import Store
-from pipelines.cli import run_cli
-from templates.perfetto import write_trace
+from perfpipe.templates.perfetto import write_trace
 
 Ingested = Callable[[str], str]
 CAPTURES = ("eager_small", "graph_node", "graph_whole", "ddp_comm_rank1", "memcpy")

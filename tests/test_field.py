@@ -23,9 +23,9 @@ KINDS = {
 @pytest.fixture
 def report_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Build the report of a store once: what is tried is every output of it."""
-    import pipelines.reporting
+    from perfpipe.pipelines import reporting
 
-    make: Callable[..., Any] = pipelines.reporting.make_report
+    make: Callable[..., Any] = reporting.make_report
     built: list[Any] = []
 
     def make_once(*arguments: Any, **options: Any) -> Any:
@@ -33,7 +33,7 @@ def report_once(monkeypatch: pytest.MonkeyPatch) -> None:
             built.append(make(*arguments, **options))
         return built[0]
 
-    monkeypatch.setattr(pipelines.reporting, "make_report", make_once)
+    monkeypatch.setattr(reporting, "make_report", make_once)
 
 
 @pytest.mark.usefixtures("report_once")

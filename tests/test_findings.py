@@ -11,8 +11,8 @@ import pytest
 from conftest import Opened, Tiny
 from test_bottleneck import SUBCLASSES
 
-from analysis.knowledge import techniques
-from analysis.session import Session
+from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from conftest import ROOT, Opened, Tiny
 
-from analysis.knowledge import techniques
-from analysis.occupancy import calculator
-from analysis.session import Session
+from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.occupancy import calculator
+from perfpipe.analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]

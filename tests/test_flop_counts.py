@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+from perfpipe.templates.roofline_figure import roofline_figure
 from perfpipe.viewmodel import Column, Source, Table
-from templates.roofline_figure import roofline_figure
 
 Ingested = Callable[[str], str]
 

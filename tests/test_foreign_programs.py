@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.store import Store
 
 #: What may be said of a long start-up, whose share is of the capture.

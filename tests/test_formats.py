@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
-from ingest import formats
-from ingest.builder import ReportBuilder
-from ingest.finding import expand_paths
-from ingest.formats import FORMATS, Content, Format
-from ingest.inputs import identify
-from ingest.reading import ingest
+from perfpipe.ingest import formats
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.finding import expand_paths
+from perfpipe.ingest.formats import FORMATS, Content, Format
+from perfpipe.ingest.inputs import identify
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 

@@ -13,16 +13,16 @@ import pytest
 from conftest import Cli
 from test_junit import check
 
-from analysis.comparison import pairs_of
-from analysis.gate.decision import Action, Verdict, decide, primary
-from analysis.gate.differences import Difference
-from analysis.gate.document import document_of, side_from
-from analysis.gate.explain import Explanation
-from analysis.sides import CAPTURE, ITERATION, KERNEL, STEP, WALL, Key, Measured, Side
+from perfpipe.analysis.comparison import pairs_of
+from perfpipe.analysis.gate.decision import Action, Verdict, decide, primary
+from perfpipe.analysis.gate.differences import Difference
+from perfpipe.analysis.gate.document import document_of, side_from
+from perfpipe.analysis.gate.explain import Explanation
+from perfpipe.analysis.sides import CAPTURE, ITERATION, KERNEL, STEP, WALL, Key, Measured, Side
 from perfpipe.errors import InputError
+from perfpipe.pipelines.gate.outputs import MARKER, bencher, comment, junit, openmetrics
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store
-from pipelines.gate.outputs import MARKER, bencher, comment, junit, openmetrics
 
 FAST = [1.0e6, 1.001e6, 0.999e6, 1.0005e6, 0.9995e6]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import Tiny
 
-from analysis.gemm import Problem, Tile, problem_of_parameters, problem_of_path, tile_of
+from perfpipe.analysis.gemm import Problem, Tile, problem_of_parameters, problem_of_path, tile_of
 
 
 @pytest.mark.parametrize(

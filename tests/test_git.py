@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
+from perfpipe.pipelines import git as git_module
+from perfpipe.pipelines.git import git_facts
 from perfpipe.ranrecord import Git
 from perfpipe.runrecord import RunRecord, TaskResult, task_row
 from perfpipe.store import Store
-from pipelines import git as git_module
-from pipelines.git import git_facts
 
 
 def _git(where: Path, *words: str) -> str:

@@ -10,7 +10,7 @@ from conftest import Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.store import Store
 
 SM, TENSOR = "SMs Active [Throughput %]", "Tensor Active [Throughput %]"

@@ -12,11 +12,11 @@ import pytest
 from conftest import Cli
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines import measuring
+from perfpipe.pipelines.collectors import guide, ncu, ncu_watch
+from perfpipe.pipelines.workload import CollectNcu, load_workload
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines import measuring
-from pipelines.collectors import guide, ncu, ncu_watch
-from pipelines.workload import CollectNcu, load_workload
 
 Write = Callable[..., Path]
 

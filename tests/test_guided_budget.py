@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.profile_plan import ProfilePlan
-from pipelines.collectors import guide, ncu
-from pipelines.workload import CollectNcu
+from perfpipe.analysis.profile_plan import ProfilePlan
+from perfpipe.pipelines.collectors import guide, ncu
+from perfpipe.pipelines.workload import CollectNcu
 
 PLAN = ProfilePlan(
     report_id="r", device=0, cc="9.0", cuda_device=0, processes=1, window_kind="steady", steps=9,

@@ -19,13 +19,13 @@ import pytest
 import zstandard
 from conftest import DATA, Cli
 
-from analysis.session import Session
-from ingest.ncu.csv_tables import extent, whole
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.ingest.ncu.csv_tables import extent, whole
+from perfpipe.ingest.reading import ingest
+from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.store import Store
 from perfpipe.verify import verify
-from pipelines.ingesting import Failure, ingest_many
 
 Expand = Callable[[str], Path]
 Edited = Callable[..., Path]

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from ingest import compressed, inputs
-from ingest.arrays import STILL_OPEN, distinct, groups
-from ingest.ncu.names import nvtx_path_from_csv, plain_message
-from ingest.ncu.wire import varint
-from ingest.nsys.ranges import START_END, Ranges, nesting
-from ingest.reading import ingest
 from perfpipe.errors import InputError, StoreError
+from perfpipe.ingest import compressed, inputs
+from perfpipe.ingest.arrays import STILL_OPEN, distinct, groups
+from perfpipe.ingest.ncu.names import nvtx_path_from_csv, plain_message
+from perfpipe.ingest.ncu.wire import varint
+from perfpipe.ingest.nsys.ranges import START_END, Ranges, nesting
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -68,7 +68,7 @@ def test_an_archive_does_not_fill_the_disk(
     path = tmp_path / "large.sqlite.gz"
     path.write_bytes(gzip.compress(b"SQLite format 3\0" + bytes(64 << 20), 1))
     free = shutil.disk_usage(tmp_path)._replace(free=inputs.SPARED_BYTES - 1)
-    monkeypatch.setattr("ingest.inputs.shutil.disk_usage", lambda _: free)
+    monkeypatch.setattr("perfpipe.ingest.inputs.shutil.disk_usage", lambda _: free)
     with pytest.raises(StoreError, match="no room to decompress"):
         ingest(path, store)
     assert store.leftovers() == []

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from ingest import inputs
-from ingest.finding import expand_paths
-from ingest.reading import ingest
-from ingest.scrub import scrub_file
 from perfpipe.errors import InputError, StoreError, brief
+from perfpipe.ingest import inputs
+from perfpipe.ingest.finding import expand_paths
+from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.scrub import scrub_file
+from perfpipe.pipelines.cli import run_cli
+from perfpipe.pipelines.recording import load_recording
 from perfpipe.store import Store
 from perfpipe.verify import verify
-from pipelines.cli import run_cli
-from pipelines.recording import load_recording
 
 Expand = Callable[[str], Path]
 
@@ -108,7 +108,7 @@ def test_examples_are_copied_whole_or_not(
         target.write_bytes(b"x")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
 
-    monkeypatch.setattr("pipelines.commands.init.shutil.copyfile", full)
+    monkeypatch.setattr("perfpipe.pipelines.commands.init.shutil.copyfile", full)
     assert run_cli(["init", str(tmp_path / "mine")]) == 2
     said = capsys.readouterr().err
     assert re.search(rf"cannot write {re.escape(str(tmp_path))}/mine/\S+: No space", said)
@@ -119,7 +119,7 @@ def test_a_terminal_without_the_characters(expand: Expand, tmp_path: Path) -> No
     """What it cannot show is spelled out."""
     path = tmp_path / "a\u2192b.csv"
     shutil.copy(expand("ncu/live_stdout.csv"), path)
-    words = [sys.executable, "-m", "pipelines", "ingest", str(path), "--store", str(tmp_path / "s")]
+    words = [sys.executable, "-m", "perfpipe", "ingest", str(path), "--store", str(tmp_path / "s")]
     env = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.finding import expand_paths
-from ingest.inputs import identify, opened
 from perfpipe.errors import InputError
+from perfpipe.ingest.finding import expand_paths
+from perfpipe.ingest.inputs import identify, opened
 
 Expand = Callable[[str], Path]
 

@@ -10,9 +10,9 @@ from batches import simulated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.batch.items import Item
+from perfpipe.analysis.batch.items import Item
 from perfpipe.batchrecord import State
-from pipelines.batch.junit import junit
+from perfpipe.pipelines.batch.junit import junit
 
 #: Attributes that the schema of Jenkins and surefire knows, by element; required ones are marked.
 KNOWN = {

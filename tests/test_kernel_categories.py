@@ -8,10 +8,10 @@ import duckdb
 import pytest
 from conftest import Tiny
 
-from analysis.macros import category_macro, macros
-from analysis.session import Session
-from analysis.thresholds import thresholds
-from ingest.ncu.names import function_name
+from perfpipe.analysis.macros import category_macro, macros
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.thresholds import thresholds
+from perfpipe.ingest.ncu.names import function_name
 from perfpipe.optimizers import is_optimizer
 from perfpipe.store import Store
 

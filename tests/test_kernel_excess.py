@@ -14,7 +14,7 @@ from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 from conftest import ROOT, Opened, Tiny
 
-from analysis.macros import closed_macro, library_macro
-from ingest.ncu.names import function_name
+from perfpipe.analysis.macros import closed_macro, library_macro
+from perfpipe.ingest.ncu.names import function_name
 
 Ingested = Callable[[str], str]
 

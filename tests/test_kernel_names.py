@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.demangled import Term, parse_function
-from analysis.session import Session
-from analysis.short_names import LONGEST, short_names
+from perfpipe.analysis.demangled import Term, parse_function
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.short_names import LONGEST, short_names
 from perfpipe.store import Store
 
 DATA = Path(__file__).parent / "data"

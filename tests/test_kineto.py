@@ -13,14 +13,14 @@ from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report.build import VIEWS_USED, build_report
-from analysis.session import Session
-from ingest.reading import ingest
-from ingest.torch.events import ns_of
-from ingest.torch.kineto import _operation
+from perfpipe.analysis.report.build import VIEWS_USED, build_report
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.torch.events import ns_of
+from perfpipe.ingest.torch.kineto import _operation
+from perfpipe.pipelines.cli import run_cli
 from perfpipe.store import Store
-from pipelines.cli import run_cli
 
 TRACE = DATA / "torch" / "train_step.kineto.json.gz"
 GPU = ("kernel", "gpu_memcpy", "gpu_memset")

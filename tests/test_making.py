@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.making import side_by_side
-from analysis.reference import REFERENCE_TABLES, ReferenceTable
-from analysis.session import Session
-from analysis.views import views
+from perfpipe.analysis.making import side_by_side
+from perfpipe.analysis.reference import REFERENCE_TABLES, ReferenceTable
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.views import views
 from perfpipe.database import open_database
 from perfpipe.store import Store
 
@@ -32,7 +32,7 @@ GRAPHS = st.lists(st.sets(st.integers(0, 30), max_size=3), max_size=12).map(
 
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.session.cores", lambda: 2)
+    monkeypatch.setattr("perfpipe.analysis.session.cores", lambda: 2)
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +96,10 @@ def test_views_are_the_same_made_side_by_side_or_not(
     public = sorted(name for name, view in views().items() if view.public)
     found = []
     beside = Mock(wraps=side_by_side)
-    monkeypatch.setattr("analysis.session.side_by_side", beside)
+    monkeypatch.setattr("perfpipe.analysis.session.side_by_side", beside)
     for cores, small in ((1, 0), (4, 0), (4, 1 << 30)):
-        monkeypatch.setattr("analysis.session.cores", lambda cores=cores: cores)
-        monkeypatch.setattr("analysis.session._SMALL", small)
+        monkeypatch.setattr("perfpipe.analysis.session.cores", lambda cores=cores: cores)
+        monkeypatch.setattr("perfpipe.analysis.session._SMALL", small)
         with Session.open(captures, [report], use=public) as session:
             rows = {name: session.con.execute(f"FROM {name}").fetchall() for name in public}
             threads = session.con.execute("SELECT current_setting('threads')").fetchone()

@@ -18,10 +18,10 @@ from mcp import Client, StdioServerParameters
 from scaled import RIGHT, candidate, scaled
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines.agents.desk import Desk
+from perfpipe.pipelines.agents.judging import Jobs
+from perfpipe.pipelines.agents.tools import RUNNING, TOOLS, call, offered
 from perfpipe.store import Store
-from pipelines.agents.desk import Desk
-from pipelines.agents.judging import Jobs
-from pipelines.agents.tools import RUNNING, TOOLS, call, offered
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 
@@ -55,7 +55,7 @@ async def _talk(workload: Path) -> Talk:
         command=sys.executable,
         args=[
             "-m",
-            "pipelines",
+            "perfpipe",
             "mcp",
             "--allow-run",
             str(workload),

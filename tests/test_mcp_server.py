@@ -16,8 +16,8 @@ from conftest import ROOT, Cli
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
+from perfpipe.pipelines.agents.tools import TOOLS
 from perfpipe.store import Store
-from pipelines.agents.tools import TOOLS
 
 #: A query that runs for hours unless it is interrupted.
 ENDLESS = "SELECT count(*) FROM range(100000000) AS a(i), range(100000000) AS b(i) WHERE a.i > b.i"
@@ -45,7 +45,7 @@ def talk(captures: Store, ingested: Callable[[str], str]) -> Talk:
 async def _talk(store: str, timeline: str, profile: str) -> Talk:
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "pipelines", "mcp", "--store", store],
+        args=["-m", "perfpipe", "mcp", "--store", store],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     told = Talk()
@@ -153,7 +153,7 @@ def test_a_cancelled_query_stops(talk: Talk) -> None:
 
 
 def test_the_command_line_starts_without_the_sdk() -> None:
-    code = "import sys, pipelines.cli, pipelines.commands.mcp; print('mcp' in sys.modules)"
+    code = "import sys, perfpipe.pipelines.cli, perfpipe.pipelines.commands.mcp; print('mcp' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -15,13 +15,13 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
+from perfpipe.pipelines.agents import desk as desks
+from perfpipe.pipelines.agents import tools, wording
+from perfpipe.pipelines.agents.desk import Desk
+from perfpipe.pipelines.agents.envelope import LIMIT, Answer, render
 from perfpipe.store import Store
-from pipelines.agents import desk as desks
-from pipelines.agents import tools, wording
-from pipelines.agents.desk import Desk
-from pipelines.agents.envelope import LIMIT, Answer, render
 
 KEYS = {"schema_version", "status", "reason", "data", "evidence", "warnings", "truncated", "next"}
 

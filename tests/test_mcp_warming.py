@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
+from perfpipe.pipelines.agents import warming
+from perfpipe.pipelines.agents.desk import Desk
+from perfpipe.pipelines.agents.looking import listed
+from perfpipe.pipelines.agents.warming import Warming
 from perfpipe.store import Store
-from pipelines.agents import warming
-from pipelines.agents.desk import Desk
-from pipelines.agents.looking import listed
-from pipelines.agents.warming import Warming
 
 
 @pytest.fixture

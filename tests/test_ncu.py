@@ -9,12 +9,12 @@ from conftest import ROOT, Opened
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.session import Session
-from ingest.ncu.container import read_container
-from ingest.ncu.csv_tables import Cell, extent, parse_cell
-from ingest.ncu.names import function_name, nvtx_path_from_csv, plain_message, stall_reason
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError, ToolMissing
+from perfpipe.ingest.ncu.container import read_container
+from perfpipe.ingest.ncu.csv_tables import Cell, extent, parse_cell
+from perfpipe.ingest.ncu.names import function_name, nvtx_path_from_csv, plain_message, stall_reason
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]

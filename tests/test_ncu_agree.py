@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import Opened
 
-from ingest.ncu.csv_tables import read_csv_text, tables
+from perfpipe.ingest.ncu.csv_tables import read_csv_text, tables
 from perfpipe.units import base_unit
 
 Expand = Callable[[str], Path]
@@ -56,7 +56,7 @@ def _tolerances(path: Path) -> dict[tuple[int, str], float]:
     """Return half a unit of the last digit that each cell prints, in base units."""
     found: dict[tuple[int, str], float] = {}
     labels = tomllib.loads(
-        resources.files("ingest.ncu").joinpath("labels.toml").read_text(encoding="utf-8")
+        resources.files("perfpipe.ingest.ncu").joinpath("labels.toml").read_text(encoding="utf-8")
     )
     for header, rows in tables(path, read_csv_text(path, path), "ID"):
         if "Metric Name" in header:

@@ -16,9 +16,9 @@ import pytest
 from conftest import Opened
 from kills import PERFPIPE
 
-from analysis.session import Session
-from ingest.ncu.names import nvtx_step, plain_message, unit_of
-from ingest.ncu.sass import actions
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.ncu.names import nvtx_step, plain_message, unit_of
+from perfpipe.ingest.ncu.sass import actions
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]

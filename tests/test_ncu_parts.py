@@ -19,18 +19,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kills import heed_signals
 
-from ingest import workers
-from ingest.ncu import rep
-from ingest.ncu.container import KERNELS, read_container
-from ingest.ncu.lean import LeanCopies, Result
-from ingest.ncu.parts import PartRead, split
-from ingest.outcome import Outcome
-from ingest.reading import ingest
-from ingest.workers import Workers
 from perfpipe.errors import InputError
+from perfpipe.ingest import workers
+from perfpipe.ingest.ncu import rep
+from perfpipe.ingest.ncu.container import KERNELS, read_container
+from perfpipe.ingest.ncu.lean import LeanCopies, Result
+from perfpipe.ingest.ncu.parts import PartRead, split
+from perfpipe.ingest.outcome import Outcome
+from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.workers import Workers
+from perfpipe.pipelines.ingesting import Failure, _ingest, _Task, ingest_many
+from perfpipe.pipelines.workers import end_idle_workers
 from perfpipe.store import Store
-from pipelines.ingesting import Failure, _ingest, _Task, ingest_many
-from pipelines.workers import end_idle_workers
 
 Expand = Callable[[str], Path]
 Ingested = Callable[[str], str]
@@ -167,7 +167,7 @@ def test_launches_are_split_evenly(launches: list[tuple[int, int, int]], jobs: i
 NESTED = """
 import os, signal, time
 from pathlib import Path
-from pipelines.workers import spread
+from perfpipe.pipelines.workers import spread
 
 def nest(told):
     list(spread(wait, [f"{told}.1", f"{told}.2"], jobs=2, limit_s=600))
@@ -187,7 +187,7 @@ def wait(told):
 PROGRAM = """
 import sys
 from nested import nest
-from pipelines.workers import spread
+from perfpipe.pipelines.workers import spread
 if __name__ == "__main__":
     list(spread(nest, [sys.argv[1]], jobs=1, limit_s=600))
 """

@@ -16,17 +16,17 @@ from conftest import Opened
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.session import Session
-from ingest.ncu.columns import DOUBLE, UINT64, data_of, numbers, whole_numbers
-from ingest.ncu.container import KERNELS, KINDS, Kind, read_container
-from ingest.ncu.instances import Instances, read_instances
-from ingest.ncu.lean import LeanCopies, _block, _plain
-from ingest.ncu.names import keeps_instances
-from ingest.ncu.sass import actions
-from ingest.ncu.values import MetricReader, Metrics
-from ingest.ncu.wire import counted, delimited, encoded, fields_at, parted, varint
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.ingest.ncu.columns import DOUBLE, UINT64, data_of, numbers, whole_numbers
+from perfpipe.ingest.ncu.container import KERNELS, KINDS, Kind, read_container
+from perfpipe.ingest.ncu.instances import Instances, read_instances
+from perfpipe.ingest.ncu.lean import LeanCopies, _block, _plain
+from perfpipe.ingest.ncu.names import keeps_instances
+from perfpipe.ingest.ncu.sass import actions
+from perfpipe.ingest.ncu.values import MetricReader, Metrics
+from perfpipe.ingest.ncu.wire import counted, delimited, encoded, fields_at, parted, varint
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]

@@ -15,17 +15,17 @@ from types import SimpleNamespace
 import pytest
 from test_explain import a_side
 
-from analysis.comparison import pairs_of
-from analysis.facts import ECC, MACHINE, NEIGHBORS, SM, Facts, facts_of
-from analysis.gate.decision import Action, Verdict, decide
-from analysis.gate.differences import settings
-from analysis.gate.explain import explain
-from analysis.sides import ITERATION, Key
+from perfpipe.analysis.comparison import pairs_of
+from perfpipe.analysis.facts import ECC, MACHINE, NEIGHBORS, SM, Facts, facts_of
+from perfpipe.analysis.gate.decision import Action, Verdict, decide
+from perfpipe.analysis.gate.differences import settings
+from perfpipe.analysis.gate.explain import explain
+from perfpipe.analysis.sides import ITERATION, Key
+from perfpipe.pipelines.collectors.nvml import Samples, sampling
+from perfpipe.pipelines.place import packages, variables
+from perfpipe.pipelines.workload import CollectNvml
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import TaskResult
-from pipelines.collectors.nvml import Samples, sampling
-from pipelines.place import packages, variables
-from pipelines.workload import CollectNvml
 
 
 def _facts(conditions: Mapping[str, float] | None = None, **machine: str) -> Facts:

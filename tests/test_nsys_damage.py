@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -95,7 +95,7 @@ def test_columns_that_are_seldom_filled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are read as one column until one of them holds something, batches later perhaps."""
-    monkeypatch.setattr("ingest.nsys.sqlite_export.BATCH", 16)
+    monkeypatch.setattr("perfpipe.ingest.nsys.sqlite_export.BATCH", 16)
     where = f"rowid IN ({', '.join(map(str, filled)) or 'NULL'})"
     path = edited(
         "eager_small",
@@ -120,7 +120,7 @@ def test_columns_that_are_seldom_filled(
 def test_values_of_another_type_cost_themselves_only(
     edited: Callable[..., Path], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.nsys.sqlite_export.BATCH", 16)
+    monkeypatch.setattr("perfpipe.ingest.nsys.sqlite_export.BATCH", 16)
     change = "UPDATE NVTX_EVENTS SET {} = 'x' WHERE rowid = 60"
     changes = (change.format("category"), change.format("domainId"))
     whole = ingest(edited("eager_small", *SHORT), store)

@@ -15,7 +15,7 @@ from conftest import DATA, empty_database
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.store import Store
 
 STATS = DATA / "nsys" / "stats"

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import Opened
 
-from analysis.session import Session
-from ingest.nsys import sqlite_export
-from ingest.outcome import Outcome
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.nsys import sqlite_export
+from perfpipe.ingest.outcome import Outcome
+from perfpipe.ingest.reading import ingest
 from perfpipe.manifest import Manifest
 from perfpipe.model import tables
 from perfpipe.store import Store

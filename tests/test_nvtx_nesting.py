@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.nsys.ranges import nesting
+from perfpipe.ingest.nsys.ranges import nesting
 
 Range = tuple[int, int, int]  # start, end, thread
 

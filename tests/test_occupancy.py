@@ -11,8 +11,8 @@ from conftest import Cli, Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.occupancy import Kernel, calculate_in, calculator
-from analysis.session import Session
+from perfpipe.analysis.occupancy import Kernel, calculate_in, calculator
+from perfpipe.analysis.session import Session
 from perfpipe.specs import Architecture, architectures
 
 Ingested = Callable[[str], str]

@@ -13,9 +13,9 @@ import duckdb
 import pytest
 from conftest import Cli
 
-from analysis.report.opening.actions import actions_of
-from analysis.report.scope import Scope
-from analysis.report.verdicts import of_steps
+from perfpipe.analysis.report.opening.actions import actions_of
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.report.verdicts import of_steps
 from perfpipe.viewmodel import Finding, Source
 
 Pages = Callable[..., Path]

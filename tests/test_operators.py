@@ -12,7 +12,7 @@ from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.knowledge import techniques
+from perfpipe.analysis.knowledge import techniques
 
 Ingested = Callable[[str], str]
 

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from conftest import ROOT, Cli
 
-from analysis.views import views
+from perfpipe.analysis.views import views
 from perfpipe.database import own_error
 from perfpipe.errors import QueryFailed, StoreError
 from perfpipe.model import tables

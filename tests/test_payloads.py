@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.session import Session
-from ingest.nsys.payloads import _decoded, _Entry
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.nsys.payloads import _decoded, _Entry
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 CAPTURE = "ddp_straggler_rank0"

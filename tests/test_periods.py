@@ -12,11 +12,11 @@ from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.boundaries import boundaries, irregular_first, irregular_last
-from ingest.nsys.issued import Issued, Placed
-from ingest.nsys.launch_steps import _looping, _parts
-from ingest.nsys.steps import steps_of
-from ingest.periods import Loop, loops, parts_of
+from perfpipe.ingest.boundaries import boundaries, irregular_first, irregular_last
+from perfpipe.ingest.nsys.issued import Issued, Placed
+from perfpipe.ingest.nsys.launch_steps import _looping, _parts
+from perfpipe.ingest.nsys.steps import steps_of
+from perfpipe.ingest.periods import Loop, loops, parts_of
 
 Codes = npt.NDArray[np.int32]
 

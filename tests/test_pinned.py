@@ -6,7 +6,7 @@ import mmap
 import subprocess
 import sys
 
-from pipelines.collectors.pinned import pinned_gb
+from perfpipe.pipelines.collectors.pinned import pinned_gb
 
 #: CUDA maps pinned memory so: shared, and of no file.
 HOLDING = "import mmap, sys; held = mmap.mmap(-1, 96 << 20); print(flush=True); sys.stdin.read()"

@@ -14,8 +14,8 @@ from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.thresholds import thresholds
-from ingest.ncu.names import keeps_instances
+from perfpipe.analysis.thresholds import thresholds
+from perfpipe.ingest.ncu.names import keeps_instances
 
 SM = "TPC.TriageCompute.sm__cycles_active.avg"
 DRAM = "FBSP.TriageCompute.dramc__throughput.avg.pct_of_peak_sustained_elapsed"

@@ -12,8 +12,14 @@ from conftest import Cli, Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.profile_plan import ProfilePlan, each_once, limits_of, name_pattern, read_plan
-from analysis.session import Session
+from perfpipe.analysis.profile_plan import (
+    ProfilePlan,
+    each_once,
+    limits_of,
+    name_pattern,
+    read_plan,
+)
+from perfpipe.analysis.session import Session
 
 Ingested = Callable[[str], str]
 

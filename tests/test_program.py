@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines import tools
+from perfpipe.pipelines.program import Program, name_of
+from perfpipe.pipelines.tasks import literal, tasks
+from perfpipe.pipelines.workload import Workload, load_workload
 from perfpipe.store import Store
-from pipelines import tools
-from pipelines.program import Program, name_of
-from pipelines.tasks import literal, tasks
-from pipelines.workload import Workload, load_workload
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_without_a_gpu_a_program_is_not_measured(
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(tools, "_PLACES", {"nsys": (), "ncu": ()})
-    monkeypatch.setattr("pipelines.plan.gpus_on", lambda _: ())
-    monkeypatch.setattr("pipelines.commands.run.gpus_on", lambda _: ())
+    monkeypatch.setattr("perfpipe.pipelines.plan.gpus_on", lambda _: ())
+    monkeypatch.setattr("perfpipe.pipelines.commands.run.gpus_on", lambda _: ())
     assert cli("run", "--", "true") == 2
     assert "no GPU here, and a program without a workload file has no recording" in cli.err
     assert "--collector timing" in cli.err
-    monkeypatch.setattr("pipelines.plan.gpus_on", lambda _: ("NVIDIA H200",))
-    monkeypatch.setattr("pipelines.commands.run.gpus_on", lambda _: ("NVIDIA H200",))
+    monkeypatch.setattr("perfpipe.pipelines.plan.gpus_on", lambda _: ("NVIDIA H200",))
+    monkeypatch.setattr("perfpipe.pipelines.commands.run.gpus_on", lambda _: ("NVIDIA H200",))
     tools.find_tool.cache_clear()
     assert cli("run", "--", "true") == 5
     assert "NVIDIA H200 is here, but neither nsys nor ncu" in cli.err

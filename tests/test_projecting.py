@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import Cli, Opened
 
-from analysis.gate.projecting import VIEWS, gpu_of, project
+from perfpipe.analysis.gate.projecting import VIEWS, gpu_of, project
 from perfpipe.errors import InputError
+from perfpipe.pipelines.gate.projecting import gpu_named
 from perfpipe.specs import GpuSpec, gpu_specs
-from pipelines.gate.projecting import gpu_named
 
 SPECS = {spec.key: spec for spec in gpu_specs()}
 H200, B300 = SPECS["h200"], SPECS["b300"]

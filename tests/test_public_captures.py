@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Cli, Tiny
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.specs import gpu_specs
 
 Opened = Callable[..., AbstractContextManager[Session]]

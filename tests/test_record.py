@@ -15,12 +15,12 @@ from conftest import ROOT, Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.masking import mask, mask_bytes, names_in
-from ingest.reading import ingest
-from ingest.scrub import scrub_file
+from perfpipe.ingest.masking import mask, mask_bytes, names_in
+from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.scrub import scrub_file
+from perfpipe.pipelines.plan import planned_tasks
+from perfpipe.pipelines.workload import load_workload
 from perfpipe.store import Store
-from pipelines.plan import planned_tasks
-from pipelines.workload import load_workload
 
 RECORDINGS = sorted((ROOT / "workloads" / "recordings").iterdir())
 CAPTURES = ("nsys/eager_small.sqlite", "nsys/ddp_straggler_rank0.sqlite", "nsys/h2d.sqlite",
@@ -40,7 +40,7 @@ say("time", ms=[3.0, 1.0, 2.0], method="queued")
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compress with little effort: what is in a file is tested, and not its size."""
-    monkeypatch.setattr("ingest.compressed.XZ_PRESET", 0)
+    monkeypatch.setattr("perfpipe.ingest.compressed.XZ_PRESET", 0)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_shipped_recordings_are_whole_small_and_anonymous(folder: Path) -> None:
     workload = ROOT / "workloads" / f"{folder.name.removesuffix('-h200')}.yaml"
     loaded = load_workload(workload)
     assert loaded.recording == f"recordings/{folder.name}"
-    from pipelines.recording import load_recording
+    from perfpipe.pipelines.recording import load_recording
 
     recording = load_recording(folder)
     assert recording.gpu == "NVIDIA H200"

@@ -19,9 +19,9 @@ import pytest
 from conftest import Cli, lacking
 from kills import PERFPIPE, heed_signals
 
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.workload import Execution
 from perfpipe.store import Store
-from pipelines.launcher import Launcher
-from pipelines.workload import Execution
 
 PROGRAM = """
 import json, os, sys

@@ -12,10 +12,10 @@ import pytest
 from conftest import Cli
 
 from perfpipe.store import Store
+from perfpipe.templates.formats import format_value, shorten
+from perfpipe.templates.markdown import markdown_code, markdown_text
 from perfpipe.units import format_ns
 from perfpipe.visible import visible
-from templates.formats import format_value, shorten
-from templates.markdown import markdown_code, markdown_text
 
 Pages = Callable[..., Path]
 Stored = Callable[..., list[str]]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from conftest import Opened, Tiny
 
-from analysis.occupancy import calculator
+from perfpipe.analysis.occupancy import calculator
 from perfpipe.specs import find_spec
 
 Ingested = Callable[[str], str]

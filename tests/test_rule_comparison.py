@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import Opened, Tiny
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 
 SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"

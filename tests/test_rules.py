@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from conftest import Opened, Tiny
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 
 Ingested = Callable[[str], str]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Cli
 
+from perfpipe.pipelines import tools
+from perfpipe.pipelines.tasks import tasks
+from perfpipe.pipelines.workload import load_workload
 from perfpipe.store import Store
 from perfpipe.verify import verify
-from pipelines import tools
-from pipelines.tasks import tasks
-from pipelines.workload import load_workload
 
 GEMM = ROOT / "workloads" / "gemm.yaml"
 Expand = Callable[[str], Path]
@@ -54,7 +54,7 @@ def test_auto_replays_without_a_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
 def test_auto_measures_with_the_profilers_that_are_there(
     profilers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.plan import choose_collector
+    from perfpipe.pipelines.plan import choose_collector
 
     (profilers / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA H200\n")
     (profilers / "nvidia-smi").chmod(0o755)
@@ -71,7 +71,7 @@ def test_auto_measures_with_the_profilers_that_are_there(
 
 
 def test_the_recording_holds_every_configuration_of_the_file() -> None:
-    from pipelines.recording import load_recording
+    from perfpipe.pipelines.recording import load_recording
 
     workload = load_workload(GEMM)
     recording = load_recording(GEMM.parent / str(workload.recording))

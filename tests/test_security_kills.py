@@ -107,11 +107,12 @@ def killing(real):
         return real(*given, **more)
     return call
 Path.rename, Path.replace = killing(Path.rename), killing(Path.replace)
-from pipelines.cli import run_cli
-import ingest.reading, pipelines.ingesting
+from perfpipe.pipelines.cli import run_cli
+import perfpipe.ingest.reading
+from perfpipe.pipelines import ingesting
 def here(work, tasks, **_):
     yield from ((task, work(task)) for task in tasks)
-pipelines.ingesting.spread = here
+ingesting.spread = here
 sys.exit(run_cli(sys.argv[1:]))
 """
 

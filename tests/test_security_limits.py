@@ -19,10 +19,10 @@ from kills import heed_signals
 from perfpipe.cores import CORES_VARIABLE, cores
 from perfpipe.database import open_database
 from perfpipe.errors import InputError
+from perfpipe.pipelines.agents.desk import Desk
+from perfpipe.pipelines.options import json_document
+from perfpipe.pipelines.within import TIME_VARIABLE, time_limit, within
 from perfpipe.store import Store
-from pipelines.agents.desk import Desk
-from pipelines.options import json_document
-from pipelines.within import TIME_VARIABLE, time_limit, within
 
 #: What never ends; the second never comes to where DuckDB looks for signals.
 ENDLESS = (
@@ -115,7 +115,7 @@ def test_cores_are_bounded(one: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("sql", ENDLESS)
 def test_ctrl_c_ends_a_query(sql: str, one: str, cli: Cli, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-X", "importtime", "-m", "pipelines", "query", sql],
+        [sys.executable, "-X", "importtime", "-m", "perfpipe", "query", sql],
         env={**os.environ, "PERFPIPE_STORE": str(tmp_path / "store"), "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -125,7 +125,7 @@ def test_ctrl_c_ends_a_query(sql: str, one: str, cli: Cli, tmp_path: Path) -> No
     assert process.stderr is not None
     # The last thing that is loaded before the query runs.
     for line in process.stderr:
-        if line.rstrip().endswith("analysis.session"):
+        if line.rstrip().endswith("perfpipe.analysis.session"):
             break
     lines: list[str] = []
     timer = threading.Timer(60, process.kill)
@@ -141,8 +141,8 @@ def test_ctrl_c_ends_a_query(sql: str, one: str, cli: Cli, tmp_path: Path) -> No
 
 LOSING = """
 import os, signal, time
-from pipelines import signals
-from pipelines.within import within
+from perfpipe.pipelines import signals
+from perfpipe.pipelines.within import within
 
 signals.install()
 try:
@@ -197,7 +197,7 @@ def test_an_interrupt_of_who_waits_ends_the_work() -> None:
 def test_a_table_fetches_the_rows_that_it_shows(
     one: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.commands.query._COUNTED", 1000)
+    monkeypatch.setattr("perfpipe.pipelines.commands.query._COUNTED", 1000)
     assert cli("query", "SELECT range AS n FROM range(50)") == 0
     assert cli.out.endswith("39\n... 10 more rows (--limit, or another --format)\n")
     # All of it would be 80 GB.
@@ -253,7 +253,7 @@ def test_a_report_that_vanishes_meanwhile_is_no_error(
     stored: Callable[..., list[str]], store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, other = stored("nsys/memcpy.sqlite", "nsys/h2d.sqlite")
-    from analysis.session import Session
+    from perfpipe.analysis.session import Session
 
     run = Session.run_user_sql
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from conftest import ROOT, Cli
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.batchrecord import Batch, BatchRun, BatchTask
 from perfpipe.compaction import compact
 from perfpipe.errors import InputError, StoreError
 from perfpipe.paths import inside, is_plain
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.recording import load_recording
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.verify import verify
-from pipelines.batch.disk import BatchDirectory
-from pipelines.recording import load_recording
 
 OUTSIDE = ("../x", "../../x", "/etc/passwd", "a/b", "..", ".", ".x", "", "a\0b", "a\nb", "a\\b",
            "~root", "x" * 300)  # fmt: skip

@@ -14,15 +14,15 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.masking import mask, mask_value
-from ingest.reading import ingest
-from ingest.scrub import scrub_file
 from perfpipe.batchrecord import Batch, BatchRun
+from perfpipe.ingest.masking import mask, mask_value
+from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.scrub import scrub_file
+from perfpipe.pipelines.place import variables
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.secrets import blank, hidden, hide, hide_words, is_secret
 from perfpipe.store import Store
-from pipelines.place import variables
 
 #: PLANT is the secret.
 TEXTS = (
@@ -205,7 +205,7 @@ def test_a_run_and_its_recording_hold_no_secret(
     profilers: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NVIDIA_API_KEY", "PLANT")
-    monkeypatch.setattr("ingest.compressed.XZ_PRESET", 0)
+    monkeypatch.setattr("perfpipe.ingest.compressed.XZ_PRESET", 0)
     (tmp_path / "program.py").write_text(PROGRAM)
     program = ("--", "python3", "program.py", "--api-key=PLANT", "--password", "PLANT")
     kinds = [f"--{kind}={tmp_path}/out/r.{kind}" for kind in ("html", "md")]

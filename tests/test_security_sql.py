@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.pipelines.agents.desk import Desk
+from perfpipe.pipelines.agents.tools import call
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store
-from pipelines.agents.desk import Desk
-from pipelines.agents.tools import call
 
 #: STORED and OUT stand for a file of the store and one that is not there; SECRET for one outside.
 ESCAPES = (

@@ -20,8 +20,23 @@ from rich.console import Console
 
 from perfpipe.paths import is_plain
 from perfpipe.picture import Label, Lane, Panel, Picture, Slice, View
+from perfpipe.pipelines import console, junit
+from perfpipe.pipelines.commands.query import _as_csv, _as_table
+from perfpipe.pipelines.program import name_of
+from perfpipe.pipelines.reporting import to_json
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
+from perfpipe.templates.closing import closing_lines
+from perfpipe.templates.index_page import Entry, render_index
+from perfpipe.templates.policy import policy
+from perfpipe.templates.renderers import (
+    figure_files,
+    print_terminal,
+    render_html,
+    render_markdown,
+    slug,
+    text_of,
+)
 from perfpipe.viewmodel import (
     Action,
     Budget,
@@ -37,21 +52,6 @@ from perfpipe.viewmodel import (
     Tile,
 )
 from perfpipe.visible import shown, visible, visible_line
-from pipelines import console, junit
-from pipelines.commands.query import _as_csv, _as_table
-from pipelines.program import name_of
-from pipelines.reporting import to_json
-from templates.closing import closing_lines
-from templates.index_page import Entry, render_index
-from templates.policy import policy
-from templates.renderers import (
-    figure_files,
-    print_terminal,
-    render_html,
-    render_markdown,
-    slug,
-    text_of,
-)
 
 PAYLOADS = {
     "script": "k</script><script>alert(1)</script>",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.arrays import NONE, numbered
-from ingest.sequences import depths, latest_reaching, over_runs, place_over_runs
+from perfpipe.ingest.arrays import NONE, numbered
+from perfpipe.ingest.sequences import depths, latest_reaching, over_runs, place_over_runs
 
 _VALUES = st.lists(st.integers(-9, 9), max_size=70)
 

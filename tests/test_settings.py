@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.errors import InputError
-from perfpipe.store import STORE_VARIABLE
-from pipelines.options import STEP_RANGE_VARIABLE
-from pipelines.settings import (
+from perfpipe.pipelines.options import STEP_RANGE_VARIABLE
+from perfpipe.pipelines.settings import (
     VARIABLES,
     effective,
     key_lines,
     read,
     slurm_options,
 )
-from pipelines.settings_model import Settings
-from pipelines.slurm.options import Slurm
-from pipelines.workload import load_workload
+from perfpipe.pipelines.settings_model import Settings
+from perfpipe.pipelines.slurm.options import Slurm
+from perfpipe.pipelines.workload import load_workload
+from perfpipe.store import STORE_VARIABLE
 
 PROJECT = """\
 store = "results/store"      # below this file

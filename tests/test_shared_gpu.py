@@ -15,8 +15,8 @@ from conftest import ROOT, Cli, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 NAMES = {"gemm": "compute", "ncclDevKernel_AllReduce": "communication", "[CUDA memset]": "transfer"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import Cli, Tiny
 
-from analysis import runs
-from analysis.runs import class_change
-from analysis.session import Session
+from perfpipe.analysis import runs
+from perfpipe.analysis.runs import class_change
+from perfpipe.analysis.session import Session
 from perfpipe.store import Store
 
 

@@ -16,10 +16,10 @@ from slurm_cluster import SlurmCluster
 from slurm_site import PATIENCE_S
 
 from perfpipe.errors import TaskFailed
-from pipelines.slurm.client import Answer, Cluster, Unreachable
-from pipelines.slurm.options import Slurm
-from pipelines.slurm.render import JobSpec, render
-from pipelines.slurm.states import State
+from perfpipe.pipelines.slurm.client import Answer, Cluster, Unreachable
+from perfpipe.pipelines.slurm.options import Slurm
+from perfpipe.pipelines.slurm.render import JobSpec, render
+from perfpipe.pipelines.slurm.states import State
 
 
 def _script(tmp_path: Path, command: str, **options: object) -> Path:

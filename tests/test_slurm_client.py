@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfpipe.errors import TaskFailed, ToolMissing
-from pipelines.slurm.client import Cluster, Unreachable
-from pipelines.slurm.states import State
+from perfpipe.pipelines.slurm.client import Cluster, Unreachable
+from perfpipe.pipelines.slurm.states import State
 
 Say = Callable[..., None]
 

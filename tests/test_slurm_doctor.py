@@ -9,9 +9,9 @@ from conftest import Cli
 from slurm_cluster import SlurmCluster
 
 from perfpipe.errors import TaskFailed
-from pipelines.slurm import doctor
-from pipelines.slurm.client import Cluster
-from pipelines.slurm.options import Slurm
+from perfpipe.pipelines.slurm import doctor
+from perfpipe.pipelines.slurm.client import Cluster
+from perfpipe.pipelines.slurm.options import Slurm
 
 
 def _states(site: SlurmCluster) -> dict[str, str]:

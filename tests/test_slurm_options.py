@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipelines.slurm.options import Slurm, clock, merged, seconds, shape
+from perfpipe.pipelines.slurm.options import Slurm, clock, merged, seconds, shape
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perfpipe.errors import InputError
-from pipelines.slurm.options import Slurm
-from pipelines.slurm.render import JobSpec, render
+from perfpipe.pipelines.slurm.options import Slurm
+from perfpipe.pipelines.slurm.render import JobSpec, render
 
 PLAIN = JobSpec(
     name="gemm",

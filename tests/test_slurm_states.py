@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.slurm.limits import parse_limits, parse_partitions, time_s
-from pipelines.slurm.render import compact_array
-from pipelines.slurm.states import JobState, State, indices, parse_sacct, parse_squeue
+from perfpipe.pipelines.slurm.limits import parse_limits, parse_partitions, time_s
+from perfpipe.pipelines.slurm.render import compact_array
+from perfpipe.pipelines.slurm.states import JobState, State, indices, parse_sacct, parse_squeue
 
 #: squeue -r -O with SQUEUE_FIELDS, as Slurm 22.05 printed it.
 SQUEUE = """\

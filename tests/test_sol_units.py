@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from conftest import Opened, Tiny
 
-from analysis.metrics import one_pass_units, sol_units
-from analysis.thresholds import thresholds
+from perfpipe.analysis.metrics import one_pass_units, sol_units
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import quote
 
 SIDES = {side: [unit.metric for unit in units] for side, units in sol_units().items()}

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.nsys import sqlite_rows
-from ingest.nsys.sqlite_export import SqliteExport
-from ingest.nsys.sqlite_rows import Layout, Rows
-from ingest.nsys.sqlite_tree import SqliteFile, UnusualError, trees_of
-from ingest.nsys.sqlite_values import BLOB, FLOAT, INT, TEXT
 from perfpipe.errors import InputError
+from perfpipe.ingest.nsys import sqlite_rows
+from perfpipe.ingest.nsys.sqlite_export import SqliteExport
+from perfpipe.ingest.nsys.sqlite_rows import Layout, Rows
+from perfpipe.ingest.nsys.sqlite_tree import SqliteFile, UnusualError, trees_of
+from perfpipe.ingest.nsys.sqlite_values import BLOB, FLOAT, INT, TEXT
 
 Row = tuple[Any, ...]
 

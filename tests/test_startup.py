@@ -10,8 +10,8 @@ from conftest import Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.report import findings
-from analysis.report.scope import Scope
+from perfpipe.analysis.report import findings
+from perfpipe.analysis.report.scope import Scope
 
 #: Calls and ranges of start-up, and their cause.
 CAUSES = {

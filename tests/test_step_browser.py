@@ -16,8 +16,8 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 from perfpipe.picture import Label, Lane, Panel, Picture, Slice, View
+from perfpipe.templates.renderers import render_html
 from perfpipe.viewmodel import Report
-from templates.renderers import render_html
 
 Visit = Callable[[str], webdriver.Chrome]
 

@@ -11,13 +11,13 @@ from matplotlib.image import imread
 from selenium import webdriver
 from test_step_browser import _step
 
-from analysis.report.build import kinds_of
-from analysis.report.picture import VIEWS, picture_of
-from analysis.report.scope import Scope
+from perfpipe.analysis.report.build import kinds_of
+from perfpipe.analysis.report.picture import VIEWS, picture_of
+from perfpipe.analysis.report.scope import Scope
 from perfpipe.picture import Arrival, Label, Lane, Panel, Picture, Slice, View
-from templates.step_links import End, links_of
-from templates.step_png import step_png
-from templates.step_svg import step_svg
+from perfpipe.templates.step_links import End, links_of
+from perfpipe.templates.step_png import step_png
+from perfpipe.templates.step_svg import step_svg
 
 RANKS = [f"nsys/ddp_straggler_rank{rank}.sqlite" for rank in (0, 1)]
 

@@ -19,9 +19,9 @@ import pytest
 from conftest import DATA, Cli, lacking
 from forks import asked, forking
 
-from ingest.reading import ingest
 from perfpipe.errors import StoreError
 from perfpipe.garbage import collect_garbage
+from perfpipe.ingest.reading import ingest
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.verify import verify
@@ -125,8 +125,8 @@ def test_garbage_of_killed_writers_is_collected(store: Store) -> None:
 #: A shell starts background jobs with interrupts ignored, which would be inherited.
 INGEST = """
 import signal, sys
-from pipelines.cli import run_cli
-from pipelines.imports import leave_pandas_out
+from perfpipe.pipelines.cli import run_cli
+from perfpipe.pipelines.imports import leave_pandas_out
 leave_pandas_out()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(run_cli(sys.argv[1:]))
@@ -142,9 +142,9 @@ def _command(store: Store, *paths: Path) -> list[str]:
 WRITE = """
 import sys
 from pathlib import Path
-from ingest.reading import ingest
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
-from pipelines.imports import leave_pandas_out
+from perfpipe.pipelines.imports import leave_pandas_out
 leave_pandas_out()
 for path in sys.argv[2:]:
     ingest(Path(path), Store(Path(sys.argv[1])))
@@ -168,7 +168,11 @@ def test_many_writers_of_the_same_files(expand: Expand, store: Store, tmp_path: 
     words = [str(program), str(store.root), *map(str, paths)]
     errors = [tmp_path / f"errors-{number}" for number in range(WRITERS)]
     # What they import is imported once: that takes as long as some of the files.
-    readers = ("ingest.nsys.reader", "ingest.ncu.csv_pages", "ingest.reading")
+    readers = (
+        "perfpipe.ingest.nsys.reader",
+        "perfpipe.ingest.ncu.csv_pages",
+        "perfpipe.ingest.reading",
+    )
     with ExitStack() as stack:
         server = stack.enter_context(forking(tmp_path / "socket", *readers))
         writers = [
@@ -218,8 +222,8 @@ def test_a_killed_writer_leaves_a_clean_store(expand: Expand, store: Store) -> N
 UNPRIVILEGED = """
 import os, sys
 from pathlib import Path
-import ingest.nsys.reader
-from ingest.reading import ingest
+import perfpipe.ingest.nsys.reader
+from perfpipe.ingest.reading import ingest
 from perfpipe.errors import PerfpipeError
 from perfpipe.store import Store
 if os.geteuid() == 0:

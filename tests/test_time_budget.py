@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import DATA, Opened, Tiny
 
-from analysis.session import Session
+from perfpipe.analysis.session import Session
 from perfpipe.store import Store
 
 Ingested = Callable[[str], str]

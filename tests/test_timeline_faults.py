@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from analysis.report.build import VIEWS_USED, build_report
-from analysis.session import Session
-from analysis.views import views
-from ingest.reading import ingest
+from perfpipe.analysis.report.build import VIEWS_USED, build_report
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.views import views
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
-from templates.renderers import render_html
+from perfpipe.templates.renderers import render_html
 
 NAMES = ["k", "k(int)", "cudaLaunchKernel_v7000", "train", "ncclDevKernel_AllReduce_Sum", "gemm"]
 K, K_FULL, LAUNCH, TRAIN, NCCL, GEMM = range(1, 7)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import Cli, Opened, Tiny
 
-from analysis.knowledge import techniques
+from perfpipe.analysis.knowledge import techniques
 
 Ingested = Callable[[str], str]
 Expand = Callable[[str], Path]

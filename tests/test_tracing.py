@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from conftest import Cli, Tiny
 
-from analysis.report import tracing
-from analysis.report.scope import Scope
+from perfpipe.analysis.report import tracing
+from perfpipe.analysis.report.scope import Scope
 from perfpipe.store import Store
 
 STEP = 1_000_000

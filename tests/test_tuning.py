@@ -12,9 +12,9 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.history import History, Trial, read_history
-from analysis.search_gain import gains
-from analysis.search_story import (
+from perfpipe.analysis.history import History, Trial, read_history
+from perfpipe.analysis.search_gain import gains
+from perfpipe.analysis.search_story import (
     best_of,
     convergence,
     generations,
@@ -24,10 +24,10 @@ from analysis.search_story import (
     traits,
 )
 from perfpipe.errors import InputError
+from perfpipe.pipelines.search import Search
+from perfpipe.pipelines.workload import Workload, load_workload
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.search import Search
-from pipelines.workload import Workload, load_workload
 
 PROGRAM = """
 import json, sys

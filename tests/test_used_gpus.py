@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from conftest import DATA, Tiny
 
-from analysis.report.facts import gpus_of
-from analysis.session import Session
-from ingest.reading import ingest
+from perfpipe.analysis.report.facts import gpus_of
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
 from perfpipe.manifest import Manifest
+from perfpipe.pipelines.collectors import nvml
 from perfpipe.store import Store
-from pipelines.collectors import nvml
 
 A100 = "NVIDIA A100-SXM4-40GB"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Cli, Opened
 
-from analysis.macros import macros
-from analysis.names import names_in, names_in_own
-from analysis.reference import REFERENCE_TABLES
-from analysis.session import Session
-from analysis.thresholds import thresholds
-from analysis.views import LAYERS, View, parse_view, views
+from perfpipe.analysis.macros import macros
+from perfpipe.analysis.names import names_in, names_in_own
+from perfpipe.analysis.reference import REFERENCE_TABLES
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.thresholds import thresholds
+from perfpipe.analysis.views import LAYERS, View, parse_view, views
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import open_database
 from perfpipe.errors import InputError

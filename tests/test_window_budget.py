@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_budget_oracle import category_at, launch_gap_limit, short_gaps, timelines
 
-from analysis.windows import VIEWS_USED, choose_ranges, choose_time
+from perfpipe.analysis.windows import VIEWS_USED, choose_ranges, choose_time
 
 Timeline = dict[str, list[dict[str, Any]]]
 
@@ -41,7 +41,7 @@ def test_a_chosen_time_against_each_nanosecond(
     together: list[Timeline], begin: int, length: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analysis.session.thresholds", short_gaps)
+        patch.setattr("perfpipe.analysis.session.thresholds", short_gaps)
         db = Tiny()
         for report, timeline in enumerate(together):
             db.add_report(f"r{report}", timeline)

@@ -17,14 +17,14 @@ import pytest
 from conftest import DATA, Cli
 from errands import act, grow
 
-from ingest import inputs
-from ingest.inputs import hashed, identify
-from ingest.outcome import Outcome
-from ingest.reading import ingest
+from perfpipe.ingest import inputs
+from perfpipe.ingest.inputs import hashed, identify
+from perfpipe.ingest.outcome import Outcome
+from perfpipe.ingest.reading import ingest
+from perfpipe.pipelines import workers
+from perfpipe.pipelines.ingesting import Failure, ingest_many
+from perfpipe.pipelines.workers import Lost, end_idle_workers, spread
 from perfpipe.store import Store
-from pipelines import workers
-from pipelines.ingesting import Failure, ingest_many
-from pipelines.workers import Lost, end_idle_workers, spread
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.errors import InputError
-from pipelines.expression import evaluate
-from pipelines.strict_yaml import load
-from pipelines.tasks import tasks
-from pipelines.workload import load_workload
+from perfpipe.pipelines.expression import evaluate
+from perfpipe.pipelines.strict_yaml import load
+from perfpipe.pipelines.tasks import tasks
+from perfpipe.pipelines.workload import load_workload
 
 GOOD = 'version: 1\nname: w\ncommand: [prog, "{m}"]\nmatrix: {m: [1, 2]}\n'
 

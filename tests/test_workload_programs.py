@@ -188,8 +188,8 @@ def test_every_workload_gives_its_program_known_options(
 
     Here each imports what it needs beyond PyTorch, as it does for users.
     """
-    from pipelines.plan import planned_tasks
-    from pipelines.workload import load_workload
+    from perfpipe.pipelines.plan import planned_tasks
+    from perfpipe.pipelines.workload import load_workload
 
     task = planned_tasks(load_workload(path), path)[0]
     program = next(word for word in task.command if word.endswith(".py"))

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
-from ingest.builder import ReportBuilder
-from ingest.formats import Format
-from ingest.reading import ingest
 from perfpipe.errors import InputError
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.formats import Format
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]

@@ -53,5 +53,5 @@ def pytest_unconfigure() -> None:
 def _views_in_turn() -> Iterator[None]:
     """Make one view at a time: workers fill all cores.  test_making makes them side by side."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analysis.session.cores", lambda: 1)
+        patch.setattr("perfpipe.analysis.session.cores", lambda: 1)
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from analysis.batch.items import Item
+from perfpipe.analysis.batch.items import Item
 from perfpipe.batchrecord import Batch
 from perfpipe.viewmodel import Column, Source, Table, Value
 

@@ -6,8 +6,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from analysis.batch.cells import NODE, TASK, Cells, source_of, table_of
-from analysis.batch.items import Item, in_order
+from perfpipe.analysis.batch.cells import NODE, TASK, Cells, source_of, table_of
+from perfpipe.analysis.batch.items import Item, in_order
 from perfpipe.batchrecord import Batch
 from perfpipe.viewmodel import Column, Table
 

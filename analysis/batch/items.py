@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.batch.nodes import Timed
+from perfpipe.analysis.batch.nodes import Timed
 from perfpipe.batchrecord import State, TaskState, TaskSummary
 from perfpipe.runrecord import TaskResult
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analysis.judging import false_discovery
-from analysis.thresholds import thresholds
+from perfpipe.analysis.judging import false_discovery
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import counted
 
 if TYPE_CHECKING:

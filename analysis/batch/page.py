@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from analysis.batch import failures, tables
-from analysis.batch.failing import failing_nodes
-from analysis.batch.items import FAILED, OPEN, Item, times_of
-from analysis.batch.nodes import Compared, compare_places, stands_out
-from analysis.thresholds import thresholds
+from perfpipe.analysis.batch import failures, tables
+from perfpipe.analysis.batch.failing import failing_nodes
+from perfpipe.analysis.batch.items import FAILED, OPEN, Item, times_of
+from perfpipe.analysis.batch.nodes import Compared, compare_places, stands_out
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.batchrecord import Batch
 from perfpipe.units import counted, format_ns, words
 from perfpipe.viewmodel import Fact, Opening, Report, Section, Source, Table, Tile

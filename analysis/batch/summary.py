@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analysis.report import facts, findings, verdicts
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
-from analysis.session import Session
+from perfpipe.analysis.report import facts, findings, verdicts
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
 from perfpipe.database import in_list, quote
 from perfpipe.runrecord import RunRecord

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from analysis.batch.cells import NODE, TASK, Cells, source_of, table_of
-from analysis.batch.items import ORDER, Item, gpu_name, in_order
-from analysis.batch.nodes import Compared
+from perfpipe.analysis.batch.cells import NODE, TASK, Cells, source_of, table_of
+from perfpipe.analysis.batch.items import ORDER, Item, gpu_name, in_order
+from perfpipe.analysis.batch.nodes import Compared
 from perfpipe.batchrecord import Batch
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Table, Value

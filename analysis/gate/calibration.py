@@ -13,10 +13,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.gate.power import detectable
-from analysis.judging import judge
-from analysis.modes import two_modes
-from analysis.thresholds import thresholds
+from perfpipe.analysis.gate.power import detectable
+from perfpipe.analysis.judging import judge
+from perfpipe.analysis.modes import two_modes
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibrated, Modes, Setting
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.facts import (
+from perfpipe.analysis.facts import (
     ARGUMENTS,
     ARM,
     ENVIRONMENT,
@@ -23,7 +23,7 @@ from analysis.facts import (
     WORK,
     Facts,
 )
-from analysis.thresholds import thresholds
+from perfpipe.analysis.thresholds import thresholds
 
 #: Longest value that is told, and the most values of a side.
 _LONGEST, _VALUES = 40, 3

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.comparison import Compared, Pairs
-from analysis.gate.share import Share
-from analysis.short_names import short_names
-from analysis.sides import Key
+from perfpipe.analysis.comparison import Compared, Pairs
+from perfpipe.analysis.gate.share import Share
+from perfpipe.analysis.short_names import short_names
+from perfpipe.analysis.sides import Key
 from perfpipe.viewmodel import Column, Source, Table
 
 #: Title of the table of kernels, and what it shows.

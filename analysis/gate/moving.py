@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.gate import projecting
-from analysis.gate.across import (
+from perfpipe.analysis.gate import projecting
+from perfpipe.analysis.gate.across import (
     Profiled,
     Reached,
     Work,
@@ -18,12 +18,12 @@ from analysis.gate.across import (
     ratio_of,
     reach,
 )
-from analysis.gate.projecting import gpu_of, project
-from analysis.gate.scaling import Span, Use, ratios
-from analysis.gate.wholes import ITERATION, Whole
-from analysis.rows import rows_of
-from analysis.sides import CAPTURE, STEP, Key, side_of
-from analysis.sides import VIEWS as SIDES_VIEWS
+from perfpipe.analysis.gate.projecting import gpu_of, project
+from perfpipe.analysis.gate.scaling import Span, Use, ratios
+from perfpipe.analysis.gate.wholes import ITERATION, Whole
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.sides import CAPTURE, STEP, Key, side_of
+from perfpipe.analysis.sides import VIEWS as SIDES_VIEWS
 from perfpipe.database import in_list
 from perfpipe.errors import InputError
 from perfpipe.runrecord import RunRecord

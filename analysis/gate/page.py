@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.comparison_story import Comparison
-from analysis.gate.decision import Decision, headline
-from analysis.report.opening.comparisons import change_of
-from analysis.report.sections.regression import tables_of
+from perfpipe.analysis.comparison_story import Comparison
+from perfpipe.analysis.gate.decision import Decision, headline
+from perfpipe.analysis.report.opening.comparisons import change_of
+from perfpipe.analysis.report.sections.regression import tables_of
 from perfpipe.picture import Picture
 from perfpipe.viewmodel import Fact, Opening, Report, Section, Source, Tile
 

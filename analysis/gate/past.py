@@ -12,9 +12,9 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.batch.nodes import Timed
-from analysis.gate.changepoints import segments_of
-from analysis.judging import change_of
+from perfpipe.analysis.batch.nodes import Timed
+from perfpipe.analysis.gate.changepoints import segments_of
+from perfpipe.analysis.judging import change_of
 from perfpipe.runrecord import RunRecord, TaskResult
 
 _ALPHA = 0.05

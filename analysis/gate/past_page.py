@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analysis.batch.nodes import Compared, odd_places
-from analysis.gate.past import Course, Step
+from perfpipe.analysis.batch.nodes import Compared, odd_places
+from perfpipe.analysis.gate.past import Course, Step
 from perfpipe.units import counted
 from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Value
 

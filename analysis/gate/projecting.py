@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.gate.projection import Links, project_alone, project_step
-from analysis.gate.scaling import Ratios, Span, Use, ratios
-from analysis.gate.wholes import (
+from perfpipe.analysis.gate.projection import Links, project_alone, project_step
+from perfpipe.analysis.gate.scaling import Ratios, Span, Use, ratios
+from perfpipe.analysis.gate.wholes import (
     CAPTURE,
     DEVICE_COPY,
     HOST_COPY,
@@ -19,7 +19,7 @@ from analysis.gate.wholes import (
     KernelTime,
     Whole,
 )
-from analysis.rows import rows_of
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.errors import InputError
 from perfpipe.runrecord import RunRecord, TaskResult

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.gate.scaling import LEAST_PCT, Ratios, Scaled, Span, Use, hull, scale
-from analysis.gate.wholes import (
+from perfpipe.analysis.gate.scaling import LEAST_PCT, Ratios, Scaled, Span, Use, hull, scale
+from perfpipe.analysis.gate.wholes import (
     COMMUNICATION,
     COMPUTE,
     DEVICE_COPY,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analysis.gate.across import class_of
-from analysis.gate.scaling import Span, name_of, ratios
-from analysis.gate.wholes import ITERATION, KERNELS, Moved, Whole
+from perfpipe.analysis.gate.across import class_of
+from perfpipe.analysis.gate.scaling import Span, name_of, ratios
+from perfpipe.analysis.gate.wholes import ITERATION, KERNELS, Moved, Whole
 from perfpipe.specs import GpuSpec
 from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.facts import MACHINE, MODEL, facts_of
-from analysis.judging import timer_step
-from analysis.sides import Key, Measured, Side, clocks_of, own_time
+from perfpipe.analysis.facts import MACHINE, MODEL, facts_of
+from perfpipe.analysis.judging import timer_step
+from perfpipe.analysis.sides import Key, Measured, Side, clocks_of, own_time
 from perfpipe.runrecord import TaskResult
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from analysis.comparison import Compared
+from perfpipe.analysis.comparison import Compared
 
 #: False alarms that all looks together may have.
 ALPHA = 0.05

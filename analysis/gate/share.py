@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.comparison import Compared
-from analysis.thresholds import thresholds
+from perfpipe.analysis.comparison import Compared
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import format_ns
 
 #: Least share of the change that a row of a table has, %.

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analysis.comparison_story import Comparison
-from analysis.report import facts, findings, opening, picture, verdicts
-from analysis.report.scope import Scope
-from analysis.report.sections import SECTIONS
-from analysis.rows import rows_of
+from perfpipe.analysis.comparison_story import Comparison
+from perfpipe.analysis.report import facts, findings, opening, picture, verdicts
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.report.sections import SECTIONS
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import another, in_list
 from perfpipe.picture import Picture
 from perfpipe.runrecord import RunRecord

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from analysis.knowledge import techniques
-from analysis.report.assumed import assumption
-from analysis.report.declare import Col
-from analysis.report.scope import Scope
-from analysis.rows import records_of, rows_of
-from analysis.views import views
+from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.report.assumed import assumption
+from perfpipe.analysis.report.declare import Col
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import records_of, rows_of
+from perfpipe.analysis.views import views
 from perfpipe.database import in_list, quote
 from perfpipe.units import counted, format_ns, format_rate, words
 from perfpipe.viewmodel import Card, Fact, Source, Table, Value

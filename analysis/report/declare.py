@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Protocol
 
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
-from analysis.views import views
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.views import views
 from perfpipe.database import in_list, quote
 from perfpipe.viewmodel import Card, Column, Kind, Section, Source, Table
 

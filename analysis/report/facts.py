@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.report import sharing, tracing
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
-from analysis.thresholds import thresholds
+from perfpipe.analysis.report import sharing, tracing
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import in_list
 from perfpipe.model import tables as stored_tables
 from perfpipe.runrecord import RunRecord

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from analysis.knowledge import techniques
-from analysis.questions import question
-from analysis.report.assumed import assumption
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
+from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.questions import question
+from perfpipe.analysis.report.assumed import assumption
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
 from perfpipe.units import counted, format_bytes, format_ns, gpu_name, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 

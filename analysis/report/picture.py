@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list, quote, same
 from perfpipe.picture import Arrival, Label, Lane, Panel, Picture, Sample, Slice, View
 from perfpipe.units import format_bytes, format_ns, gpu_name, words

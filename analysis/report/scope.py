@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from analysis.history import History, history_of_run
+from perfpipe.analysis.history import History, history_of_run
 from perfpipe.runrecord import RunRecord
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from analysis.comparison_story import Comparison
+    from perfpipe.analysis.comparison_story import Comparison
 
 
 @dataclass(frozen=True)

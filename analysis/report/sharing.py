@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.units import format_ns, gpu_name
 from perfpipe.viewmodel import Fact, Source

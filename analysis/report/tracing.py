@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list, quote
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Fact, Source

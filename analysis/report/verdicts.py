@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from analysis import runs
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
-from analysis.search_story import story
-from analysis.thresholds import thresholds
+from perfpipe.analysis import runs
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.search_story import story
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import in_list, quote
 from perfpipe.units import counted, format_ns, gpu_name, words
 from perfpipe.viewmodel import Fact, Source

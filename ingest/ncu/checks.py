@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ingest.builder import ReportBuilder
+from perfpipe.ingest.builder import ReportBuilder
 
 #: The stall family is collected in another pass than the latency it adds up to.
 STALL_SUM_TOLERANCE = 0.03

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ingest.ncu.wire import FIXED64, VARINT
+from perfpipe.ingest.ncu.wire import FIXED64, VARINT
 
 #: Tags of the fields of ProfileMetricValue that are numbers of full length.
 DOUBLE, UINT32, UINT64 = 3 << 3 | FIXED64, 4 << 3 | VARINT, 5 << 3 | VARINT

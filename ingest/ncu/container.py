@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from ingest.ncu.wire import Fields, content, fields, number, text
 from perfpipe.errors import InputError
+from perfpipe.ingest.ncu.wire import Fields, content, fields, number, text
 
 MAGIC = b"NVR\0"
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-from ingest.builder import ReportBuilder
-from ingest.ncu.checks import LaunchChecks, check_launches
-from ingest.ncu.csv_tables import (
+from perfpipe.errors import InputError, brief
+from perfpipe.files import packaged
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.ncu.checks import LaunchChecks, check_launches
+from perfpipe.ingest.ncu.csv_tables import (
     NOTHING,
     Cell,
     capability,
@@ -22,10 +23,9 @@ from ingest.ncu.csv_tables import (
     tables,
     whole,
 )
-from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
-from ingest.ncu.names import function_name, nvtx_path_from_csv
-from ingest.used_gpus import UsedGpus
-from perfpipe.errors import InputError, brief
+from perfpipe.ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
+from perfpipe.ingest.ncu.names import function_name, nvtx_path_from_csv
+from perfpipe.ingest.used_gpus import UsedGpus
 
 _IDENTITY = frozenset(
     {
@@ -246,5 +246,5 @@ class _Reader:
 @cache
 def section_labels() -> dict[str, dict[str, str]]:
     """Return section -> label -> metric of the details page."""
-    text = resources.files("ingest.ncu").joinpath("labels.toml").read_text(encoding="utf-8")
+    text = packaged("perfpipe.ingest.ncu", "labels.toml")
     return tomllib.loads(text)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingest.builder import ReportBuilder
-from ingest.ncu.csv_tables import read_csv_text, records, tables, whole
-from ingest.ncu.launches import SOURCE_COLUMNS, SOURCE_STALLS, Launch, ncu_tables
-from ingest.ncu.names import function_name, stall_reason
 from perfpipe.errors import InputError, brief
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.ncu.csv_tables import read_csv_text, records, tables, whole
+from perfpipe.ingest.ncu.launches import SOURCE_COLUMNS, SOURCE_STALLS, Launch, ncu_tables
+from perfpipe.ingest.ncu.names import function_name, stall_reason
 
 _NOT_ISSUED = " (Not Issued)"
 _SAMPLES, _EXECUTIONS = map(SOURCE_COLUMNS.index, ("samples", "executions"))

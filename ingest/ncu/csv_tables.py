@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ingest.builder import ReportBuilder
-from ingest.ncu.names import unit_of
 from perfpipe.errors import InputError, brief
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.ncu.names import unit_of
 from perfpipe.units import base_unit
 
 #: Between two cells; so many of them in a line are no output of a program.

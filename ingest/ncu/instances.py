@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ingest.ncu.columns import (
+from perfpipe.ingest.ncu.columns import (
     DOUBLE,
     Data,
     Floats,
@@ -23,7 +23,7 @@ from ingest.ncu.columns import (
     numbers,
     whole_numbers,
 )
-from ingest.ncu.wire import DELIMITED, FIXED32, FIXED64, VARINT, Extent, fields_at, varint
+from perfpipe.ingest.ncu.wire import DELIMITED, FIXED32, FIXED64, VARINT, Extent, fields_at, varint
 
 # Fields of ProfileMetricListElement.
 _KEY, _ITEM = 1, 2

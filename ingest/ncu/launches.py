@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ingest.builder import ReportBuilder
+from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.tablewriter import TableWriter
 
 #: Rows to gather before writing.

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ingest.ncu.columns import data_of, whole_numbers
-from ingest.ncu.container import (
+from perfpipe.ingest.ncu.columns import data_of, whole_numbers
+from perfpipe.ingest.ncu.container import (
     KERNELS,
     KINDS,
     MAGIC,
@@ -26,7 +26,7 @@ from ingest.ncu.container import (
     Container,
     Kind,
 )
-from ingest.ncu.wire import (
+from perfpipe.ingest.ncu.wire import (
     Value,
     content,
     counted,

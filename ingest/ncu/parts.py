@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ingest.ncu.columns import Places
-from ingest.ncu.lean import LeanCopies, Result
-from ingest.ncu.names import keeps_instances
-from ingest.ncu.sass import Disassembler, Listing
-from ingest.ncu.source_rows import Counts, SourceCounts
-from ingest.ncu.values import MetricReader, Metrics
-from ingest.workers import Workers
 from perfpipe.errors import InputError, brief
+from perfpipe.ingest.ncu.columns import Places
+from perfpipe.ingest.ncu.lean import LeanCopies, Result
+from perfpipe.ingest.ncu.names import keeps_instances
+from perfpipe.ingest.ncu.sass import Disassembler, Listing
+from perfpipe.ingest.ncu.source_rows import Counts, SourceCounts
+from perfpipe.ingest.ncu.values import MetricReader, Metrics
+from perfpipe.ingest.workers import Workers
 
 #: What reading a launch takes, s of CPU, what each of its bytes adds, and each function.
 _LAUNCH_S, _BYTE_S, _FUNCTION_S = 0.006, 10e-9, 0.03

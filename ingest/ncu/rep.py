@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ingest.builder import ReportBuilder
-from ingest.ncu.checks import LaunchChecks
-from ingest.ncu.container import Container, read_container
-from ingest.ncu.instances import rows
-from ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
-from ingest.ncu.lean import LeanCopies
-from ingest.ncu.names import nvtx_step, plain_message, readable, unit_of
-from ingest.ncu.parts import LaunchRead, in_order, read_part, split
-from ingest.ncu.program import program
-from ingest.ncu.sass import Listing, actions
-from ingest.ncu.values import Metrics, Value
-from ingest.used_gpus import UsedGpus
 from perfpipe.errors import InputError, ToolMissing, brief
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.ncu.checks import LaunchChecks
+from perfpipe.ingest.ncu.container import Container, read_container
+from perfpipe.ingest.ncu.instances import rows
+from perfpipe.ingest.ncu.launches import DURATION, Launch, NcuTables, ncu_tables
+from perfpipe.ingest.ncu.lean import LeanCopies
+from perfpipe.ingest.ncu.names import nvtx_step, plain_message, readable, unit_of
+from perfpipe.ingest.ncu.parts import LaunchRead, in_order, read_part, split
+from perfpipe.ingest.ncu.program import program
+from perfpipe.ingest.ncu.sass import Listing, actions
+from perfpipe.ingest.ncu.values import Metrics, Value
+from perfpipe.ingest.used_gpus import UsedGpus
 from perfpipe.scratch import scratch
 
 _WORKLOAD_TYPES = ("kernel", "range", "cmdlist", "graph", "subgrid")

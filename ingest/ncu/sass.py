@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ingest.arrays import give_back
-from ingest.ncu.lean import LeanCopies, Result
-from ingest.ncu.names import readable
+from perfpipe.ingest.arrays import give_back
+from perfpipe.ingest.ncu.lean import LeanCopies, Result
+from perfpipe.ingest.ncu.names import readable
 
 #: The source of an instruction: file, line, text of that line.
 Place = tuple[str | None, int | None, str | None]

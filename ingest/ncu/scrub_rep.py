@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 
-from ingest.masking import mask_bytes, names_in, telling_bytes
-from ingest.ncu.container import PAYLOAD_SIZE, read_container
-from ingest.ncu.wire import DELIMITED, fields_at, varint
 from perfpipe.errors import InputError
+from perfpipe.ingest.masking import mask_bytes, names_in, telling_bytes
+from perfpipe.ingest.ncu.container import PAYLOAD_SIZE, read_container
+from perfpipe.ingest.ncu.wire import DELIMITED, fields_at, varint
 
 #: How much is read behind a sign that a name follows.
 _LONGEST_PATH = 200

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from ingest.ncu.instances import Instances
-from ingest.ncu.launches import SOURCE_STALLS
-from ingest.ncu.names import stall_reason
+from perfpipe.ingest.ncu.instances import Instances
+from perfpipe.ingest.ncu.launches import SOURCE_STALLS
+from perfpipe.ingest.ncu.names import stall_reason
 
 _STALLED = re.compile(r"smsp__pcsamp_warps_issue_stalled_(\w+?)(_not_issued)?")
 

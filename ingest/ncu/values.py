@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from ingest.ncu.columns import Data, Floats, Places, data_of, numbers, whole_numbers
-from ingest.ncu.instances import TAG_INSTANCE, Instances, read_instances, scalar
-from ingest.ncu.lean import Extents
-from ingest.ncu.names import keeps_instances
-from ingest.ncu.wire import DELIMITED, VARINT
+from perfpipe.ingest.ncu.columns import Data, Floats, Places, data_of, numbers, whole_numbers
+from perfpipe.ingest.ncu.instances import TAG_INSTANCE, Instances, read_instances, scalar
+from perfpipe.ingest.ncu.lean import Extents
+from perfpipe.ingest.ncu.names import keeps_instances
+from perfpipe.ingest.ncu.wire import DELIMITED, VARINT
 
 #: Tags of ProfileMetricResult: the number of its name, and its value.
 _TAG_NAME, _TAG_VALUE = 1 << 3 | VARINT, 2 << 3 | DELIMITED

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ingest.arrays import NONE, Codes, Ints, nullable
-from ingest.nsys.launches import Calls
-from ingest.nsys.ranges import Ranges
-from ingest.sequences import in_parts, latest_reaching, place_over_runs, slices
+from perfpipe.ingest.arrays import NONE, Codes, Ints, nullable
+from perfpipe.ingest.nsys.launches import Calls
+from perfpipe.ingest.nsys.ranges import Ranges
+from perfpipe.ingest.sequences import in_parts, latest_reaching, place_over_runs, slices
 
 _NO_START = np.iinfo(np.int64).max
 

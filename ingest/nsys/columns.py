@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ingest.nsys.mappings import MAPPINGS
+from perfpipe.ingest.nsys.mappings import MAPPINGS
 
 #: Kinds of columns.  COUNT: a whole number from 0 on; TIME: ns; BLOB: bytes or hexadecimal digits.
 INT, COUNT, TIME, NUMBER, TEXT, BLOB = "int", "count", "time", "number", "text", "blob"

@@ -9,11 +9,11 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.builder import ReportBuilder
-from ingest.nsys.door import Door
-from ingest.nsys.launches import SOURCES
-from ingest.nsys.mappings import MAPPINGS, STRING, From, Mapping
-from ingest.nsys.resolve import Resolver, ascending, pid_of, tid_of
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys.door import Door
+from perfpipe.ingest.nsys.launches import SOURCES
+from perfpipe.ingest.nsys.mappings import MAPPINGS, STRING, From, Mapping
+from perfpipe.ingest.nsys.resolve import Resolver, ascending, pid_of, tid_of
 from perfpipe.model import tables
 from perfpipe.tablewriter import TableWriter
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.nsys.export import BATCH, Export, Part
 from perfpipe.errors import InputError, brief
+from perfpipe.ingest.nsys.export import BATCH, Export, Part
 from perfpipe.units import format_bytes
 
 #: Rows of a table, beside so many for each byte of its file, that may all be equal.

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.builder import ReportBuilder
-from ingest.nsys import columns as known
-from ingest.nsys.export import Export, Part
 from perfpipe.errors import InputError
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys import columns as known
+from perfpipe.ingest.nsys.export import Export, Part
 
 _WHOLE = pa.types.is_integer
 _NULLED = "it was read as NULL"
@@ -29,7 +29,7 @@ _LIMITS = {known.COUNT: (0, known.MOST), known.TIME: (-known.LATEST_NS, known.LA
 
 
 class Door(Export):
-    """An export whose columns have the types of `ingest.nsys.columns`, and values in range.
+    """An export whose columns have the types of `columns.py`, and values in range.
 
     Scanning raises InputError where a table lacks a column that each of its rows needs.
     """

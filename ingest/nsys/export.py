@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ingest.nsys.columns import type_of
+from perfpipe.ingest.nsys.columns import type_of
 
 #: Rows per batch: few enough for several tables at once, enough to amortize Python.
 BATCH = 65_536

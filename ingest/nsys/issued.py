@@ -9,8 +9,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ingest.arrays import NONE, Codes, Ints, groups, ints, time_order
-from ingest.nsys.launches import GRAPH, KERNEL, Launches
+from perfpipe.ingest.arrays import NONE, Codes, Ints, groups, ints, time_order
+from perfpipe.ingest.nsys.launches import GRAPH, KERNEL, Launches
 from perfpipe.optimizers import is_optimizer
 
 #: Copies that end a step, results that the host asks for, and copies that begin one.

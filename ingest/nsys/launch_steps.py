@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ingest.arrays import NONE, Ints, groups, nullable
-from ingest.builder import ReportBuilder
-from ingest.nsys.issued import Issued, Placed, issued
-from ingest.nsys.launches import Launches
-from ingest.nsys.steps import Steps, steps_of
+from perfpipe.ingest.arrays import NONE, Ints, groups, nullable
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys.issued import Issued, Placed, issued
+from perfpipe.ingest.nsys.launches import Launches
+from perfpipe.ingest.nsys.steps import Steps, steps_of
 
 TABLE = "launch_steps"
 

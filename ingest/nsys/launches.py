@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, ints, time_order, whole
-from ingest.builder import ReportBuilder
+from perfpipe.ingest.arrays import NONE, STILL_OPEN, Codes, Ints, ints, time_order, whole
+from perfpipe.ingest.builder import ReportBuilder
 
 #: Kinds of operations, by the table that they come from; memsets have one of their own.
 _KINDS = ("kernel", "memcpy", "memset", "graph")

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.builder import ReportBuilder
-from ingest.nsys.door import Door
-from ingest.nsys.export import Export
-from ingest.nsys.resolve import ascending, signed
 from perfpipe.errors import InputError, brief
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys.door import Door
+from perfpipe.ingest.nsys.export import Export
+from perfpipe.ingest.nsys.resolve import ascending, signed
 from perfpipe.secrets import hide_words
 
 #: Major versions of the export schema whose tables this reader knows.

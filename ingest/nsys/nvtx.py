@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.arrays import STILL_OPEN, Vocabulary, give_back, ints, none, time_order
-from ingest.nsys.door import Door
-from ingest.nsys.export import Part
-from ingest.nsys.payloads import has_payload_schemas
-from ingest.nsys.ranges import MARK, PUSH_POP, START_END, Ranges
-from ingest.nsys.resolve import Resolver, pid_of, signed, tid_of
+from perfpipe.ingest.arrays import STILL_OPEN, Vocabulary, give_back, ints, none, time_order
+from perfpipe.ingest.nsys.door import Door
+from perfpipe.ingest.nsys.export import Part
+from perfpipe.ingest.nsys.payloads import has_payload_schemas
+from perfpipe.ingest.nsys.ranges import MARK, PUSH_POP, START_END, Ranges
+from perfpipe.ingest.nsys.resolve import Resolver, pid_of, signed, tid_of
 
 #: Event types of NVTX_EVENTS; 70 and 71 are their nvtxt forms.
 _STYLES = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}

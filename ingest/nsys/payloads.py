@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ingest.builder import ReportBuilder
-from ingest.nsys.export import Export
-from ingest.nsys.ranges import Ranges
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys.export import Export
+from perfpipe.ingest.nsys.ranges import Ranges
 
 TABLE = "nsys_nvtx_payloads"
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ingest.arrays import NONE, STILL_OPEN, Codes, Ints, distinct, groups, nullable
-from ingest.sequences import depths, latest_reaching, slices
+from perfpipe.ingest.arrays import NONE, STILL_OPEN, Codes, Ints, distinct, groups, nullable
+from perfpipe.ingest.sequences import depths, latest_reaching, slices
 
 #: Styles by code.
 STYLES = ("PushPop", "StartEnd", "Mark")

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from ingest.arrays import give_back
-from ingest.builder import ReportBuilder
-from ingest.nsys.convert import OTHERS, start_writing
-from ingest.nsys.directory_export import DirectoryExport
-from ingest.nsys.door import Door
-from ingest.nsys.export import Export
-from ingest.nsys.launches import SOURCES, join_launches
-from ingest.nsys.metadata import write_environment, write_gpu_metrics, write_gpus
-from ingest.nsys.nvtx import ranges_of, start_reading, why_no_ranges
-from ingest.nsys.payloads import write_payloads
-from ingest.nsys.resolve import Resolver
-from ingest.nsys.sqlite_export import SqliteExport
-from ingest.nsys.timeline import RANGES, write_timeline
-from ingest.source import Input
 from perfpipe.errors import InputError
+from perfpipe.ingest.arrays import give_back
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys.convert import OTHERS, start_writing
+from perfpipe.ingest.nsys.directory_export import DirectoryExport
+from perfpipe.ingest.nsys.door import Door
+from perfpipe.ingest.nsys.export import Export
+from perfpipe.ingest.nsys.launches import SOURCES, join_launches
+from perfpipe.ingest.nsys.metadata import write_environment, write_gpu_metrics, write_gpus
+from perfpipe.ingest.nsys.nvtx import ranges_of, start_reading, why_no_ranges
+from perfpipe.ingest.nsys.payloads import write_payloads
+from perfpipe.ingest.nsys.resolve import Resolver
+from perfpipe.ingest.nsys.sqlite_export import SqliteExport
+from perfpipe.ingest.nsys.timeline import RANGES, write_timeline
+from perfpipe.ingest.source import Input
 
 #: Tables to read concurrently; more would only use more memory.
 _THREADS = 2

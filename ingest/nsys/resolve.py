@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.nsys.export import Export
+from perfpipe.ingest.nsys.export import Export
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _API_SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")

@@ -9,15 +9,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ingest.masking import mask, names_in
-from ingest.nsys.metadata import (
+from perfpipe.errors import InputError, StoreError, brief
+from perfpipe.ingest.masking import mask, names_in
+from perfpipe.ingest.nsys.metadata import (
     CAPTURE_FACTS,
     EXPORT_FACTS,
     SYSTEM_FACTS,
     allowed_variables,
     hide_arguments,
 )
-from perfpipe.errors import InputError, StoreError, brief
 
 #: Tables to keep; unknown ones could contain anything.
 _KEPT = re.compile(

@@ -14,11 +14,12 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
-from ingest.nsys import columns as known
-from ingest.nsys.export import BATCH, Export, Part
-from ingest.nsys.sqlite_pages import check_first_rows, check_pages
-from ingest.nsys.sqlite_rows import Layout, Rows
-from ingest.nsys.sqlite_tree import (
+from perfpipe.errors import InputError, brief
+from perfpipe.ingest.nsys import columns as known
+from perfpipe.ingest.nsys.export import BATCH, Export, Part
+from perfpipe.ingest.nsys.sqlite_pages import check_first_rows, check_pages
+from perfpipe.ingest.nsys.sqlite_rows import Layout, Rows
+from perfpipe.ingest.nsys.sqlite_tree import (
     SqliteFile,
     Trees,
     UnusualError,
@@ -26,8 +27,7 @@ from ingest.nsys.sqlite_tree import (
     page_size_of,
     trees_of,
 )
-from ingest.nsys.sqlite_values import BLOB, FLOAT, INT, TEXT, TYPES
-from perfpipe.errors import InputError, brief
+from perfpipe.ingest.nsys.sqlite_values import BLOB, FLOAT, INT, TEXT, TYPES
 
 #: Rows from which a table is worth scanning in parts, and how many: more than are read at a time,
 #: so that readers end together.

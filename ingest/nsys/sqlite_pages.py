@@ -11,9 +11,9 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from ingest.nsys.sqlite_rows import Layout
-from ingest.nsys.sqlite_tree import SqliteFile, columns_of_first_row
 from perfpipe.errors import InputError, brief
+from perfpipe.ingest.nsys.sqlite_rows import Layout
+from perfpipe.ingest.nsys.sqlite_tree import SqliteFile, columns_of_first_row
 
 #: Faults that quick_check is asked for: values of a wrong type come behind those of pages.
 _FAULTS = 100

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ingest.arrays import Ints
-from ingest.nsys.sqlite_tree import (
+from perfpipe.ingest.arrays import Ints
+from perfpipe.ingest.nsys.sqlite_tree import (
     LEAF,
     PADDING,
     Bytes,
@@ -26,7 +26,7 @@ from ingest.nsys.sqlite_tree import (
     check_cover,
     varint,
 )
-from ingest.nsys.sqlite_values import Kinds, Values, widths
+from perfpipe.ingest.nsys.sqlite_values import Kinds, Values, widths
 
 #: Bytes of pages that are read at a time, and most bytes of rows, which may go on in other pages.
 _AT_A_TIME, _MOST_AT_A_TIME = 2 << 20, 16 << 20

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ingest.arrays import Ints
+from perfpipe.ingest.arrays import Ints
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ingest.arrays import Ints
-from ingest.nsys.sqlite_tree import Bytes, UnusualError
+from perfpipe.ingest.arrays import Ints
+from perfpipe.ingest.nsys.sqlite_tree import Bytes, UnusualError
 
 #: Types that a column is read as; a value of another one is NULL, and counted.
 INT, FLOAT, TEXT, BLOB = "int", "float", "text", "blob"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ingest.arrays import Codes, Ints
-from ingest.boundaries import boundaries, irregular_first, irregular_last
-from ingest.nsys.issued import Issued
-from ingest.periods import Loop, Marks, loops, parts_of
+from perfpipe.ingest.arrays import Codes, Ints
+from perfpipe.ingest.boundaries import boundaries, irregular_first, irregular_last
+from perfpipe.ingest.nsys.issued import Issued
+from perfpipe.ingest.periods import Loop, Marks, loops, parts_of
 
 #: A loop of more repeats is listed in steps of several repeats each.
 _MOST_STEPS = 10_000

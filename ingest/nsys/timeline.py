@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ingest.arrays import NONE, give_back, ints
-from ingest.builder import ReportBuilder
-from ingest.nsys import launches as joined
-from ingest.nsys.attribution import Projection, attribute, launch_columns
-from ingest.nsys.launch_steps import write_steps
-from ingest.nsys.ranges import Ranges
-from ingest.used_gpus import UsedGpus
+from perfpipe.ingest.arrays import NONE, give_back, ints
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys import launches as joined
+from perfpipe.ingest.nsys.attribution import Projection, attribute, launch_columns
+from perfpipe.ingest.nsys.launch_steps import write_steps
+from perfpipe.ingest.nsys.ranges import Ranges
+from perfpipe.ingest.used_gpus import UsedGpus
 from perfpipe.tablewriter import ROW_GROUP
 
 LAUNCHES = "launches"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingest.builder import ReportBuilder
+from perfpipe.ingest.builder import ReportBuilder
 
 #: Categories of events that are read; the others tell nothing that these do not.
 CALLS = ("cuda_runtime", "cuda_driver")

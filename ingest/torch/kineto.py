@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ingest.arrays import NONE, Vocabulary
-from ingest.builder import ReportBuilder
-from ingest.ncu.names import function_name
-from ingest.nsys.launches import join_launches
-from ingest.nsys.payloads import TABLE as PAYLOADS
-from ingest.nsys.ranges import PUSH_POP, Ranges
-from ingest.nsys.timeline import RANGES as RANGES_TABLE
-from ingest.nsys.timeline import write_timeline
-from ingest.torch.events import (
+from perfpipe.errors import InputError, brief
+from perfpipe.ingest.arrays import NONE, Vocabulary
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.ncu.names import function_name
+from perfpipe.ingest.nsys.launches import join_launches
+from perfpipe.ingest.nsys.payloads import TABLE as PAYLOADS
+from perfpipe.ingest.nsys.ranges import PUSH_POP, Ranges
+from perfpipe.ingest.nsys.timeline import RANGES as RANGES_TABLE
+from perfpipe.ingest.nsys.timeline import write_timeline
+from perfpipe.ingest.torch.events import (
     CALLS,
     KERNELS,
     LATEST_NS,
@@ -33,8 +34,7 @@ from ingest.torch.events import (
     plain,
     text_of,
 )
-from ingest.torch.memory import write_memory
-from perfpipe.errors import InputError, brief
+from perfpipe.ingest.torch.memory import write_memory
 
 _COPY = re.compile(r"Memcpy ([HDAP])to([HDAP])")
 _KINDS = re.compile(r"\((\w+) -> (\w+)\)")

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ingest.builder import ReportBuilder
-from ingest.torch.events import ns_of, number_of
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.torch.events import ns_of, number_of
 
 #: The name of these events, and the table that they become.
 _EVENT, _TABLE = "[memory]", "torch_memory"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ingest.masking import mask_value, names_in
+from perfpipe.ingest.masking import mask_value, names_in
 
 
 def scrub_kineto(source: Path, target: Path, *known: str) -> None:

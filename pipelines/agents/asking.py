@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from analysis.names import names_in
+from perfpipe.analysis.names import names_in
 from perfpipe.database import in_list
 from perfpipe.errors import InputError, did_you_mean
+from perfpipe.pipelines.agents.desk import Desk, rows
+from perfpipe.pipelines.agents.envelope import Answer, Next, Status
+from perfpipe.pipelines.agents.wording import plain, value
+from perfpipe.pipelines.commands.schema import relations
 from perfpipe.sandbox import readable_sql
-from pipelines.agents.desk import Desk, rows
-from pipelines.agents.envelope import Answer, Next, Status
-from pipelines.agents.wording import plain, value
-from pipelines.commands.schema import relations
 
 #: Tables that are not for agents: the environment of programs.
 _WITHHELD = ("nsys_environment",)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfpipe.errors import InputError
-from pipelines.agents.desk import Desk
-from pipelines.agents.envelope import Answer, Evidence, Next, Status
-from pipelines.agents.wording import captured, sentence, value, without_paths
-from pipelines.planning import PROGRAM, Planned, plans_of
+from perfpipe.pipelines.agents.desk import Desk
+from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.wording import captured, sentence, value, without_paths
+from perfpipe.pipelines.planning import PROGRAM, Planned, plans_of
 
 #: Says that a command is not whole.
 _HIDDEN = "absolute paths are left out: 'perfpipe plan' prints the whole command"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.facts import ENVIRONMENT
-from analysis.gate.decision import Verdict
+from perfpipe.analysis.facts import ENVIRONMENT
+from perfpipe.analysis.gate.decision import Verdict
 from perfpipe.errors import InputError
-from pipelines.agents.desk import Desk, split
-from pipelines.agents.envelope import Answer, Evidence, Next, Status
-from pipelines.agents.wording import captured, plain, sentence, value
-from pipelines.gate.comparing import compared
-from pipelines.gate.outputs import as_data
+from perfpipe.pipelines.agents.desk import Desk, split
+from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
+from perfpipe.pipelines.gate.comparing import compared
+from perfpipe.pipelines.gate.outputs import as_data
 
 #: Verdicts that are one; the others do not tell whether anything changed.
 _KNOWN = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.SAME, Verdict.FAILED)

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from analysis.report.build import kinds_of
-from analysis.report.scope import Scope
-from analysis.rows import named
-from analysis.session import Session
+from perfpipe.analysis.report.build import kinds_of
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import named
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.pipelines.agents.judging import Jobs
+from perfpipe.pipelines.agents.wording import unmarked
+from perfpipe.pipelines.rereading import rereading
+from perfpipe.pipelines.selection import Selection, select
+from perfpipe.pipelines.within import time_limit
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
-from pipelines.agents.judging import Jobs
-from pipelines.agents.wording import unmarked
-from pipelines.rereading import rereading
-from pipelines.selection import Selection, select
-from pipelines.within import time_limit
 
 #: Sessions that are kept open.
 _KEPT = 3

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from perfpipe.errors import PerfpipeError
-from pipelines.agents.wording import plain
+from perfpipe.pipelines.agents.wording import plain
 
 #: Changes with the form.
 VERSION = 1

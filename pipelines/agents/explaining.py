@@ -6,15 +6,15 @@ import json
 import shlex
 from typing import Any
 
-from analysis.knowledge import techniques
-from analysis.report import assumed, findings
-from analysis.session import Session
+from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.report import assumed, findings
+from perfpipe.analysis.session import Session
 from perfpipe.database import quote
 from perfpipe.errors import InputError
-from pipelines.agents.desk import Desk, Row, rows
-from pipelines.agents.envelope import Answer, Evidence, Next, Status
-from pipelines.agents.looking import VIEWS, evidence, finding, gain, share
-from pipelines.agents.wording import captured, names, plain, sentence, value
+from perfpipe.pipelines.agents.desk import Desk, Row, rows
+from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.looking import VIEWS, evidence, finding, gain, share
+from perfpipe.pipelines.agents.wording import captured, names, plain, sentence, value
 
 #: Techniques and hot lines that are told, in brief and in full.
 _TOLD = {"brief": 3, "full": 10}

@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from perfpipe.errors import InputError, PerfpipeError, did_you_mean
-from pipelines.agents.envelope import Answer, Evidence, Next, Status
-from pipelines.agents.wording import captured, plain, sentence, value
-from pipelines.process import run
-from pipelines.workload import Workload, load_workload
+from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
+from perfpipe.pipelines.process import run
+from perfpipe.pipelines.workload import Workload, load_workload
 
 #: Most files of a candidate, and characters of one.
 _FILES, _CHARACTERS = 50, 400_000
@@ -145,7 +145,7 @@ class Jobs:
             if job.state != QUEUED or self._closed:
                 return
             job.state = RUNNING
-        command = [sys.executable, "-m", "pipelines", "evaluate", str(path), "--json"]
+        command = [sys.executable, "-m", "perfpipe", "evaluate", str(path), "--json"]
         done = run(
             [*command, "--candidate", str(into), *words],
             timeout=_LIMIT_S,

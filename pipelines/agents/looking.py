@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.knowledge import techniques
-from analysis.report import assumed, facts, findings, opening, verdicts
-from analysis.report.scope import Scope
-from analysis.session import Session
+from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.report import assumed, facts, findings, opening, verdicts
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.session import Session
 from perfpipe.database import in_list
+from perfpipe.pipelines.agents.desk import Desk, Row, rows
+from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
 from perfpipe.viewmodel import Finding
-from pipelines.agents.desk import Desk, Row, rows
-from pipelines.agents.envelope import Answer, Evidence, Next, Status
-from pipelines.agents.wording import captured, plain, sentence, value
 
 #: Findings of an overview, runs and reports of a list, gaps.
 FINDINGS, _LISTED, _GAPS = 3, 200, 10

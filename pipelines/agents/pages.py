@@ -8,12 +8,12 @@ from functools import cache
 from importlib import resources
 
 from perfpipe.errors import InputError
-from pipelines.agents import asking
-from pipelines.agents.desk import Desk, split
-from pipelines.agents.envelope import render
-from pipelines.agents.wording import MARKS, without_paths
-from pipelines.reporting import make_report
-from templates.renderers import render_markdown
+from perfpipe.pipelines.agents import asking
+from perfpipe.pipelines.agents.desk import Desk, split
+from perfpipe.pipelines.agents.envelope import render
+from perfpipe.pipelines.agents.wording import MARKS, without_paths
+from perfpipe.pipelines.reporting import make_report
+from perfpipe.templates.renderers import render_markdown
 
 _SCHEME = "perfpipe://"
 
@@ -113,5 +113,5 @@ def prompt(name: str, given: Mapping[str, str]) -> str:
 @cache
 def _text(name: str) -> str:
     """Return a page of the docs; docs/build.py writes what is installed."""
-    at = resources.files("pipelines.agents").joinpath("pages", f"{name}.md")
+    at = resources.files("perfpipe.pipelines.agents").joinpath("pages", f"{name}.md")
     return at.read_text(encoding="utf-8")

@@ -14,12 +14,12 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from perfpipe.errors import PerfpipeError
+from perfpipe.pipelines.agents import pages, tools
+from perfpipe.pipelines.agents.desk import Desk
+from perfpipe.pipelines.agents.judging import Jobs
+from perfpipe.pipelines.agents.warming import Warming
+from perfpipe.pipelines.agents.wording import plain
 from perfpipe.store import Store
-from pipelines.agents import pages, tools
-from pipelines.agents.desk import Desk
-from pipelines.agents.judging import Jobs
-from pipelines.agents.warming import Warming
-from pipelines.agents.wording import plain
 
 _READS = types.ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.pipelines.agents.desk import Desk, Row, rows
+from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.wording import captured, unmarked, value
+from perfpipe.pipelines.budgets import budgets_of
 from perfpipe.windows import STEADY
-from pipelines.agents.desk import Desk, Row, rows
-from pipelines.agents.envelope import Answer, Evidence, Next, Status
-from pipelines.agents.wording import captured, unmarked, value
-from pipelines.budgets import budgets_of
 
 #: Budgets in an answer, and causes of idle time of each GPU.
 _BUDGETS, _CAUSES = 12, 5

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perfpipe.errors import InputError, PerfpipeError, did_you_mean, os_error_sentence
-from pipelines.agents import asking, capturing, comparing, explaining, looking, timing
-from pipelines.agents.desk import Desk
-from pipelines.agents.envelope import Answer, failed, render
-from pipelines.agents.judging import Jobs
-from pipelines.agents.wording import plain, unmarked
+from perfpipe.pipelines.agents import asking, capturing, comparing, explaining, looking, timing
+from perfpipe.pipelines.agents.desk import Desk
+from perfpipe.pipelines.agents.envelope import Answer, failed, render
+from perfpipe.pipelines.agents.judging import Jobs
+from perfpipe.pipelines.agents.wording import plain, unmarked
 
 _Target = Annotated[
     str | None,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from perfpipe.errors import InputError
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.state import state_of
-from pipelines.slurm.client import Cluster
-from pipelines.slurm.render import compact_array
-from pipelines.slurm.states import indices
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.state import state_of
+from perfpipe.pipelines.slurm.client import Cluster
+from perfpipe.pipelines.slurm.render import compact_array
+from perfpipe.pipelines.slurm.states import indices
 
 
 def cancel(directory: BatchDirectory, cluster: Cluster, wanted: str | None) -> list[int]:

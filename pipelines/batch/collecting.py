@@ -9,16 +9,16 @@ from functools import partial
 from perfpipe.batchrecord import BatchRun, Outcome, State, TaskState
 from perfpipe.compaction import compact
 from perfpipe.errors import PerfpipeError
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.page import write_pages, write_run_page
+from perfpipe.pipelines.batch.resuming import broken_by_slurm, jobs_in_flight, resubmit
+from perfpipe.pipelines.batch.state import BatchState, last_collector, state_of
+from perfpipe.pipelines.claim import claimed
+from perfpipe.pipelines.console import say
+from perfpipe.pipelines.slurm.client import Cluster
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.units import counted
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.page import write_pages, write_run_page
-from pipelines.batch.resuming import broken_by_slurm, jobs_in_flight, resubmit
-from pipelines.batch.state import BatchState, last_collector, state_of
-from pipelines.claim import claimed
-from pipelines.console import say
-from pipelines.slurm.client import Cluster
 
 #: How long results are waited for whose jobs have ended: another node's file system may show them
 #: late, s.

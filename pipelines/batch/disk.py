@@ -34,11 +34,11 @@ from perfpipe.files import replacing
 from perfpipe.jsonfile import json_lines, read_json, write_json
 from perfpipe.owner import own_name
 from perfpipe.paths import is_plain
+from perfpipe.pipelines.runs import RESULT, task_folder
+from perfpipe.pipelines.slurm.options import Slurm
+from perfpipe.pipelines.workload import Workload
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store, storing
-from pipelines.runs import RESULT, task_folder
-from pipelines.slurm.options import Slurm
-from pipelines.workload import Workload
 
 _NUMBERED = re.compile(r"\d{4}")
 _ATTEMPT = re.compile(r"(\d+)-(\d+)\.json")

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ingest.finding import expand_paths
 from perfpipe.batchrecord import Batch, BatchRun, BatchTask
 from perfpipe.errors import InputError, did_you_mean
+from perfpipe.ingest.finding import expand_paths
+from perfpipe.pipelines.batch.packing import reads_long
+from perfpipe.pipelines.plan import planned_tasks
+from perfpipe.pipelines.recording import load_recording
+from perfpipe.pipelines.runs import new_id
+from perfpipe.pipelines.slurm.options import Slurm, merged
+from perfpipe.pipelines.tasks import Task, task_of
+from perfpipe.pipelines.workload import Execution, Workload
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.runrecord import Recorded, Scalar
 from perfpipe.store import Store
-from pipelines.batch.packing import reads_long
-from pipelines.plan import planned_tasks
-from pipelines.recording import load_recording
-from pipelines.runs import new_id
-from pipelines.slurm.options import Slurm, merged
-from pipelines.tasks import Task, task_of
-from pipelines.workload import Execution, Workload
 
 #: Collector of a run that reads existing reports.
 INGEST = "ingest"

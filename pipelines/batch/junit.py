@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.batch.failures import logs_command
-from analysis.batch.items import Item
+from perfpipe.analysis.batch.failures import logs_command
+from perfpipe.analysis.batch.items import Item
 from perfpipe.batchrecord import Batch, State
-from pipelines.junit import Case, Outcome, Suite, xml
+from perfpipe.pipelines.junit import Case, Outcome, Suite, xml
 
 
 def junit(batch: Batch, items: Sequence[Item]) -> str:

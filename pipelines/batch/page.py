@@ -6,20 +6,20 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.batch.items import Item, in_order, plain_text
-from analysis.batch.page import batch_report
+from perfpipe.analysis.batch.items import Item, in_order, plain_text
+from perfpipe.analysis.batch.page import batch_report
 from perfpipe.batchrecord import TaskState, TaskSummary
 from perfpipe.paths import is_plain
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.junit import junit
+from perfpipe.pipelines.batch.state import BatchState, state_of
+from perfpipe.pipelines.reporting import make_report, output
+from perfpipe.pipelines.slurm.client import Cluster
+from perfpipe.pipelines.writing import write_text
 from perfpipe.runrecord import RunRecord
 from perfpipe.secrets import hide
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.junit import junit
-from pipelines.batch.state import BatchState, state_of
-from pipelines.reporting import make_report, output
-from pipelines.slurm.client import Cluster
-from pipelines.writing import write_text
 
 #: Last lines of a log that are shown, and the bytes that are looked at for them.
 _LINES, _BYTES = 12, 8192

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from perfpipe.batchrecord import Stage, State, TaskState
 from perfpipe.errors import InputError, TaskFailed
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.packing import expected_seconds
-from pipelines.batch.state import BatchState, state_of
-from pipelines.batch.submitting import arrays_of, comment_of, largest_array, submit
-from pipelines.claim import claimed
-from pipelines.slurm.client import Cluster
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.packing import expected_seconds
+from perfpipe.pipelines.batch.state import BatchState, state_of
+from perfpipe.pipelines.batch.submitting import arrays_of, comment_of, largest_array, submit
+from perfpipe.pipelines.claim import claimed
+from perfpipe.pipelines.slurm.client import Cluster
 
 #: What is the scheduler's fault, and is submitted again by itself.
 _BROKEN = (State.NODE_FAILURE, State.PREEMPTED)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfpipe.errors import InputError
-from pipelines.slurm.options import Slurm
+from perfpipe.pipelines.slurm.options import Slurm
 
 
 def given(options: Mapping[str, Any]) -> Slurm:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from perfpipe.batchrecord import BatchTask, Stage, State, TaskState
+from perfpipe.pipelines.batch.disk import BatchDirectory, Submitted, elements_of
+from perfpipe.pipelines.slurm.client import Answer, Cluster
+from perfpipe.pipelines.slurm.states import JobState
+from perfpipe.pipelines.slurm.states import State as JobIs
 from perfpipe.runrecord import TIME_LIMIT, TaskResult
-from pipelines.batch.disk import BatchDirectory, Submitted, elements_of
-from pipelines.slurm.client import Answer, Cluster
-from pipelines.slurm.states import JobState
-from pipelines.slurm.states import State as JobIs
 
 #: States of a job that ended without a result of its task.
 _ENDED = {

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from perfpipe.batchrecord import BatchTask, Stage, Submission
 from perfpipe.errors import PerfpipeError
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.packing import packed
+from perfpipe.pipelines.slurm.client import Cluster, Unreachable
+from perfpipe.pipelines.slurm.limits import Limits
+from perfpipe.pipelines.slurm.options import Slurm, shape
+from perfpipe.pipelines.slurm.render import JobSpec, render
 from perfpipe.provenance import utc_now
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.packing import packed
-from pipelines.slurm.client import Cluster, Unreachable
-from pipelines.slurm.limits import Limits
-from pipelines.slurm.options import Slurm, shape
-from pipelines.slurm.render import JobSpec, render
 
 #: Elements of an array where the cluster does not say how many it takes.
 USUAL_ARRAY = 1000
@@ -131,7 +131,7 @@ def _written(
 
 def _spec(directory: BatchDirectory, what: Submission, array: Array) -> JobSpec:
     batch = directory.batch
-    program = ["perfpipe"] if array.slurm.container.image else [batch.python, "-m", "pipelines"]
+    program = ["perfpipe"] if array.slurm.container.image else [batch.python, "-m", "perfpipe"]
     verb = "_collect" if what.stage == Stage.COLLECT else "_task"
     words = [*program, "batch", verb, batch.batch_id, str(what.number), "--store", batch.store]
     collects = what.stage == Stage.COLLECT

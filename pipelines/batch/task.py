@@ -12,26 +12,32 @@ from types import FrameType
 
 from perfpipe.batchrecord import Attempt, BatchTask, Stage, Submission, TaskSummary
 from perfpipe.errors import InputError, PerfpipeError
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.freezing import INGEST, task_again
+from perfpipe.pipelines.batch.packing import in_turn
+from perfpipe.pipelines.collectors.base import Context
+from perfpipe.pipelines.console import say
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.measuring import (
+    Measurement,
+    discard_raw,
+    failed,
+    measure_in_turn,
+    with_reports,
+)
+from perfpipe.pipelines.place import host_name, stopwatch
+from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.recording import load_recording
+from perfpipe.pipelines.runner import replayed
+from perfpipe.pipelines.runs import RESULT, result_of
+from perfpipe.pipelines.signals import Ended, launching
+from perfpipe.pipelines.tasks import directory_of
+from perfpipe.pipelines.tools import require_tool
+from perfpipe.pipelines.workload import Execution
 from perfpipe.provenance import utc_now
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import TIME_LIMIT, RunRecord, TaskResult
 from perfpipe.store import storing
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.freezing import INGEST, task_again
-from pipelines.batch.packing import in_turn
-from pipelines.collectors.base import Context
-from pipelines.console import say
-from pipelines.launcher import Launcher
-from pipelines.measuring import Measurement, discard_raw, failed, measure_in_turn, with_reports
-from pipelines.place import host_name, stopwatch
-from pipelines.plan import Plan
-from pipelines.recording import load_recording
-from pipelines.runner import replayed
-from pipelines.runs import RESULT, result_of
-from pipelines.signals import Ended, launching
-from pipelines.tasks import directory_of
-from pipelines.tools import require_tool
-from pipelines.workload import Execution
 
 #: Results whose reports have not been read yet.
 _PROFILED = "profiled.json"
@@ -255,8 +261,8 @@ class _Running:
         if not result.reports:
             return TaskSummary().timed(result.median_ms)
         # What reads reports takes longer to import than all else that a task needs.
-        from analysis.batch.summary import summary_of
-        from pipelines.reporting import output, report_with_summary
+        from perfpipe.analysis.batch.summary import summary_of
+        from perfpipe.pipelines.reporting import output, report_with_summary
 
         record = RunRecord(
             run_id=self.run.run_id,

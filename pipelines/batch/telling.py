@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from perfpipe.batchrecord import State, TaskState
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.state import BatchState
+from perfpipe.pipelines.batch.waiting import line_of
 from perfpipe.units import counted
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.state import BatchState
-from pipelines.batch.waiting import line_of
 
 #: Most tasks of each kind that `status` lists.
 _LISTED = 20

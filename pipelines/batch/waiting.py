@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from perfpipe.batchrecord import Outcome, State, TaskState
 from perfpipe.errors import TaskFailed
-from pipelines.batch.disk import BatchDirectory
-from pipelines.batch.state import BatchState, last_collector, state_of
-from pipelines.console import Progress, progress
-from pipelines.slurm.client import Cluster
-from pipelines.slurm.states import JobState
+from perfpipe.pipelines.batch.disk import BatchDirectory
+from perfpipe.pipelines.batch.state import BatchState, last_collector, state_of
+from perfpipe.pipelines.console import Progress, progress
+from perfpipe.pipelines.slurm.client import Cluster
+from perfpipe.pipelines.slurm.states import JobState
 
 #: How many times in a row a batch may be over without a collector before waiting is given up.
 _PATIENCE = 4

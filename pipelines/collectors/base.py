@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfpipe.errors import TaskFailed, ToolMissing
-from pipelines.launcher import Launcher
-from pipelines.process import Finished
-from pipelines.tasks import Task
-from pipelines.tools import explain
-from pipelines.workload import Workload
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.process import Finished
+from perfpipe.pipelines.tasks import Task
+from perfpipe.pipelines.tools import explain
+from perfpipe.pipelines.workload import Workload
 
 #: Environment variable with the collector that launched a program: plain, nsys, ncu or torch.
 COLLECTOR_VARIABLE = "PERFPIPE_COLLECTOR"

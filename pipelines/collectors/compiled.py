@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 
-from pipelines.collectors.base import Context
+from perfpipe.pipelines.collectors.base import Context
 
 #: Directory of the cache, next to the reports of a task.
 _NAME = "jax-cache"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perfpipe.errors import TaskFailed
-from pipelines.workload import CollectNcu
+from perfpipe.pipelines.workload import CollectNcu
 
 if TYPE_CHECKING:
-    from analysis.profile_plan import ProfilePlan
+    from perfpipe.analysis.profile_plan import ProfilePlan
 
 
 class KernelsHidden(TaskFailed):
@@ -199,7 +199,7 @@ def guide_of(
     plan = make_plan(None)
     depths = depths_of(options, None if isinstance(plan, str) else plan.cc)
     if isinstance(plan, str):
-        from analysis.profile_plan import each_once
+        from perfpipe.analysis.profile_plan import each_once
 
         note = f"ncu profiled the first launch of each kernel configuration: {plan}"
         return Guide(each_once(), depths[0], limit_s, budget_s=budget_s, notes=(note,))
@@ -261,7 +261,7 @@ def units_of(cc: str | None) -> tuple[Depth, ...]:
     First all of them, then those that one pass counts.  Nothing for GPUs on which these are not
     known to make up the SOLs.
     """
-    from analysis.metrics import one_pass_units, sol_units
+    from perfpipe.analysis.metrics import one_pass_units, sol_units
 
     units = [unit for side in sol_units().values() for unit in side]
     if not all(unit.holds_for(cc or "") for unit in units):

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from pipelines.collectors import compiled
-from pipelines.collectors.base import (
+from perfpipe.pipelines.collectors import compiled
+from perfpipe.pipelines.collectors.base import (
     TIMED_OUT,
     Collected,
     Context,
@@ -18,11 +18,11 @@ from pipelines.collectors.base import (
     ended,
     interrupting,
 )
-from pipelines.collectors.guide import BUDGET_RUNS, BUDGET_S, Depth, Guide, without_skip
-from pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
-from pipelines.process import Finished
-from pipelines.tools import explain, require_tool
-from pipelines.workload import CollectNcu
+from perfpipe.pipelines.collectors.guide import BUDGET_RUNS, BUDGET_S, Depth, Guide, without_skip
+from perfpipe.pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
+from perfpipe.pipelines.process import Finished
+from perfpipe.pipelines.tools import explain, require_tool
+from perfpipe.pipelines.workload import CollectNcu
 
 #: Kernel replay saves and restores all memory that the context holds, and JAX takes most of the
 #: GPU's at the start.

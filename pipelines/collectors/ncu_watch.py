@@ -10,7 +10,7 @@ import threading
 import uuid
 from pathlib import Path
 
-from pipelines.collectors.base import Context
+from perfpipe.pipelines.collectors.base import Context
 
 #: What ncu prints for each kernel that it has profiled, and for each process that it has entered.
 _PROFILING = re.compile(r'==PROF== Profiling "(?P<kernel>[^"]+)".* - \d+ pass')

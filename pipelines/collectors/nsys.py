@@ -11,10 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfpipe.errors import TaskFailed
-from pipelines.collectors.base import Collected, Context, ProgramFailed, check
-from pipelines.launcher import Launcher
-from pipelines.tools import require_tool
-from pipelines.workload import CollectNsys, Execution
+from perfpipe.pipelines.collectors.base import Collected, Context, ProgramFailed, check
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.tools import require_tool
+from perfpipe.pipelines.workload import CollectNsys, Execution
 
 #: What nsys says of its own failures and of the events that it received, in DIAGNOSTIC_EVENT.
 _PROCESSING_FAILED = "ProcessEventsError"
@@ -44,7 +44,7 @@ def collect_nsys(
     own, with its rank in the name.
     """
     # A task that reads no reports does not load what does.
-    from analysis.thresholds import thresholds
+    from perfpipe.analysis.thresholds import thresholds
 
     launcher = context.launcher
     nsys = require_tool("nsys", launcher)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from perfpipe.pipelines.collectors.pinned import pinned_gb
+from perfpipe.pipelines.workload import CollectNvml
 from perfpipe.runrecord import GpuState, OneGpu, Spread
-from pipelines.collectors.pinned import pinned_gb
-from pipelines.workload import CollectNvml
 
 #: Reasons for lower clocks: (bit, name), as nvmlClocksEventReasons; without idle and settings.
 REASONS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.supervisor import descendants
+from perfpipe.pipelines.supervisor import descendants
 
 #: How memory is mapped that a process shares under no name, as cudaHostAlloc maps it.
 _SHARED = " /dev/zero (deleted)\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
+from perfpipe.pipelines.collectors.base import TIMED_OUT, Context, ProgramFailed, check
+from perfpipe.pipelines.collectors.nvml import Samples, sampling
+from perfpipe.pipelines.protocol import ProgramOutput
 from perfpipe.runrecord import TaskResult
-from pipelines.collectors.base import TIMED_OUT, Context, ProgramFailed, check
-from pipelines.collectors.nvml import Samples, sampling
-from pipelines.protocol import ProgramOutput
 
 #: How long a program may take to end once it was interrupted, s.
 _GRACE_S = 10.0

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from perfpipe.errors import InputError
-from pipelines.collectors.base import Collected, Context
-from pipelines.workload import CollectTorch
+from perfpipe.pipelines.collectors.base import Collected, Context
+from perfpipe.pipelines.workload import CollectTorch
 
 #: Runs as a separate program in the workload's interpreter, which may not have perfpipe.
 _RUNNER = Path(__file__).with_name("torch_runner.py")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines.gate.options import ROUNDS, allow_not_comparable_option, gate_outputs
+from perfpipe.pipelines.options import resolve_store, store_option
 from perfpipe.windows import STEADY
-from pipelines.gate.options import ROUNDS, allow_not_comparable_option, gate_outputs
-from pipelines.options import resolve_store, store_option
 
 if TYPE_CHECKING:
-    from pipelines.gate.options import Outputs
+    from perfpipe.pipelines.gate.options import Outputs
 
 
 @click.command("ab")
@@ -98,15 +98,15 @@ def ab_command(
     perfpipe ab w.yaml --git main..HEAD --build 'make -j8' --explain --md comment.md
     perfpipe ab w.yaml --aa --a size=4096 --rounds 10 --no-early-stop
     """
-    from analysis.gate.decision import Verdict
-    from pipelines.console import progress
-    from pipelines.gate.ab import ab
-    from pipelines.gate.arms import arm_of, checkouts
-    from pipelines.gate.calibrating import calibration_for
-    from pipelines.gate.comparing import raise_for, write
-    from pipelines.gate.explaining import with_profiles
-    from pipelines.gate.picturing import both_steps
-    from pipelines.signals import launching
+    from perfpipe.analysis.gate.decision import Verdict
+    from perfpipe.pipelines.console import progress
+    from perfpipe.pipelines.gate.ab import ab
+    from perfpipe.pipelines.gate.arms import arm_of, checkouts
+    from perfpipe.pipelines.gate.calibrating import calibration_for
+    from perfpipe.pipelines.gate.comparing import raise_for, write
+    from perfpipe.pipelines.gate.explaining import with_profiles
+    from perfpipe.pipelines.gate.picturing import both_steps
+    from perfpipe.pipelines.signals import launching
 
     if build is not None and span is None:
         raise InputError("--build needs --git")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from perfpipe.errors import InputError, StoreError
-from pipelines.options import (
+from perfpipe.pipelines.options import (
     json_document,
     json_option,
     resolve_store,
@@ -36,9 +36,9 @@ def baseline_command() -> None:
 def set_command(name: str, runs: tuple[str, ...], store_path: str | None) -> None:
     """Let NAME stand for runs; a baseline of that name is replaced."""
     from perfpipe import baselinerecord
+    from perfpipe.pipelines.selection import select
     from perfpipe.provenance import utc_now
     from perfpipe.store import storing
-    from pipelines.selection import select
 
     store = resolve_store(store_path, must_exist=True)
     found = select(store, runs)
@@ -107,12 +107,12 @@ def export_command(
     """Write what a baseline measured as one small JSON file, without profiles."""
     import json
 
-    from analysis.comparison import ENDPOINTS
-    from analysis.gate.document import document_of
-    from analysis.sides import WALL
-    from pipelines.console import say
-    from pipelines.gate.sides import named
-    from pipelines.writing import write_text
+    from perfpipe.analysis.comparison import ENDPOINTS
+    from perfpipe.analysis.gate.document import document_of
+    from perfpipe.analysis.sides import WALL
+    from perfpipe.pipelines.console import say
+    from perfpipe.pipelines.gate.sides import named
+    from perfpipe.pipelines.writing import write_text
 
     if file.suffix != ".json":
         raise InputError(f"{file}: an exported baseline is a .json file")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.commands.batch_doctor import batch_doctor_command
+from perfpipe.pipelines.commands.batch_submit import batch_submit_command
+from perfpipe.pipelines.console import say
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 from perfpipe.units import counted
-from pipelines.commands.batch_doctor import batch_doctor_command
-from pipelines.commands.batch_submit import batch_submit_command
-from pipelines.console import say
-from pipelines.options import json_document, json_option, resolve_store, store_option
 
 if TYPE_CHECKING:
-    from pipelines.batch.disk import BatchDirectory
-    from pipelines.batch.state import BatchState
+    from perfpipe.pipelines.batch.disk import BatchDirectory
+    from perfpipe.pipelines.batch.state import BatchState
 
 #: How often the scheduler is asked, s: many of us may share it.
 _TICK_S = 15.0
@@ -71,9 +71,9 @@ def status_command(
     perfpipe batch status --watch
     perfpipe batch status batch-2026 --json
     """
-    from pipelines.batch.state import state_of
-    from pipelines.batch.telling import status_lines, task_document
-    from pipelines.slurm.client import Cluster
+    from perfpipe.pipelines.batch.state import state_of
+    from perfpipe.pipelines.batch.telling import status_lines, task_document
+    from perfpipe.pipelines.slurm.client import Cluster
 
     directory = _find(batch, store_path)
     before: list[str] = []
@@ -100,8 +100,8 @@ def wait_command(batch: str | None, interval: float, as_json: bool, store_path: 
     \b
     perfpipe batch wait && perfpipe report BATCH --html
     """
-    from pipelines.batch.waiting import wait_for
-    from pipelines.slurm.client import Cluster
+    from perfpipe.pipelines.batch.waiting import wait_for
+    from perfpipe.pipelines.slurm.client import Cluster
 
     directory = _find(batch, store_path)
     outcome = wait_for(directory, Cluster(), interval)
@@ -125,9 +125,9 @@ def logs_command(task: int, batch: str | None, store_path: str | None) -> None:
     \b
     perfpipe batch logs 7
     """
-    from pipelines.batch.state import state_of
-    from pipelines.batch.telling import log_lines
-    from pipelines.slurm.client import Cluster
+    from perfpipe.pipelines.batch.state import state_of
+    from perfpipe.pipelines.batch.telling import log_lines
+    from perfpipe.pipelines.slurm.client import Cluster
 
     directory = _find(batch, store_path)
     if not 0 <= task < directory.batch.tasks:
@@ -150,8 +150,8 @@ def cancel_command(tasks: str | None, batch: str | None, store_path: str | None)
     perfpipe batch cancel
     perfpipe batch cancel 3,7-9
     """
-    from pipelines.batch.canceling import cancel
-    from pipelines.slurm.client import Cluster
+    from perfpipe.pipelines.batch.canceling import cancel
+    from perfpipe.pipelines.slurm.client import Cluster
 
     directory = _find(batch, store_path)
     ended = cancel(directory, Cluster(), tasks)
@@ -178,8 +178,8 @@ def resume_command(
     perfpipe batch resume
     perfpipe batch resume --only timeout --only 'out of memory'
     """
-    from pipelines.batch.resuming import resume, states_named
-    from pipelines.slurm.client import Cluster
+    from perfpipe.pipelines.batch.resuming import resume, states_named
+    from perfpipe.pipelines.slurm.client import Cluster
 
     directory = _find(batch, store_path)
     again, jobs = resume(directory, Cluster(), states_named(only))
@@ -198,8 +198,8 @@ def resume_command(
 @store_option
 def ls_command(as_json: bool, store_path: str | None) -> None:
     """List the batches of the store, newest first, by what is on disk."""
-    from pipelines.batch.disk import BatchDirectory
-    from pipelines.batch.telling import listing
+    from perfpipe.pipelines.batch.disk import BatchDirectory
+    from perfpipe.pipelines.batch.telling import listing
 
     every = BatchDirectory.every(resolve_store(store_path, must_exist=True))
     if as_json:
@@ -215,7 +215,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
 @store_option
 def task_command(batch: str, number: int, store_path: str | None) -> None:
     """Run the tasks of this array element."""
-    from pipelines.batch.task import run_element
+    from perfpipe.pipelines.batch.task import run_element
 
     at = os.environ.get("SLURM_ARRAY_TASK_ID", "")
     if not at.isdigit():
@@ -230,8 +230,8 @@ def task_command(batch: str, number: int, store_path: str | None) -> None:
 @store_option
 def collect_command(batch: str, number: int, store_path: str | None) -> None:
     """Collect the results of a batch."""
-    from pipelines.batch.collecting import collect
-    from pipelines.slurm.client import Cluster
+    from perfpipe.pipelines.batch.collecting import collect
+    from perfpipe.pipelines.slurm.client import Cluster
 
     outcome = collect(_find(batch, store_path), number, Cluster())
     if outcome is None:
@@ -245,7 +245,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def _collecting(state: BatchState) -> bool:
-    from pipelines.slurm.states import State as JobIs
+    from perfpipe.pipelines.slurm.states import State as JobIs
 
     return state.collector is not None and state.collector.state in (
         JobIs.PENDING,
@@ -254,6 +254,6 @@ def _collecting(state: BatchState) -> bool:
 
 
 def _find(batch: str | None, store_path: str | None) -> BatchDirectory:
-    from pipelines.batch.disk import BatchDirectory
+    from perfpipe.pipelines.batch.disk import BatchDirectory
 
     return BatchDirectory.find(resolve_store(store_path, must_exist=True), batch)

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from pipelines.checks import NEEDS, require
-from pipelines.console import say
-from pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.pipelines.checks import NEEDS, require
+from perfpipe.pipelines.console import say
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 
 
 @click.command("doctor")
@@ -41,13 +41,13 @@ def batch_doctor_command(
     perfpipe batch doctor --partition gpu
     perfpipe batch doctor --partition gpu --need ncu --need gpu
     """
-    from pipelines.batch.settings import given
-    from pipelines.settings import slurm_options
-    from pipelines.slurm.doctor import doctor_job
+    from perfpipe.pipelines.batch.settings import given
+    from perfpipe.pipelines.settings import slurm_options
+    from perfpipe.pipelines.slurm.doctor import doctor_job
 
     slurm = slurm_options(flags=given(asked))
     inside = slurm.container.image is not None
-    program = ("perfpipe",) if inside else (sys.executable, "-m", "pipelines")
+    program = ("perfpipe",) if inside else (sys.executable, "-m", "perfpipe")
     found = doctor_job(slurm, program, resolve_store(store_path).root, timeout, say)
     if as_json:
         checks = [asdict(check) for check in found.checks]

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfpipe.errors import PerfpipeError
-from perfpipe.scratch import scratch
-from perfpipe.units import counted
-from pipelines.console import say
-from pipelines.options import (
+from perfpipe.pipelines.console import say
+from perfpipe.pipelines.options import (
     WithProgram,
     filter_option,
     json_document,
@@ -22,11 +20,13 @@ from pipelines.options import (
     settings_of,
     store_option,
 )
-from pipelines.plan import COLLECTORS
+from perfpipe.pipelines.plan import COLLECTORS
+from perfpipe.scratch import scratch
+from perfpipe.units import counted
 
 if TYPE_CHECKING:
-    from pipelines.slurm.client import Cluster
-    from pipelines.slurm.limits import Limits
+    from perfpipe.pipelines.slurm.client import Cluster
+    from perfpipe.pipelines.slurm.limits import Limits
 
 
 def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -119,14 +119,14 @@ def batch_submit_command(
     perfpipe batch submit captures/ --ingest-only --partition cpu
     perfpipe batch submit workloads/gemm.yaml --dry-run
     """
-    from pipelines.batch import freezing, packing, submitting
-    from pipelines.batch.disk import BatchDirectory
-    from pipelines.batch.settings import given
-    from pipelines.claim import claimed
-    from pipelines.program import program_of
-    from pipelines.settings import slurm_options
-    from pipelines.slurm.client import Cluster
-    from pipelines.workload import load_workload
+    from perfpipe.pipelines.batch import freezing, packing, submitting
+    from perfpipe.pipelines.batch.disk import BatchDirectory
+    from perfpipe.pipelines.batch.settings import given
+    from perfpipe.pipelines.claim import claimed
+    from perfpipe.pipelines.program import program_of
+    from perfpipe.pipelines.settings import slurm_options
+    from perfpipe.pipelines.slurm.client import Cluster
+    from perfpipe.pipelines.workload import load_workload
 
     program = ctx.meta["program"]
     if bool(paths) == (program is not None):

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError
-from perfpipe.units import gpu_name
-from pipelines.options import (
+from perfpipe.pipelines.options import (
     json_document,
     json_option,
     resolve_store,
@@ -17,6 +16,7 @@ from pipelines.options import (
     store_option,
     window_option,
 )
+from perfpipe.units import gpu_name
 
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
@@ -73,9 +73,9 @@ def budget_command(
     perfpipe budget --from 1.2s --to 1300ms
     perfpipe budget --nvtx backward
     """
-    from pipelines.budgets import Budgets, budgets_of
-    from pipelines.rereading import rereading
-    from pipelines.selection import select
+    from perfpipe.pipelines.budgets import Budgets, budgets_of
+    from perfpipe.pipelines.rereading import rereading
+    from perfpipe.pipelines.selection import select
 
     if nvtx is not None and (start is not None or end is not None):
         raise click.UsageError("use either --from and --to, or --nvtx")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.gate.options import ROUNDS
-from pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.pipelines.gate.options import ROUNDS
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 
 if TYPE_CHECKING:
     from perfpipe.calibrationrecord import Calibrated, Calibration
@@ -64,10 +64,10 @@ def calibrate_command(
     perfpipe calibrate workloads/gemm.yaml
     perfpipe calibrate workloads/cpu_noise.yaml --rounds 20 --change 1
     """
-    from pipelines.console import progress
-    from pipelines.gate.arms import arm_of
-    from pipelines.gate.calibrating import calibrated
-    from pipelines.signals import launching
+    from perfpipe.pipelines.console import progress
+    from perfpipe.pipelines.gate.arms import arm_of
+    from perfpipe.pipelines.gate.calibrating import calibrated
+    from perfpipe.pipelines.signals import launching
 
     store = resolve_store(store_path)
     arm = arm_of("set", workload, given)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from perfpipe.errors import InputError
-from pipelines.gate.options import (
+from perfpipe.pipelines.gate.options import (
     allow_mixed_option,
     allow_not_comparable_option,
     gate_outputs,
 )
-from pipelines.options import resolve_store, step_range_option, store_option, window_option
+from perfpipe.pipelines.options import resolve_store, step_range_option, store_option, window_option
 
 if TYPE_CHECKING:
-    from pipelines.gate.options import Outputs
+    from perfpipe.pipelines.gate.options import Outputs
 
 
 @click.command("check")
@@ -72,7 +72,7 @@ def check_command(
     perfpipe check run4 run5 run6 --baseline run1 --baseline run2 --baseline run3
     perfpipe check --baseline baseline.json --junit check.xml --md comment.md
     """
-    from pipelines.gate.comparing import compared, raise_for
+    from perfpipe.pipelines.gate.comparing import compared, raise_for
 
     store = resolve_store(store_path)
     fresh = list(names)

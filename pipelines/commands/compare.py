@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.gate.options import allow_mixed_option, gate_outputs
-from pipelines.options import resolve_store, step_range_option, store_option, window_option
+from perfpipe.pipelines.gate.options import allow_mixed_option, gate_outputs
+from perfpipe.pipelines.options import resolve_store, step_range_option, store_option, window_option
 
 if TYPE_CHECKING:
-    from pipelines.gate.options import Outputs
+    from perfpipe.pipelines.gate.options import Outputs
 
 
 @click.command("compare")
@@ -46,8 +46,8 @@ def compare_command(
     perfpipe compare run1,run3,run5 run2,run4,run6 --html difference.html
     perfpipe compare gemm-a100 gemm-h100 --across-gpus
     """
-    from pipelines.gate import across, scaling_outputs
-    from pipelines.gate.comparing import compared
+    from perfpipe.pipelines.gate import across, scaling_outputs
+    from perfpipe.pipelines.gate.comparing import compared
 
     store = resolve_store(store_path)
     if across_gpus:

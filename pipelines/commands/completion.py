@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> None:
     """Print completion code for SHELL: eval "$(perfpipe completion bash)"."""
-    from pipelines.cli import cli
+    from perfpipe.pipelines.cli import cli
 
     kind = get_completion_class(shell)
     if kind is None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from pipelines.options import json_document, json_option
-from pipelines.settings import effective, files
+from perfpipe.pipelines.options import json_document, json_option
+from perfpipe.pipelines.settings import effective, files
 
 
 @click.group("config")
@@ -29,7 +29,7 @@ def show_command(workload: Path | None, origin: bool, as_json: bool) -> None:
     """
     stated = None
     if workload is not None:
-        from pipelines.workload import load_workload
+        from perfpipe.pipelines.workload import load_workload
 
         stated = (load_workload(workload), workload)
     settings = effective(stated)

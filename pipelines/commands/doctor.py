@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 
 from perfpipe.errors import PerfpipeError
+from perfpipe.pipelines.checks import MISSING, NEEDS, OK, WARNING, Check, require
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.pipelines.process import run
+from perfpipe.pipelines.slurm.doctor import cluster_checks
+from perfpipe.pipelines.tools import find_tool
 from perfpipe.units import format_bytes
-from pipelines.checks import MISSING, NEEDS, OK, WARNING, Check, require
-from pipelines.options import json_document, json_option, resolve_store, store_option
-from pipelines.process import run
-from pipelines.slurm.doctor import cluster_checks
-from pipelines.tools import find_tool
 
 #: Warn if less space than this is free, bytes.
 _LITTLE_SPACE = 2e9

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 
 if TYPE_CHECKING:
-    from pipelines.evaluate.result import Judgement
+    from perfpipe.pipelines.evaluate.result import Judgement
 
 
 @click.command("evaluate")
@@ -96,15 +96,15 @@ def evaluate_command(
     perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/fused
     perfpipe evaluate w.yaml --candidate a --candidate b --baseline best --profile --json
     """
-    from pipelines.console import progress
-    from pipelines.evaluate.device import device_of, pytorch
-    from pipelines.evaluate.history import append
-    from pipelines.evaluate.judge import Judge, Options
-    from pipelines.evaluate.load import loaded
-    from pipelines.evaluate.profiling import best, case_of
-    from pipelines.evaluate.profiling import profile as profile_of
-    from pipelines.evaluate.traces import definition, export
-    from pipelines.signals import launching
+    from perfpipe.pipelines.console import progress
+    from perfpipe.pipelines.evaluate.device import device_of, pytorch
+    from perfpipe.pipelines.evaluate.history import append
+    from perfpipe.pipelines.evaluate.judge import Judge, Options
+    from perfpipe.pipelines.evaluate.load import loaded
+    from perfpipe.pipelines.evaluate.profiling import best, case_of
+    from perfpipe.pipelines.evaluate.profiling import profile as profile_of
+    from perfpipe.pipelines.evaluate.traces import definition, export
+    from perfpipe.pipelines.signals import launching
 
     torch = pytorch()
     where = device_of(torch, device)
@@ -141,7 +141,7 @@ def evaluate_command(
     if as_json:
         click.echo(json_document(results=[asdict(one) for one in made]))
     else:
-        from pipelines.evaluate.telling import tell
+        from perfpipe.pipelines.evaluate.telling import tell
 
         tell(made)
     if not all(one.ok for one in made):

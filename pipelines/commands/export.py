@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, StoreError, os_error_sentence
+from perfpipe.pipelines.options import resolve_store, step_range_option, store_option
 from perfpipe.windows import WHOLE, WINDOWS
-from pipelines.options import resolve_store, step_range_option, store_option
 
 _TIMELINE = "FROM _timeline_slices"
 
@@ -76,11 +76,11 @@ def perfetto_command(
     perfpipe export perfetto 7a4c --step 5 -o step.json.gz
     perfpipe export perfetto 7a4c --window steady
     """
-    from analysis.session import Session
+    from perfpipe.analysis.session import Session
     from perfpipe.database import in_list
     from perfpipe.files import replacing
-    from pipelines.selection import select
-    from templates.perfetto import COLUMNS, write_trace
+    from perfpipe.pipelines.selection import select
+    from perfpipe.templates.perfetto import COLUMNS, write_trace
 
     store = resolve_store(store_path, must_exist=True)
     reports = select(store, names).reports

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pipelines.options import json_option, resolve_store, store_option
+from perfpipe.pipelines.options import json_option, resolve_store, store_option
 
 
 @click.command("findings")
@@ -28,9 +28,9 @@ def findings_command(
     perfpipe findings
     perfpipe findings gemm-2026 --json
     """
-    from pipelines.agents.desk import Desk
-    from pipelines.agents.envelope import Answer, render
-    from pipelines.agents.looking import overview
+    from perfpipe.pipelines.agents.desk import Desk
+    from perfpipe.pipelines.agents.envelope import Answer, render
+    from perfpipe.pipelines.agents.looking import overview
 
     desk = Desk(resolve_store(store_path, must_exist=True))
 
@@ -63,6 +63,6 @@ def _lines(answer: dict[str, Any]) -> list[str]:
 
 
 def _unmarked(text: str) -> str:
-    from pipelines.agents.wording import unmarked
+    from perfpipe.pipelines.agents.wording import unmarked
 
     return unmarked(text)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 
 if TYPE_CHECKING:
-    from analysis.batch.nodes import Compared
-    from analysis.gate.past import Course
+    from perfpipe.analysis.batch.nodes import Compared
+    from perfpipe.analysis.gate.past import Course
     from perfpipe.viewmodel import Report
 
 #: Rows of a configuration in the terminal, the newest.
@@ -55,11 +55,11 @@ def history_command(
     perfpipe history gemm --by commit --html
     perfpipe history gemm --by node
     """
-    from analysis.batch.nodes import compare_places
-    from analysis.gate.past import COURSES, courses_of, points_of, times_of
-    from analysis.gate.past_page import page_of, page_of_places
-    from pipelines.writing import write_text
-    from templates.renderers import render_html
+    from perfpipe.analysis.batch.nodes import compare_places
+    from perfpipe.analysis.gate.past import COURSES, courses_of, points_of, times_of
+    from perfpipe.analysis.gate.past_page import page_of, page_of_places
+    from perfpipe.pipelines.writing import write_text
+    from perfpipe.templates.renderers import render_html
 
     store = resolve_store(store_path, must_exist=True)
     name = _name_of(workload)
@@ -89,7 +89,7 @@ def _name_of(workload: str) -> str:
     path = Path(workload)
     if path.suffix not in (".yaml", ".yml"):
         return workload
-    from pipelines.workload import load_workload
+    from perfpipe.pipelines.workload import load_workload
 
     return load_workload(path).name
 
@@ -98,7 +98,7 @@ def _print(page: Report) -> None:
     from rich.console import Console
     from rich.table import Table as Grid
 
-    from templates.formats import format_value
+    from perfpipe.templates.formats import format_value
 
     for statement in page.statements:
         click.echo(f"{statement.text}.")

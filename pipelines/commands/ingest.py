@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from ingest.finding import expand_paths
-from ingest.formats import FORMATS
-from ingest.outcome import Outcome
 from perfpipe.cores import cores
 from perfpipe.errors import PerfpipeError
+from perfpipe.ingest.finding import expand_paths
+from perfpipe.ingest.formats import FORMATS
+from perfpipe.ingest.outcome import Outcome
+from perfpipe.pipelines.console import progress, say
+from perfpipe.pipelines.ingesting import TIME_LIMIT_S, Failure, ingest_many
+from perfpipe.pipelines.options import resolve_store, store_option
 from perfpipe.sweeping import sweep
 from perfpipe.visible import visible_line
-from pipelines.console import progress, say
-from pipelines.ingesting import TIME_LIMIT_S, Failure, ingest_many
-from pipelines.options import resolve_store, store_option
 
 #: The formats, for `--help`.
 _READS = ", ".join(form.title for form in FORMATS.values())

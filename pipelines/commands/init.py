@@ -20,7 +20,7 @@ def init_command(directory: Path, force: bool) -> None:
 
     Run one with `perfpipe run DIRECTORY/gemm.yaml`, then adapt it to your own program.
     """
-    with resources.as_file(resources.files("workloads")) as source:
+    with resources.as_file(resources.files("perfpipe.workloads")) as source:
         files = [
             path
             for path in sorted(source.rglob("*"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from perfpipe.errors import ToolMissing
-from pipelines.options import limit_options, resolve_store, store_option
+from perfpipe.pipelines.options import limit_options, resolve_store, store_option
 
 
 @click.command("mcp")
@@ -33,7 +33,7 @@ def mcp_command(allowed: tuple[Path, ...], store_path: str | None) -> None:
     """
     if importlib.util.find_spec("mcp") is None:
         raise ToolMissing("the MCP SDK is not installed: pip install 'perfpipe[agents]'")
-    from pipelines.agents.judging import Jobs
-    from pipelines.agents.server import serve
+    from perfpipe.pipelines.agents.judging import Jobs
+    from perfpipe.pipelines.agents.server import serve
 
     serve(resolve_store(store_path, must_exist=not allowed), Jobs.of(allowed))

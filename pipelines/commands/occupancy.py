@@ -7,7 +7,7 @@ import re
 import click
 
 from perfpipe.errors import InputError, did_you_mean
-from pipelines.options import json_document, json_option
+from perfpipe.pipelines.options import json_document, json_option
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kK]?)(?:i?[bB])?")
 
@@ -36,7 +36,7 @@ def occupancy_command(
     \b
     perfpipe occupancy --cc 9.0 --block 256 --regs 64 --smem 48K
     """
-    from analysis.occupancy import Kernel, calculate, curves
+    from perfpipe.analysis.occupancy import Kernel, calculate, curves
     from perfpipe.specs import architectures
 
     known = architectures()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 from perfpipe.units import counted, format_ns
-from pipelines.options import json_document, json_option, resolve_store, store_option
 
 if TYPE_CHECKING:
-    from analysis.profile_plan import ProfilePlan
-    from pipelines.planning import Planned
+    from perfpipe.analysis.profile_plan import ProfilePlan
+    from perfpipe.pipelines.planning import Planned
 
 #: Longer names of kernels are cut, characters.
 _LONGEST_NAME = 56
@@ -51,7 +51,7 @@ def plan_command(
     perfpipe plan timeline.nsys-rep --coverage 90
     perfpipe plan f2540d26 --json
     """
-    from pipelines.planning import plans_of
+    from perfpipe.pipelines.planning import plans_of
 
     store = resolve_store(store_path)
     found = plans_of(store, names, coverage, max_kernels)

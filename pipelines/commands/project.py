@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pipelines.options import resolve_store, step_range_option, store_option, window_option
+from perfpipe.pipelines.options import resolve_store, step_range_option, store_option, window_option
 
 
 @click.command("project")
@@ -48,8 +48,8 @@ def project_command(
     perfpipe project gemm-2026a --to b200
     perfpipe project --to l4 --html
     """
-    from pipelines.gate.projecting import projected
-    from pipelines.gate.scaling_outputs import write
+    from perfpipe.pipelines.gate.projecting import projected
+    from perfpipe.pipelines.gate.scaling_outputs import write
 
     store = resolve_store(store_path, must_exist=True)
     found = projected(store, names, target, step_range, window)

@@ -20,9 +20,7 @@ import click
 from perfpipe.database import sql_error
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
-from perfpipe.store import Store
-from perfpipe.visible import visible_line
-from pipelines.options import (
+from perfpipe.pipelines.options import (
     json_document,
     limit_options,
     resolve_store,
@@ -30,6 +28,8 @@ from pipelines.options import (
     store_option,
     window_option,
 )
+from perfpipe.store import Store
+from perfpipe.visible import visible_line
 
 FORMATS = ("table", "csv", "json", "parquet")
 
@@ -97,7 +97,7 @@ def query_command(
     perfpipe query "FROM kernel_sol"
     perfpipe query "SELECT name, total_time_ns FROM cuda_gpu_kern_sum LIMIT 5" --format csv
     """
-    from pipelines.within import within
+    from perfpipe.pipelines.within import within
 
     text = _sql(sql, file)
     if form == "parquet" and output is None:
@@ -119,11 +119,11 @@ class Asked:
 
 def _answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
     """Run the query and write its rows, as they come."""
-    from analysis.names import names_in
-    from analysis.session import Session
-    from analysis.views import views
-    from pipelines.rereading import rereading
-    from pipelines.selection import select
+    from perfpipe.analysis.names import names_in
+    from perfpipe.analysis.session import Session
+    from perfpipe.analysis.views import views
+    from perfpipe.pipelines.rereading import rereading
+    from perfpipe.pipelines.selection import select
 
     size = limit if form == "table" else _BATCH
     own: list[str] = []

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines.options import filter_option, resolve_store, store_option
 from perfpipe.units import format_bytes
-from pipelines.options import filter_option, resolve_store, store_option
 
 #: Largest size of a recording, MB.
 _LIMIT_MB = 3.0
@@ -51,8 +51,8 @@ def record_command(
     perfpipe run workloads/gemm.yaml
     perfpipe record --to workloads/recordings/gemm-h200
     """
-    from pipelines.recorder import record_run
-    from pipelines.selection import select
+    from perfpipe.pipelines.recorder import record_run
+    from perfpipe.pipelines.selection import select
 
     store = resolve_store(store_path, must_exist=True)
     chosen = select(store, [run] if run else []).run

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import (
+from perfpipe.pipelines.options import (
     limit_options,
     resolve_store,
     step_range_option,
@@ -86,10 +86,10 @@ def report_command(
     perfpipe report --index reports/
     perfpipe report gemm-2026b --baseline gemm-2026a --md pr.md
     """
-    from pipelines.reading import with_files
-    from pipelines.reporting import make_report, output, print_closing
-    from pipelines.selection import batch_named
-    from templates.renderers import print_terminal
+    from perfpipe.pipelines.reading import with_files
+    from perfpipe.pipelines.reporting import make_report, output, print_closing
+    from perfpipe.pipelines.selection import batch_named
+    from perfpipe.templates.renderers import print_terminal
 
     if figures and as_md in (None, "-"):
         raise InputError("--figures needs --md FILE: the figures are written next to it")
@@ -98,13 +98,13 @@ def report_command(
     names, baseline = with_files(store, names), with_files(store, baseline)
     store = resolve_store(store_path, must_exist=True)
     if index is not None:
-        from pipelines.indexing import write_index
+        from perfpipe.pipelines.indexing import write_index
 
         click.echo(write_index(store, names, index, step_range, window))
         return
     batch = batch_named(store, names) if not baseline else None
     if batch is not None:
-        from pipelines.batch.page import page_of
+        from perfpipe.pipelines.batch.page import page_of
 
         report = page_of(store, batch, Path(as_html).parent if as_html else Path())
     else:

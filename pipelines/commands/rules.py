@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, did_you_mean
-from pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 
 #: Rules of `nsys analyze`, each a view rule_NAME, and what they find.
 RULES = {
@@ -46,10 +46,10 @@ def rules_command(
     perfpipe rules
     perfpipe rules -r gpu_gaps -r cuda_api_sync --limit 10
     """
-    from analysis.rows import records_of
-    from analysis.session import Session
-    from pipelines.rereading import rereading
-    from pipelines.selection import select
+    from perfpipe.analysis.rows import records_of
+    from perfpipe.analysis.session import Session
+    from perfpipe.pipelines.rereading import rereading
+    from perfpipe.pipelines.selection import select
 
     for name in chosen:
         if name not in RULES:

@@ -11,11 +11,9 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, PerfpipeError, ToolMissing
-from perfpipe.sweeping import sweep
-from perfpipe.units import counted
-from pipelines.console import progress, say
-from pipelines.launcher import Launcher
-from pipelines.options import (
+from perfpipe.pipelines.console import progress, say
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.options import (
     WithProgram,
     filter_option,
     json_document,
@@ -25,15 +23,17 @@ from pipelines.options import (
     step_range_option,
     store_option,
 )
-from pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
-from pipelines.program import Program, program_of
-from pipelines.quick import quick as reduced
-from pipelines.quick import sizes_of
-from pipelines.runner import execute, raise_for_status
-from pipelines.signals import Ended, launching
-from pipelines.tasks import Task, directory_of
-from pipelines.tools import gpus_on
-from pipelines.workload import Scalar, Workload, load_workload
+from perfpipe.pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
+from perfpipe.pipelines.program import Program, program_of
+from perfpipe.pipelines.quick import quick as reduced
+from perfpipe.pipelines.quick import sizes_of
+from perfpipe.pipelines.runner import execute, raise_for_status
+from perfpipe.pipelines.signals import Ended, launching
+from perfpipe.pipelines.tasks import Task, directory_of
+from perfpipe.pipelines.tools import gpus_on
+from perfpipe.pipelines.workload import Scalar, Workload, load_workload
+from perfpipe.sweeping import sweep
+from perfpipe.units import counted
 
 _YAML = (".yaml", ".yml")
 
@@ -258,7 +258,7 @@ def run_command(
     if as_json:
         click.echo(json_document(run=asdict(record)))
     if not no_report:
-        from pipelines.reporting import report_of_run
+        from perfpipe.pipelines.reporting import report_of_run
 
         report_of_run(store, record, html=html, md=md, step_range=step_range, quiet=as_json)
     raise_for_status(record)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from perfpipe.errors import InputError, did_you_mean
-from pipelines.options import json_document, json_option
+from perfpipe.pipelines.options import json_document, json_option
 
 #: The dialect of the schemas that pydantic writes.
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,8 +26,8 @@ class Relation:
 
 def relations() -> list[Relation]:
     """Return every public relation: catalogue, stored and reference tables, analysis views."""
-    from analysis.reference import REFERENCE_TABLES
-    from analysis.views import views
+    from perfpipe.analysis.reference import REFERENCE_TABLES
+    from perfpipe.analysis.views import views
     from perfpipe.catalogue import CATALOGUE, CATALOGUE_DOCS
     from perfpipe.model import tables
 
@@ -62,7 +62,7 @@ def schema_command(table: str | None, as_json: bool) -> None:
     # yaml-language-server: $schema=workload.schema.json
     """
     if table == "workload":
-        from pipelines.workload import Workload
+        from perfpipe.pipelines.workload import Workload
 
         click.echo(json.dumps({"$schema": _DIALECT, **Workload.model_json_schema()}, indent=1))
         return

@@ -8,9 +8,9 @@ import click
 
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
+from perfpipe.pipelines.console import say
 from perfpipe.store import Store
 from perfpipe.units import counted
-from pipelines.console import say
 
 
 @click.command("scrub")
@@ -30,8 +30,8 @@ def scrub_command(source: Path, target: Path, force: bool) -> None:
     environment variables, user and host names, directories in paths, GPU serial numbers and
     tables unknown to perfpipe.  Names of kernels and NVTX ranges are kept: review them first.
     """
-    from ingest.compressed import xz
-    from ingest.scrub import scrub_file, scrub_store
+    from perfpipe.ingest.compressed import xz
+    from perfpipe.ingest.scrub import scrub_file, scrub_store
 
     if (source / "reports").is_dir():
         count = scrub_store(Store(source), Store(target))

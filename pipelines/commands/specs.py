@@ -7,8 +7,8 @@ from dataclasses import asdict
 import click
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines.options import json_document, json_option
 from perfpipe.specs import GpuSpec, gpu_specs, search_specs
-from pipelines.options import json_document, json_option
 
 
 @click.command("specs")

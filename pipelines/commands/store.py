@@ -7,9 +7,9 @@ from dataclasses import asdict
 import click
 
 from perfpipe.errors import StoreError
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 from perfpipe.units import format_bytes
 from perfpipe.visible import visible_line
-from pipelines.options import json_document, json_option, resolve_store, store_option
 
 
 @click.group("store")

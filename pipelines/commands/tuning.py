@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
 
 
 @click.command("tuning")
@@ -27,18 +27,18 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     perfpipe tuning
     perfpipe tuning trials.jsonl
     """
-    from analysis.history import history_of_run, read_history
-    from analysis.report.sections.tuning_history import tuning_tables
-    from analysis.search_gain import gains
-    from analysis.search_story import (
+    from perfpipe.analysis.history import history_of_run, read_history
+    from perfpipe.analysis.report.sections.tuning_history import tuning_tables
+    from perfpipe.analysis.search_gain import gains
+    from perfpipe.analysis.search_story import (
         convergence,
         generations,
         pareto,
         shared_by_best,
         story,
     )
+    from perfpipe.pipelines.selection import select
     from perfpipe.viewmodel import Source
-    from pipelines.selection import select
 
     if history is not None and (Path(history).is_file() or history.endswith(".jsonl")):
         found, name = read_history(Path(history)), history
@@ -70,7 +70,7 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
         return
     from rich.console import Console
 
-    from templates.renderers import print_tables
+    from perfpipe.templates.renderers import print_tables
 
     for sentence in story(found):
         click.echo(sentence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from perfpipe.errors import InputError
-from pipelines.options import resolve_store, store_option
+from perfpipe.pipelines.options import resolve_store, store_option
 
 
 @click.command("work")
@@ -44,9 +44,9 @@ def work_command(
     perfpipe work 7a4c --nvtx gemm_fp16_4096 -p n=4096 \\
         --flops "2*n**3" --bytes "3*n**2*2" --dtype fp16
     """
+    from perfpipe.pipelines.expression import evaluate
+    from perfpipe.pipelines.selection import select
     from perfpipe.work import Work, add_work
-    from pipelines.expression import evaluate
-    from pipelines.selection import select
 
     if flops is None and moved is None:
         raise InputError("give --flops, --bytes or both")

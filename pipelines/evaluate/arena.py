@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.evaluate.problem import Made
+from perfpipe.pipelines.evaluate.problem import Made
 
 #: Bytes before and behind each tensor that nobody may write, and what they hold.
 GUARD, _GUARD_BYTE = 256, 0xA5

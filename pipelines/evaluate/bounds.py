@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines.evaluate.problem import Case
+from perfpipe.pipelines.expression import evaluate
+from perfpipe.pipelines.tasks import DTYPE_BYTES
+from perfpipe.pipelines.workload import Work
 from perfpipe.specs import find_spec
-from pipelines.evaluate.problem import Case
-from pipelines.expression import evaluate
-from pipelines.tasks import DTYPE_BYTES
-from pipelines.workload import Work
 
 #: Names of types in workload files and in tables of peaks.
 SHORT = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from perfpipe.pipelines.evaluate.arena import Arena, Slot
+from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.result import Evidence, Found, Status
+from perfpipe.pipelines.evaluate.tolerance import Difference, allowed, difference
+from perfpipe.pipelines.evaluate.worker import Ended, Worker
 from perfpipe.units import counted
-from pipelines.evaluate.arena import Arena, Slot
-from pipelines.evaluate.problem import Case, Problem
-from pipelines.evaluate.result import Evidence, Found, Status
-from pipelines.evaluate.tolerance import Difference, allowed, difference
-from pipelines.evaluate.worker import Ended, Worker
 
 #: How long a result that is wrong may take to become right by itself, s.
 _LATE_S = 0.25

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from perfpipe.errors import InputError, StoreError
 from perfpipe.jsonfile import json_lines, read_json
-from pipelines.evaluate.block import FLOATS, INTEGERS, Evaluate
-from pipelines.evaluate.problem import Problem
+from perfpipe.pipelines.evaluate.block import FLOATS, INTEGERS, Evaluate
+from perfpipe.pipelines.evaluate.problem import Problem
 
 #: The file of a converted candidate, which calls the function of its solution.
 ENTRY = "perfpipe_entry.py"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from perfpipe.errors import StoreError, os_error_sentence
-from pipelines.evaluate.result import Judgement
+from perfpipe.pipelines.evaluate.result import Judgement
 
 
 def trial(made: Judgement, generation: int) -> dict[str, object]:

@@ -15,23 +15,31 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError
-from pipelines.evaluate.arena import Arena
-from pipelines.evaluate.bounds import bound_of
-from pipelines.evaluate.candidates import copied, parameters
-from pipelines.evaluate.checking import (
+from perfpipe.pipelines.evaluate.arena import Arena
+from perfpipe.pipelines.evaluate.bounds import bound_of
+from perfpipe.pipelines.evaluate.candidates import copied, parameters
+from perfpipe.pipelines.evaluate.checking import (
     Checks,
     raise_for,
     raise_for_left,
     raise_for_seen,
     status_of,
 )
-from pipelines.evaluate.device import pytorch
-from pipelines.evaluate.problem import Case, Problem
-from pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status
-from pipelines.evaluate.static import look
-from pipelines.evaluate.timing import CALLS, Side, Timing, TooShort, blamed, score, timed_launch
-from pipelines.evaluate.worker import Ended, Nursery, Worker
-from pipelines.workload import Work
+from perfpipe.pipelines.evaluate.device import pytorch
+from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status
+from perfpipe.pipelines.evaluate.static import look
+from perfpipe.pipelines.evaluate.timing import (
+    CALLS,
+    Side,
+    Timing,
+    TooShort,
+    blamed,
+    score,
+    timed_launch,
+)
+from perfpipe.pipelines.evaluate.worker import Ended, Nursery, Worker
+from perfpipe.pipelines.workload import Work
 
 #: Takes what is being done.
 Say = Callable[[str], None]

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from perfpipe.errors import InputError
-from pipelines.evaluate.block import FLOATS, Evaluate, Input, Output, Tolerance
-from pipelines.evaluate.problem import Case, Problem, module_of
+from perfpipe.pipelines.evaluate.block import FLOATS, Evaluate, Input, Output, Tolerance
+from perfpipe.pipelines.evaluate.problem import Case, Problem, module_of
 
 #: Seed of the weights, and tolerances by type, as in KernelBench's evaluation.
 _SEED, _TOLERANCES = 42, {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}

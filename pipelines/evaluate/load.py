@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError
-from pipelines.evaluate import flashinfer, kernelbench
-from pipelines.evaluate.problem import Problem, reference_of
-from pipelines.workload import Work, load_workload
+from perfpipe.pipelines.evaluate import flashinfer, kernelbench
+from perfpipe.pipelines.evaluate.problem import Problem, reference_of
+from perfpipe.pipelines.workload import Work, load_workload
 
 
 @dataclass(frozen=True)

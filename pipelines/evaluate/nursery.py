@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.evaluate.packets import PACKET
+from perfpipe.pipelines.evaluate.packets import PACKET
 
 _SUBREAPER = 36
 
@@ -61,7 +61,7 @@ def main() -> None:
         with contextlib.suppress(ImportError):
             import triton
             import triton.language  # noqa: F401
-        from pipelines.evaluate import inside, watching
+        from perfpipe.pipelines.evaluate import inside, watching
 
         # What is loaded at first use is loaded once.
         watching.operators_of(torch, lambda: torch.empty(0))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError
-from pipelines.evaluate.block import FLOATS, Evaluate, Extent, Input, Sizes
-from pipelines.expression import evaluate
+from perfpipe.pipelines.evaluate.block import FLOATS, Evaluate, Extent, Input, Sizes
+from perfpipe.pipelines.expression import evaluate
 
 
 @dataclass(frozen=True)

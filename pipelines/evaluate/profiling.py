@@ -12,23 +12,23 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from analysis.rows import rows_of
-from analysis.session import Session
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.session import Session
 from perfpipe.errors import PerfpipeError
+from perfpipe.pipelines.collectors.ncu import profile_options
+from perfpipe.pipelines.evaluate.arena import Arena
+from perfpipe.pipelines.evaluate.bounds import CaseWork, work_of
+from perfpipe.pipelines.evaluate.candidates import copied
+from perfpipe.pipelines.evaluate.load import Loaded
+from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.result import Judgement, Kernel, Profile
+from perfpipe.pipelines.evaluate.worker import ENVIRONMENT, readable
+from perfpipe.pipelines.process import run
+from perfpipe.pipelines.reading import with_files
+from perfpipe.pipelines.tools import explain, find_tool
+from perfpipe.pipelines.workload import CollectNcu
 from perfpipe.store import Store
 from perfpipe.work import Work, add_work
-from pipelines.collectors.ncu import profile_options
-from pipelines.evaluate.arena import Arena
-from pipelines.evaluate.bounds import CaseWork, work_of
-from pipelines.evaluate.candidates import copied
-from pipelines.evaluate.load import Loaded
-from pipelines.evaluate.problem import Case, Problem
-from pipelines.evaluate.result import Judgement, Kernel, Profile
-from pipelines.evaluate.worker import ENVIRONMENT, readable
-from pipelines.process import run
-from pipelines.reading import with_files
-from pipelines.tools import explain, find_tool
-from pipelines.workload import CollectNcu
 
 #: Most launches of a call that are profiled, and kernels that are told.
 _LAUNCHES, _KERNELS = 50, 8
@@ -97,11 +97,11 @@ def _profiled(
     spec.write_text(json.dumps(asked), encoding="utf-8")
     options = CollectNcu(set="detailed", launch_count=_LAUNCHES, capture_range="cudaProfilerApi")
     begin = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    begin += "from pipelines.evaluate.profiled import main; main()"
+    begin += "from perfpipe.pipelines.evaluate.profiled import main; main()"
     words = [
         *("env", "-i", *(f"{name}={value}" for name, value in _environment(home, device).items())),
         *(ncu, *profile_options(options, alone=True), f"--export={report}"),
-        *(sys.executable, "-I", "-c", begin, str(Path(__file__).parents[2]), str(spec)),
+        *(sys.executable, "-I", "-c", begin, str(Path(__file__).parents[3]), str(spec)),
     ]
     done = run(words, timeout=_NCU_S)
     refused = _refused(done.stdout)

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipelines.evaluate.result import Evidence
+from perfpipe.pipelines.evaluate.result import Evidence
 
 #: Modules that a kernel needs not, by what they are for.
 _MODULES = {

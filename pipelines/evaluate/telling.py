@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from perfpipe.pipelines.evaluate.result import Evidence, Judgement, Profile, Score
 from perfpipe.units import format_ns, words
-from pipelines.evaluate.result import Evidence, Judgement, Profile, Score
 
 #: Last lines of a candidate's own output that are shown.
 _PRINTED = 3

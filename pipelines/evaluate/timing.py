@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.judging import judge
+from perfpipe.analysis.judging import judge
 from perfpipe.errors import InputError
-from pipelines.evaluate.arena import Arena, Slot
-from pipelines.evaluate.bounds import Bound
-from pipelines.evaluate.checking import (
+from perfpipe.pipelines.evaluate.arena import Arena, Slot
+from perfpipe.pipelines.evaluate.bounds import Bound
+from perfpipe.pipelines.evaluate.checking import (
     POISONS,
     TWINS,
     Checks,
@@ -30,9 +30,9 @@ from pipelines.evaluate.checking import (
     synchronize,
     twin,
 )
-from pipelines.evaluate.problem import Case, Problem
-from pipelines.evaluate.result import Evidence, Found, Score, Status
-from pipelines.evaluate.worker import Ended, Worker
+from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.result import Evidence, Found, Score, Status
+from perfpipe.pipelines.evaluate.worker import Ended, Worker
 
 #: Fewest and most calls of a batch.
 CALLS = (4, 64)

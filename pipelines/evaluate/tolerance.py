@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipelines.evaluate.block import FLOATS, Tolerance
+from perfpipe.pipelines.evaluate.block import FLOATS, Tolerance
 
 #: Spacing of numbers at 1, and the smallest positive number, by type; tf32 rounds inputs only.
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "tf32": 2.0**-10, "float16": 2.0**-10,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError, StoreError, os_error_sentence
-from pipelines.evaluate.problem import Case, Problem
-from pipelines.evaluate.result import Judgement, Score, Status
+from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.result import Judgement, Score, Status
 
 #: Names of a status; the schema has none for cheating, which the log tells.
 _STATUS = {

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import TaskFailed
-from pipelines.evaluate.arena import Arena
-from pipelines.evaluate.block import Limits
-from pipelines.evaluate.nursery import below
-from pipelines.evaluate.packets import PACKET
-from pipelines.process import Supervised
+from perfpipe.pipelines.evaluate.arena import Arena
+from perfpipe.pipelines.evaluate.block import Limits
+from perfpipe.pipelines.evaluate.nursery import below
+from perfpipe.pipelines.evaluate.packets import PACKET
+from perfpipe.pipelines.process import Supervised
 
 #: What candidates see of the caller's environment.
 ENVIRONMENT = (
@@ -79,9 +79,9 @@ class Nursery:
             if device == "cpu":
                 # Triton's kernels are interpreted, and no GPU is touched.
                 environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-            tree, libraries = Path(__file__).parents[2], [str(Path(torch.__file__).parents[1])]
+            tree, libraries = Path(__file__).parents[3], [str(Path(torch.__file__).parents[1])]
             begin = "import sys; sys.path.insert(0, sys.argv[1])\n"
-            begin += "from pipelines.evaluate.nursery import main; main()"
+            begin += "from perfpipe.pipelines.evaluate.nursery import main; main()"
             words = [sys.executable, "-I", "-c", begin, str(tree), json.dumps(libraries)]
             words.append(str(theirs.fileno()))
             with Supervised(sys.executable, None, (theirs.fileno(),)) as supervised:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis.comparison import pairs_of
-from analysis.comparison_story import Comparison, compare
-from analysis.gate.decision import Decision, Verdict, decide, primary
-from analysis.gate.rounds import side_of_rounds
-from analysis.gate.sequential import certain, level_after
-from analysis.judging import ALPHA
-from analysis.limits import USUAL, Limits, limits_of
+from perfpipe.analysis.comparison import pairs_of
+from perfpipe.analysis.comparison_story import Comparison, compare
+from perfpipe.analysis.gate.decision import Decision, Verdict, decide, primary
+from perfpipe.analysis.gate.rounds import side_of_rounds
+from perfpipe.analysis.gate.sequential import certain, level_after
+from perfpipe.analysis.judging import ALPHA
+from perfpipe.analysis.limits import USUAL, Limits, limits_of
 from perfpipe.calibrationrecord import Calibration
+from perfpipe.pipelines.console import Progress
+from perfpipe.pipelines.gate.arms import Arm, labels_of
+from perfpipe.pipelines.gate.turns import Measuring, in_turns
 from perfpipe.store import Store
-from pipelines.console import Progress
-from pipelines.gate.arms import Arm, labels_of
-from pipelines.gate.turns import Measuring, in_turns
 
 
 @dataclass(frozen=True)

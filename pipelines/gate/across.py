@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from analysis.gate.across_page import across_page
-from analysis.gate.moving import VIEWS, Across, OneSide, across
-from analysis.session import Session
+from perfpipe.analysis.gate.across_page import across_page
+from perfpipe.analysis.gate.moving import VIEWS, Across, OneSide, across
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.pipelines.gate.options import Outputs
+from perfpipe.pipelines.gate.sides import check_apart, selected
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from perfpipe.windows import STEADY
-from pipelines.gate.options import Outputs
-from pipelines.gate.sides import check_apart, selected
 
 #: Formats of a verdict; across GPUs there is none.
 _OF_VERDICTS = ("junit", "bmf", "openmetrics")

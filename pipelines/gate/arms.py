@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.options import pairs, scalar
+from perfpipe.pipelines.process import run
+from perfpipe.pipelines.tasks import Task, directory_of, tasks
+from perfpipe.pipelines.workload import Execution, Scalar, Workload, load_workload
 from perfpipe.scratch import scratch
-from pipelines.options import pairs, scalar
-from pipelines.process import run
-from pipelines.tasks import Task, directory_of, tasks
-from pipelines.workload import Execution, Scalar, Workload, load_workload
 
 #: How long git may take to make or remove a work tree, and a build, s.
 _GIT_S, _BUILD_S = 600.0, 7200.0

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.gate.calibration import calibrate
-from analysis.judging import timer_step
-from analysis.thresholds import thresholds
 from perfpipe import calibrationrecord
+from perfpipe.analysis.gate.calibration import calibrate
+from perfpipe.analysis.judging import timer_step
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibrated, Calibration
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.console import Progress
+from perfpipe.pipelines.gate.arms import Arm
+from perfpipe.pipelines.gate.turns import in_turns
+from perfpipe.pipelines.place import machine
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store, storing
-from pipelines.console import Progress
-from pipelines.gate.arms import Arm
-from pipelines.gate.turns import in_turns
-from pipelines.place import machine
 
 
 def calibrated(

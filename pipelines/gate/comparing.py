@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from analysis.comparison import Pairs, pairs_of
-from analysis.comparison_story import Comparison, compare
-from analysis.gate.decision import Decision, Verdict, decide, headline
-from analysis.gate.explain import Explanation
-from analysis.limits import Limits, limits_of
+from perfpipe.analysis.comparison import Pairs, pairs_of
+from perfpipe.analysis.comparison_story import Comparison, compare
+from perfpipe.analysis.gate.decision import Decision, Verdict, decide, headline
+from perfpipe.analysis.gate.explain import Explanation
+from perfpipe.analysis.limits import Limits, limits_of
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.errors import Inconclusive, Regressed, TaskFailed
 from perfpipe.picture import Picture
+from perfpipe.pipelines.gate import outputs as texts
+from perfpipe.pipelines.gate.calibrating import calibration_of
+from perfpipe.pipelines.gate.options import Outputs
+from perfpipe.pipelines.gate.picturing import both_steps
+from perfpipe.pipelines.gate.sides import Named, named
+from perfpipe.pipelines.options import json_document
+from perfpipe.pipelines.writing import write_text
 from perfpipe.store import Store
+from perfpipe.templates.renderers import render_html
 from perfpipe.windows import STEADY
-from pipelines.gate import outputs as texts
-from pipelines.gate.calibrating import calibration_of
-from pipelines.gate.options import Outputs
-from pipelines.gate.picturing import both_steps
-from pipelines.gate.sides import Named, named
-from pipelines.options import json_document
-from pipelines.writing import write_text
-from templates.renderers import render_html
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -159,7 +159,7 @@ def write(
 
 
 def _page(decision: Decision, comparison: Comparison, both: Picture | None) -> str:
-    from analysis.gate.page import page_of
+    from perfpipe.analysis.gate.page import page_of
 
     return render_html(page_of(decision, comparison, both))
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.comparison_story import compare
+from perfpipe.analysis.comparison_story import compare
+from perfpipe.pipelines.collectors.base import Context, Say
+from perfpipe.pipelines.gate.ab import Outcome
+from perfpipe.pipelines.gate.arms import Arm
+from perfpipe.pipelines.gate.sides import named
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.measuring import profile
+from perfpipe.pipelines.place import stopwatch
+from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.runs import Run, result_of
+from perfpipe.pipelines.tasks import directory_of
+from perfpipe.pipelines.tools import find_tool_on
+from perfpipe.pipelines.workload import CollectNsys, Workload
 from perfpipe.store import Store
-from pipelines.collectors.base import Context, Say
-from pipelines.gate.ab import Outcome
-from pipelines.gate.arms import Arm
-from pipelines.gate.sides import named
-from pipelines.launcher import Launcher
-from pipelines.measuring import profile
-from pipelines.place import stopwatch
-from pipelines.plan import Plan
-from pipelines.runs import Run, result_of
-from pipelines.tasks import directory_of
-from pipelines.tools import find_tool_on
-from pipelines.workload import CollectNsys, Workload
 
 
 def with_profiles(outcome: Outcome, arms: tuple[Arm, Arm], store: Store, say: Say) -> Outcome:

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from analysis.comparison import Compared
-from analysis.gate.decision import Decision, Verdict, headline, name_of
-from analysis.gate.explain import Explanation
-from analysis.judging import change_of
+from perfpipe.analysis.comparison import Compared
+from perfpipe.analysis.gate.decision import Decision, Verdict, headline, name_of
+from perfpipe.analysis.gate.explain import Explanation
+from perfpipe.analysis.judging import change_of
+from perfpipe.pipelines.junit import Case, Outcome, Suite, xml
 from perfpipe.units import format_ns
-from pipelines.junit import Case, Outcome, Suite, xml
 
 #: By this line in a comment a later one finds it, and takes its place.
 MARKER = "<!-- perfpipe check -->"

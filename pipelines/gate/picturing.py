@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.report.build import PICTURE_VIEWS, picture_of_sides
-from analysis.session import Session
+from perfpipe.analysis.report.build import PICTURE_VIEWS, picture_of_sides
+from perfpipe.analysis.session import Session
 from perfpipe.picture import Picture
 from perfpipe.store import Store
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from perfpipe.errors import InputError, TaskFailed
-from pipelines.gate.outputs import MARKER
+from perfpipe.pipelines.gate.outputs import MARKER
 
 #: How long a server may take to answer, s, and comments that it is asked for at once.
 _PATIENCE_S, _PAGE = 30.0, 100

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from analysis.gate.projecting import VIEWS, gpu_of, project
-from analysis.gate.projection_page import assumptions, projection_page
-from analysis.gate.wholes import Whole
-from analysis.session import Session
+from perfpipe.analysis.gate.projecting import VIEWS, gpu_of, project
+from perfpipe.analysis.gate.projection_page import assumptions, projection_page
+from perfpipe.analysis.gate.wholes import Whole
+from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.pipelines.selection import select
 from perfpipe.specs import GpuSpec, gpu_specs, search_specs
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from perfpipe.windows import STEADY
-from pipelines.selection import select
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from perfpipe.pipelines.options import json_document
+from perfpipe.pipelines.writing import write_text
+from perfpipe.templates.renderers import print_terminal, render_html, render_markdown
 from perfpipe.viewmodel import Report
-from pipelines.options import json_document
-from pipelines.writing import write_text
-from templates.renderers import print_terminal, render_html, render_markdown
 
 
 def write(

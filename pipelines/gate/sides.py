@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis import sides
-from analysis.gate.document import side_from
-from analysis.session import Session
-from analysis.sides import Side
 from perfpipe import baselinerecord
+from perfpipe.analysis import sides
+from perfpipe.analysis.gate.document import side_from
+from perfpipe.analysis.session import Session
+from perfpipe.analysis.sides import Side
 from perfpipe.errors import InputError
 from perfpipe.jsonfile import read_json
+from perfpipe.pipelines.rereading import rereading
+from perfpipe.pipelines.runs import counts_as_failed
+from perfpipe.pipelines.selection import Selection, select
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
-from pipelines.rereading import rereading
-from pipelines.runs import counts_as_failed
-from pipelines.selection import Selection, select
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from analysis.gate.rounds import Round
+from perfpipe.analysis.gate.rounds import Round
 from perfpipe.errors import InputError, PerfpipeError, ToolMissing
+from perfpipe.pipelines.collectors.base import Context, Say
+from perfpipe.pipelines.collectors.timing import Timing
+from perfpipe.pipelines.gate.arms import Arm
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.measuring import failed
+from perfpipe.pipelines.place import stopwatch
+from perfpipe.pipelines.runs import Run, result_of
+from perfpipe.pipelines.tasks import Task, directory_of
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from pipelines.collectors.base import Context, Say
-from pipelines.collectors.timing import Timing
-from pipelines.gate.arms import Arm
-from pipelines.launcher import Launcher
-from pipelines.measuring import failed
-from pipelines.place import stopwatch
-from pipelines.runs import Run, result_of
-from pipelines.tasks import Task, directory_of
 
 
 class Measuring:

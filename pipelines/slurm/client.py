@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 
 from perfpipe.errors import TaskFailed, ToolMissing, os_error_sentence
-from pipelines.slurm.limits import SINFO_FIELDS, Limits, parse_limits
-from pipelines.slurm.states import (
+from perfpipe.pipelines.slurm.limits import SINFO_FIELDS, Limits, parse_limits
+from perfpipe.pipelines.slurm.states import (
     SACCT_FIELDS,
     SQUEUE_FIELDS,
     JobState,

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from perfpipe.decoding import decode
 from perfpipe.errors import PerfpipeError, TaskFailed
+from perfpipe.pipelines.checks import OK, WARNING, Check
+from perfpipe.pipelines.slurm.client import Cluster
+from perfpipe.pipelines.slurm.limits import Limits, Partition
+from perfpipe.pipelines.slurm.options import Slurm, clock, merged
+from perfpipe.pipelines.slurm.render import JobSpec, render
+from perfpipe.pipelines.slurm.states import JobState, State
 from perfpipe.units import format_bytes
-from pipelines.checks import OK, WARNING, Check
-from pipelines.slurm.client import Cluster
-from pipelines.slurm.limits import Limits, Partition
-from pipelines.slurm.options import Slurm, clock, merged
-from pipelines.slurm.render import JobSpec, render
-from pipelines.slurm.states import JobState, State
 
 #: How long the doctor waits for the controller, s.
 _PATIENCE_S = 15.0

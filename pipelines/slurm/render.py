@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from perfpipe.errors import InputError
-from pipelines.slurm.options import Container, Slurm, line
+from perfpipe.pipelines.slurm.options import Container, Slurm, line
 
 #: Values of #SBATCH lines that need no quotes.
 _PLAIN = re.compile(r"[\w@%+=:,./\[\]&|*-]+")

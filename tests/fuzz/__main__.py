@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fuzz.mutations import MAKERS
 from fuzz.running import Order, run
-from pipelines.console import say
+from perfpipe.pipelines.console import say
 
 
 def main() -> int:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from fuzz.counting import differences
 from fuzz.mutations import MAKERS
-from ingest.reading import ingest
 from perfpipe.errors import PerfpipeError
+from perfpipe.ingest.reading import ingest
+from perfpipe.pipelines.recording import load_recording
+from perfpipe.pipelines.reporting import make_report
+from perfpipe.pipelines.workers import Lost, spread
 from perfpipe.store import Store
 from perfpipe.verify import verify
-from pipelines.recording import load_recording
-from pipelines.reporting import make_report
-from pipelines.workers import Lost, spread
 
 #: The longest sentence that refuses an input, without its path.
 SENTENCE = 300

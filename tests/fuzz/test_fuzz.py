@@ -58,12 +58,12 @@ def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     whole = Order(1, "csv-raw", 0)
     monkeypatch.setitem(MAKERS, "csv-raw", _whole)
     assert judged(whole).wrong == ()
-    monkeypatch.setattr("ingest.ncu.csv_tables.tables", raises)
-    monkeypatch.setattr("ingest.ncu.csv_pages.tables", raises)
+    monkeypatch.setattr("perfpipe.ingest.ncu.csv_tables.tables", raises)
+    monkeypatch.setattr("perfpipe.ingest.ncu.csv_pages.tables", raises)
     assert judged(whole).outcome == "traceback"
     monkeypatch.undo()
     monkeypatch.setitem(MAKERS, "csv-raw", _whole)
-    monkeypatch.setattr("ingest.ncu.csv_pages.records", _fewer)
+    monkeypatch.setattr("perfpipe.ingest.ncu.csv_pages.records", _fewer)
     assert "2 stored" in judged(whole).wrong[0]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.report import facts
-from analysis.report.opening import comparisons, kernels, searches, steps, sweeps
-from analysis.report.opening.actions import actions_of
-from analysis.report.opening.parts import Part, lever
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
+from perfpipe.analysis.report import facts
+from perfpipe.analysis.report.opening import comparisons, kernels, searches, steps, sweeps
+from perfpipe.analysis.report.opening.actions import actions_of
+from perfpipe.analysis.report.opening.parts import Part, lever
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.units import counted
 from perfpipe.viewmodel import Fact, Finding, Opening, Source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.report.scope import Scope
-from analysis.thresholds import thresholds
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.viewmodel import Action, Finding
 
 #: How many there is room for.

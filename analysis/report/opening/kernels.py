@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.report.opening.parts import Part
-from analysis.report.scope import Scope
-from analysis.report.verdicts import of_profiled, profiled_of, verdict_on_kernels
-from analysis.rows import rows_of
+from perfpipe.analysis.report.opening.parts import Part
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.report.verdicts import of_profiled, profiled_of, verdict_on_kernels
+from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Fact, Source, Tile

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.history import History, Trial
-from analysis.report.opening.parts import Part
-from analysis.report.opening.sweeps import reach_of
-from analysis.report.scope import Scope
-from analysis.search_gain import gains
-from analysis.search_story import generations
+from perfpipe.analysis.history import History, Trial
+from perfpipe.analysis.report.opening.parts import Part
+from perfpipe.analysis.report.opening.sweeps import reach_of
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.search_gain import gains
+from perfpipe.analysis.search_story import generations
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Fact, Source, Tile
 

@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from analysis.report.opening import kernels
-from analysis.report.opening.parts import Part
-from analysis.report.scope import Scope
-from analysis.report.verdicts import INCOMPLETE, benchmark_of
-from analysis.rows import rows_of
-from analysis.thresholds import thresholds
+from perfpipe.analysis.report.opening import kernels
+from perfpipe.analysis.report.opening.parts import Part
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import in_list, quote, same
 from perfpipe.runrecord import TaskResult
 from perfpipe.units import counted, format_ns, gpu_name, words

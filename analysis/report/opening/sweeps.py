@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from analysis.report.opening import steps
-from analysis.report.opening.parts import Part
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
-from analysis.thresholds import thresholds
+from perfpipe.analysis.report.opening import steps
+from perfpipe.analysis.report.opening.parts import Part
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import quote
 from perfpipe.units import format_ns, format_rate
 from perfpipe.viewmodel import Fact, Source, Tile

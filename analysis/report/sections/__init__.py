@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module, resources
 
-from analysis.report.declare import SectionSpec, TableSpec
+from perfpipe.analysis.report.declare import SectionSpec, TableSpec
 
 #: The modules of the sections, in reading order.
 ORDER = (

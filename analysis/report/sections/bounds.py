@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import GPU, LABEL, Col, GpuTable, ReportTable, SectionSpec
+from perfpipe.analysis.report.declare import GPU, LABEL, Col, GpuTable, ReportTable, SectionSpec
 
 STEP_BOUNDS = GpuTable(
     "step_bounds",

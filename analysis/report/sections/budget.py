@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from perfpipe.analysis.report.declare import GPU, Col, GpuTable, SectionSpec
 
 GPU_TIME_BUDGET = GpuTable(
     "gpu_time_budget",

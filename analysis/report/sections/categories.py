@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
-from analysis.report.scope import Scope
+from perfpipe.analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from perfpipe.analysis.report.scope import Scope
 from perfpipe.viewmodel import Table
 
 _CODE = "CASE WHEN closed THEN 'the library''s' ELSE 'yours' END"

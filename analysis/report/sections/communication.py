@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import GPU, LABEL, Col, GpuTable, JobTable, ReportTable, SectionSpec
+from perfpipe.analysis.report.declare import (
+    GPU,
+    LABEL,
+    Col,
+    GpuTable,
+    JobTable,
+    ReportTable,
+    SectionSpec,
+)
 
 #: Collectives whose arrivals are shown.
 _COLLECTIVES = 12

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.report.cards import VIEWS, Part, cards_of
-from analysis.report.declare import Cards, Col, SectionSpec
+from perfpipe.analysis.report.cards import VIEWS, Part, cards_of
+from perfpipe.analysis.report.declare import Cards, Col, SectionSpec
 
 #: Techniques and lines of a card.
 _TECHNIQUES, _LINES = 4, 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from perfpipe.analysis.report.declare import GPU, Col, GpuTable, SectionSpec
 
 _PARTS = "array_to_string(parts_bytes, ' ')"
 

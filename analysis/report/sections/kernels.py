@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.report.declare import (
+from perfpipe.analysis.report.declare import (
     GPU,
     KERNEL,
     LABEL,
@@ -18,9 +18,9 @@ from analysis.report.declare import (
     ReportTable,
     SectionSpec,
 )
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
-from analysis.views import views
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.views import views
 from perfpipe.database import in_list
 from perfpipe.units import counted
 from perfpipe.viewmodel import Column, Source, Table

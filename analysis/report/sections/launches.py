@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import DURATIONS, GPU, LABEL, Col, GpuTable, ReportTable, SectionSpec
+from perfpipe.analysis.report.declare import (
+    DURATIONS,
+    GPU,
+    LABEL,
+    Col,
+    GpuTable,
+    ReportTable,
+    SectionSpec,
+)
 
 GPU_IDLE_SIZES = GpuTable(
     "gpu_idle_sizes",

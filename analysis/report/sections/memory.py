@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import (
+from perfpipe.analysis.report.declare import (
     DURATIONS,
     GPU,
     LABEL,

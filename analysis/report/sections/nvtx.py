@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import LABEL, LONG, Col, ReportTable, SectionSpec
+from perfpipe.analysis.report.declare import LABEL, LONG, Col, ReportTable, SectionSpec
 
 #: Share of the GPU time below which ranges of the tree are left out, %.
 _LEAST_PCT = 0.05

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
 
 _PROBLEM = "CASE WHEN batch > 1 THEN batch || ' of ' ELSE '' END || m || ' x ' || n || ' x ' || k"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from perfpipe.analysis.report.declare import GPU, Col, GpuTable, SectionSpec
 
 OPERATOR_GEMMS = GpuTable(
     "operator_gemms",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from analysis.comparison_story import Comparison
-from analysis.report.declare import Given, SectionSpec
-from analysis.report.opening.comparisons import change_table
-from analysis.report.scope import Scope
+from perfpipe.analysis.comparison_story import Comparison
+from perfpipe.analysis.report.declare import Given, SectionSpec
+from perfpipe.analysis.report.opening.comparisons import change_table
+from perfpipe.analysis.report.scope import Scope
 from perfpipe.viewmodel import Table
 
 

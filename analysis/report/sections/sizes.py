@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import Col, RunTable, SectionSpec
-from analysis.report.scope import Scope
-from analysis.rows import rows_of
-from analysis.runs import class_change
+from perfpipe.analysis.report.declare import Col, RunTable, SectionSpec
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.runs import class_change
 from perfpipe.database import quote
 from perfpipe.viewmodel import Table
 

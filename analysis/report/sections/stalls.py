@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
 
 KERNEL_STALLS = LaunchTable(
     "kernel_stalls",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analysis.history import History, Trial
-from analysis.report.declare import Given, SectionSpec
-from analysis.report.scope import Scope
-from analysis.search_gain import Gain, gains
-from analysis.search_story import best_of, generations, pareto, traits
+from perfpipe.analysis.history import History, Trial
+from perfpipe.analysis.report.declare import Given, SectionSpec
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.search_gain import Gain, gains
+from perfpipe.analysis.search_story import best_of, generations, pareto, traits
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Source, Table, Value
 

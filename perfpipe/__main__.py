@@ -1,6 +1,6 @@
-"""Starts the command line: perfpipe, or python -m pipelines."""
+"""Starts the command line: perfpipe, or python -m perfpipe."""
 
-from pipelines import signals
+from perfpipe.pipelines import signals
 
 
 def main() -> None:
@@ -9,10 +9,10 @@ def main() -> None:
     Its modules are imported behind the handlers: Python can lose a Ctrl-C that comes meanwhile.
     """
     signals.install()
-    from pipelines.imports import collect_rarely
+    from perfpipe.pipelines.imports import collect_rarely
 
     collect_rarely()
-    from pipelines.cli import main as command_line
+    from perfpipe.pipelines.cli import main as command_line
 
     command_line()
 
