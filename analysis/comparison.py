@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from perfpipe.analysis.environment_diff import beside, disturbed, mixed
 from perfpipe.analysis.facts import PROGRAM, WORKLOAD
 from perfpipe.analysis.judging import (
     ALPHA,
@@ -18,7 +19,6 @@ from perfpipe.analysis.judging import (
     verdict_of,
 )
 from perfpipe.analysis.limits import USUAL, Limits
-from perfpipe.analysis.outside import beside, disturbed, mixed
 from perfpipe.analysis.sides import (
     CAPTURE,
     ITERATION,

@@ -9,7 +9,7 @@ def main() -> None:
     Its modules are imported behind the handlers: Python can lose a Ctrl-C that comes meanwhile.
     """
     signals.install()
-    from perfpipe.pipelines.imports import collect_rarely
+    from perfpipe.pipelines.startup import collect_rarely
 
     collect_rarely()
     from perfpipe.pipelines.cli import main as command_line

@@ -18,10 +18,10 @@ from perfpipe.catalogue import CATALOGUE as CATALOGUE_TABLES
 from perfpipe.catalogue import MANIFEST_COLUMNS, gap_rows, manifest_row
 from perfpipe.database import create_table, first_lines, open_database, quote
 from perfpipe.errors import StoreError
-from perfpipe.garbage import remove_replaced
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import SCHEMA_VERSION, schema_signature, tables
 from perfpipe.paths import pattern_of
+from perfpipe.prune import remove_replaced
 from perfpipe.segments import CATALOGUE, Segment, SegmentFile, segment_manifests
 from perfpipe.snapshot import Snapshot
 from perfpipe.store import Store

@@ -13,7 +13,7 @@ import click
 
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
 from perfpipe.pipelines import signals
-from perfpipe.pipelines.imports import leave_pandas_out, leave_solids_out
+from perfpipe.pipelines.startup import leave_pandas_out, leave_solids_out
 from perfpipe.visible import visible_line
 
 #: Commands and their one-line help, in the order of the help page.

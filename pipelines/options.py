@@ -13,8 +13,8 @@ import click
 
 from perfpipe.database import MEMORY_VARIABLE
 from perfpipe.errors import InputError
+from perfpipe.pipelines.query_timeout import TIME_VARIABLE, USUAL_S
 from perfpipe.pipelines.settings import stated
-from perfpipe.pipelines.within import TIME_VARIABLE, USUAL_S
 from perfpipe.store import STORE_VARIABLE, Store
 from perfpipe.windows import STEADY, WINDOWS
 

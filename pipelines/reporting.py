@@ -22,9 +22,9 @@ from perfpipe.analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
 from perfpipe.pipelines.console import say
 from perfpipe.pipelines.gate.sides import is_exported, selected
+from perfpipe.pipelines.query_timeout import within
 from perfpipe.pipelines.rereading import rereading
 from perfpipe.pipelines.selection import select
-from perfpipe.pipelines.within import within
 from perfpipe.pipelines.writing import write_bytes, write_text
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store

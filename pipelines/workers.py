@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perfpipe.blas import load_numpy
-from perfpipe.pipelines.imports import collect_rarely, leave_pandas_out
 from perfpipe.pipelines.signals import unwrapped
+from perfpipe.pipelines.startup import collect_rarely, leave_pandas_out
 from perfpipe.scratch import scratch
 
 #: Time limit for a terminated worker to clean up, s.

@@ -20,9 +20,9 @@ from perfpipe.analysis.session import Session
 from perfpipe.analysis.views import views
 from perfpipe.compaction import compact
 from perfpipe.errors import StoreError
-from perfpipe.garbage import collect_garbage
 from perfpipe.ingest.reading import ingest
 from perfpipe.model import tables
+from perfpipe.prune import collect_garbage
 from perfpipe.store import Store
 from perfpipe.verify import verify
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import Cli
 
 from perfpipe.pipelines.evaluate.device import pytorch
-from perfpipe.pipelines.evaluate.worker import Nursery
+from perfpipe.pipelines.evaluate.worker import ForkServer
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 
@@ -52,10 +52,10 @@ def run(hidden, weight, eps, output):
 
 
 @pytest.fixture(scope="module")
-def one_nursery() -> Iterator[None]:
+def one_fork_server() -> Iterator[None]:
     """All judges fork candidates from one process: it loads PyTorch for longer than they judge."""
-    with Nursery.opened(pytorch(), "cpu") as opened, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Nursery, "opened", lambda *_: nullcontext(opened))
+    with ForkServer.opened(pytorch(), "cpu") as opened, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ForkServer, "opened", lambda *_: nullcontext(opened))
         yield
 
 
@@ -101,7 +101,7 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("one_nursery")
+@pytest.mark.usefixtures("one_fork_server")
 def test_solutions_are_judged_and_leave_traces(cli: Cli, dataset: Path) -> None:
     names = ("returns", "writes", "wrong", "cheat")
     candidates = [word for name in names for word in ("--candidate", f"{dataset}/{name}.json")]
@@ -149,7 +149,7 @@ def _valid(traces: list[dict[str, Any]]) -> None:
             assert all(value > 0 for value in evaluation["performance"].values())
 
 
-@pytest.mark.usefixtures("one_nursery")
+@pytest.mark.usefixtures("one_fork_server")
 def test_what_is_written_is_read_again(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("""
 version: 1
@@ -239,7 +239,7 @@ def get_init_inputs():
 """
 
 
-@pytest.mark.usefixtures("one_nursery")
+@pytest.mark.usefixtures("one_fork_server")
 def test_problems_of_kernelbench(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "problem.py").write_text(KERNELBENCH)
     sources = {

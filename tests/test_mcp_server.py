@@ -163,4 +163,4 @@ def test_the_command_line_starts_without_the_sdk() -> None:
 def test_without_the_sdk_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli("mcp") == 5
-    assert "perfpipe[agents]" in cli.err
+    assert "pip install 'mcp>=2.3,<3'" in cli.err

@@ -11,7 +11,7 @@ from perfpipe.analysis.session import Session
 from perfpipe.ingest.reading import ingest
 from perfpipe.pipelines.agents import warming
 from perfpipe.pipelines.agents.desk import Desk
-from perfpipe.pipelines.agents.looking import listed
+from perfpipe.pipelines.agents.overview import listed
 from perfpipe.pipelines.agents.warming import Warming
 from perfpipe.store import Store
 

@@ -21,7 +21,7 @@ from perfpipe.database import open_database
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.options import json_document
-from perfpipe.pipelines.within import TIME_VARIABLE, time_limit, within
+from perfpipe.pipelines.query_timeout import TIME_VARIABLE, time_limit, within
 from perfpipe.store import Store
 
 #: What never ends; the second never comes to where DuckDB looks for signals.
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_a_query(sql: str, one: str, cli: Cli, tmp_path: Path) -> No
 LOSING = """
 import os, signal, time
 from perfpipe.pipelines import signals
-from perfpipe.pipelines.within import within
+from perfpipe.pipelines.query_timeout import within
 
 signals.install()
 try:

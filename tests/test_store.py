@@ -20,8 +20,8 @@ from conftest import DATA, Cli, lacking
 from forks import asked, forking
 
 from perfpipe.errors import StoreError
-from perfpipe.garbage import collect_garbage
 from perfpipe.ingest.reading import ingest
+from perfpipe.prune import collect_garbage
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.verify import verify
@@ -126,7 +126,7 @@ def test_garbage_of_killed_writers_is_collected(store: Store) -> None:
 INGEST = """
 import signal, sys
 from perfpipe.pipelines.cli import run_cli
-from perfpipe.pipelines.imports import leave_pandas_out
+from perfpipe.pipelines.startup import leave_pandas_out
 leave_pandas_out()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(run_cli(sys.argv[1:]))
@@ -144,7 +144,7 @@ import sys
 from pathlib import Path
 from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
-from perfpipe.pipelines.imports import leave_pandas_out
+from perfpipe.pipelines.startup import leave_pandas_out
 leave_pandas_out()
 for path in sys.argv[2:]:
     ingest(Path(path), Store(Path(sys.argv[1])))

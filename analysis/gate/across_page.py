@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from perfpipe.analysis.gate.across import Profiled, Reached, Work, class_of, is_short
-from perfpipe.analysis.gate.moving import Across
+from perfpipe.analysis.gate.gpu_comparison import Across
 from perfpipe.analysis.gate.projection_page import assumptions, span_times, with_article
 from perfpipe.analysis.gate.scaling import Span
 from perfpipe.units import counted, format_ns

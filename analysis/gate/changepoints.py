@@ -55,7 +55,7 @@ def segments_of(values: Sequence[float]) -> Segments:
         starts = _by_programming(recent, penalty)
         method = (
             "PELT's optimum with a Gaussian kernel, by dynamic programming (ruptures is not "
-            "installed: pip install 'perfpipe[history]')"
+            "installed: pip install ruptures, into perfpipe's environment)"
         )
     if skipped:
         method += f", the newest {MOST} points"

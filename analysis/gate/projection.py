@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfpipe.analysis.gate.scaling import LEAST_PCT, Ratios, Scaled, Span, Use, hull, scale
-from perfpipe.analysis.gate.wholes import (
+from perfpipe.analysis.gate.projected_totals import (
     COMMUNICATION,
     COMPUTE,
     DEVICE_COPY,
@@ -22,6 +21,7 @@ from perfpipe.analysis.gate.wholes import (
     Moved,
     Whole,
 )
+from perfpipe.analysis.gate.scaling import LEAST_PCT, Ratios, Scaled, Span, Use, hull, scale
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.judging import Jobs
 from perfpipe.pipelines.agents.wording import unmarked
+from perfpipe.pipelines.query_timeout import time_limit
 from perfpipe.pipelines.rereading import rereading
 from perfpipe.pipelines.selection import Selection, select
-from perfpipe.pipelines.within import time_limit
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 
 from perfpipe.errors import InputError
-from perfpipe.pipelines.agents import asking
+from perfpipe.pipelines.agents import queries
 from perfpipe.pipelines.agents.desk import Desk, split
 from perfpipe.pipelines.agents.envelope import render
 from perfpipe.pipelines.agents.wording import MARKS, without_paths
@@ -86,7 +86,7 @@ PROMPTS: Mapping[str, Prompt] = {
 def page(desk: Desk, address: str) -> tuple[str, str]:
     """Return a page and its media type; raises InputError for an unknown address."""
     if address == f"{_SCHEME}schema":
-        return render(asking.schema(None), _LIMIT), "application/json"
+        return render(queries.schema(None), _LIMIT), "application/json"
     if address in PAGES:
         return _text(PAGES[address][0]), "text/markdown"
     target = address.removeprefix(REPORT.partition("{")[0])

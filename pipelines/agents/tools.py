@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perfpipe.errors import InputError, PerfpipeError, did_you_mean, os_error_sentence
-from perfpipe.pipelines.agents import asking, capturing, comparing, explaining, looking, timing
+from perfpipe.pipelines.agents import capturing, comparing, explain, overview, queries, timing
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, failed, render
 from perfpipe.pipelines.agents.judging import Jobs
@@ -115,13 +115,13 @@ TOOLS: Mapping[str, Tool] = {
         "Begin here. Without a target: the runs and reports of the store. With one: the verdict, "
         "what bounds the time, the three first findings, provenance, and what was not collected.",
         _Overview,
-        lambda desk, given: looking.overview(desk, _name(given.target)),
+        lambda desk, given: overview.overview(desk, _name(given.target)),
     ),
     "explain": Tool(
         "A finding or a kernel: class, evidence, NVIDIA's own verdict, SOL headroom, techniques "
         "with bounds on their gain and what each bound assumes, hot lines.",
         _Explain,
-        lambda desk, given: explaining.explain(
+        lambda desk, given: explain.explain(
             desk, _name(given.target), given.finding, given.kernel, given.detail
         ),
     ),
@@ -142,12 +142,12 @@ TOOLS: Mapping[str, Tool] = {
     "schema": Tool(
         "The views and tables that query can read, or the columns of one with meaning and unit.",
         _Schema,
-        lambda desk, given: asking.schema(_name(given.name)),
+        lambda desk, given: queries.schema(_name(given.name)),
     ),
     "query": Tool(
         "Rows of one SQL SELECT on the views of schema, on some reports or all.",
         _Query,
-        lambda desk, given: asking.query(desk, given.sql, _name(given.target), given.limit),
+        lambda desk, given: queries.query(desk, given.sql, _name(given.target), given.limit),
     ),
     "next_capture": Tool(
         "The exact command that would settle an open question, what it costs and what it settles. "

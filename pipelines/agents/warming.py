@@ -8,7 +8,7 @@ import threading
 from perfpipe.analysis.session import Session
 from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.agents.desk import Desk, Key
-from perfpipe.pipelines.agents.looking import VIEWS, listed
+from perfpipe.pipelines.agents.overview import VIEWS, listed
 
 #: How long the end of the server waits for it, and how often that interrupts it, s.
 _ENDING_S, _AGAIN_S = 10.0, 0.05

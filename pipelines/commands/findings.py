@@ -30,7 +30,7 @@ def findings_command(
     """
     from perfpipe.pipelines.agents.desk import Desk
     from perfpipe.pipelines.agents.envelope import Answer, render
-    from perfpipe.pipelines.agents.looking import overview
+    from perfpipe.pipelines.agents.overview import overview
 
     desk = Desk(resolve_store(store_path, must_exist=True))
 

@@ -29,10 +29,12 @@ def mcp_command(allowed: tuple[Path, ...], store_path: str | None) -> None:
     but kernels for the workloads of --allow-run.
     Tools: overview, explain, timeline, compare, schema, query, next_capture; with --allow-run also
     evaluate and job.
-    Needs the extra: pip install 'perfpipe[agents]'
+    Needs the MCP SDK in perfpipe's environment: pip install 'mcp>=2.3,<3'
     """
     if importlib.util.find_spec("mcp") is None:
-        raise ToolMissing("the MCP SDK is not installed: pip install 'perfpipe[agents]'")
+        raise ToolMissing(
+            "the MCP SDK is not installed in perfpipe's environment: pip install 'mcp>=2.3,<3'"
+        )
     from perfpipe.pipelines.agents.judging import Jobs
     from perfpipe.pipelines.agents.server import serve
 

@@ -97,7 +97,7 @@ def query_command(
     perfpipe query "FROM kernel_sol"
     perfpipe query "SELECT name, total_time_ns FROM cuda_gpu_kern_sum LIMIT 5" --format csv
     """
-    from perfpipe.pipelines.within import within
+    from perfpipe.pipelines.query_timeout import within
 
     text = _sql(sql, file)
     if form == "parquet" and output is None:

@@ -12,7 +12,9 @@ def pytorch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise ToolMissing("PyTorch is not installed: pip install 'perfpipe[workloads]'") from error
+        raise ToolMissing(
+            "PyTorch is not installed in perfpipe's environment: pip install torch"
+        ) from error
     return torch
 
 

@@ -38,7 +38,7 @@ from perfpipe.pipelines.evaluate.timing import (
     score,
     timed_launch,
 )
-from perfpipe.pipelines.evaluate.worker import Ended, Nursery, Worker
+from perfpipe.pipelines.evaluate.worker import Ended, ForkServer, Worker
 from perfpipe.pipelines.workload import Work
 
 #: Takes what is being done.
@@ -78,10 +78,10 @@ class Judge:
         problem: Problem,
         work: Work,
         options: Options,
-        nursery: Callable[[], Nursery],
+        fork_server: Callable[[], ForkServer],
     ) -> None:
         self._torch, self.problem, self._work = torch, problem, work
-        self._options, self._nursery = options, nursery
+        self._options, self._fork_server = options, fork_server
         limits = problem.block.limits
         self._budget = (limits.host_mb if options.device == "cpu" else limits.device_mb) << 20
         self.arena = Arena(torch, options.device, self._needed())
@@ -91,17 +91,17 @@ class Judge:
     def opened(cls, problem: Problem, work: Work, options: Options) -> Iterator[Judge]:
         """Make one, and end what it has started; raises ToolMissing without PyTorch.
 
-        The nursery takes long to load, and starts with the first candidate that is run: one whose
-        source is a cheat's is judged without.
+        The fork server takes long to load.  It starts with the first candidate that is run: none is
+        needed to judge the source of a cheat.
         """
         torch = pytorch()
         with ExitStack() as started:
 
             @cache
-            def nursery() -> Nursery:
-                return started.enter_context(Nursery.opened(torch, options.device))
+            def fork_server() -> ForkServer:
+                return started.enter_context(ForkServer.opened(torch, options.device))
 
-            made = cls(torch, problem, work, options, nursery)
+            made = cls(torch, problem, work, options, fork_server)
             try:
                 yield made
             finally:
@@ -248,7 +248,7 @@ class Judge:
             "module": block.module, "entry": block.entry, "style": block.style,
             "init": problem.init, "seed": problem.init_seed,
         }  # fmt: skip
-        return Worker(self._nursery(), self.arena, block.limits, own.home, candidate)
+        return Worker(self._fork_server(), self.arena, block.limits, own.home, candidate)
 
     def _load(self, worker: Worker) -> None:
         raise_for(worker.ask("load"), None, self.problem)

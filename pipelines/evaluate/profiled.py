@@ -14,8 +14,8 @@ import sys
 from typing import Any
 
 from perfpipe.pipelines.evaluate.confine import confine
+from perfpipe.pipelines.evaluate.fork_server import is_library, loading
 from perfpipe.pipelines.evaluate.inside import Inside, settle
-from perfpipe.pipelines.evaluate.nursery import is_library, loading
 
 #: Calls before the one that is profiled: what is compiled or tuned is done by then.
 _WARMUP = 3

@@ -18,7 +18,7 @@ from typing import Any
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.evaluate.arena import Arena
 from perfpipe.pipelines.evaluate.block import Limits
-from perfpipe.pipelines.evaluate.nursery import below
+from perfpipe.pipelines.evaluate.fork_server import below
 from perfpipe.pipelines.evaluate.packets import PACKET
 from perfpipe.pipelines.process import Supervised
 
@@ -43,7 +43,7 @@ _READABLE = (
     "/run/nvidia",
 )
 
-#: How long the nursery may take to load PyTorch, s.
+#: How long the fork server may take to load PyTorch, s.
 _LOADING_S = 300.0
 
 #: How often a process is looked at while it works, s.
@@ -60,7 +60,7 @@ class Ended(Exception):
         self.why, self.text = why, text
 
 
-class Nursery:
+class ForkServer:
     """A process with PyTorch loaded, which forks those of candidates."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -68,10 +68,10 @@ class Nursery:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, torch: Any, device: str) -> Iterator[Nursery]:
+    def opened(cls, torch: Any, device: str) -> Iterator[ForkServer]:
         """Start one, and end it with all that it started; raises TaskFailed where it cannot."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, tempfile.TemporaryDirectory(prefix="perfpipe-nursery-") as home:
+        with ours, tempfile.TemporaryDirectory(prefix="perfpipe-forks-") as home:
             environment = {n: os.environ[n] for n in ENVIRONMENT if n in os.environ}
             environment |= {"HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1"}
             # Asking CUDA whether there is a GPU would keep it from working in a fork.
@@ -81,7 +81,7 @@ class Nursery:
                 environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
             tree, libraries = Path(__file__).parents[3], [str(Path(torch.__file__).parents[1])]
             begin = "import sys; sys.path.insert(0, sys.argv[1])\n"
-            begin += "from perfpipe.pipelines.evaluate.nursery import main; main()"
+            begin += "from perfpipe.pipelines.evaluate.fork_server import main; main()"
             words = [sys.executable, "-I", "-c", begin, str(tree), json.dumps(libraries)]
             words.append(str(theirs.fileno()))
             with Supervised(sys.executable, None, (theirs.fileno(),)) as supervised:
@@ -103,7 +103,7 @@ class Nursery:
                     stream.close()
 
     def ask(self, packet: Mapping[str, Any], given: Sequence[int] = ()) -> dict[str, Any]:
-        """Return the answer to a packet; raises TaskFailed when the nursery is gone."""
+        """Return the answer to a packet; raises TaskFailed when the fork server is gone."""
         try:
             socket.send_fds(self._control, [json.dumps(packet).encode()], given)
             answer = self._control.recv(PACKET)
@@ -123,13 +123,13 @@ class Worker:
 
     def __init__(
         self,
-        nursery: Nursery,
+        fork_server: ForkServer,
         arena: Arena,
         limits: Limits,
         directory: Path,
         candidate: Mapping[str, Any],
     ) -> None:
-        self._nursery, self._limits = nursery, limits
+        self._fork_server, self._limits = fork_server, limits
         self.seen: list[dict[str, Any]] = []
         self.left: list[int] = []
         self._number = 0
@@ -156,7 +156,7 @@ class Worker:
         self._stopped = False
         with theirs, self.log.open("ab") as output:
             given = (theirs.fileno(), output.fileno(), arena.file)
-            self.pid: int = nursery.ask(asked, given)["pid"]
+            self.pid: int = fork_server.ask(asked, given)["pid"]
         try:
             self.refused: dict[str, bool] = self._answer(limits.seconds)["refused"]
         except Ended as ended:
@@ -205,7 +205,7 @@ class Worker:
         """End the process, with all that it started, and return its exit code."""
         self.go_on()
         self._line.close()
-        answer = self._nursery.ask({"do": "end", "pid": self.pid})
+        answer = self._fork_server.ask({"do": "end", "pid": self.pid})
         self.left = answer["left"]
         code: int = answer["code"]
         return code

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from perfpipe.analysis.gate.projected_totals import Whole
 from perfpipe.analysis.gate.projecting import VIEWS, gpu_of, project
 from perfpipe.analysis.gate.projection_page import assumptions, projection_page
-from perfpipe.analysis.gate.wholes import Whole
 from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
 from perfpipe.pipelines.selection import select

@@ -13,7 +13,7 @@ from perfpipe.database import quote
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
-from perfpipe.pipelines.agents.looking import VIEWS, evidence, finding, gain, share
+from perfpipe.pipelines.agents.overview import VIEWS, evidence, finding, gain, share
 from perfpipe.pipelines.agents.wording import captured, names, plain, sentence, value
 
 #: Techniques and hot lines that are told, in brief and in full.

@@ -1,4 +1,4 @@
-"""Reads two sides that ran on two GPU models, and says what was got of what the roofs allow."""
+"""Compares runs on two GPU models with the speedup that their rooflines allow."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from perfpipe.analysis.gate.across import (
     ratio_of,
     reach,
 )
+from perfpipe.analysis.gate.projected_totals import ITERATION, Whole
 from perfpipe.analysis.gate.projecting import gpu_of, project
 from perfpipe.analysis.gate.scaling import Span, Use, ratios
-from perfpipe.analysis.gate.wholes import ITERATION, Whole
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.sides import CAPTURE, STEP, Key, side_of
 from perfpipe.analysis.sides import VIEWS as SIDES_VIEWS

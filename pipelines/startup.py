@@ -1,4 +1,4 @@
-"""What a process of the command line does without."""
+"""Import-time shortcuts of the command line."""
 
 from __future__ import annotations
 

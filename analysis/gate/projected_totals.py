@@ -1,4 +1,4 @@
-"""A step, or what stands for it, now and on another GPU: its parts and its kernels."""
+"""Projected total of a step (or of the whole run without steps), with its parts and kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is, and what is known about it: verdict, findings, provenance, gaps."""
+"""The MCP tool `overview`: verdict, findings, provenance, gaps."""
 
 from __future__ import annotations
 

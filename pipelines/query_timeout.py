@@ -1,4 +1,4 @@
-"""Bounds work that queries a store: it ends at a time limit and by Ctrl-C, whatever it is at."""
+"""Ends queries at a time limit and on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def within(work: Callable[[], T]) -> T:
     limit = time_limit()
     found: list[T] = []
     failed: list[BaseException] = []
-    # An interrupted Thread.join takes the thread for ended.
+    # join() interrupted by a signal marks the thread as finished, so wait on an Event.
     done = threading.Event()
 
     def attempt() -> None:

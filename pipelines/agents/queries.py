@@ -1,4 +1,4 @@
-"""Views and their columns, and queries in the sandbox of `perfpipe query`."""
+"""The MCP tools `schema` and `query`: views with their columns, and sandboxed SQL."""
 
 from __future__ import annotations
 
