@@ -21,7 +21,7 @@ LOADED := torch, triton, sympy, pandas, scipy.stats, matplotlib.pyplot, mcp.serv
 # a Python that is told to write nothing would compile it in each of the many processes here.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test ready check lint system fuzz bench docs examples clean
+.PHONY: demo test test-lowest ready check lint system fuzz bench docs examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
@@ -55,6 +55,16 @@ check lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python docs/build.py --check
+
+# The tests with the lowest versions that pyproject.toml allows of what perfpipe itself names; without
+# PyTorch, whose programs are not perfpipe.
+LOWEST := build/lowest
+test-lowest: $(VENV)/bin/python system
+	$(PIP) install uv
+	$(BIN)/uv venv -q --clear --seed --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[dev]'
+	$(BIN)/uv pip list --python $(LOWEST)/bin/python
+	LD_PRELOAD=$(JEMALLOC) $(LOWEST)/bin/python -m pytest -n 3 --dist worksteal
 
 # Mutated inputs of every format, each refused in a sentence or read with rows that add up; the same
 # SEED makes the same ones.

@@ -240,6 +240,7 @@ def test_a_wrong_rank_counts() -> None:
     assert said.validation == Validation(ok=False)
 
 
+@pytest.mark.usefixtures("needs_torch")
 def test_torch_profiler_traces_a_python_program(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import json, os\n"
@@ -279,6 +280,7 @@ def test_without_a_driver_the_state_is_missing_with_a_reason(tmp_path: Path) -> 
         assert "NVML does not respond" in str(state.summary().missing)
 
 
+@pytest.mark.usefixtures("needs_torch")
 def test_gemm_runs_from_the_file_to_the_report_on_the_cpu(cli: Cli, tmp_path: Path) -> None:
     """The shipped workload with its program: only the GPU is missing."""
     words = ("--set", "size=64", "--set", "dtype=fp16", "--set", "repeats=3")

@@ -325,6 +325,7 @@ def test_the_attainable_time_is_of_the_declared_work() -> None:
     ],
     ids=["file", "block", "baseline", "workloads", "reference"],
 )
+@pytest.mark.usefixtures("needs_torch")
 def test_what_cannot_be_read_is_one_sentence(
     cli: Cli, tmp_path: Path, words: tuple[str, ...], says: str
 ) -> None:

@@ -30,7 +30,7 @@ Finished = tuple[int, list[dict[str, Any]], str]
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def started(needs_torch: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where an interpreter answers that has begun with `import torch`: see forks.py."""
     place = tmp_path_factory.mktemp("torch") / "socket"
     with forking(place, "torch", cwd=FOLDER, env=ENVIRONMENT):

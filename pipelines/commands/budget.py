@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import click
 
@@ -21,25 +20,24 @@ from perfpipe.units import gpu_name
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
-class Time(click.ParamType[int]):
-    """A time with a unit, converted to ns."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Parse `1.5s`, `200ms`, `3us` or `17ns`; a bare number is in seconds."""
-        match = re.fullmatch(r"(-?\d+)(?:\.(\d+))?\s*(ns|us|ms|s)?", str(value).strip())
-        if match is None:
-            self.fail(f"'{value}' is not a time, such as 1.5s, 200ms, 3us or 17ns", param, ctx)
-        whole, fraction, unit = match[1], match[2] or "", _UNITS[match[3] or "s"]
-        digits: int = int(whole + fraction) * unit
-        return digits // int(10 ** len(fraction))
+def _ns(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """Parse `1.5s`, `200ms`, `3us` or `17ns` into ns; a bare number is in seconds."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(-?\d+)(?:\.(\d+))?\s*(ns|us|ms|s)?", value.strip())
+    if match is None:
+        raise click.BadParameter(f"'{value}' is not a time, such as 1.5s, 200ms, 3us or 17ns")
+    whole, fraction, unit = match[1], match[2] or "", _UNITS[match[3] or "s"]
+    digits: int = int(whole + fraction) * unit
+    return digits // int(10 ** len(fraction))
 
 
 @click.command("budget")
 @click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
-@click.option("--from", "start", type=Time(), help="Start of the window: 1.5s, 200ms, ...")
-@click.option("--to", "end", type=Time(), help="End of the window.")
+@click.option(
+    "--from", "start", metavar="TIME", callback=_ns, help="Start of the window: 1.5s, 200ms, ..."
+)
+@click.option("--to", "end", metavar="TIME", callback=_ns, help="End of the window.")
 @click.option("--nvtx", metavar="RANGE", help="NVTX ranges to break down, by name.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="Ranges to show."
