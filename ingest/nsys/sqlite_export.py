@@ -1,40 +1,51 @@
-"""Exports to SQLite, read from the pages of the file, or through SQLite where these are unusual."""
+"""Exports to SQLite, read as Arrow through ADBC, or row by row where a value is unusual."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.nsys import columns as known
 from perfpipe.ingest.nsys.export import BATCH, Export, Part
-from perfpipe.ingest.nsys.sqlite_pages import check_first_rows, check_pages
-from perfpipe.ingest.nsys.sqlite_rows import Layout, Rows
-from perfpipe.ingest.nsys.sqlite_tree import (
-    SqliteFile,
-    Trees,
-    UnusualError,
-    check_empty,
-    page_size_of,
-    trees_of,
-)
-from perfpipe.ingest.nsys.sqlite_values import BLOB, FLOAT, INT, TEXT, TYPES
 
 #: Rows from which a table is worth scanning in parts, and how many: more than are read at a time,
 #: so that readers end together.
 _LONG, _PARTS = 500_000, 12
 
-#: The table that SQLite lists tables in.
-_SCHEMA = "sqlite_master"
+#: Rows at a time where each value is a Python object.
+_FEW = 4_096
+
+#: Faults that quick_check is asked for: values of a wrong type come behind those of pages.
+_FAULTS = 100
+
+#: What quick_check says of a value that its column was not declared for; readers count these.
+_VALUE = re.compile(r"(?!NULL )\w+ value in |non-\w+ value in |NUMERIC value in ")
+
+#: Storage classes of columns; their Arrow types, what Python gives for them, and a value of each.
+_INT, _FLOAT, _TEXT, _BLOB = "int", "float", "text", "blob"
+_ARROW = {_INT: pa.int64(), _FLOAT: pa.float64(), _TEXT: pa.string(), _BLOB: pa.binary()}
+_PYTHON: dict[str, tuple[type, ...]] = {
+    _INT: (int,),
+    _FLOAT: (int, float),
+    _TEXT: (str,),
+    _BLOB: (bytes, str),
+}
+_SEEDS = {_INT: "0", _FLOAT: "0.0", _TEXT: "''", _BLOB: "x''"}
+
+#: ADBC would convert numbers to text, and take blobs for text: an integer overflow stops it.
+_CELL = "CASE WHEN typeof({0}) IN ('{1}', 'null') THEN {0} ELSE abs(-9223372036854775808) END"
+
+#: Columns of a table that PRAGMA table_xinfo lists: plain ones, and generated ones of both kinds.
+_SELECTED = (0, 2, 3)
 
 
 class SqliteExport(Export):
@@ -42,66 +53,66 @@ class SqliteExport(Export):
 
     def __init__(self, path: Path, content: Path) -> None:
         super().__init__(path)
-        self._content = content
         self._uri = f"{content.resolve().as_uri()}?mode=ro&immutable=1"
         _check_whole(path, content)
-        self._layouts: dict[str, Layout] = {}
-        self._empty: set[str] = set()
-        self._lock, self._sound = Lock(), False
+        self._types: dict[str, dict[str, str]] = {}
+        self._views: set[str] = set()
+        self._filled: set[str] = set()
         try:
             with closing(self._connect()) as con:
-                named = con.execute("SELECT name, type, rootpage FROM sqlite_master").fetchall()
-                # Views and virtual tables have no pages.
-                self._roots = {_SCHEMA: 1, **{name: root for name, _, root in named if root}}
-                self._schema = _layout(con, _SCHEMA)
-                for name in (name for name, type_, _ in named if type_ == "table"):
-                    self._layouts[name] = _layout(con, name)
-                    if not con.execute(f"SELECT 1 FROM {_name(name)} LIMIT 1").fetchone():
-                        self._empty.add(name)
-            with SqliteFile(content) as file:
-                check_first_rows(path, file, self._roots, self._layouts)
-        except (sqlite3.DatabaseError, UnicodeDecodeError, UnusualError) as error:
+                found = (
+                    "SELECT name, type = 'view' FROM sqlite_master WHERE type IN ('table', 'view')"
+                )
+                for name, is_view in con.execute(found).fetchall():
+                    if is_view:
+                        self._views.add(name)
+                    self._look_at(con, name)
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: damaged SQLite file ({brief(error)})") from error
 
-    def check(self) -> None:
-        trees = self._trees
-        empty = [root for name, root in self._roots.items() if name in self._empty]
+    def _look_at(self, con: sqlite3.Connection, table: str) -> None:
+        """Note the columns of a table, and whether it has rows."""
+        self._types[table] = {}
+        # What a view that SQLite cannot read would have is unknown.
+        self._filled.add(table)
         try:
-            with SqliteFile(self._content) as file:
-                check_empty(file, np.array(empty, np.int64))
-                _claim(Rows(file, trees, _SCHEMA, self._schema, ()))
-                # Rows that go on in pages of their own are in small tables.
-                for table in sorted(self._layouts.keys() - self._empty, key=trees.size):
-                    if trees.doubtful or trees.complete():
-                        break
-                    _claim(Rows(file, trees, table, self._layouts[table], ()))
-        except (IndexError, UnusualError):
-            trees.doubtful = True
-        if not trees.complete():
-            self._checked()
+            columns = con.execute(f"PRAGMA table_xinfo({_name(table)})").fetchall()
+            row = con.execute(f"SELECT 1 FROM {_name(table)} LIMIT 1").fetchone()
+        except sqlite3.DatabaseError:
+            if table in self._views:
+                return
+            raise
+        for _, column, declared, _, _, _, hidden in columns:
+            if hidden in _SELECTED:
+                self._types[table][column] = _type(table, column, declared.upper())
+        if not row:
+            self._filled.remove(table)
 
-    @cached_property
-    def _trees(self) -> Trees:
-        return trees_of(self._content, self._roots)
+    def check(self) -> None:
+        """Raise InputError where SQLite finds damage.
 
-    def _checked(self) -> None:
-        """Let SQLite check the whole file, once; raises InputError where it is damaged."""
-        with self._lock:
-            if not self._sound:
-                with closing(self._connect()) as con:
-                    check_pages(self.path, con)
-                self._sound = True
+        Unasked SQLite reads what it finds: of a damaged tree, some rows only.
+        """
+        try:
+            with closing(self._connect()) as con:
+                for (fault,) in con.execute(f"PRAGMA quick_check({_FAULTS})"):
+                    if fault != "ok" and not _VALUE.match(fault):
+                        raise InputError(f"{self.path}: damaged SQLite file ({brief(fault)})")
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{self.path}: damaged SQLite file ({brief(error)})") from error
 
     def tables(self) -> frozenset[str]:
-        return frozenset(self._layouts)
+        return frozenset(self._types)
 
     def has_rows(self, table: str) -> bool:
-        return table in self._layouts and table not in self._empty
+        return table in self._filled
 
     def columns(self, table: str) -> frozenset[str]:
-        return frozenset(self._layouts[table].types) if table in self._layouts else frozenset()
+        return frozenset(self._types.get(table, ()))
 
     def parts(self, table: str) -> list[Part | None]:
+        if table in self._views or any(c.lower() == "rowid" for c in self.columns(table)):
+            return [None]
         with closing(self._connect()) as con:
             # With both in one SELECT, SQLite scans the whole table.
             first_and_last = (
@@ -124,54 +135,91 @@ class SqliteExport(Export):
         order: Sequence[str] = (),
         part: Part | None = None,
     ) -> Iterator[pa.RecordBatch]:
+        batches = self._batches(table, columns, part)
+        yield from _sorted(batches, order) if order else batches
+
+    def _batches(
+        self, table: str, columns: Sequence[str], part: Part | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream a table in file order; values of another type than their column are NULL."""
         done = 0
         try:
-            for batch in self._batches(table, columns, order, part):
+            for batch in self._typed(table, columns, part):
                 done += batch.num_rows
                 yield batch
-        except UnusualError:
-            self._checked()
-            for batch in self._asked(table, columns, order, part):
-                # What the pages have given already.
+        except _UnusualError:
+            for batch in self._checked(table, columns, part):
+                # What ADBC has given already.
                 rows = batch.slice(min(done, batch.num_rows))
                 done = max(0, done - batch.num_rows)
                 if rows.num_rows:
                     yield rows
 
-    def _batches(
-        self, table: str, columns: Sequence[str], order: Sequence[str], part: Part | None
+    def _typed(
+        self, table: str, columns: Sequence[str], part: Part | None
     ) -> Iterator[pa.RecordBatch]:
-        """Stream a table from its pages."""
-        with SqliteFile(self._content) as file:
-            rows = Rows(file, self._trees, table, self._layouts[table], columns)
-            batches = rows.batches(*(part or ()))
-            yield from _sorted(batches, order) if order else batches
-        self.mismatches[table, part] = +rows.mistyped
+        """Stream a table through ADBC; raises _UnusualError where a value contradicts its column.
 
-    def _asked(
-        self, table: str, columns: Sequence[str], order: Sequence[str], part: Part | None
+        ADBC takes the type of a column from its first values, which are often NULL: one row with a
+        value of each type goes before the table.
+        """
+        import adbc_driver_sqlite.dbapi as adbc
+
+        types = [self._types[table][c] for c in columns]
+        schema = pa.schema(list(zip(columns, map(_ARROW.__getitem__, types), strict=True)))
+        seeds = [f"{_SEEDS[t]} AS {_name(c)}" for c, t in zip(columns, types, strict=True)]
+        cells = [
+            _CELL.format(_name(c), t) if t in (_TEXT, _BLOB) else _name(c)
+            for c, t in zip(columns, types, strict=True)
+        ]
+        rows = f"SELECT {', '.join(cells)} {self._from(table, part)}"
+        try:
+            with adbc.connect(self._uri) as con, con.cursor() as cursor:
+                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH)})
+                cursor.execute(f"SELECT {', '.join(seeds)} UNION ALL {rows}")
+                seed = 1
+                for batch in cursor.fetch_record_batch():
+                    if batch.schema.types != schema.types:
+                        raise _UnusualError
+                    batch = batch.slice(seed)
+                    seed = 0
+                    if batch.num_rows:
+                        yield batch
+        except (adbc.Error, OSError, pa.ArrowException) as error:
+            raise _UnusualError from error
+
+    def _checked(
+        self, table: str, columns: Sequence[str], part: Part | None
     ) -> Iterator[pa.RecordBatch]:
-        """Stream a table as SQLite gives it; values of another type than their column are NULL."""
-        types = [self._layouts[table].types[c] for c in columns]
+        """Stream a table value by value, and count those of another type than their column."""
+        types = [self._types[table][c] for c in columns]
         mistyped = Counter[str]()
-        sql = f"SELECT {', '.join(map(_name, columns))} FROM {_name(table)}{_where(part)}"
-        if order:
-            sql += f" ORDER BY {', '.join(f'{_name(c)} NULLS LAST' for c in order)}"
+        sql = f"SELECT {', '.join(map(_name, columns))} {self._from(table, part)}"
         try:
             with closing(self._connect()) as con:
                 cursor = con.execute(sql)
-                while rows := cursor.fetchmany(BATCH):
+                while rows := cursor.fetchmany(_FEW):
                     found = {}
                     for name, type_, values in zip(
                         columns, types, zip(*rows, strict=True), strict=True
                     ):
-                        right = [v if isinstance(v, _PYTHON[type_]) else None for v in values]
+                        right: list[Any] = [
+                            v if isinstance(v, _PYTHON[type_]) else None for v in values
+                        ]
                         mistyped[name] += right.count(None) - values.count(None)
-                        found[name] = pa.array(right, TYPES[type_])
+                        if type_ == _FLOAT:
+                            # Arrow refuses integers that a float cannot hold exactly.
+                            right = [None if v is None else float(v) for v in right]
+                        found[name] = pa.array(right, _ARROW[type_])
                     yield pa.RecordBatch.from_pydict(found)
         except sqlite3.DatabaseError as error:
             raise InputError(f"{self.path}: table {table} is damaged ({brief(error)})") from error
         self.mismatches[table, part] = +mistyped
+
+    def _from(self, table: str, part: Part | None) -> str:
+        """Return the clause that gives a table, or a part of it, in file order."""
+        where = f" WHERE rowid BETWEEN {part[0]} AND {part[1]}" if part else ""
+        return f"FROM {_name(table)}{'' if table in self._views else ' NOT INDEXED'}{where}"
 
     def _connect(self) -> sqlite3.Connection:
         con = sqlite3.connect(self._uri, uri=True)
@@ -179,19 +227,8 @@ class SqliteExport(Export):
         return con
 
 
-#: What SQLite gives for values of a type.
-_PYTHON: dict[str, tuple[type, ...]] = {
-    INT: (int,),
-    FLOAT: (int, float),
-    TEXT: (str,),
-    BLOB: (bytes, str),
-}
-
-
-def _claim(rows: Rows) -> None:
-    """Read rows for the sake of the pages that they go on in."""
-    for _ in rows.batches():
-        pass
+class _UnusualError(Exception):
+    """ADBC cannot read a table as its columns are declared."""
 
 
 def _sorted(batches: Iterator[pa.RecordBatch], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -200,28 +237,13 @@ def _sorted(batches: Iterator[pa.RecordBatch], order: Sequence[str]) -> Iterator
         yield from rows.to_batches(BATCH)
 
 
-def _layout(con: sqlite3.Connection, table: str) -> Layout:
-    types, filled, keys = {}, set(), []
-    for _, name, declared, not_null, _, key in con.execute(f"PRAGMA table_info({_name(table)})"):
-        types[name] = _type(table, name, declared.upper())
-        if key:
-            keys.append(name if declared.upper() == "INTEGER" else None)
-        elif not_null:
-            filled.add(name)
-    return Layout(types, frozenset(filled), keys[0] if len(keys) == 1 else None)
-
-
 def _type(table: str, column: str, declared: str) -> str:
     """Return the type that a column has in the file, unless it is none that it takes."""
     kind = known.kind_of(table, column)
     if kind in (known.TEXT, known.BLOB):
-        return TEXT if kind == known.TEXT else BLOB
+        return _TEXT if kind == known.TEXT else _BLOB
     real = any(word in declared for word in ("REAL", "FLOA", "DOUB"))
-    return FLOAT if real else INT
-
-
-def _where(part: Part | None) -> str:
-    return f" WHERE rowid BETWEEN {part[0]} AND {part[1]}" if part else ""
+    return _FLOAT if real else _INT
 
 
 def _name(name: str) -> str:
@@ -236,7 +258,9 @@ def _check_whole(path: Path, content: Path) -> None:
         header = file.read(100)
     if len(header) < 100:
         raise InputError(f"{path}: the SQLite file is truncated")
-    page = page_size_of(header)
+    # 1 stands for 65,536.
+    page = int.from_bytes(header[16:18], "big")
+    page = 65_536 if page == 1 else page
     pages = int.from_bytes(header[28:32], "big")
     valid = header[24:28] == header[92:96]
     if valid and pages and page * pages > content.stat().st_size:
