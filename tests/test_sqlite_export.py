@@ -205,24 +205,54 @@ def test_rows_that_are_left_where_others_were_deleted(
 
 #: Files of an unusual kind: how the table is made, and what comes before and after.
 SHAPES: dict[str, dict[str, str]] = {
-    "pages that move": {"before": "PRAGMA auto_vacuum = FULL;", "after": "DELETE FROM t WHERE whole % 3 = 0;"},
-    "pages that may move": {"before": "PRAGMA auto_vacuum = INCREMENTAL;", "after": "DELETE FROM t WHERE whole < 99;"},
-    "no row numbers": {"declared": "CREATE TABLE t (whole INTEGER PRIMARY KEY, name TEXT) WITHOUT ROWID"},
+    "pages that move": {
+        "before": "PRAGMA auto_vacuum = FULL;",
+        "after": "DELETE FROM t WHERE whole % 3 = 0;",
+    },
+    "pages that may move": {
+        "before": "PRAGMA auto_vacuum = INCREMENTAL;",
+        "after": "DELETE FROM t WHERE whole < 99;",
+    },
+    "no row numbers": {
+        "declared": "CREATE TABLE t (whole INTEGER PRIMARY KEY, name TEXT) WITHOUT ROWID",
+    },
     "a key that is no row number": {"declared": "whole INTEGER PRIMARY KEY DESC, name TEXT"},
     "a key of two columns": {"declared": "whole INTEGER, name TEXT, PRIMARY KEY (name, whole)"},
     "a column added": {"after": "ALTER TABLE t ADD COLUMN real REAL;"},
-    "a column added with a value": {"after": "ALTER TABLE t ADD COLUMN real REAL DEFAULT 2.5; INSERT INTO t VALUES (1, 'n', 3);"},
-    "a column dropped": {"declared": "whole INTEGER, name TEXT, id INTEGER DEFAULT 3", "insert": "whole, name", "after": "ALTER TABLE t DROP COLUMN id;"},
-    "a column renamed": {"declared": "id INTEGER, name TEXT", "after": "ALTER TABLE t RENAME COLUMN id TO whole;"},
-    "a column that is computed": {"declared": "whole INTEGER, name TEXT, real REAL AS (whole / 2.0)"},
-    "a column that is computed and stored": {"declared": "whole INTEGER, name TEXT, real REAL AS (whole / 2.0) STORED"},
-    "a view": {"declared": "CREATE TABLE inner (whole INTEGER, name TEXT)", "after": "CREATE VIEW t AS SELECT whole, name FROM inner WHERE whole > 9;"},
+    "a column added with a value": {
+        "after": "ALTER TABLE t ADD COLUMN real REAL DEFAULT 2.5; INSERT INTO t VALUES (1, 'n', 3);",
+    },
+    "a column dropped": {
+        "declared": "whole INTEGER, name TEXT, id INTEGER DEFAULT 3",
+        "insert": "whole, name",
+        "after": "ALTER TABLE t DROP COLUMN id;",
+    },
+    "a column renamed": {
+        "declared": "id INTEGER, name TEXT",
+        "after": "ALTER TABLE t RENAME COLUMN id TO whole;",
+    },
+    "a column that is computed": {
+        "declared": "whole INTEGER, name TEXT, real REAL AS (whole / 2.0)",
+    },
+    "a column that is computed and stored": {
+        "declared": "whole INTEGER, name TEXT, real REAL AS (whole / 2.0) STORED",
+    },
+    "a view": {
+        "declared": "CREATE TABLE inner (whole INTEGER, name TEXT)",
+        "after": "CREATE VIEW t AS SELECT whole, name FROM inner WHERE whole > 9;",
+    },
     "an index that covers it": {"after": "CREATE INDEX i ON t (name, whole);"},
-    "a damaged index": {"after": "CREATE INDEX i ON t (name, whole); PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = 'CREATE INDEX i ON t (whole, name)' WHERE name = 'i';"},
+    "a damaged index": {
+        "after": "CREATE INDEX i ON t (name, whole); PRAGMA writable_schema = ON;"
+        "UPDATE sqlite_master SET sql = 'CREATE INDEX i ON t (whole, name)' WHERE name = 'i';",
+    },
     "a table without rows": {"after": "DELETE FROM t;"},
     "strict types": {"declared": "CREATE TABLE t (whole INTEGER, name TEXT) STRICT"},
-    "names in quotes": {"declared": '"whole" INTEGER, "name" TEXT, "a ""b"" c" INTEGER DEFAULT 7', "insert": "whole, name"},
-}  # fmt: skip
+    "names in quotes": {
+        "declared": '"whole" INTEGER, "name" TEXT, "a ""b"" c" INTEGER DEFAULT 7',
+        "insert": "whole, name",
+    },
+}
 
 
 @pytest.mark.parametrize("page_size", [512, 4096])
