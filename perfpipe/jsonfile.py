@@ -14,8 +14,14 @@ from perfpipe.model import SCHEMA_VERSION
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically, flushed to disk before it is renamed; objects by their attributes."""
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+    """Write JSON atomically, flushed to disk before it is renamed; objects by their attributes.
+
+    Bytes that are not UTF-8 (in arguments, paths) are written as escapes, which JSON reads back.
+    """
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace") as file,
+    ):
         json.dump(value, file, indent=1, ensure_ascii=False, default=vars)
         file.write("\n")
         file.flush()

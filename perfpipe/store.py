@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfpipe.errors import OtherVersion, StoreError, os_error_sentence
-from perfpipe.files import replacing
+from perfpipe.files import printable, replacing
 from perfpipe.manifest import Manifest
 from perfpipe.owner import own_name
 from perfpipe.paths import is_plain
@@ -57,8 +57,16 @@ class Store:
 
     @classmethod
     def locate(cls, path: str | Path | None = None, *, must_exist: bool = False) -> Store:
-        """Return the store at `path`, else $PERFPIPE_STORE, else ./perfpipe-store."""
+        """Return the store at `path`, else $PERFPIPE_STORE, else ./perfpipe-store.
+
+        Raises StoreError if there has to be one and is none, or DuckDB could not open its files.
+        """
         store = cls(path or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
+        if (name := str(store.root.absolute())) != (shown := printable(name)):
+            raise StoreError(
+                f"{shown}: this path is not UTF-8, and DuckDB reads no other; choose another store "
+                f"with --store or ${STORE_VARIABLE}"
+            )
         parts = (store.reports_dir, store.runs_dir, store.batches_dir)
         if must_exist and not any(part.is_dir() for part in parts):
             raise StoreError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import marshal
+import json
 import os
 import signal
 import socket
@@ -177,18 +177,18 @@ class Supervised:
     ) -> None:
         """Start the program; it inherits the descriptors that were passed."""
         self._cwd = cwd
-        request = marshal.dumps(
+        request = json.dumps(
             {
-                "words": [os.fsencode(word) for word in words],
-                "cwd": os.fsencode(cwd) if cwd else None,
-                "env": {os.fsencode(k): os.fsencode(v) for k, v in env.items()},
+                "words": words,
+                "cwd": os.fspath(cwd) if cwd else None,
+                "env": dict(env),
                 "open_stdin": False,
                 "keep_rest": False,
                 "linger_s": _LINGER_S,
                 "grace_s": _GRACE_S,
                 **options,
             }
-        )
+        ).encode()
         with contextlib.suppress(OSError):  # a supervisor that is gone does not answer either
             self._line.sendall(len(request).to_bytes(4, "big") + request)
 

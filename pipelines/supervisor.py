@@ -1,7 +1,7 @@
 """Stands between perfpipe and a program that it launches, so that no process outlives either.
 
 Runs as a program of its own, with one end of a socket as its argument, and imports nothing of
-perfpipe.  It reads a request (its length in 4 bytes, then marshal), starts the program in a session
+perfpipe.  It reads a request (its length in 4 bytes, then JSON), starts the program in a session
 of its own and answers in lines:
 
     process PID                    it is about to be started, as this process
@@ -17,20 +17,13 @@ running.  Orphans become children of this process, whatever sessions they made, 
 from __future__ import annotations
 
 import ctypes
-import marshal
+import json
 import os
 import select
+import signal
 import sys
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-    from typing import Any, NoReturn
-else:
-    # What `signal` and `typing` import (enum, functools, re) takes longer than all else that is
-    # done here before a program is launched.
-    import _signal as signal
+from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -77,7 +70,7 @@ def _request(line: int) -> dict[str, Any] | None:
         if not part:
             return None
         content += part
-    request: dict[str, Any] = marshal.loads(content[4:])  # noqa: S302
+    request: dict[str, Any] = json.loads(content[4:])
     return request
 
 

@@ -130,3 +130,23 @@ def test_a_terminal_without_the_characters(expand: Expand, tmp_path: Path) -> No
 def test_what_errors_repeat_is_one_printable_line(text: str) -> None:
     assert brief(text).isprintable()
     assert len(brief(text)) < 130
+
+
+def test_arguments_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, word = tmp_path / "store", os.fsdecode(b"q\xfe")
+    program = ["sh", "-c", 'printf "%s" "$1"', "x", word]
+    page = str(tmp_path / "page.md")
+    pages = ["--md", page, "--html", str(tmp_path / "page.html")]
+    words = ["run", "--collector", "timing", "--store", str(store), *pages, "--", *program]
+    assert run_cli(words) == 0
+    (run,) = Store(store).runs()
+    assert run.words == (*program,)
+    assert run_cli(["query", "--store", str(store), "SELECT status FROM runs"]) == 0
+    assert "done" in capsys.readouterr().out
+
+
+def test_a_store_whose_path_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / os.fsdecode(b"q\xfe")
+    assert run_cli(["ingest", "--store", str(path), str(ROOT / "README.md")]) == 2
+    assert r"q\xfe: this path is not UTF-8" in capsys.readouterr().err
+    assert not path.exists()
