@@ -13,7 +13,7 @@ import click
 
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
 from perfpipe.pipelines import signals
-from perfpipe.pipelines.startup import leave_pandas_out, leave_solids_out
+from perfpipe.pipelines.startup import leave_pandas_out
 from perfpipe.visible import visible_line
 
 #: Commands and their one-line help, in the order of the help page.
@@ -106,7 +106,6 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit; an expected error is one sentence, never a traceback."""
     leave_pandas_out()
-    leave_solids_out()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names may hold what the terminal's encoding has no character for.

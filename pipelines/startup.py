@@ -6,7 +6,6 @@ import atexit
 import gc
 import sys
 from importlib.abc import MetaPathFinder
-from types import ModuleType
 
 #: Objects after which garbage is collected: commands make many, and few that refer to each other.
 _OBJECTS = 100_000
@@ -37,10 +36,3 @@ def leave_pandas_out() -> None:
     long as reading a small report.
     """
     sys.meta_path.insert(0, _Without())
-
-
-def leave_solids_out() -> None:
-    """Let matplotlib come without axes of three dimensions, which are a tenth of its import."""
-    flat = ModuleType("mpl_toolkits.mplot3d")
-    flat.__dict__["Axes3D"] = None
-    sys.modules.setdefault(flat.__name__, flat)
