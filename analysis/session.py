@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from perfpipe.analysis.emptiness import ViewMaker
 from perfpipe.analysis.macros import macros, with_thresholds
-from perfpipe.analysis.making import side_by_side
+from perfpipe.analysis.parallel_views import in_parallel
 from perfpipe.analysis.names import names_in, names_in_own
 from perfpipe.analysis.reference import REFERENCE_TABLES
 from perfpipe.analysis.rows import named
@@ -196,7 +196,7 @@ class Session:
             if name not in beside:
                 step(name, self.con)
         if beside:
-            side_by_side(self.con, self._at_once, beside, step)
+            in_parallel(self.con, self._at_once, beside, step)
 
     @cached_property
     def _at_once(self) -> int:

@@ -208,7 +208,7 @@ def test_results_of_every_kind(kind: Kind, expand: Expand, tmp_path: Path, store
     assert types.index(rows[0][0]) == KINDS.index(kind)
 
 
-def test_a_range_and_processes_side_by_side(opened: Opened) -> None:
+def test_a_range_and_processes_in_parallel(opened: Opened) -> None:
     """Two processes ran the same program; each has code of its own, at addresses of its own."""
     with opened("ncu/range.ncu-rep") as con:
         sql = "SELECT workload_type, kernel_name, process_id > 0, round(duration_ns) FROM ncu_launches"

@@ -51,7 +51,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _views_in_turn() -> Iterator[None]:
-    """Make one view at a time: workers fill all cores.  test_making makes them side by side."""
+    """Make one view at a time: workers fill all cores.  test_parallel_views makes them side by side."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("perfpipe.analysis.session.cores", lambda: 1)
         yield

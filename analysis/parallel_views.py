@@ -1,4 +1,4 @@
-"""Runs steps that need one another, several side by side on connections to one database.
+"""Runs steps that need one another, several in parallel, each on a connection to one database.
 
 Where data are small, the time of a query is that of planning it, which DuckDB does on one core.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MOST = 4
 
 
-def side_by_side(
+def in_parallel(
     con: DuckDBPyConnection,
     at_once: int,
     steps: Mapping[str, frozenset[str]],

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.analysis.making import side_by_side
+from perfpipe.analysis.parallel_views import in_parallel
 from perfpipe.analysis.reference import REFERENCE_TABLES, ReferenceTable
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.views import views
@@ -54,7 +54,7 @@ def test_each_step_sees_what_it_needs(
     for name, needs in steps.items():
         expected[name] = 1 + sum(expected[needed] for needed in needs)
     try:
-        side_by_side(database, at_once, steps, step)
+        in_parallel(database, at_once, steps, step)
         found = {name: database.execute(f"FROM {name}").fetchone() for name in steps}
     finally:
         for name in steps:
@@ -62,7 +62,7 @@ def test_each_step_sees_what_it_needs(
     assert found == {name: (number,) for name, number in expected.items()}
 
 
-def test_steps_run_side_by_side() -> None:
+def test_steps_run_in_parallel() -> None:
     together = threading.Barrier(2)
 
     def step(name: str, con: duckdb.DuckDBPyConnection) -> None:
@@ -70,7 +70,7 @@ def test_steps_run_side_by_side() -> None:
 
     with open_database() as con:
         steps = dict.fromkeys(("a", "b"), frozenset[str]())
-        side_by_side(con, 2, steps, step)
+        in_parallel(con, 2, steps, step)
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
@@ -84,19 +84,19 @@ def test_an_error_ends_what_comes_after(at_once: int) -> None:
     with open_database() as con:
         needs = {"nonsense": frozenset[str](), "after": frozenset({"nonsense"})}
         with pytest.raises(duckdb.BinderException, match="nonsense"):
-            side_by_side(con, at_once, needs, step)
+            in_parallel(con, at_once, needs, step)
         assert begun == ["nonsense"]
-        side_by_side(con, at_once, {"1": frozenset()}, step)
+        in_parallel(con, at_once, {"1": frozenset()}, step)
 
 
-def test_views_are_the_same_made_side_by_side_or_not(
+def test_views_are_the_same_made_in_parallel_or_not(
     captures: Store, ingested: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = ingested("nsys/gpumetrics.sqlite")
     public = sorted(name for name, view in views().items() if view.public)
     found = []
-    beside = Mock(wraps=side_by_side)
-    monkeypatch.setattr("perfpipe.analysis.session.side_by_side", beside)
+    beside = Mock(wraps=in_parallel)
+    monkeypatch.setattr("perfpipe.analysis.session.in_parallel", beside)
     for cores, small in ((1, 0), (4, 0), (4, 1 << 30)):
         monkeypatch.setattr("perfpipe.analysis.session.cores", lambda cores=cores: cores)
         monkeypatch.setattr("perfpipe.analysis.session._SMALL", small)
@@ -154,7 +154,7 @@ def test_tables_that_are_made_at_a_time_share_no_name(
 def test_what_most_others_wait_for_comes_first(database: duckdb.DuckDBPyConnection) -> None:
     steps = {"alone": (), "a": (), "b": ("a",), "c": ("b",), "d": ("alone",)}
     made: list[str] = []
-    side_by_side(
+    in_parallel(
         database,
         1,
         {name: frozenset(needs) for name, needs in steps.items()},
