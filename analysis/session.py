@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 from perfpipe.analysis.emptiness import ViewMaker
 from perfpipe.analysis.macros import macros, with_thresholds
-from perfpipe.analysis.parallel_views import in_parallel
 from perfpipe.analysis.names import names_in, names_in_own
+from perfpipe.analysis.parallel_views import in_parallel
 from perfpipe.analysis.reference import REFERENCE_TABLES
 from perfpipe.analysis.rows import named
 from perfpipe.analysis.thresholds import thresholds
