@@ -9,14 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from perfpipe.analysis.emptiness import ViewMaker
 from perfpipe.analysis.macros import macros, with_thresholds
 from perfpipe.analysis.names import names_in, names_in_own
 from perfpipe.analysis.parallel_views import in_parallel
 from perfpipe.analysis.reference import REFERENCE_TABLES
 from perfpipe.analysis.rows import named
 from perfpipe.analysis.thresholds import thresholds
-from perfpipe.analysis.views import views
+from perfpipe.analysis.views import PROFILERS, layer_of, views
 from perfpipe.cores import cores
 from perfpipe.database import (
     comment,
@@ -27,6 +26,7 @@ from perfpipe.database import (
     use_cores,
 )
 from perfpipe.errors import InputError, did_you_mean
+from perfpipe.model import tables
 from perfpipe.sandbox import lock, readable_sql
 from perfpipe.snapshot import Snapshot
 from perfpipe.storetables import StoreTables, document
@@ -76,7 +76,6 @@ class Session:
         self._made: set[str] = set()
         self._read: set[str] = set()  # what queries have named
         self._tables: set[str] = set()  # views that were computed once
-        self._maker = ViewMaker(store_tables)
         stored = StoreTables.names() if store_tables else frozenset[str]()
         self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
 
@@ -176,7 +175,6 @@ class Session:
         again = self._drop_read_again(names)
         wanted = self.closure({*names, *again})
         tables = self._worth_keeping(wanted) | again
-        self._maker.begin()
 
         def step(name: str, con: DuckDBPyConnection) -> None:
             with named(f"FROM {name}"):
@@ -257,6 +255,8 @@ class Session:
     def _needs_of(self, name: str) -> frozenset[str]:
         if name in REFERENCE_TABLES:
             return REFERENCE_TABLES[name].needs
+        if self._is_empty(name):
+            return frozenset()
         return self._named_by(name) & self._known
 
     def _named_by(self, name: str) -> frozenset[str]:
@@ -266,6 +266,23 @@ class Session:
         if name in self._macros:
             return names_in_own(self._macros[name].body)
         return frozenset()
+
+    def _is_empty(self, name: str) -> bool:
+        """Return whether a name is a view that is declared, of a profiler without a report here."""
+        view = views().get(name)
+        return view is not None and bool(view.types) and view.layer in self._without_reports
+
+    @cached_property
+    def _without_reports(self) -> frozenset[str]:
+        """The layers of profilers of which the store, or what was chosen of it, has no report.
+
+        To tables that are not those of a store rows can be added.
+        """
+        store = self._store_tables
+        if store is None:
+            return frozenset()
+        there = {layer_of(table) for table in tables() if store.has_files(table)}
+        return frozenset(PROFILERS) - there
 
     def _query(self, view: str) -> str:
         return with_thresholds(views()[view].query, self._limits)
@@ -279,8 +296,15 @@ class Session:
 
     def _make(self, con: DuckDBPyConnection, name: str, kind: str) -> str:
         """Make a table, view or macro, and return what a view was made as."""
+        if self._is_empty(name):
+            columns = ", ".join(
+                f'"{column}" {type_}' for column, type_ in views()[name].types.items()
+            )
+            execute_known(con, f"CREATE TABLE {name} ({columns})")
+            return "TABLE"
         if name in views():
-            return self._maker.make(con, name, kind, self._query(name))
+            execute_known(con, f"CREATE {kind} {name} AS {self._query(name)}")
+            return kind
         if name in self._macros:
             execute_known(con, self._macros[name].sql)
         elif name in REFERENCE_TABLES:

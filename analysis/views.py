@@ -6,13 +6,14 @@ A file reads::
     -- What the view is for, in one or more lines.
     -- @materialize
     --
-    -- report_id: report
-    -- time_pct: share of ..., %
+    -- report_id VARCHAR: report
+    -- time_pct DOUBLE: share of ..., %
     CREATE VIEW name AS
     SELECT ...
 
 `@materialize` marks a private view whose rows cost much, or are few: it is computed once where
-other views read it.  A view whose name begins with `_` is private and documents no columns.
+other views read it.  A view whose name begins with `_` is private and documents no columns; what
+a public one gives is declared, so that a session without reports of its layer need not plan it.
 What it needs is read off the SQL (session.py): stored tables, and views of its own or a
 lower layer.
 """
@@ -28,19 +29,23 @@ from importlib.resources.abc import Traversable
 
 from perfpipe.analysis.metrics import metrics, metrics_view_sql
 
-#: Folders of analysis/sql, lower ones first.
-LAYERS = ("ncu", "nsys", "joined")
+#: Folders of analysis/sql, lower ones first; `names` reads reports of both profilers.
+LAYERS = ("ncu", "names", "nsys", "joined")
+
+#: Those that have no rows without a report of a profiler.
+PROFILERS = ("ncu", "nsys")
 
 _MATERIALIZE = "-- @materialize"
 _CREATE = re.compile(r"^CREATE VIEW (\w+) AS$", re.MULTILINE)
-_COLUMN = re.compile(r"^-- ([a-z_0-9]+): (.+)$")
+_COLUMN = re.compile(r"^-- ([a-z_0-9]+) ([A-Z][^:]*): (.+)$")
 _CONTINUED = re.compile(r"^--   +(.+)$")
 
 
 @dataclass(frozen=True)
 class View:
-    """One .sql module: `path` is layer/topic/name.sql, `columns` maps names to documentation.
+    """One .sql module: `path` is layer/topic/name.sql.
 
+    `columns` maps names to documentation, `types` names to types of DuckDB; both in order.
     A generated view has no file: its columns come from the metric catalogue.
     """
 
@@ -49,6 +54,7 @@ class View:
     layer: str
     doc: str
     columns: Mapping[str, str]
+    types: Mapping[str, str]
     sql: str
     generated: bool = False
     materialize: bool = False
@@ -85,6 +91,11 @@ def views() -> dict[str, View]:
     return found
 
 
+def layer_of(table: str) -> str:
+    """Return the layer of a table of the data model: the profiler that it comes from."""
+    return "ncu" if table.startswith("ncu_") else "nsys"
+
+
 def parse_view(text: str, path: str) -> View:
     """Parse a .sql module of a path such as layer/topic/name.sql.
 
@@ -96,12 +107,12 @@ def parse_view(text: str, path: str) -> View:
         raise ValueError(f"{path}: expected CREATE VIEW {file_name[:-4]} AS")
     doc: list[str] = []
     columns: dict[str, str] = {}
+    types: dict[str, str] = {}
     last = None
     header = text[: created.start()].splitlines()
     for line in header:
         if (column := _COLUMN.match(line)) and ((doc and doc[-1] == "") or columns):
-            last = column[1]
-            columns[last] = column[2]
+            last, types[column[1]], columns[column[1]] = column.groups()
         elif last and (more := _CONTINUED.match(line)):
             columns[last] += " " + more[1]
         elif line.startswith("--") and line != _MATERIALIZE:
@@ -112,12 +123,14 @@ def parse_view(text: str, path: str) -> View:
         layer,
         " ".join(doc).strip(),
         columns,
+        types,
         text[created.start() :],
         materialize=_MATERIALIZE in header,
     )
 
 
 def _metrics_view() -> View:
+    keys = {"report_id": "VARCHAR", "launch_id": "BIGINT"}
     columns = {
         "report_id": "report",
         "launch_id": "launch number in report order, from 0",
@@ -127,8 +140,10 @@ def _metrics_view() -> View:
         "The metrics that the analyses read, by canonical name, one row per launch; NULL if the "
         "report lacks the metric (kernel_gaps shows how to collect it)."
     )
+    types = {**dict.fromkeys(columns, "DOUBLE"), **keys}
     sql = metrics_view_sql()
-    return View("kernel_metrics", "ncu/kernel_metrics", "ncu", doc, columns, sql, generated=True)
+    path = "ncu/kernel_metrics"
+    return View("kernel_metrics", path, "ncu", doc, columns, types, sql, generated=True)
 
 
 def _sql_root() -> Traversable:

@@ -1,7 +1,6 @@
 """Write what is generated from code: command line, tables and views, workload files.
 
-So is what views are without rows, which comes with perfpipe.  `--check` writes nothing and
-fails if something is out of date.
+`--check` writes nothing and fails if something is out of date.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from typing import Any
 
 import click
 
-from perfpipe.analysis import emptiness
-from perfpipe.analysis.planned import views_without_rows
 from perfpipe.pipelines.cli import cli
 from perfpipe.pipelines.commands.schema import relations
 from perfpipe.pipelines.settings_model import Settings
@@ -36,7 +33,6 @@ def main() -> int:
     }
     pages = {DOCS / name: text for name, text in made.items()}
     pages |= {INSTALLED / name: (DOCS / name).read_text(encoding="utf-8") for name in FOR_AGENTS}
-    pages[DOCS.parent / "analysis" / emptiness.FILE] = emptiness.file_of(views_without_rows())
     check = "--check" in sys.argv[1:]
     stale = []
     for path, text in pages.items():

@@ -20,10 +20,9 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
-from perfpipe.analysis.planned import make_stored_tables
 from perfpipe.analysis.session import Session
 from perfpipe.catalogue import CATALOGUE
-from perfpipe.database import SQL_TYPES
+from perfpipe.database import SQL_TYPES, create_table
 from perfpipe.ingest.reading import ingest
 from perfpipe.model import tables
 from perfpipe.pipelines import tools
@@ -341,7 +340,10 @@ def _types() -> dict[tuple[str, str], str]:
 def empty_database() -> duckdb.DuckDBPyConnection:
     """Return a database with the tables of a store, without rows."""
     con = duckdb.connect()
-    make_stored_tables(con)
+    for name, table in tables().items():
+        create_table(con, name, [(c.name, SQL_TYPES[c.type], "") for c in table.columns])
+    for name, spec in CATALOGUE.items():
+        create_table(con, name, spec)
     return con
 
 

@@ -5,64 +5,65 @@
 -- where it is long (of several GPUs the longest), before kernels that matter little. For kernels see
 -- kernel_classes.
 --
--- rank: position in the list, from 1
--- subject: timeline or kernel
--- claim: near_limit, operator, single_precision, ranks_wait, start_skew (the wait is in the first
+-- rank BIGINT: position in the list, from 1
+-- subject VARCHAR: timeline or kernel
+-- claim VARCHAR: near_limit, operator, single_precision, ranks_wait, start_skew (the wait is in the first
 --   collective), or the bound that it is about
--- bound: category of timeline_bottleneck, readback, process_starts, operator, single_precision, startup, or
---   bound of kernel_bottleneck
--- subclass: limiter, for a kernel; the operator; the main cause, for startup
--- cause: cause, for a kernel
--- label: configuration or file of a timeline
--- device: physical GPU number, for a timeline
--- kernel_name: function name, for a kernel
--- short_name: its short name, as in kernel_names
--- grid: its blocks as x,y,z
--- block: its threads as x,y,z
--- nvtx_path: its enclosing NVTX ranges
--- part: part of the timeline that it is about: steady, whole, startup or step, as in analysis_windows;
---   capture for startup; between for process_starts: from the first steady step to the last
--- share_of: what shares are of: step (the steady steps), steps (those of all timelines, for kernels),
+-- bound VARCHAR: category of timeline_bottleneck, readback, process_starts, operator, single_precision,
+--   startup, or bound of kernel_bottleneck
+-- subclass VARCHAR: limiter, for a kernel; the operator; the main cause, for startup
+-- cause VARCHAR: cause, for a kernel
+-- label VARCHAR: configuration or file of a timeline
+-- device BIGINT: physical GPU number, for a timeline
+-- kernel_name VARCHAR: function name, for a kernel
+-- short_name VARCHAR: its short name, as in kernel_names
+-- grid VARCHAR: its blocks as x,y,z
+-- block VARCHAR: its threads as x,y,z
+-- nvtx_path VARCHAR: its enclosing NVTX ranges
+-- part VARCHAR: part of the timeline that it is about: steady, whole, startup or step, as in
+--   analysis_windows; capture for startup; between for process_starts: from the first steady step to the last
+-- share_of VARCHAR: what shares are of: step (the steady steps), steps (those of all timelines, for kernels),
 --   timeline (another window of it), timed (the kernels that a benchmark times), between (the time from the
 --   first steady step to the last), capture (all from the first CUDA call) or profile (all profiled time)
--- share_pct: share of that, %
--- time_ns: total duration of the launches of a kernel, or of an operator in a step, ns; how long start-up
---   takes, or the idle intervals in which processes start
--- launches: number of launches of the kernel, or of the operator in a step; of intervals, for
+-- share_pct DOUBLE: share of that, %
+-- time_ns DOUBLE: total duration of the launches of a kernel, or of an operator in a step, ns; how long
+--   start-up takes, or the idle intervals in which processes start
+-- launches BIGINT: number of launches of the kernel, or of the operator in a step; of intervals, for
 --   process_starts
--- compute_sol_pct: compute SOL, mean weighted by duration, %
--- memory_sol_pct: memory SOL, mean weighted by duration, %
--- headroom_pct: SOL headroom of a kernel: what its share would shrink by if the same work ran at 100 %
+-- compute_sol_pct DOUBLE: compute SOL, mean weighted by duration, %
+-- memory_sol_pct DOUBLE: memory SOL, mean weighted by duration, %
+-- headroom_pct DOUBLE: SOL headroom of a kernel: what its share would shrink by if the same work ran at 100 %
 --   SOL, %
--- waiting_pct: share of the time in collectives that is waiting for other ranks, %; for ranks_wait and
+-- waiting_pct DOUBLE: share of the time in collectives that is waiting for other ranks, %; for ranks_wait and
 --   start_skew
--- start_pct: share of that waiting that is in the first collective, %
--- last_rank: rank that most often arrives last; NULL if it is the GPU's own
--- last_pct: share of the collectives in which that rank arrives last, %
--- last_cause: category in which that rank spends the most time more than this one; NULL if unknown
--- last_excess_ns: how much more, ns; in a step where there are steps
--- for_rank: rank that the technique is for; NULL if it is for the GPU itself
--- readbacks: number of small copies to the host; for readback
--- readbacks_per_step: their number in a step; NULL without steps
--- readback_bytes: bytes of the largest
--- slow_pct: share of the window in which the host prepares the same launch time and again, as in
+-- start_pct DOUBLE: share of that waiting that is in the first collective, %
+-- last_rank BIGINT: rank that most often arrives last; NULL if it is the GPU's own
+-- last_pct DOUBLE: share of the collectives in which that rank arrives last, %
+-- last_cause VARCHAR: category in which that rank spends the most time more than this one; NULL if unknown
+-- last_excess_ns DOUBLE: how much more, ns; in a step where there are steps
+-- for_rank BIGINT: rank that the technique is for; NULL if it is for the GPU itself
+-- readbacks BIGINT: number of small copies to the host; for readback
+-- readbacks_per_step DOUBLE: their number in a step; NULL without steps
+-- readback_bytes BIGINT: bytes of the largest
+-- slow_pct DOUBLE: share of the window in which the host prepares the same launch time and again, as in
 --   timeline_findings, %
--- idle_in: what most of the idle time of the category lies in, in words
--- causes: what start-up consists of, or the kernels of an operator with most time, in words
--- largest_gap: longest idle interval of the category in words
--- ncu_verdict: NVIDIA's verdict on the kernel
--- explanation: why its class is uncertain or differs from NVIDIA's
--- bound_pct: bound on the gain: the largest of its techniques' bounds, for a kernel that of the technique
---   to try first, where ranks wait that of what cures the waiting, on the same whole as its share, %; NULL
---   where none can be derived, and for startup, which a longer run does not repeat
--- most_pct: that bound, or where there is none the share, of a step at most that by which faster kernels can
---   shorten it, and of operators that in which the GPU waits for input, if it does, %: what order goes by
--- floor: what that bound assumes to stay: as in kernel_floors, or in timeline_findings
--- nvidia_pct: NVIDIA's estimate for that technique, % of the kernel's time; NULL if there is none
--- confidence: high, medium or low
--- technique: key in the knowledge base of what has that bound, else of what to try first; NULL if there
---   is none
--- reports: its reports
+-- idle_in VARCHAR: what most of the idle time of the category lies in, in words
+-- causes VARCHAR: what start-up consists of, or the kernels of an operator with most time, in words
+-- largest_gap VARCHAR: longest idle interval of the category in words
+-- ncu_verdict VARCHAR: NVIDIA's verdict on the kernel
+-- explanation VARCHAR: why its class is uncertain or differs from NVIDIA's
+-- bound_pct DOUBLE: bound on the gain: the largest of its techniques' bounds, for a kernel that of the
+--   technique to try first, where ranks wait that of what cures the waiting, on the same whole as its share,
+--   %; NULL where none can be derived, and for startup, which a longer run does not repeat
+-- most_pct DOUBLE: that bound, or where there is none the share, of a step at most that by which faster
+--   kernels can shorten it, and of operators that in which the GPU waits for input, if it does, %: what order
+--   goes by
+-- floor VARCHAR: what that bound assumes to stay: as in kernel_floors, or in timeline_findings
+-- nvidia_pct DOUBLE: NVIDIA's estimate for that technique, % of the kernel's time; NULL if there is none
+-- confidence VARCHAR: high, medium or low
+-- technique VARCHAR: key in the knowledge base of what has that bound, else of what to try first; NULL if
+--   there is none
+-- reports VARCHAR[]: its reports
 CREATE VIEW findings AS
 WITH found AS (
     FROM _timeline_claims

@@ -2,37 +2,37 @@
 -- report says about kernels.  Shares are of the step where all profiled reports have a timeline, else of
 -- the profiled time of all reports in the query; of launches whose duration and SOL are known.
 --
--- rank: 1 has the largest bound; one without a bound stands where its whole share would
--- kernel_name: function name
--- kernel_demangled: full demangled name
--- grid: blocks as x,y,z
--- block: threads as x,y,z
--- nvtx_path: enclosing NVTX ranges
--- bound: bound, as in kernel_bottleneck
--- subclass: limiter
--- cause: cause
--- confidence: confidence of the class
--- launches: number of launches
--- time_ns: total duration, ns
--- share_of: what shares are of: step, steps (those of all timelines), timeline (a window without steps)
---   or profile (profiled time)
--- share_pct: share of that, %
--- compute_sol_pct: compute SOL, mean weighted by duration, %
--- memory_sol_pct: memory SOL, mean weighted by duration, %
--- sol_pct: the larger of the two, %
--- near_limit: whether SOL is 80 % or more, and nothing is known that makes its work needlessly long or
---   could save half of it, but less precision
--- headroom_pct: SOL headroom: what its share would shrink by if the same work ran at 100 % SOL, %
--- gain_pct: bound on the gain of the technique to try first, on the same whole as its share, %, of a step
---   at most the time in which the host waits for the GPU; NULL if there is none
--- weight_pct: what stands for it where there is none: its share, with the same limit, %
--- floor: what decides that bound, as in kernel_floors, of the launch that takes longest; or host: the time
---   in which the host issues the step
--- nvidia_pct: NVIDIA's estimate for that technique, of the same launch, % of its time
--- ncu_verdict: NVIDIA's verdict on the first of them; NULL if ncu gave none
--- explanation: why the class is uncertain or differs from NVIDIA's, of the first that has one
--- technique: key of the technique to try first; NULL if there is none
--- reports: their reports
+-- rank BIGINT: 1 has the largest bound; one without a bound stands where its whole share would
+-- kernel_name VARCHAR: function name
+-- kernel_demangled VARCHAR: full demangled name
+-- grid VARCHAR: blocks as x,y,z
+-- block VARCHAR: threads as x,y,z
+-- nvtx_path VARCHAR: enclosing NVTX ranges
+-- bound VARCHAR: bound, as in kernel_bottleneck
+-- subclass VARCHAR: limiter
+-- cause VARCHAR: cause
+-- confidence VARCHAR: confidence of the class
+-- launches BIGINT: number of launches
+-- time_ns DOUBLE: total duration, ns
+-- share_of VARCHAR: what shares are of: step, steps (those of all timelines), timeline (a window without
+--   steps) or profile (profiled time)
+-- share_pct DOUBLE: share of that, %
+-- compute_sol_pct DOUBLE: compute SOL, mean weighted by duration, %
+-- memory_sol_pct DOUBLE: memory SOL, mean weighted by duration, %
+-- sol_pct DOUBLE: the larger of the two, %
+-- near_limit BOOLEAN: whether SOL is 80 % or more, and nothing is known that makes its work needlessly long
+--   or could save half of it, but less precision
+-- headroom_pct DOUBLE: SOL headroom: what its share would shrink by if the same work ran at 100 % SOL, %
+-- gain_pct DOUBLE: bound on the gain of the technique to try first, on the same whole as its share, %, of a
+--   step at most the time in which the host waits for the GPU; NULL if there is none
+-- weight_pct DOUBLE: what stands for it where there is none: its share, with the same limit, %
+-- floor VARCHAR: what decides that bound, as in kernel_floors, of the launch that takes longest; or host: the
+--   time in which the host issues the step
+-- nvidia_pct DOUBLE: NVIDIA's estimate for that technique, of the same launch, % of its time
+-- ncu_verdict VARCHAR: NVIDIA's verdict on the first of them; NULL if ncu gave none
+-- explanation VARCHAR: why the class is uncertain or differs from NVIDIA's, of the first that has one
+-- technique VARCHAR: key of the technique to try first; NULL if there is none
+-- reports VARCHAR[]: their reports
 CREATE VIEW kernel_classes AS
 WITH launches AS (
     SELECT

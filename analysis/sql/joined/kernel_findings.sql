@@ -3,31 +3,31 @@
 -- largest floor of what it keeps (kernel_floors).  Gains of one launch overlap: never add them.
 -- @materialize
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- bound: bound, as in kernel_bottleneck
--- subclass: limiter
--- cause: cause
--- technique: key in the knowledge base
--- rank: 1 is what to try first: what removes the cause, unless little is left to gain by it, then the highest
---   bound, then those without one; what makes results less exact comes last
--- gain_pct: bound on the gain: the largest share of the launch's time that it can save, %; NULL if
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- bound VARCHAR: bound, as in kernel_bottleneck
+-- subclass VARCHAR: limiter
+-- cause VARCHAR: cause
+-- technique VARCHAR: key in the knowledge base
+-- rank BIGINT: 1 is what to try first: what removes the cause, unless little is left to gain by it, then the
+--   highest bound, then those without one; what makes results less exact comes last
+-- gain_pct DOUBLE: bound on the gain: the largest share of the launch's time that it can save, %; NULL if
 --   none can be derived
--- floor: what decides the bound: the part of the work that it keeps and that takes longest, as in
+-- floor VARCHAR: what decides the bound: the part of the work that it keeps and that takes longest, as in
 --   kernel_floors; NULL without a bound
--- floor_pct: share of the launch's time that this takes at its roof, %
--- nvidia_pct: NVIDIA's own estimate, from its rule on this technique, %; NULL if there is none
--- nvidia_rule: that rule
--- time_share_pct: share of the launch in the report's profiled time, %
--- priority: time share x bound: the largest share of all profiled time that it can save, %; NULL
+-- floor_pct DOUBLE: share of the launch's time that this takes at its roof, %
+-- nvidia_pct DOUBLE: NVIDIA's own estimate, from its rule on this technique, %; NULL if there is none
+-- nvidia_rule VARCHAR: that rule
+-- time_share_pct DOUBLE: share of the launch in the report's profiled time, %
+-- priority DOUBLE: time share x bound: the largest share of all profiled time that it can save, %; NULL
 --   without a bound
--- secondary: whether what it keeps already takes 80 % of the time or more; NULL without a bound
--- precision: whether it makes results less exact
--- saved_bytes: bytes that fusion would save, if that is the technique
--- difficulty: low, medium or high
--- confidence: confidence of the class
--- evidence: JSON, as in kernel_bottleneck
+-- secondary BOOLEAN: whether what it keeps already takes 80 % of the time or more; NULL without a bound
+-- precision BOOLEAN: whether it makes results less exact
+-- saved_bytes DOUBLE: bytes that fusion would save, if that is the technique
+-- difficulty VARCHAR: low, medium or high
+-- confidence VARCHAR: confidence of the class
+-- evidence JSON: JSON, as in kernel_bottleneck
 CREATE VIEW kernel_findings AS
 WITH estimates AS (
     SELECT report_id, launch_id, rule, max(speedup_pct) AS speedup_pct

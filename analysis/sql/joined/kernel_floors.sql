@@ -5,9 +5,9 @@
 -- measured or the vendor's dense peak, whichever is higher; of declared work only that counts.  Where
 -- tensor FLOPs were not counted, the tensor pipe's utilization stands for them, at the maximum clock.
 --
--- report_id: report
--- launch_id: launch
--- floor: what is kept: work (all of it), instructions, memory (all traffic), dram, half_dram (half of
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- floor VARCHAR: what is kept: work (all of it), instructions, memory (all traffic), dram, half_dram (half of
 --   the DRAM traffic), half_memory (half of the traffic that limits the user's own kernel),
 --   l2 (with what DRAM fills), returns (from L2 to the SMs), l1, unconflicted (L1
 --   without bank conflicts), flops (by type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower
@@ -15,7 +15,7 @@
 --   row, what the first reads and the last writes), issue (instructions without divergence), balanced
 --   (equal work for all SMs), whole_waves (blocks that take equally long, without a partial wave), nothing
 --   (the launch disappears)
--- pct: share of the launch's duration, %
+-- pct DOUBLE: share of the launch's duration, %
 CREATE VIEW kernel_floors AS
 WITH narrower (precision, dtypes) AS (
     VALUES

@@ -4,23 +4,23 @@
 -- Kernels that ncu did not profile are kept, with NULLs, and so are launches that take much longer or
 -- shorter than the profiled ones: the same grid may do other work (persistent kernels).
 --
--- report_id: nsys report
--- ncu_reports: ncu reports that profiled this kernel: those of the same configuration of a run, or
+-- report_id VARCHAR: nsys report
+-- ncu_reports VARCHAR[]: ncu reports that profiled this kernel: those of the same configuration of a run, or
 --   ingested by hand, of the same program on the same GPU
--- name: kernel name with template arguments
--- grid: blocks as x,y,z
--- block: threads as x,y,z
--- instances: executions on the timeline that are alike in that
--- total_time_ns: sum of their durations, ns
--- time_pct: share of all kernel time of the report, %
--- matched: whether ncu profiled this (name, grid, block) with a launch that takes about as long
--- ncu_launches: number of its launches in the ncu reports
--- compute_sol_pct: compute SOL, mean over those launches weighted by duration, %
--- memory_sol_pct: memory SOL, weighted likewise, %
--- bound: bound of the longest of them, as in kernel_bottleneck
--- max_sol_pct: larger of the two per launch, weighted likewise, %
--- headroom_pct: SOL headroom, share of all kernel time of the report, %
--- headroom_ns: SOL headroom in time, ns
+-- name VARCHAR: kernel name with template arguments
+-- grid VARCHAR: blocks as x,y,z
+-- block VARCHAR: threads as x,y,z
+-- instances BIGINT: executions on the timeline that are alike in that
+-- total_time_ns BIGINT: sum of their durations, ns
+-- time_pct DOUBLE: share of all kernel time of the report, %
+-- matched BOOLEAN: whether ncu profiled this (name, grid, block) with a launch that takes about as long
+-- ncu_launches BIGINT: number of its launches in the ncu reports
+-- compute_sol_pct DOUBLE: compute SOL, mean over those launches weighted by duration, %
+-- memory_sol_pct DOUBLE: memory SOL, weighted likewise, %
+-- bound VARCHAR: bound of the longest of them, as in kernel_bottleneck
+-- max_sol_pct DOUBLE: larger of the two per launch, weighted likewise, %
+-- headroom_pct DOUBLE: SOL headroom, share of all kernel time of the report, %
+-- headroom_ns BIGINT: SOL headroom in time, ns
 CREATE VIEW kernel_headroom AS
 WITH keys AS (
     SELECT demangled, kernel_key(demangled) AS key

@@ -2,26 +2,26 @@
 -- type OPT.  NVIDIA's estimates treat one unit at a time; perfpipe's verdict names what limits the launch,
 -- and its bounds follow from the work that stays.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- rule: NVIDIA's rule
--- title: title of its result; NULL if it has none
--- nvidia_pct: its estimate, % of the run time; NULL if it gives none
--- speedup_kind: local (speedup of the analyzed unit) or global (of the kernel)
--- message: NVIDIA's text; NULL if recomputed
--- limiter: what limits the launch, by kernel_bottleneck
--- headroom_pct: SOL headroom: what the same work would save at 100 % SOL, %
--- technique: perfpipe's technique for the same problem; NULL if it gives none
--- gain_pct: bound on its gain, % of the launch's time; NULL if none can be derived
--- agrees: whether perfpipe says the same, and NVIDIA's estimate is within its bounds
--- reason: same_limiter; or why they differ: verdict (the classes differ), no_stall, not_compressible,
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- rule VARCHAR: NVIDIA's rule
+-- title VARCHAR: title of its result; NULL if it has none
+-- nvidia_pct DOUBLE: its estimate, % of the run time; NULL if it gives none
+-- speedup_kind VARCHAR: local (speedup of the analyzed unit) or global (of the kernel)
+-- message VARCHAR: NVIDIA's text; NULL if recomputed
+-- limiter VARCHAR: what limits the launch, by kernel_bottleneck
+-- headroom_pct DOUBLE: SOL headroom: what the same work would save at 100 % SOL, %
+-- technique VARCHAR: perfpipe's technique for the same problem; NULL if it gives none
+-- gain_pct DOUBLE: bound on its gain, % of the launch's time; NULL if none can be derived
+-- agrees BOOLEAN: whether perfpipe says the same, and NVIDIA's estimate is within its bounds
+-- reason VARCHAR: same_limiter; or why they differ: verdict (the classes differ), no_stall, not_compressible,
 --   beyond_bound (what the technique leaves takes longer), local_unit or beyond_headroom (the same work
 --   cannot save so much), negligible, too_small (launch-bound), tail_first, few_warps, below_threshold,
 --   busy_unit (the limiter is near its peak), within_headroom (there is room for it, but something else
 --   limits first), other_unit (the unit is less busy than the limiter), other_wait or not_named
 --   (perfpipe has no finding on it)
--- explanation: the reason in words, with its numbers
+-- explanation VARCHAR: the reason in words, with its numbers
 CREATE VIEW kernel_rule_comparison AS
 WITH reasoned AS (
     SELECT

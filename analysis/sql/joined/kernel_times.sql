@@ -1,17 +1,17 @@
 -- Time of each kernel configuration in each report, by profiler; comparisons match on it.  Times of
 -- different profilers are never compared.
 --
--- report_id: report
--- profiler: nsys (or torch) for the timeline, ncu for profiled launches
--- kernel_name: kernel name with template arguments
--- grid: blocks, as x, y, z
--- block: threads, as x, y, z
--- launches: number of launches, on timelines in the windows that verdicts are about
--- median_ns: median duration, ns
--- total_ns: sum of durations, ns
--- step_ns: the same per step of a GPU, ns; NULL without steps, and where --window chooses more
--- sm_clock_hz: median SM clock, Hz; NULL if unknown
--- dram_clock_hz: median DRAM clock, Hz; NULL if unknown
+-- report_id VARCHAR: report
+-- profiler VARCHAR: nsys (or torch) for the timeline, ncu for profiled launches
+-- kernel_name VARCHAR: kernel name with template arguments
+-- grid VARCHAR: blocks, as x, y, z
+-- block VARCHAR: threads, as x, y, z
+-- launches BIGINT: number of launches, on timelines in the windows that verdicts are about
+-- median_ns DOUBLE: median duration, ns
+-- total_ns DOUBLE: sum of durations, ns
+-- step_ns DOUBLE: the same per step of a GPU, ns; NULL without steps, and where --window chooses more
+-- sm_clock_hz DOUBLE: median SM clock, Hz; NULL if unknown
+-- dram_clock_hz DOUBLE: median DRAM clock, Hz; NULL if unknown
 CREATE VIEW kernel_times AS
 WITH gpu_steps AS (
     SELECT report_id, sum(steps)::BIGINT AS steps

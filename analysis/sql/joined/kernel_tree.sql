@@ -1,22 +1,24 @@
 -- Kernel time of each GPU in the steady steps (analysis_windows) as a tree: categories, their libraries
 -- where there are several, and the kernels of these by full name.
 --
--- report_id: report
--- device: physical GPU number
--- place: position in the tree from top to bottom, longest first
--- depth: number of rows that this one is part of: 0 for a category
--- category: as in kernel_categories
--- library: as in kernel_libraries; NULL for a category with several
--- kernel: short name of the kernel; for a sum its category or library
--- name: full name of the kernel; NULL for a sum
--- kernels: number of different kernels, by full name
--- launches: number of executions
--- time_ns: sum of durations, ns; overlapping ones count twice
--- share_pct: share of the sum over all kernels of the GPU, %; NULL if that is 0
--- mean_ns: mean duration, ns
--- profiled_pct: share of the time that ncu profiled (same name, grid and block), %; NULL without profiles
--- sol_pct: SOL of that part, the larger of compute and memory, mean weighted by time on the timeline, %
--- bound: bound of the kernel, as in kernel_bottleneck, of the launches with most time; NULL for a sum
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- place BIGINT: position in the tree from top to bottom, longest first
+-- depth INTEGER: number of rows that this one is part of: 0 for a category
+-- category VARCHAR: as in kernel_categories
+-- library VARCHAR: as in kernel_libraries; NULL for a category with several
+-- kernel VARCHAR: short name of the kernel; for a sum its category or library
+-- name VARCHAR: full name of the kernel; NULL for a sum
+-- kernels BIGINT: number of different kernels, by full name
+-- launches BIGINT: number of executions
+-- time_ns BIGINT: sum of durations, ns; overlapping ones count twice
+-- share_pct DOUBLE: share of the sum over all kernels of the GPU, %; NULL if that is 0
+-- mean_ns DOUBLE: mean duration, ns
+-- profiled_pct DOUBLE: share of the time that ncu profiled (same name, grid and block), %; NULL without
+--   profiles
+-- sol_pct DOUBLE: SOL of that part, the larger of compute and memory, mean weighted by time on the timeline,
+--   %
+-- bound VARCHAR: bound of the kernel, as in kernel_bottleneck, of the launches with most time; NULL for a sum
 CREATE VIEW kernel_tree AS
 WITH profiles AS (
     SELECT

@@ -5,24 +5,25 @@
 -- what is hard counts half, and what makes results less exact (on timelines it counts less), then what
 -- leaves little to gain, is last. Gains overlap: never add them.
 --
--- rank: priority, from 1
--- subject: timeline or kernel
--- technique: key in the knowledge base
--- difficulty: low, medium or high
--- bound: category of timeline_bottleneck or operator that it addresses, the largest of them; NULL for
+-- rank BIGINT: priority, from 1
+-- subject VARCHAR: timeline or kernel
+-- technique VARCHAR: key in the knowledge base
+-- difficulty VARCHAR: low, medium or high
+-- bound VARCHAR: category of timeline_bottleneck or operator that it addresses, the largest of them; NULL for
 --   kernels
--- share_of: what shares are of, as in findings
--- share_pct: share of that which it addresses, %
--- gain_pct: the largest share of that which it can save, %: kernels without a bound count whole; NULL if
---   none has one
--- floors: what the bound assumes to stay, as in findings
--- nvidia_pct: NVIDIA's estimate for the longest of its kernels, % of that kernel's time; NULL if there
+-- share_of VARCHAR: what shares are of, as in findings
+-- share_pct DOUBLE: share of that which it addresses, %
+-- gain_pct DOUBLE: the largest share of that which it can save, %: kernels without a bound count whole; NULL
+--   if none has one
+-- floors VARCHAR[]: what the bound assumes to stay, as in findings
+-- nvidia_pct DOUBLE: NVIDIA's estimate for the longest of its kernels, % of that kernel's time; NULL if there
 --   is none
--- saved_bytes: bytes that fusion would save; NULL for other techniques
--- secondary: whether its bound is small for all its launches; NULL for timelines
--- precision: whether it makes results less exact
--- instances: number of GPU timelines, or launches, that it addresses
--- kernels: kernels that it addresses: name, bound, subclass and cause of each; NULL for timelines
+-- saved_bytes DOUBLE: bytes that fusion would save; NULL for other techniques
+-- secondary BOOLEAN: whether its bound is small for all its launches; NULL for timelines
+-- precision BOOLEAN: whether it makes results less exact
+-- instances BIGINT: number of GPU timelines, or launches, that it addresses
+-- kernels STRUCT("name" VARCHAR, bound VARCHAR, subclass VARCHAR, cause VARCHAR)[]: kernels that it
+--   addresses: name, bound, subclass and cause of each; NULL for timelines
 CREATE VIEW recommendations AS
 WITH of_launches AS (
     SELECT f.*, l.duration_ns, h.share, h.share_of, h.most

@@ -2,21 +2,21 @@
 -- GPU work of an iteration on the timeline and in the profiled kernels.  An iteration is an NVTX
 -- range that is a step.
 --
--- run_id: run
--- task_index: configuration, counted from 0
--- label: its parameters
--- timed_ms: median time of an iteration without a profiler, ms
--- timing_method: how it was timed: queued is GPU time only, events includes launch overhead
--- traced_ms: sum of the GPU operations that an iteration launched on the timeline, median, ms
--- traced_span_ms: from the first of them to the end of the last, median, ms
--- traced_operations: GPU operations per iteration, median
--- profiled_ms: sum of the profiled kernels, ms; NULL unless ncu profiled as many kernels as an
+-- run_id VARCHAR: run
+-- task_index BIGINT: configuration, counted from 0
+-- label VARCHAR: its parameters
+-- timed_ms DOUBLE: median time of an iteration without a profiler, ms
+-- timing_method VARCHAR: how it was timed: queued is GPU time only, events includes launch overhead
+-- traced_ms DOUBLE: sum of the GPU operations that an iteration launched on the timeline, median, ms
+-- traced_span_ms DOUBLE: from the first of them to the end of the last, median, ms
+-- traced_operations BIGINT: GPU operations per iteration, median
+-- profiled_ms DOUBLE: sum of the profiled kernels, ms; NULL unless ncu profiled as many kernels as an
 --   iteration has
--- traced_pct: traced / timed - 100 %
--- profiled_pct: profiled / timed - 100 %
--- agrees: whether traced (or its span) and timed differ by no more than the threshold; NULL if one
+-- traced_pct DOUBLE: traced / timed - 100 %
+-- profiled_pct DOUBLE: profiled / timed - 100 %
+-- agrees BOOLEAN: whether traced (or its span) and timed differ by no more than the threshold; NULL if one
 --   is missing
--- explanation: why they differ
+-- explanation VARCHAR: why they differ
 CREATE VIEW run_agreement AS
 WITH profiled AS (
     SELECT report_id, ordered_sum(duration_ns) / 1e6 AS profiled_ms, count(*) AS kernels

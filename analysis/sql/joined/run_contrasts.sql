@@ -2,17 +2,17 @@
 -- the fastest value against the slowest.  Configurations of a search are left out: there the fastest is
 -- chosen among many.
 --
--- run_id: run
--- rank: 1 has the largest ratio
--- parameter: what differs
--- fast_value: its value in the fastest configuration
--- slow_value: its value in the slowest
--- rest: the other parameters, the same on both sides
--- fast_index: the fastest configuration, task_index in run_tasks
--- slow_index: the slowest
--- fast_ms: median time of an iteration, ms
--- slow_ms: median time of an iteration, ms
--- ratio: slow_ms over fast_ms
+-- run_id VARCHAR: run
+-- rank BIGINT: 1 has the largest ratio
+-- parameter VARCHAR: what differs
+-- fast_value VARCHAR: its value in the fastest configuration
+-- slow_value VARCHAR: its value in the slowest
+-- rest VARCHAR: the other parameters, the same on both sides
+-- fast_index BIGINT: the fastest configuration, task_index in run_tasks
+-- slow_index BIGINT: the slowest
+-- fast_ms DOUBLE: median time of an iteration, ms
+-- slow_ms DOUBLE: median time of an iteration, ms
+-- ratio DOUBLE: slow_ms over fast_ms
 CREATE VIEW run_contrasts AS
 WITH timed AS (
     SELECT *, map_entries(params::JSON::MAP(VARCHAR, VARCHAR)) AS entries

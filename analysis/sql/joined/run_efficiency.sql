@@ -1,36 +1,36 @@
 -- How efficiently each configuration of a run uses the GPU: the work declared in the workload file
 -- over the time measured without a profiler, next to what ncu counted in its kernels.
 --
--- run_id: run
--- task_index: configuration, counted from 0
--- label: its parameters
--- dtype: type whose peak applies
--- size: largest of its integer parameters; NULL if it has none
--- series: its other parameters, as text: identifies a line in the figure of throughput by size
--- size_class: small, medium or large
--- median_ms: time of an iteration, ms
--- model_flop_per_s: FLOPs of the workload file over the median time, FLOP/s
--- mfu_pct: model_flop_per_s, % of the vendor's dense peak of the type
--- hfu_pct: FLOPs that the hardware executed in the profiled kernels over their time, % of the same
+-- run_id VARCHAR: run
+-- task_index BIGINT: configuration, counted from 0
+-- label VARCHAR: its parameters
+-- dtype VARCHAR: type whose peak applies
+-- size BIGINT: largest of its integer parameters; NULL if it has none
+-- series VARCHAR: its other parameters, as text: identifies a line in the figure of throughput by size
+-- size_class VARCHAR: small, medium or large
+-- median_ms DOUBLE: time of an iteration, ms
+-- model_flop_per_s DOUBLE: FLOPs of the workload file over the median time, FLOP/s
+-- mfu_pct DOUBLE: model_flop_per_s, % of the vendor's dense peak of the type
+-- hfu_pct DOUBLE: FLOPs that the hardware executed in the profiled kernels over their time, % of the same
 --   peak; NULL where those of a kernel were not all counted
--- hfu_reason: why hfu_pct is NULL, and what to collect
--- intensity: arithmetic intensity of the algorithm: FLOPs over bytes of the workload file,
+-- hfu_reason VARCHAR: why hfu_pct is NULL, and what to collect
+-- intensity DOUBLE: arithmetic intensity of the algorithm: FLOPs over bytes of the workload file,
 --   FLOP/byte
--- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above)
--- ridge: ridge point: the vendor's peak over that bandwidth, FLOP/byte
--- memory_level: memory whose bandwidth is the roof: l2 if what an iteration must move fits there, by
+-- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, to 20, above)
+-- ridge DOUBLE: ridge point: the vendor's peak over that bandwidth, FLOP/byte
+-- memory_level VARCHAR: memory whose bandwidth is the roof: l2 if what an iteration must move fits there, by
 --   the size that ncu reports, else dram
--- memory_roof_flop_per_s: intensity x that bandwidth, FLOP/s: the vendor's of DRAM, the one at ncu's
+-- memory_roof_flop_per_s DOUBLE: intensity x that bandwidth, FLOP/s: the vendor's of DRAM, the one at ncu's
 --   clock of L2; NULL if unknown
--- roof: the lower roof: memory or compute
--- sol_pct: time at the lower roof over the measured time, %
--- effective_bytes_per_s: effective bandwidth: bytes that must move over the median time, byte/s
--- actual_bytes_per_s: DRAM bytes of the profiled kernels over their time, byte/s
--- kernel_name: profiled kernel with the largest share of the time
--- bound: its bound
--- subclass: its limiter
--- registers: its registers per thread
--- smem_per_block: its shared memory per block, bytes
+-- roof VARCHAR: the lower roof: memory or compute
+-- sol_pct DOUBLE: time at the lower roof over the measured time, %
+-- effective_bytes_per_s DOUBLE: effective bandwidth: bytes that must move over the median time, byte/s
+-- actual_bytes_per_s DOUBLE: DRAM bytes of the profiled kernels over their time, byte/s
+-- kernel_name VARCHAR: profiled kernel with the largest share of the time
+-- bound VARCHAR: its bound
+-- subclass VARCHAR: its limiter
+-- registers BIGINT: its registers per thread
+-- smem_per_block BIGINT: its shared memory per block, bytes
 CREATE VIEW run_efficiency AS
 WITH tasks AS (
     SELECT

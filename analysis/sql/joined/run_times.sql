@@ -1,24 +1,24 @@
 -- Time of each configuration, measured without a profiler, and the throughput it amounts to.
 --
--- run_id: run
--- task_index: configuration, counted from 0
--- label: its parameters
--- status: done, or failed with the reason
--- median_ms: median time of an iteration, ms
--- min_ms: shortest iteration, ms
--- iterations: number of timed iterations; NULL if there are none
--- model_flop_per_s: FLOPs of the workload file over the median time, FLOP/s
--- mfu_pct: MFU: model_flop_per_s, % of the vendor's dense peak of the type, on the most common GPU
+-- run_id VARCHAR: run
+-- task_index BIGINT: configuration, counted from 0
+-- label VARCHAR: its parameters
+-- status VARCHAR: done, or failed with the reason
+-- median_ms DOUBLE: median time of an iteration, ms
+-- min_ms DOUBLE: shortest iteration, ms
+-- iterations BIGINT: number of timed iterations; NULL if there are none
+-- model_flop_per_s DOUBLE: FLOPs of the workload file over the median time, FLOP/s
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak of the type, on the most common GPU
 --   of the run's reports; NULL without FLOPs or a known GPU
--- effective_bytes_per_s: effective bandwidth: bytes of the workload file over the median time,
+-- effective_bytes_per_s DOUBLE: effective bandwidth: bytes of the workload file over the median time,
 --   byte/s
--- max_abs_error: maximum error of the result compared with the program's reference
--- timing_method: how it was timed: queued is GPU time only, events includes launch overhead
--- sm_mhz: median SM clock during timing, MHz
--- power_w: median power during timing, W
--- throttled_by: clock limiters during timing; NULL if there were none or they are unknown
--- gpu: GPU model whose peak applies; NULL if unknown
--- peak_source: the vendor's document
+-- max_abs_error DOUBLE: maximum error of the result compared with the program's reference
+-- timing_method VARCHAR: how it was timed: queued is GPU time only, events includes launch overhead
+-- sm_mhz DOUBLE: median SM clock during timing, MHz
+-- power_w DOUBLE: median power during timing, W
+-- throttled_by VARCHAR: clock limiters during timing; NULL if there were none or they are unknown
+-- gpu VARCHAR: GPU model whose peak applies; NULL if unknown
+-- peak_source VARCHAR: the vendor's document
 CREATE VIEW run_times AS
 WITH sources AS (
     SELECT t.run_id, r.report_id, r.gpu, r.sm_count

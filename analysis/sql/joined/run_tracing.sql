@@ -2,27 +2,27 @@
 -- time that the program reports of an iteration without a profiler; where it reports none, the wall time
 -- of the whole program.
 --
--- run_id: run
--- task_index: configuration, counted from 0
--- label: its parameters
--- report_id: timeline
--- device: physical GPU number
--- profiler: nsys or torch
--- timing_method: how the program timed itself; NULL if it did not
--- plain_step_ms: median time of an iteration without a profiler, ms; NULL if the program reports none
--- traced_step_ms: median steady step under the profiler, ms; where iterations were queued, only what the
---   host does not cause, since a full queue hides the host; NULL without steady steps
--- step_pct: traced / plain - 100 %; NULL if one is missing, or they are not of the same thing
--- plain_wall_s: median wall time of the program without a profiler, s; NULL in recordings without it
--- traced_wall_s: its wall time under nsys, without what nsys takes to write its report, s; NULL where it
---   is less than without: only a part was captured
--- launch_wall_s: wall time of the launch under the profiler, with what that takes to write its report,
+-- run_id VARCHAR: run
+-- task_index BIGINT: configuration, counted from 0
+-- label VARCHAR: its parameters
+-- report_id VARCHAR: timeline
+-- device BIGINT: physical GPU number
+-- profiler VARCHAR: nsys or torch
+-- timing_method VARCHAR: how the program timed itself; NULL if it did not
+-- plain_step_ms DOUBLE: median time of an iteration without a profiler, ms; NULL if the program reports none
+-- traced_step_ms DOUBLE: median steady step under the profiler, ms; where iterations were queued, only what
+--   the host does not cause, since a full queue hides the host; NULL without steady steps
+-- step_pct DOUBLE: traced / plain - 100 %; NULL if one is missing, or they are not of the same thing
+-- plain_wall_s DOUBLE: median wall time of the program without a profiler, s; NULL in recordings without it
+-- traced_wall_s DOUBLE: its wall time under nsys, without what nsys takes to write its report, s; NULL where
+--   it is less than without: only a part was captured
+-- launch_wall_s DOUBLE: wall time of the launch under the profiler, with what that takes to write its report,
 --   s; NULL in older records
--- wall_pct: traced_wall_s, else launch_wall_s, over plain_wall_s - 100 %: start-up is part of both
--- lengthened_pct: step_pct, else wall_pct, %
--- notable: whether that is more than the threshold; NULL if nothing can be compared
--- basis: what that compares: step, GPU time of a step or wall time; NULL if nothing can be compared
--- why: what is left out or included, in words; NULL for steps
+-- wall_pct DOUBLE: traced_wall_s, else launch_wall_s, over plain_wall_s - 100 %: start-up is part of both
+-- lengthened_pct DOUBLE: step_pct, else wall_pct, %
+-- notable BOOLEAN: whether that is more than the threshold; NULL if nothing can be compared
+-- basis VARCHAR: what that compares: step, GPU time of a step or wall time; NULL if nothing can be compared
+-- why VARCHAR: what is left out or included, in words; NULL for steps
 CREATE VIEW run_tracing AS
 WITH sources AS (
     SELECT run_id, task_index, label, timing_method, median_ms, wall_s, profiler_s,

@@ -3,17 +3,17 @@
 -- shares of a GPU add up to 100 %: what was not profiled is unknown, and communication a class of its
 -- own.
 --
--- report_id: nsys report
--- device: physical GPU number
--- rank: 1 takes most time
--- bound: bound, as in kernel_bottleneck; communication; or unknown
--- subclass: limiter, as in kernel_bottleneck; for unknown: not_profiled or not_classified
--- kernels: kernel configurations (name, grid, block), each where it takes most of its time
--- time_ns: sum of their durations in the window, ns
--- share_pct: share of the window's kernel time, %
--- sol_pct: the larger SOL of each kernel, mean weighted by time on the timeline, %
--- headroom_pct: SOL headroom, share of the window's kernel time: time x (1 - max SOL), what the same work
---   would save at 100 % SOL, %; NULL if unknown
+-- report_id VARCHAR: nsys report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 takes most time
+-- bound VARCHAR: bound, as in kernel_bottleneck; communication; or unknown
+-- subclass VARCHAR: limiter, as in kernel_bottleneck; for unknown: not_profiled or not_classified
+-- kernels BIGINT: kernel configurations (name, grid, block), each where it takes most of its time
+-- time_ns BIGINT: sum of their durations in the window, ns
+-- share_pct DOUBLE: share of the window's kernel time, %
+-- sol_pct DOUBLE: the larger SOL of each kernel, mean weighted by time on the timeline, %
+-- headroom_pct DOUBLE: SOL headroom, share of the window's kernel time: time x (1 - max SOL), what the same
+--   work would save at 100 % SOL, %; NULL if unknown
 CREATE VIEW step_bounds AS
 WITH classed AS (
     SELECT

@@ -2,18 +2,18 @@
 -- steps, where there are steps) that were profiled: launches of the name, grid and block of a profiled
 -- one that take about as long.  One row per GPU of each timeline that has ncu reports.
 --
--- report_id: nsys report
--- device: physical GPU number
--- window_kind: steady, or whole where no repeating step was found
--- steps: number of steps in the window; NULL for whole
--- kernel_time_ns: sum of the durations of all kernels in the window, ns
--- configurations: kernel configurations (name, grid, block), without communication
--- profiled_configurations: how many of them were profiled
--- profiled_pct: share of the kernel time that was profiled, %
--- communication_pct: share of communication, which is not profiled, %
--- unprofiled_pct: share of the other kernels, %
--- otherwise_pct: share of those that were profiled with another grid, block or duration only, %
--- coverage_pct: share that was profiled of what could be, the kernel time without communication, %
+-- report_id VARCHAR: nsys report
+-- device BIGINT: physical GPU number
+-- window_kind VARCHAR: steady, or whole where no repeating step was found
+-- steps BIGINT: number of steps in the window; NULL for whole
+-- kernel_time_ns BIGINT: sum of the durations of all kernels in the window, ns
+-- configurations BIGINT: kernel configurations (name, grid, block), without communication
+-- profiled_configurations BIGINT: how many of them were profiled
+-- profiled_pct DOUBLE: share of the kernel time that was profiled, %
+-- communication_pct DOUBLE: share of communication, which is not profiled, %
+-- unprofiled_pct DOUBLE: share of the other kernels, %
+-- otherwise_pct DOUBLE: share of those that were profiled with another grid, block or duration only, %
+-- coverage_pct DOUBLE: share that was profiled of what could be, the kernel time without communication, %
 CREATE VIEW step_coverage AS
 WITH sums AS (
     SELECT

@@ -2,14 +2,14 @@
 -- time and the dense peak of its type.  Only for timelines that perfpipe launched and whose
 -- workload file declares flops.
 --
--- report_id: nsys report
--- device: physical GPU number
--- step: name of the range
--- step_index: step number on the device, from 1
--- step_ns: duration, ns
--- model_flop: FLOPs per iteration by the workload file
--- model_flop_per_s: these over the step's time, FLOP/s
--- mfu_pct: MFU: model_flop_per_s, % of the dense peak of that type; NULL if the peak is unknown
+-- report_id VARCHAR: nsys report
+-- device BIGINT: physical GPU number
+-- step VARCHAR: name of the range
+-- step_index BIGINT: step number on the device, from 1
+-- step_ns BIGINT: duration, ns
+-- model_flop DOUBLE: FLOPs per iteration by the workload file
+-- model_flop_per_s DOUBLE: these over the step's time, FLOP/s
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the dense peak of that type; NULL if the peak is unknown
 CREATE VIEW step_mfu AS
 WITH iterations AS (
     -- What repeats need not be one iteration of the program.

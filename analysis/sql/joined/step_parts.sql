@@ -2,13 +2,13 @@
 -- the budget; over the GPUs of the report.  Without steps, and where --window chooses more than
 -- steps, the same of the whole window.
 --
--- report_id: report
--- profiler: nsys or torch
--- part: step, or capture for the whole window; then the categories of gpu_time_budget
--- gpus: number of GPUs
--- steps: number of steps of all GPUs; NULL for a whole window
--- time_ns: of step the median, ns; of categories the mean, ns: they add up to the mean step
--- sm_clock_hz: median SM clock where GPU metrics were sampled, Hz; else NULL
+-- report_id VARCHAR: report
+-- profiler VARCHAR: nsys or torch
+-- part VARCHAR: step, or capture for the whole window; then the categories of gpu_time_budget
+-- gpus BIGINT: number of GPUs
+-- steps BIGINT: number of steps of all GPUs; NULL for a whole window
+-- time_ns DOUBLE: of step the median, ns; of categories the mean, ns: they add up to the mean step
+-- sm_clock_hz DOUBLE: median SM clock where GPU metrics were sampled, Hz; else NULL
 CREATE VIEW step_parts AS
 WITH whole AS (
     SELECT * REPLACE (CASE WHEN kind IN ('steady', 'step') THEN steps END AS steps)

@@ -2,11 +2,11 @@
 -- kernel_bottleneck.  It refines "compute" of timeline_bottleneck: busy time may be compute-bound,
 -- memory-bound or neither.
 --
--- report_id: nsys report
--- bound: bound, or unmatched for kernels that ncu did not profile
--- time_ns: sum of kernel durations, ns
--- time_pct: share of all kernel time of the report, %
--- kernels: distinct kernels (name, grid, block)
+-- report_id VARCHAR: nsys report
+-- bound VARCHAR: bound, or unmatched for kernels that ncu did not profile
+-- time_ns BIGINT: sum of kernel durations, ns
+-- time_pct DOUBLE: share of all kernel time of the report, %
+-- kernels BIGINT: distinct kernels (name, grid, block)
 CREATE VIEW timeline_busy AS
 SELECT
     report_id,

@@ -2,21 +2,21 @@
 -- plateau, the level that it reaches in 10 % of the time that any SM is active.  Below half of that the
 -- kernel ramps up, has bubbles, or drains in a tail.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- samples: samples from the first to the last in which an SM was active
--- interval_ns: time from one sample to the next, ns
--- sampled_ns: time that the samples cover, ns
--- ramp_pct: time before the activity first reaches half of the plateau, %
--- tail_pct: time after it last does so, %
--- bubble_pct: time below half of the plateau in between, %
--- bubbles: number of such intervals
--- longest_bubble_ns: the longest of them, ns
--- activity_pct: mean activity, % of the plateau
--- phases: what it does in the course of its time, in words, as in kernel_phases; NULL for more than six
---   phases
--- reason: why nothing is said, and what to collect; NULL otherwise
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- samples BIGINT: samples from the first to the last in which an SM was active
+-- interval_ns DOUBLE: time from one sample to the next, ns
+-- sampled_ns DOUBLE: time that the samples cover, ns
+-- ramp_pct DOUBLE: time before the activity first reaches half of the plateau, %
+-- tail_pct DOUBLE: time after it last does so, %
+-- bubble_pct DOUBLE: time below half of the plateau in between, %
+-- bubbles BIGINT: number of such intervals
+-- longest_bubble_ns DOUBLE: the longest of them, ns
+-- activity_pct DOUBLE: mean activity, % of the plateau
+-- phases VARCHAR: what it does in the course of its time, in words, as in kernel_phases; NULL for more than
+--   six phases
+-- reason VARCHAR: why nothing is said, and what to collect; NULL otherwise
 CREATE VIEW kernel_activity AS
 WITH sampled AS (
     SELECT

@@ -1,12 +1,12 @@
 -- What each unit did in the course of a kernel, in 20 parts of equal length, from PM sampling: the SMs, and
 -- units that were sampled in the same pass.  Empty for a launch that kernel_activity gives a reason for.
 --
--- report_id: report
--- launch_id: launch
--- part: part of the kernel, from 0
--- unit: sm, issue, tensor, fma, alu, fp64, xu, l1, l2 or dram
--- pct: mean activity: of the SMs, % of their plateau; of other units, % of peak
--- rank: 1 is the busiest unit of the part, SMs left out; NULL for them
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- part BIGINT: part of the kernel, from 0
+-- unit VARCHAR: sm, issue, tensor, fma, alu, fp64, xu, l1, l2 or dram
+-- pct DOUBLE: mean activity: of the SMs, % of their plateau; of other units, % of peak
+-- rank BIGINT: 1 is the busiest unit of the part, SMs left out; NULL for them
 -- @materialize
 CREATE VIEW kernel_activity_parts AS
 WITH parts AS (

@@ -2,16 +2,16 @@
 -- three busiest units, and of those that are the busiest of a part.  Empty for a launch that
 -- kernel_activity gives a reason for.
 --
--- report_id: report
--- launch_id: launch
--- unit: sm, or a unit as in kernel_activity_parts
--- rank: 0 for the SMs, 1 for the unit that is busiest on the whole
--- mean_pct: mean activity: of the SMs, % of their plateau; of a unit, % of peak
--- max_pct: activity in its busiest part, likewise, %
--- course: the activity of each part as a bar: from an eighth of 100 % to all of it
--- parts_pct: the activity of each part, %
--- leads: the parts, of 20, in which the unit is the busiest (of the SMs: in which they are idle), as in
---   kernel_phases
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- unit VARCHAR: sm, or a unit as in kernel_activity_parts
+-- rank BIGINT: 0 for the SMs, 1 for the unit that is busiest on the whole
+-- mean_pct DOUBLE: mean activity: of the SMs, % of their plateau; of a unit, % of peak
+-- max_pct DOUBLE: activity in its busiest part, likewise, %
+-- course VARCHAR: the activity of each part as a bar: from an eighth of 100 % to all of it
+-- parts_pct DOUBLE[]: the activity of each part, %
+-- leads BIGINT[]: the parts, of 20, in which the unit is the busiest (of the SMs: in which they are idle), as
+--   in kernel_phases
 CREATE VIEW kernel_courses AS
 WITH idle AS (
     SELECT report_id, launch_id, part, pct < 100 * threshold('series.half_share') AS idle

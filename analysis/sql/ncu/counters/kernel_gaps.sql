@@ -1,11 +1,11 @@
 -- Metrics that the analyses use but a report lacks, and how to collect them.
 --
--- report_id: report
--- name: canonical metric; a column of kernel_metrics
--- launches: number of launches without it
--- of_launches: number of launches in the report
--- collect_with: ncu option that collects it, or why none does
--- doc: meaning of the metric
+-- report_id VARCHAR: report
+-- name VARCHAR: canonical metric; a column of kernel_metrics
+-- launches BIGINT: number of launches without it
+-- of_launches BIGINT: number of launches in the report
+-- collect_with VARCHAR: ncu option that collects it, or why none does
+-- doc VARCHAR: meaning of the metric
 CREATE VIEW kernel_gaps AS
 WITH launches AS (
     SELECT report_id, count(*) AS of_launches, max(cc_number(cc)) AS cc

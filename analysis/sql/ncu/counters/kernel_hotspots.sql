@@ -2,23 +2,23 @@
 -- A warp stalls where it needs a value, not where the value is produced.  Needs SourceCounters;
 -- lines need -lineinfo.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- kind: sass (an instruction) or line (a source line)
--- rank: 1 has the most stall samples of its launch and kind
--- pc: offset of the (first) instruction in its function, bytes; comparable between runs
--- sass: instruction text; NULL for a line
--- file: source file; NULL without -lineinfo
--- line: source line
--- text: text of that line; NULL if sources were not imported
--- samples: warp samples
--- stall_samples: samples in a stalled state
--- stall_pct: share of all stall samples of the launch, %
--- top_reason: the most frequent stall reason
--- top_reason_pct: its share of these stall samples, %
--- reasons: stall reasons with their samples, largest first
--- executions: warp-level executions
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- kind VARCHAR: sass (an instruction) or line (a source line)
+-- rank BIGINT: 1 has the most stall samples of its launch and kind
+-- pc BIGINT: offset of the (first) instruction in its function, bytes; comparable between runs
+-- sass VARCHAR: instruction text; NULL for a line
+-- file VARCHAR: source file; NULL without -lineinfo
+-- line BIGINT: source line
+-- text VARCHAR: text of that line; NULL if sources were not imported
+-- samples BIGINT: warp samples
+-- stall_samples BIGINT: samples in a stalled state
+-- stall_pct DOUBLE: share of all stall samples of the launch, %
+-- top_reason VARCHAR: the most frequent stall reason
+-- top_reason_pct DOUBLE: its share of these stall samples, %
+-- reasons STRUCT(samples BIGINT, reason VARCHAR)[]: stall reasons with their samples, largest first
+-- executions BIGINT: warp-level executions
 CREATE VIEW kernel_hotspots AS
 WITH places AS (
     SELECT

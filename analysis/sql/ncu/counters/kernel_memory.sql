@@ -1,33 +1,33 @@
 -- Memory behavior of each launch: how much each level moves, how efficiently, and what goes wrong:
 -- uncoalesced access, bank conflicts, spills, atomics.  NULL means not collected, 0 means none.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- dram_read_bytes: DRAM reads, bytes
--- dram_write_bytes: DRAM writes, bytes
--- dram_bytes_per_s: DRAM traffic of both directions, byte/s
--- l2_read_bytes: bytes from L2 to L1
--- l2_write_bytes: bytes from L1 to L2
--- l1_hit_pct: L1 hit rate, %
--- l2_hit_pct: L2 hit rate, %; above 100 if passes disagree
--- l2_read_hit_pct: L2 hit rate of reads, %
--- sectors_per_load: 32-byte sectors per global load request; 4 is ideal for 4-byte elements, 16 for
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- dram_read_bytes DOUBLE: DRAM reads, bytes
+-- dram_write_bytes DOUBLE: DRAM writes, bytes
+-- dram_bytes_per_s DOUBLE: DRAM traffic of both directions, byte/s
+-- l2_read_bytes DOUBLE: bytes from L2 to L1
+-- l2_write_bytes DOUBLE: bytes from L1 to L2
+-- l1_hit_pct DOUBLE: L1 hit rate, %
+-- l2_hit_pct DOUBLE: L2 hit rate, %; above 100 if passes disagree
+-- l2_read_hit_pct DOUBLE: L2 hit rate of reads, %
+-- sectors_per_load DOUBLE: 32-byte sectors per global load request; 4 is ideal for 4-byte elements, 16 for
 --   16-byte ones
--- sectors_per_store: the same for global stores
--- load_bytes_per_sector: bytes used of each 32-byte sector by global loads; NULL if there are none
--- store_bytes_per_sector: the same for global stores
--- global_excess_pct: sectors of global accesses beyond the coalesced ideal, % of all
--- shared_conflict_pct: shared-memory bank conflicts, % of wavefronts
--- shared_load_conflict_ways: wavefronts per shared load that should need one; 1 means no conflicts
--- shared_excess_pct: shared wavefronts beyond the ideal, counted per instruction, % of all
--- spill_requests: warp instructions that spill or reload registers
--- spill_pct: share of local loads and stores, %; NULL if there are none
--- local_requests: local loads and stores
--- atomic_requests: global atomics and reductions
--- atomic_pct: sectors of atomics and reductions, % of those between L1 and L2; of global requests
+-- sectors_per_store DOUBLE: the same for global stores
+-- load_bytes_per_sector DOUBLE: bytes used of each 32-byte sector by global loads; NULL if there are none
+-- store_bytes_per_sector DOUBLE: the same for global stores
+-- global_excess_pct DOUBLE: sectors of global accesses beyond the coalesced ideal, % of all
+-- shared_conflict_pct DOUBLE: shared-memory bank conflicts, % of wavefronts
+-- shared_load_conflict_ways DOUBLE: wavefronts per shared load that should need one; 1 means no conflicts
+-- shared_excess_pct DOUBLE: shared wavefronts beyond the ideal, counted per instruction, % of all
+-- spill_requests DOUBLE: warp instructions that spill or reload registers
+-- spill_pct DOUBLE: share of local loads and stores, %; NULL if there are none
+-- local_requests DOUBLE: local loads and stores
+-- atomic_requests DOUBLE: global atomics and reductions
+-- atomic_pct DOUBLE: sectors of atomics and reductions, % of those between L1 and L2; of global requests
 --   if sectors were not collected
--- compression_success_pct: sectors that the L2 compression unit compressed, %; only relevant for
+-- compression_success_pct DOUBLE: sectors that the L2 compression unit compressed, %; only relevant for
 --   compressible memory
 CREATE VIEW kernel_memory AS
 SELECT

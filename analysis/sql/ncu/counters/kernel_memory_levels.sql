@@ -1,16 +1,16 @@
 -- Memory traffic of each launch by level, as ncu's memory tables have it.  A level of which nothing was
 -- collected has no row.
 --
--- report_id: report
--- launch_id: launch
--- place: 1 is nearest to the SMs
--- level: shared; l1 (global accesses); l2 (between L1 and L2); or dram
--- read_bytes: bytes read from that level; NULL for shared memory, of which accesses are counted
--- write_bytes: bytes written to it; NULL likewise
--- bytes_per_s: both over the duration, byte/s
--- hit_pct: hit rate, %; NULL where there is none
--- sol_pct: throughput of the level, % of peak
--- excess_pct: what better access patterns would spare: l1: sectors beyond the coalesced ideal, shared:
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- place INTEGER: 1 is nearest to the SMs
+-- level VARCHAR: shared; l1 (global accesses); l2 (between L1 and L2); or dram
+-- read_bytes DOUBLE: bytes read from that level; NULL for shared memory, of which accesses are counted
+-- write_bytes DOUBLE: bytes written to it; NULL likewise
+-- bytes_per_s DOUBLE: both over the duration, byte/s
+-- hit_pct DOUBLE: hit rate, %; NULL where there is none
+-- sol_pct DOUBLE: throughput of the level, % of peak
+-- excess_pct DOUBLE: what better access patterns would spare: l1: sectors beyond the coalesced ideal, shared:
 --   wavefronts lost to bank conflicts, % of all; else NULL
 CREATE VIEW kernel_memory_levels AS
 WITH levels AS (

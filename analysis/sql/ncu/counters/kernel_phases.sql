@@ -1,14 +1,14 @@
 -- Phases of a kernel, from PM sampling: neighbouring parts of kernel_activity_parts with the same busiest
 -- unit.  Where the SMs are below half of their plateau, the phase is idle.
 --
--- report_id: report
--- launch_id: launch
--- phase: phase of the kernel, from 0
--- unit: the busiest unit, or idle; NULL where none was sampled in the same pass as the SMs
--- start_pct: where it begins, % of the kernel's time
--- end_pct: where it ends, % of the kernel's time
--- unit_pct: mean activity of that unit, % of peak; NULL where idle
--- sm_pct: mean activity of the SMs, % of their plateau
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- phase BIGINT: phase of the kernel, from 0
+-- unit VARCHAR: the busiest unit, or idle; NULL where none was sampled in the same pass as the SMs
+-- start_pct DOUBLE: where it begins, % of the kernel's time
+-- end_pct DOUBLE: where it ends, % of the kernel's time
+-- unit_pct DOUBLE: mean activity of that unit, % of peak; NULL where idle
+-- sm_pct DOUBLE: mean activity of the SMs, % of their plateau
 CREATE VIEW kernel_phases AS
 WITH led AS (
     SELECT

@@ -2,17 +2,17 @@
 -- instruction (WarpStateStats) and samples (SourceCounters).  `selected` is issuing and
 -- `not_selected` is eligible but not chosen: neither is a stall.
 --
--- report_id: report
--- launch_id: launch
--- reason: warp state, such as long_scoreboard
--- family: memory, shared, sync, execution, frontend, issue or misc
--- is_stall: false for selected and not_selected
--- cycles: cycles in this state per issued instruction; NULL without WarpStateStats
--- pct: share of the warp latency, %
--- samples: warp samples in this state; NULL without SourceCounters
--- samples_pct: share of all samples, %
--- samples_not_issued: samples in cycles when the scheduler issued nothing
--- rank: 1 is the largest stall of the launch; NULL if the state is not a stall
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- reason VARCHAR: warp state, such as long_scoreboard
+-- family VARCHAR: memory, shared, sync, execution, frontend, issue or misc
+-- is_stall BOOLEAN: false for selected and not_selected
+-- cycles DOUBLE: cycles in this state per issued instruction; NULL without WarpStateStats
+-- pct DOUBLE: share of the warp latency, %
+-- samples BIGINT: warp samples in this state; NULL without SourceCounters
+-- samples_pct DOUBLE: share of all samples, %
+-- samples_not_issued BIGINT: samples in cycles when the scheduler issued nothing
+-- rank BIGINT: 1 is the largest stall of the launch; NULL if the state is not a stall
 CREATE VIEW kernel_stalls AS
 WITH valued AS (
     SELECT

@@ -3,28 +3,29 @@
 -- problem. Needs SourceCounters, but for local_spill; lines need -lineinfo.  kernel_excess_totals sums them
 -- up.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- problem: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory), bank_conflict,
---   atomics, local_spill or divergence
--- kind: sass (an instruction) or line (a source line)
--- rank: 1 has the most excess of its launch, problem and kind
--- pc: offset of the instruction in its function, of the line's worst one, bytes; comparable between runs
--- sass: text of that instruction
--- file: source file; NULL without -lineinfo
--- line: source line
--- text: text of that line; NULL if sources were not imported
--- unit: what is counted: sectors (of 32 bytes, from L2), wavefronts (of shared memory), instructions (per
---   warp, on local memory: spills, and arrays that registers cannot hold), operations (atomics, per thread)
---   or branches (per warp)
--- excess: sectors and wavefronts beyond those of a coalesced or conflict-free access, all instructions on
---   local memory, atomic operations beyond one per warp instruction (what aggregating them in the warp
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory),
+--   bank_conflict, atomics, local_spill or divergence
+-- kind VARCHAR: sass (an instruction) or line (a source line)
+-- rank BIGINT: 1 has the most excess of its launch, problem and kind
+-- pc BIGINT: offset of the instruction in its function, of the line's worst one, bytes; comparable between
+--   runs
+-- sass VARCHAR: text of that instruction
+-- file VARCHAR: source file; NULL without -lineinfo
+-- line BIGINT: source line
+-- text VARCHAR: text of that line; NULL if sources were not imported
+-- unit VARCHAR: what is counted: sectors (of 32 bytes, from L2), wavefronts (of shared memory), instructions
+--   (per warp, on local memory: spills, and arrays that registers cannot hold), operations (atomics, per
+--   thread) or branches (per warp)
+-- excess BIGINT: sectors and wavefronts beyond those of a coalesced or conflict-free access, all instructions
+--   on local memory, atomic operations beyond one per warp instruction (what aggregating them in the warp
 --   could save), divergent branches
--- counted: all that the unit counts there
--- share_pct: share of the launch's excess of that problem, %
--- excess_pct: the launch's excess, % of all that the unit counts in it; see kernel_excess_totals
--- notable: whether that is much enough to be shown in reports
+-- counted BIGINT: all that the unit counts there
+-- share_pct DOUBLE: share of the launch's excess of that problem, %
+-- excess_pct DOUBLE: the launch's excess, % of all that the unit counts in it; see kernel_excess_totals
+-- notable BOOLEAN: whether that is much enough to be shown in reports
 CREATE VIEW kernel_excess AS
 WITH places AS (
     SELECT

@@ -2,19 +2,19 @@
 -- launch whose counters were collected, with excess 0 where there is none.  A launch without rows was
 -- profiled without SourceCounters (kernel_gaps), or has no such access.
 --
--- report_id: report
--- launch_id: launch
--- problem: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory), bank_conflict,
---   atomics, local_spill or divergence
--- unit: sectors, wavefronts, instructions, operations or branches; see kernel_excess
--- excess: sum of what is beyond need
--- counted: all that the unit counts in these instructions
--- excess_pct: excess / counted, %; for local_spill, share of all executed instructions, %
--- places: instructions with excess
--- pc: offset of the instruction with the most, bytes; NULL if there is no excess
--- sass: its text
--- file: its source file; NULL without -lineinfo
--- line: its source line
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory),
+--   bank_conflict, atomics, local_spill or divergence
+-- unit VARCHAR: sectors, wavefronts, instructions, operations or branches; see kernel_excess
+-- excess BIGINT: sum of what is beyond need
+-- counted BIGINT: all that the unit counts in these instructions
+-- excess_pct DOUBLE: excess / counted, %; for local_spill, share of all executed instructions, %
+-- places BIGINT: instructions with excess
+-- pc BIGINT: offset of the instruction with the most, bytes; NULL if there is no excess
+-- sass VARCHAR: its text
+-- file VARCHAR: its source file; NULL without -lineinfo
+-- line BIGINT: its source line
 CREATE VIEW kernel_excess_totals AS
 WITH executed AS (
     SELECT report_id, launch_id, sum(executions) AS instructions

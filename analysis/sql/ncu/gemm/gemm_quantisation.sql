@@ -4,41 +4,41 @@
 -- measured.  Matrix-vector products and reductions of split-K are left out.  Name M, N and K in the NVTX
 -- range (gemm_m512_n1024_k2048) or as parameters of the run.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- tile_m: rows of a tile, in the kernel's own order
--- tile_n: columns of a tile
--- tile_k: extent along K of a step
--- tile_source: where the tile is from: name (of the kernel), NVTX or parameters; NULL if unknown
--- batch: products in the launch; NULL if unknown, as m, n and k
--- m: M of the problem
--- n: N of the problem
--- k: K of the problem
--- problem_source: where these are from: NVTX (range) or parameters (of the run)
--- sm_count: SMs
--- blocks_per_sm: blocks that fit on an SM
--- blocks: blocks in the grid
--- resident_blocks: blocks that fit on the GPU at once, in whole clusters
--- tiles: tiles of the product, over the batch; NULL if M or N is unknown, or the grid is not that of these
---   tiles
--- persistent: whether blocks take several tiles, one after another; NULL if unknown
--- waves: blocks, or tiles where they are known, over the blocks that all SMs hold at once; NULL as
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- tile_m BIGINT: rows of a tile, in the kernel's own order
+-- tile_n BIGINT: columns of a tile
+-- tile_k BIGINT: extent along K of a step
+-- tile_source VARCHAR: where the tile is from: name (of the kernel), NVTX or parameters; NULL if unknown
+-- batch BIGINT: products in the launch; NULL if unknown, as m, n and k
+-- m BIGINT: M of the problem
+-- n BIGINT: N of the problem
+-- k BIGINT: K of the problem
+-- problem_source VARCHAR: where these are from: NVTX (range) or parameters (of the run)
+-- sm_count BIGINT: SMs
+-- blocks_per_sm BIGINT: blocks that fit on an SM
+-- blocks BIGINT: blocks in the grid
+-- resident_blocks BIGINT: blocks that fit on the GPU at once, in whole clusters
+-- tiles BIGINT: tiles of the product, over the batch; NULL if M or N is unknown, or the grid is not that of
+--   these tiles
+-- persistent BOOLEAN: whether blocks take several tiles, one after another; NULL if unknown
+-- waves DOUBLE: blocks, or tiles where they are known, over the blocks that all SMs hold at once; NULL as
 --   wave_lost_pct
--- rounds: waves that run, the last one as long as the others
--- wave_lost_pct: SM time without a block, or with one that has no tile: 1 - waves / rounds, %; NULL with
---   wave_reason
--- wave_reason: why that is unknown
--- sm_idle_pct: measured: time of the busiest SM in which the mean SM is idle, %; NULL if not collected
--- padding_pct: share of the tiles outside of the product: 1 - MN / (tiles x tile area), %; NULL with
+-- rounds BIGINT: waves that run, the last one as long as the others
+-- wave_lost_pct DOUBLE: SM time without a block, or with one that has no tile: 1 - waves / rounds, %; NULL
+--   with wave_reason
+-- wave_reason VARCHAR: why that is unknown
+-- sm_idle_pct DOUBLE: measured: time of the busiest SM in which the mean SM is idle, %; NULL if not collected
+-- padding_pct DOUBLE: share of the tiles outside of the product: 1 - MN / (tiles x tile area), %; NULL with
 --   padding_reason
--- padding_reason: why that is unknown
--- lost_pct: both together, %
--- larger_m: M of the nearest larger problem that would lose nothing: full tiles, as many as fit a whole
---   number of times (in whole clusters); NULL if tiles are unknown
--- larger_n: its N
--- smaller_m: M of the nearest smaller one; NULL if there is none
--- smaller_n: its N
+-- padding_reason VARCHAR: why that is unknown
+-- lost_pct DOUBLE: both together, %
+-- larger_m BIGINT: M of the nearest larger problem that would lose nothing: full tiles, as many as fit a
+--   whole number of times (in whole clusters); NULL if tiles are unknown
+-- larger_n BIGINT: its N
+-- smaller_m BIGINT: M of the nearest smaller one; NULL if there is none
+-- smaller_n BIGINT: its N
 CREATE VIEW gemm_quantisation AS
 WITH reasoned AS (
     SELECT

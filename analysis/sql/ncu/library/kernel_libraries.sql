@@ -1,15 +1,15 @@
 -- Where the code of each profiled kernel comes from, and whether it is the user's to change.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- library: cublas, cudnn, cusparse, cufft, nccl, nvshmem, flash_attention, flashinfer, transformer_engine,
---   tensorrt_llm, vllm, torch_native, thrust_cub, xla, inductor, triton, cutlass (built by the user) or
---   own, which is what no rule knows (analysis/libraries.toml)
--- closed: whether the user cannot change its code, only what is asked of it: shapes, types, layouts, the
---   algorithm
--- told_by: name, or source where a Triton kernel is told by the Python file that its instructions come
---   from; NULL for own
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- library VARCHAR: cublas, cudnn, cusparse, cufft, nccl, nvshmem, flash_attention, flashinfer,
+--   transformer_engine, tensorrt_llm, vllm, torch_native, thrust_cub, xla, inductor, triton, cutlass (built
+--   by the user) or own, which is what no rule knows (analysis/libraries.toml)
+-- closed BOOLEAN: whether the user cannot change its code, only what is asked of it: shapes, types, layouts,
+--   the algorithm
+-- told_by VARCHAR: name, or source where a Triton kernel is told by the Python file that its instructions
+--   come from; NULL for own
 CREATE VIEW kernel_libraries AS
 WITH judged AS (
     SELECT kernel_name, kernel_demangled, kernel_library(kernel_name, kernel_demangled) AS library

@@ -2,28 +2,28 @@
 -- how the grid fills the GPU.  Limits are ncu's, or calculated if a report lacks them; NVIDIA's own
 -- rule ignores barriers and clusters.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- block_size: threads per block
--- registers: registers per thread
--- smem_allocated: shared memory allocated per block, bytes
--- theoretical_occupancy_pct: warps that fit on an SM, % of its warp slots
--- calculated_occupancy_pct: the same, by perfpipe's calculator, %
--- achieved_occupancy_pct: active warps, % of the warp slots
--- achieved_warps: active warps per SM
--- limit_warps: blocks per SM that the warp slots allow
--- limit_blocks: blocks per SM that the block slots allow
--- limit_registers: blocks per SM that registers allow
--- limit_shared_mem: blocks per SM that shared memory allows
--- limit_barriers: blocks per SM that named barriers allow; NULL below compute capability 9.0
--- limit_clusters: blocks per SM that clusters allow; NULL without clusters
--- blocks_per_sm: smallest of the limits
--- limiters: the resources with that limit; more than one is normal
--- waves: blocks in the grid / blocks that fit on the GPU at once
--- full_waves: number of full waves
--- tail_blocks: blocks in the last, partial wave; 0 if there is none
--- tail_pct: run time that the partial wave may cost if all blocks take equally long, %; NULL if
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- block_size BIGINT: threads per block
+-- registers BIGINT: registers per thread
+-- smem_allocated BIGINT: shared memory allocated per block, bytes
+-- theoretical_occupancy_pct DOUBLE: warps that fit on an SM, % of its warp slots
+-- calculated_occupancy_pct DOUBLE: the same, by perfpipe's calculator, %
+-- achieved_occupancy_pct DOUBLE: active warps, % of the warp slots
+-- achieved_warps DOUBLE: active warps per SM
+-- limit_warps BIGINT: blocks per SM that the warp slots allow
+-- limit_blocks BIGINT: blocks per SM that the block slots allow
+-- limit_registers BIGINT: blocks per SM that registers allow
+-- limit_shared_mem BIGINT: blocks per SM that shared memory allows
+-- limit_barriers BIGINT: blocks per SM that named barriers allow; NULL below compute capability 9.0
+-- limit_clusters BIGINT: blocks per SM that clusters allow; NULL without clusters
+-- blocks_per_sm BIGINT: smallest of the limits
+-- limiters VARCHAR[]: the resources with that limit; more than one is normal
+-- waves DOUBLE: blocks in the grid / blocks that fit on the GPU at once
+-- full_waves BIGINT: number of full waves
+-- tail_blocks BIGINT: blocks in the last, partial wave; 0 if there is none
+-- tail_pct DOUBLE: run time that the partial wave may cost if all blocks take equally long, %; NULL if
 --   there is no full wave
 CREATE VIEW kernel_occupancy AS
 WITH calculated AS (

@@ -2,15 +2,15 @@
 -- keep the shared-memory carve-out of the launch, as ncu's own curves do; shared memory is followed
 -- up to the largest carve-out, which the driver would choose.
 --
--- report_id: report
--- launch_id: launch
--- resource: registers, shared_mem or block_size
--- value: registers per thread, bytes of shared memory per block (driver's share included), or
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- resource VARCHAR: registers, shared_mem or block_size
+-- value BIGINT: registers per thread, bytes of shared memory per block (driver's share included), or
 --   threads per block
--- blocks_per_sm: blocks that would fit on an SM
--- warps_per_sm: warps that would be active
--- occupancy_pct: occupancy, % of the warp slots
--- current: whether the launch has this value; registers count in allocation units
+-- blocks_per_sm BIGINT: blocks that would fit on an SM
+-- warps_per_sm BIGINT: warps that would be active
+-- occupancy_pct DOUBLE: occupancy, % of the warp slots
+-- current BOOLEAN: whether the launch has this value; registers count in allocation units
 CREATE VIEW kernel_occupancy_curves AS
 WITH launches AS (
     SELECT *

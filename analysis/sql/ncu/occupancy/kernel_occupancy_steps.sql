@@ -1,12 +1,12 @@
 -- The smallest change of one resource that would let more warps run, by perfpipe's calculator.
 --
--- report_id: report
--- launch_id: launch
--- registers_step: registers per thread at which more warps fit; NULL if fewer registers do not help
--- registers_occupancy_pct: occupancy at that many, %
--- smem_step: shared memory per block at which more warps fit, bytes; NULL if less does not help
--- smem_occupancy_pct: occupancy at that much, %
--- next_step: both in words
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- registers_step BIGINT: registers per thread at which more warps fit; NULL if fewer registers do not help
+-- registers_occupancy_pct DOUBLE: occupancy at that many, %
+-- smem_step BIGINT: shared memory per block at which more warps fit, bytes; NULL if less does not help
+-- smem_occupancy_pct DOUBLE: occupancy at that much, %
+-- next_step VARCHAR: both in words
 CREATE VIEW kernel_occupancy_steps AS
 WITH better AS (
     SELECT c.report_id, c.launch_id, c.resource, c.value, c.occupancy_pct

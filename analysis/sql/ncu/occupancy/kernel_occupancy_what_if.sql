@@ -1,15 +1,15 @@
 -- Where occupancy would change as one resource changes: the points of kernel_occupancy_curves at
 -- which more or fewer warps fit than just below, and the value of the launch.
 --
--- report_id: report
--- launch_id: launch
--- resource: registers, shared_mem or block_size
--- value: registers per thread, bytes of shared memory per block (driver's share included), or
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- resource VARCHAR: registers, shared_mem or block_size
+-- value BIGINT: registers per thread, bytes of shared memory per block (driver's share included), or
 --   threads per block
--- warps_per_sm: warps that would be active from here on
--- occupancy_pct: occupancy, % of the warp slots
--- gain_pct: occupancy minus that of the launch, percentage points
--- current: whether the launch has this value
+-- warps_per_sm BIGINT: warps that would be active from here on
+-- occupancy_pct DOUBLE: occupancy, % of the warp slots
+-- gain_pct DOUBLE: occupancy minus that of the launch, percentage points
+-- current BOOLEAN: whether the launch has this value
 CREATE VIEW kernel_occupancy_what_if AS
 WITH curves AS (
     SELECT *, lag(warps_per_sm) OVER (PARTITION BY report_id, launch_id, resource ORDER BY value) AS before

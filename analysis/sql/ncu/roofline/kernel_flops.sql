@@ -5,14 +5,14 @@
 -- the dense peak.  Moves with packed FP16 instructions are no work: they are taken off where the
 -- instructions were counted.
 --
--- report_id: report
--- launch_id: launch
--- precision: fp64, fp32, fp16, or tensor_ and the operand type; tensor where the tensor pipe was
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- precision VARCHAR: fp64, fp32, fp16, or tensor_ and the operand type; tensor where the tensor pipe was
 --   busy, but no tensor operations were collected
--- flop: FLOPs of the launch; NULL if not collected
--- flop_per_s: FLOP/s, at the clock of the pass that counted them
--- peak_flop_per_cycle: dense peak of the GPU per cycle; NULL if the counters do not give it
--- reason: why flop is NULL or in doubt, and what to collect
+-- flop DOUBLE: FLOPs of the launch; NULL if not collected
+-- flop_per_s DOUBLE: FLOP/s, at the clock of the pass that counted them
+-- peak_flop_per_cycle DOUBLE: dense peak of the GPU per cycle; NULL if the counters do not give it
+-- reason VARCHAR: why flop is NULL or in doubt, and what to collect
 CREATE VIEW kernel_flops AS
 WITH per_prefix AS (
     SELECT

@@ -4,31 +4,31 @@
 -- clock, and the vendor's.  A launch without floating-point operations, or whose tensor operations were
 -- not collected, has rows of precision none, which show its traffic.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- precision: fp64, fp32, fp16, tensor_ and a type, or none
--- level: dram, l2 or l1
--- flop: FLOPs of the launch
--- flop_per_s: achieved, FLOP/s
--- bytes: bytes moved at this level; bandwidth x duration
--- bytes_per_s: achieved bandwidth, byte/s; NULL if not collected (note says what to collect)
--- intensity: arithmetic intensity at this level, FLOP/byte
--- peak_bytes_per_s: peak of this level at the measured clock, byte/s
--- peak_bytes_per_s_nominal: vendor's DRAM bandwidth, byte/s; NULL for other levels
--- peak_flop_per_s: dense peak at the measured clock, FLOP/s
--- peak_flop_per_s_max_clock: dense peak at the maximum clock, FLOP/s
--- peak_flop_per_s_nominal: vendor's dense peak, FLOP/s; NULL for an unknown GPU
--- ridge: ridge point: intensity at which the two roofs meet at the measured clock, FLOP/byte
--- attainable_flop_per_s: the lower roof at this intensity and the measured clock, FLOP/s
--- roof: the lower roof: compute or the level
--- attained_pct: achieved, % of attainable; the rest is the distance to the roof
--- pct_of_peak: achieved, % of the peak at the measured clock
--- pct_of_peak_max_clock: achieved, % of the peak at the maximum clock
--- pct_of_peak_nominal: achieved, % of the vendor's peak
--- bandwidth_pct: achieved bandwidth, % of the level's peak
--- note: what the level's bytes are, or what to collect
--- reason: why FLOPs are unknown or in doubt, and what to collect
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- precision VARCHAR: fp64, fp32, fp16, tensor_ and a type, or none
+-- level VARCHAR: dram, l2 or l1
+-- flop DOUBLE: FLOPs of the launch
+-- flop_per_s DOUBLE: achieved, FLOP/s
+-- bytes DOUBLE: bytes moved at this level; bandwidth x duration
+-- bytes_per_s DOUBLE: achieved bandwidth, byte/s; NULL if not collected (note says what to collect)
+-- intensity DOUBLE: arithmetic intensity at this level, FLOP/byte
+-- peak_bytes_per_s DOUBLE: peak of this level at the measured clock, byte/s
+-- peak_bytes_per_s_nominal DOUBLE: vendor's DRAM bandwidth, byte/s; NULL for other levels
+-- peak_flop_per_s DOUBLE: dense peak at the measured clock, FLOP/s
+-- peak_flop_per_s_max_clock DOUBLE: dense peak at the maximum clock, FLOP/s
+-- peak_flop_per_s_nominal DOUBLE: vendor's dense peak, FLOP/s; NULL for an unknown GPU
+-- ridge DOUBLE: ridge point: intensity at which the two roofs meet at the measured clock, FLOP/byte
+-- attainable_flop_per_s DOUBLE: the lower roof at this intensity and the measured clock, FLOP/s
+-- roof VARCHAR: the lower roof: compute or the level
+-- attained_pct DOUBLE: achieved, % of attainable; the rest is the distance to the roof
+-- pct_of_peak DOUBLE: achieved, % of the peak at the measured clock
+-- pct_of_peak_max_clock DOUBLE: achieved, % of the peak at the maximum clock
+-- pct_of_peak_nominal DOUBLE: achieved, % of the vendor's peak
+-- bandwidth_pct DOUBLE: achieved bandwidth, % of the level's peak
+-- note VARCHAR: what the level's bytes are, or what to collect
+-- reason VARCHAR: why FLOPs are unknown or in doubt, and what to collect
 CREATE VIEW kernel_roofline AS
 WITH working AS (
     SELECT report_id, launch_id, precision, flop, flop_per_s, peak_flop_per_cycle, reason

@@ -2,14 +2,14 @@
 -- roof of its own GPU alone.  The largest is the roof that is nearest; what no roof explains is
 -- latency, launch and imbalance.  Roofs work side by side: their shares do not add up.
 --
--- report_id: report
--- launch_id: launch
--- roof: dram; l2; sm (what SMs do alike per cycle: issue slots, integer and special functions, loads and
---   stores, L1 and shared memory); packed_fp16 (FP16 on CUDA cores); a type as in gpu_peaks (fp32 and fp64
---   on CUDA cores, the others on tensor cores); or tensor, where tensor operations were not counted
--- pct: share of the duration, %: throughput at the measured clocks as part of the peak there
--- rank: 1 is the nearest roof of the launch
--- peak_per_s: the roof itself, at the measured clock, byte/s or FLOP/s; NULL if the report does not
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- roof VARCHAR: dram; l2; sm (what SMs do alike per cycle: issue slots, integer and special functions, loads
+--   and stores, L1 and shared memory); packed_fp16 (FP16 on CUDA cores); a type as in gpu_peaks (fp32 and
+--   fp64 on CUDA cores, the others on tensor cores); or tensor, where tensor operations were not counted
+-- pct DOUBLE: share of the duration, %: throughput at the measured clocks as part of the peak there
+-- rank BIGINT: 1 is the nearest roof of the launch
+-- peak_per_s DOUBLE: the roof itself, at the measured clock, byte/s or FLOP/s; NULL if the report does not
 --   give it
 CREATE VIEW kernel_roofs AS
 WITH bandwidths AS (

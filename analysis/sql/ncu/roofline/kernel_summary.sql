@@ -3,32 +3,32 @@
 -- model needs: declared with 'perfpipe work', or in a workload file, whose configurations are in
 -- run_efficiency.
 --
--- report_id: report
--- launch_id: launch
--- kernel_name: function name
--- precision: dominant precision; NULL without floating-point operations, or if not all were collected
--- flop: FLOPs executed in it
--- flop_per_s: achieved, FLOP/s
--- pct_of_peak: achieved, % of the dense peak at the measured clock
--- pct_of_peak_max_clock: achieved, % of the dense peak at the maximum clock
--- hfu_pct: HFU: FLOPs counted by the hardware, % of the vendor's dense peak
--- mfu_pct: MFU: FLOPs that the algorithm needs, declared with 'perfpipe work', over the duration, %
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- kernel_name VARCHAR: function name
+-- precision VARCHAR: dominant precision; NULL without floating-point operations, or if not all were collected
+-- flop DOUBLE: FLOPs executed in it
+-- flop_per_s DOUBLE: achieved, FLOP/s
+-- pct_of_peak DOUBLE: achieved, % of the dense peak at the measured clock
+-- pct_of_peak_max_clock DOUBLE: achieved, % of the dense peak at the maximum clock
+-- hfu_pct DOUBLE: HFU: FLOPs counted by the hardware, % of the vendor's dense peak
+-- mfu_pct DOUBLE: MFU: FLOPs that the algorithm needs, declared with 'perfpipe work', over the duration, %
 --   of the vendor's peak
--- model_flop: FLOPs that the algorithm needs
--- model_intensity: arithmetic intensity of the algorithm: those FLOPs over the bytes that must
+-- model_flop DOUBLE: FLOPs that the algorithm needs
+-- model_intensity DOUBLE: arithmetic intensity of the algorithm: those FLOPs over the bytes that must
 --   move, FLOP/byte
--- intensity: arithmetic intensity: FLOPs over DRAM bytes, FLOP/byte
--- intensity_band: memory, mixed or compute by a rule of thumb (below 5, to 20, above); compare with
+-- intensity DOUBLE: arithmetic intensity: FLOPs over DRAM bytes, FLOP/byte
+-- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, to 20, above); compare with
 --   ridge
--- ridge: ridge point of this GPU, FLOP/byte
--- attained_pct: achieved, % of what the DRAM roofline allows
--- dram_bytes_per_s: DRAM bandwidth, byte/s
--- dram_pct_nominal: DRAM bandwidth, % of the vendor's
--- registers_per_block: registers per block
--- smem_per_block: shared memory per block, bytes
--- registers_pct: registers of an SM used by its resident blocks, %
--- smem_pct: shared memory of an SM used by its resident blocks, %
--- reason: why FLOP/s and HFU are NULL or in doubt, and what to collect
+-- ridge DOUBLE: ridge point of this GPU, FLOP/byte
+-- attained_pct DOUBLE: achieved, % of what the DRAM roofline allows
+-- dram_bytes_per_s DOUBLE: DRAM bandwidth, byte/s
+-- dram_pct_nominal DOUBLE: DRAM bandwidth, % of the vendor's
+-- registers_per_block BIGINT: registers per block
+-- smem_per_block BIGINT: shared memory per block, bytes
+-- registers_pct DOUBLE: registers of an SM used by its resident blocks, %
+-- smem_pct DOUBLE: shared memory of an SM used by its resident blocks, %
+-- reason VARCHAR: why FLOP/s and HFU are NULL or in doubt, and what to collect
 CREATE VIEW kernel_summary AS
 WITH dominant AS (
     SELECT *

@@ -2,17 +2,17 @@
 -- --apply-rules no), those that can be recomputed.  Estimated speedups are shares of the run time
 -- and overlap: never add them.
 --
--- report_id: report
--- launch_id: launch
--- rule: rule identifier
--- section: section whose metrics it uses
--- title: title of the result
--- type: OPT, INF, WRN or ERR
--- speedup_kind: local (of the analyzed unit), global (of the kernel) or NULL
--- speedup_pct: estimated speedup, % of the run time
--- message: NVIDIA's text; NULL if recomputed
--- source: ncu or recomputed
--- secondary: whether the kernel already runs at 80 % SOL or more, or the state is not a stall, so
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- rule VARCHAR: rule identifier
+-- section VARCHAR: section whose metrics it uses
+-- title VARCHAR: title of the result
+-- type VARCHAR: OPT, INF, WRN or ERR
+-- speedup_kind VARCHAR: local (of the analyzed unit), global (of the kernel) or NULL
+-- speedup_pct DOUBLE: estimated speedup, % of the run time
+-- message VARCHAR: NVIDIA's text; NULL if recomputed
+-- source VARCHAR: ncu or recomputed
+-- secondary BOOLEAN: whether the kernel already runs at 80 % SOL or more, or the state is not a stall, so
 --   that there is little to gain
 CREATE VIEW kernel_rules AS
 WITH own AS (

@@ -1,11 +1,11 @@
 -- Utilization of each SM pipeline, over elapsed cycles.  A busy pipe is not a count of FLOPs: some
 -- GPUs run packed FP16 arithmetic on the tensor pipe without a single tensor operation.
 --
--- report_id: report
--- launch_id: launch
--- pipe: tensor, fma, fp64, fp16, alu, xu or lsu
--- pct: utilization, % of peak
--- rank: 1 is the busiest pipe of the launch
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- pipe VARCHAR: tensor, fma, fp64, fp16, alu, xu or lsu
+-- pct DOUBLE: utilization, % of peak
+-- rank BIGINT: 1 is the busiest pipe of the launch
 CREATE VIEW kernel_pipes AS
 WITH valued AS (
     SELECT m.report_id, m.launch_id, p.pipe, arg_min(m.value, p.rank) AS pct

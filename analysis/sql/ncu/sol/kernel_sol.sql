@@ -6,44 +6,44 @@
 -- compared on H200, it is the SOL wherever that is above 50 %, and at most 5 points lower elsewhere.  Where
 -- it collected only those that one pass counts, the SOLs are at least so large.
 --
--- report_id: report
--- launch_id: launch, counted from 0 in report order
--- kernel_name: function name
--- kernel_demangled: full demangled name
--- nvtx_path: enclosing NVTX ranges
--- grid: blocks as x,y,z
--- block: threads as x,y,z
--- duration_ns: gpu__time_duration.sum, ns
--- compute_sol_pct: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
--- memory_sol_pct: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
--- of_units: whether they are the largest of their main constituents
--- one_pass: whether only those were collected that one pass counts: the SOLs may be larger
--- max_sol_pct: the larger of the two, %; NULL unless both are known
--- headroom_ns: SOL headroom: duration x (1 - max SOL), what the same work would save at 100 % SOL, ns;
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch, counted from 0 in report order
+-- kernel_name VARCHAR: function name
+-- kernel_demangled VARCHAR: full demangled name
+-- nvtx_path VARCHAR: enclosing NVTX ranges
+-- grid VARCHAR: blocks as x,y,z
+-- block VARCHAR: threads as x,y,z
+-- duration_ns DOUBLE: gpu__time_duration.sum, ns
+-- compute_sol_pct DOUBLE: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
+-- memory_sol_pct DOUBLE: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
+-- of_units BOOLEAN: whether they are the largest of their main constituents
+-- one_pass BOOLEAN: whether only those were collected that one pass counts: the SOLs may be larger
+-- max_sol_pct DOUBLE: the larger of the two, %; NULL unless both are known
+-- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), what the same work would save at 100 % SOL, ns;
 --   NULL if either SOL is unknown
--- dram_sol_pct: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
--- l2_sol_pct: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
--- l1_sol_pct: l1tex__throughput.avg.pct_of_peak_sustained_active, %; of active cycles, as in ncu's
+-- dram_sol_pct DOUBLE: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
+-- l2_sol_pct DOUBLE: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
+-- l1_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_active, %; of active cycles, as in ncu's
 --   header
--- l1_elapsed_sol_pct: l1tex__throughput.avg.pct_of_peak_sustained_elapsed, %; comparable with the
+-- l1_elapsed_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_elapsed, %; comparable with the
 --   other levels
--- shared_sol_pct: shared-memory wavefronts, % of peak
--- mem_busy_pct: Mem Busy, cache and DRAM internal activity, %
--- max_bandwidth_pct: Max Bandwidth, interconnect between SM, L2 and DRAM, %
--- mem_pipes_busy_pct: Mem Pipes Busy, memory instructions of the SMs, %
--- sm_clock_hz: gpc__cycles_elapsed.avg.per_second, Hz; shown by ncu as SM Frequency
--- sm_unit_clock_hz: sm__cycles_elapsed.avg.per_second, Hz; the same clock, measured in another pass
--- l1_clock_hz: l1tex__cycles_elapsed.avg.per_second, Hz
--- l2_clock_hz: lts__cycles_elapsed.avg.per_second, Hz
--- dram_clock_hz: dram__cycles_elapsed.avg.per_second, Hz
--- clock_drift_pct: relative difference of the SM clock between two passes, %; NULL if one is
+-- shared_sol_pct DOUBLE: shared-memory wavefronts, % of peak
+-- mem_busy_pct DOUBLE: Mem Busy, cache and DRAM internal activity, %
+-- max_bandwidth_pct DOUBLE: Max Bandwidth, interconnect between SM, L2 and DRAM, %
+-- mem_pipes_busy_pct DOUBLE: Mem Pipes Busy, memory instructions of the SMs, %
+-- sm_clock_hz DOUBLE: gpc__cycles_elapsed.avg.per_second, Hz; shown by ncu as SM Frequency
+-- sm_unit_clock_hz DOUBLE: sm__cycles_elapsed.avg.per_second, Hz; the same clock, measured in another pass
+-- l1_clock_hz DOUBLE: l1tex__cycles_elapsed.avg.per_second, Hz
+-- l2_clock_hz DOUBLE: lts__cycles_elapsed.avg.per_second, Hz
+-- dram_clock_hz DOUBLE: dram__cycles_elapsed.avg.per_second, Hz
+-- clock_drift_pct DOUBLE: relative difference of the SM clock between two passes, %; NULL if one is
 --   missing
--- passes_disagree: whether the clocks of passes differ by more than the threshold (3 %): prefer
+-- passes_disagree BOOLEAN: whether the clocks of passes differ by more than the threshold (3 %): prefer
 --   percentages to rates
--- waves: launch__waves_per_multiprocessor: blocks in the grid / blocks that fit on the GPU at once
--- registers: registers per thread
--- theoretical_occupancy_pct: sm__maximum_warps_per_active_cycle_pct, %
--- achieved_occupancy_pct: sm__warps_active.avg.pct_of_peak_sustained_active, %
+-- waves DOUBLE: launch__waves_per_multiprocessor: blocks in the grid / blocks that fit on the GPU at once
+-- registers BIGINT: registers per thread
+-- theoretical_occupancy_pct DOUBLE: sm__maximum_warps_per_active_cycle_pct, %
+-- achieved_occupancy_pct DOUBLE: sm__warps_active.avg.pct_of_peak_sustained_active, %
 CREATE VIEW kernel_sol AS
 WITH units AS (
     SELECT

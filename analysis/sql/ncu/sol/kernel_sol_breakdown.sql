@@ -2,13 +2,13 @@
 -- A SOL is the largest of its constituents.  Where ncu collected the main constituents and not the SOLs,
 -- these.
 --
--- report_id: report
--- launch_id: launch
--- side: compute or memory
--- rank: 1 is the constituent that sets the SOL
--- metric: constituent
--- part: unit it belongs to: the pipe or issue for compute; dram, l2, l1 or interconnect for memory
--- pct: its throughput, % of peak
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- side VARCHAR: compute or memory
+-- rank BIGINT: 1 is the constituent that sets the SOL
+-- metric VARCHAR: constituent
+-- part VARCHAR: unit it belongs to: the pipe or issue for compute; dram, l2, l1 or interconnect for memory
+-- pct DOUBLE: its throughput, % of peak
 CREATE VIEW kernel_sol_breakdown AS
 WITH named AS (
     SELECT

@@ -2,23 +2,23 @@
 -- NVIDIA's own verdict.  Every launch has a row; one whose SOL was not collected is `unknown`.  If
 -- the verdict differs from NVIDIA's or is uncertain, `explanation` says why.
 --
--- report_id: report
--- launch_id: launch
--- bound: compute, memory, latency, launch (too small or too short to fill the GPU; only a timeline
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- bound VARCHAR: compute, memory, latency, launch (too small or too short to fill the GPU; only a timeline
 --   tells whether launching costs time), balanced or unknown
--- subclass: limiter; compute: tensor, fma, fp64, fp16, alu, xu, lsu, issue or divergence; memory:
+-- subclass VARCHAR: limiter; compute: tensor, fma, fp64, fp16, alu, xu, lsu, issue or divergence; memory:
 --   dram, l2, l1 or shared; latency: dependency, memory, barrier, small_grid, tail or occupancy;
 --   launch: small_grid or short
--- cause: uncoalesced, bank_conflict, atomics, local_spill, small_grid, partial_wave, imbalance,
+-- cause VARCHAR: uncoalesced, bank_conflict, atomics, local_spill, small_grid, partial_wave, imbalance,
 --   divergence, or the resource that limits occupancy; NULL if none is found
--- confidence: high; medium near a threshold or without a limiter; low if the SOL numbers contradict
+-- confidence VARCHAR: high; medium near a threshold or without a limiter; low if the SOL numbers contradict
 --   the verdict or passes disagree; NULL for unknown
--- verdict: title of NVIDIA's SOLBottleneck rule, recomputed from the metrics
--- ncu_verdict: title of that rule in the report; NULL if there is none
--- agrees_with_ncu: whether the bound matches NVIDIA's title; NULL if there is none
--- explanation: why the verdict is uncertain, unknown or different from NVIDIA's; NULL if there is
+-- verdict VARCHAR: title of NVIDIA's SOLBottleneck rule, recomputed from the metrics
+-- ncu_verdict VARCHAR: title of that rule in the report; NULL if there is none
+-- agrees_with_ncu BOOLEAN: whether the bound matches NVIDIA's title; NULL if there is none
+-- explanation VARCHAR: why the verdict is uncertain, unknown or different from NVIDIA's; NULL if there is
 --   nothing to explain
--- evidence: JSON list of metric, value, threshold and unit
+-- evidence JSON: JSON list of metric, value, threshold and unit
 CREATE VIEW kernel_bottleneck AS
 SELECT
     report_id,

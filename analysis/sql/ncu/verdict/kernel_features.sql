@@ -1,21 +1,21 @@
 -- What the counters show of each launch besides its class; techniques require these.  A feature
 -- whose metrics were not collected is not listed.
 --
--- report_id: report
--- launch_id: launch
--- features: any of closed (library code that is not the user's to change), open, triton, cuda (open, not
---   Triton), product (matrix product, attention; in XLA's programs convolution), convolution, nhwc and
---   no_nhwc (a convolution, by whether its name says that it computes in NHWC), optimizer (not a
---   fused one), fused (a fused optimizer), framework (another operator of a library), tensor, no_tensor,
---   mma_sync (matrix instructions of a warp where those of a warpgroup are faster), wide (most FLOPs in
---   32 or 64 bits, or TF32), half (tensor operands of 16 bits, where FP8 would do; both by name where
---   tensor operations were not counted), shared, no_shared, loads_again (computes, and L1 had most of what
---   it loads), elementwise, neighbor (its stream has other kernels within its NVTX ranges), after_tensor,
---   uncoalesced, conflicts, spills, atomics, divergent, registers_limit, shared_limit, tail
--- category: what it does, as in kernel_categories
--- flop: FLOPs on CUDA and tensor cores
--- tensor_flop: FLOPs on tensor cores; NULL if not collected
--- fusion_bytes: for an elementwise kernel after a tensor-core one, the bytes that fusing them
+-- report_id VARCHAR: report
+-- launch_id BIGINT: launch
+-- features VARCHAR[]: any of closed (library code that is not the user's to change), open, triton, cuda
+--   (open, not Triton), product (matrix product, attention; in XLA's programs convolution), convolution, nhwc
+--   and no_nhwc (a convolution, by whether its name says that it computes in NHWC), optimizer (not a fused
+--   one), fused (a fused optimizer), framework (another operator of a library), tensor, no_tensor, mma_sync
+--   (matrix instructions of a warp where those of a warpgroup are faster), wide (most FLOPs in 32 or 64 bits,
+--   or TF32), half (tensor operands of 16 bits, where FP8 would do; both by name where tensor operations were
+--   not counted), shared, no_shared, loads_again (computes, and L1 had most of what it loads), elementwise,
+--   neighbor (its stream has other kernels within its NVTX ranges), after_tensor, uncoalesced, conflicts,
+--   spills, atomics, divergent, registers_limit, shared_limit, tail
+-- category VARCHAR: what it does, as in kernel_categories
+-- flop DOUBLE: FLOPs on CUDA and tensor cores
+-- tensor_flop DOUBLE: FLOPs on tensor cores; NULL if not collected
+-- fusion_bytes DOUBLE: for an elementwise kernel after a tensor-core one, the bytes that fusing them
 --   saves: its reads of the result and its writes
 CREATE VIEW kernel_features AS
 WITH work AS (

@@ -4,22 +4,22 @@
 -- time is split by what the host was doing before the next operation; time that the profiler itself
 -- took is not the host's.
 --
--- report_id: report
--- device: physical GPU number
--- window_start_ns: start of the first step, or of the first operation, ns
--- window_end_ns: end of the last step, or of the last operation, ns
--- window_ns: duration of the steps, ns; less than window_end_ns - window_start_ns where steps between
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- window_start_ns BIGINT: start of the first step, or of the first operation, ns
+-- window_end_ns BIGINT: end of the last step, or of the last operation, ns
+-- window_ns BIGINT: duration of the steps, ns; less than window_end_ns - window_start_ns where steps between
 --   are left out
--- category: compute (kernels that are not communication), communication (exposed), transfer (copies
+-- category VARCHAR: compute (kernels that are not communication), communication (exposed), transfer (copies
 --   and memsets, exposed), sync (the host waited for the GPU, which therefore ran dry), launch_gap
 --   (the host was between launches), host (it launched nothing for longer than between launches),
 --   launch_api (inside the launching call), queued (launched, not yet begun), kernel_gap (launched
 --   before the GPU fell idle: between nodes of a graph, streams or dependent kernels), loading
 --   (first use of a kernel, module loading), profiler_overhead, edge (before the first or after the
 --   last operation of a selected window) or unattributed (no launching call is recorded)
--- time_ns: time, ns; categories without time are included as 0
--- share_pct: share of the window, %
--- note: caveat; NULL if none
+-- time_ns BIGINT: time, ns; categories without time are included as 0
+-- share_pct DOUBLE: share of the window, %
+-- note VARCHAR: caveat; NULL if none
 CREATE VIEW gpu_time_budget AS
 WITH hidden AS (
     SELECT t.report_id, t.device, count(*) AS n

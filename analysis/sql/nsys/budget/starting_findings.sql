@@ -1,14 +1,14 @@
 -- GPUs that idle time and again between the steps that verdicts are about while the program starts
 -- processes, as a data loader starts its workers for each epoch: such steps are not alike and are left out.
 --
--- report_id: report
--- device: physical GPU number
--- intervals: number of idle intervals in which processes were started
--- idle_ns: their length, ns
--- share_pct: share of the time from the first steady step to the last, %
--- longest_ns: the longest of them, ns
--- technique: key in the knowledge base
--- difficulty: low, medium or high
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- intervals BIGINT: number of idle intervals in which processes were started
+-- idle_ns BIGINT: their length, ns
+-- share_pct DOUBLE: share of the time from the first steady step to the last, %
+-- longest_ns BIGINT: the longest of them, ns
+-- technique VARCHAR: key in the knowledge base
+-- difficulty VARCHAR: low, medium or high
 CREATE VIEW starting_findings AS
 WITH intervals AS (
     SELECT g.report_id, g.device, i.end_ns - i.start_ns AS dur_ns, v.end_ns - v.start_ns AS whole_ns

@@ -2,22 +2,23 @@
 -- sync, loading, kernel gaps and host, with every contributor of 10 % or more.  Busy does not mean
 -- compute-bound: only ncu (timeline_busy) or sampled GPU metrics show whether the kernels wait for memory.
 --
--- report_id: report
--- device: physical GPU number
--- bound: compute, communication, transfer, launch_overhead (launch_gap + launch_api + queued), sync,
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- bound VARCHAR: compute, communication, transfer, launch_overhead (launch_gap + launch_api + queued), sync,
 --   loading, kernel_gap or host
--- share_pct: its share of the window, %
--- contributors: categories with 10 % or more, largest first, as text
--- busy_bound: what bounds the kernels by sampled GPU metrics: compute, memory or neither (latency,
+-- share_pct DOUBLE: its share of the window, %
+-- contributors VARCHAR: categories with 10 % or more, largest first, as text
+-- busy_bound VARCHAR: what bounds the kernels by sampled GPU metrics: compute, memory or neither (latency,
 --   small kernels); NULL if none were sampled
--- confidence: high; medium if the profiler says that events might be missing; low if it says that
+-- confidence VARCHAR: high; medium if the profiler says that events might be missing; low if it says that
 --   some were lost, if part of the file could not be read, or if kernels are hidden in CUDA graphs
--- incomplete: whether the profiler says that it lost events, or failed to process them, or more
+-- incomplete BOOLEAN: whether the profiler says that it lost events, or failed to process them, or more
 --   than 1 % of the rows of a table in the file could not be read
--- explanation: caveats of the verdict; NULL if none
--- notes: the parts of the explanation
--- shares: category and share of the window (%) of each, largest first
--- evidence: shares as JSON
+-- explanation VARCHAR: caveats of the verdict; NULL if none
+-- notes VARCHAR[]: the parts of the explanation
+-- shares STRUCT(category VARCHAR, share_pct DOUBLE)[]: category and share of the window (%) of each, largest
+--   first
+-- evidence JSON: shares as JSON
 CREATE VIEW timeline_bottleneck AS
 WITH grouped AS (
     SELECT

@@ -4,31 +4,31 @@
 -- For kernels see kernel_findings.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- rank: 1 has the largest share
--- bound: category of timeline_bottleneck that it addresses, or readback: small copies to the host
--- share_pct: share of the window, %
--- technique: key in the knowledge base
--- gain_pct: the largest share of the window that it can save, %; NULL if no bound can be derived, or if
---   the trace is incomplete
--- floor: what it keeps: busy (what the GPU does takes as long as now, and so does the loading of code; and
---   where that is a finding of its own, what the host does in long intervals, beside the GPU's work or,
---   where it has waited for it, behind), synced (the same, and idle time while the host waits for the GPU),
---   unsynced (the same, all of it beside the GPU's work, and no such waits), others (so does all that is not
---   of this category), other_launches (all but slow launches), waiting (all but the waiting for other ranks
---   behind the first collective), start (all but the waiting in that), hidden (compute, behind which it can
---   hide), link (the same, and copied bytes at the peak of their link) or elsewhere (what the GPU does and
---   the loading of code, and what the host does besides reading back and launching); NULL without a bound
--- difficulty: low, medium or high
--- confidence: confidence of the verdict
--- for_rank: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 has the largest share
+-- bound VARCHAR: category of timeline_bottleneck that it addresses, or readback: small copies to the host
+-- share_pct DOUBLE: share of the window, %
+-- technique VARCHAR: key in the knowledge base
+-- gain_pct DOUBLE: the largest share of the window that it can save, %; NULL if no bound can be derived, or
+--   if the trace is incomplete
+-- floor VARCHAR: what it keeps: busy (what the GPU does takes as long as now, and so does the loading of
+--   code; and where that is a finding of its own, what the host does in long intervals, beside the GPU's work
+--   or, where it has waited for it, behind), synced (the same, and idle time while the host waits for the
+--   GPU), unsynced (the same, all of it beside the GPU's work, and no such waits), others (so does all that
+--   is not of this category), other_launches (all but slow launches), waiting (all but the waiting for other
+--   ranks behind the first collective), start (all but the waiting in that), hidden (compute, behind which it
+--   can hide), link (the same, and copied bytes at the peak of their link) or elsewhere (what the GPU does
+--   and the loading of code, and what the host does besides reading back and launching); NULL without a bound
+-- difficulty VARCHAR: low, medium or high
+-- confidence VARCHAR: confidence of the verdict
+-- for_rank BIGINT: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
 --   for this GPU
--- slow_pct: share of the window in which the host prepares the same launch time and again, %; for
+-- slow_pct DOUBLE: share of the window in which the host prepares the same launch time and again, %; for
 --   launch_overhead where it is half of it or more
--- idle_in: what most of the idle time of that category lies in, in words; NULL if nothing is known,
+-- idle_in VARCHAR: what most of the idle time of that category lies in, in words; NULL if nothing is known,
 --   or the category is not idle time
--- largest_gap: the longest idle interval of that category in words; NULL if the category is not
+-- largest_gap VARCHAR: the longest idle interval of that category in words; NULL if the category is not
 --   idle time
 CREATE VIEW timeline_findings AS
 WITH copied AS (

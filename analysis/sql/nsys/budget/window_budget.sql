@@ -1,16 +1,16 @@
 -- Time budgets of the windows selected by `perfpipe budget`, by time or by NVTX range; empty in a
 -- plain query.
 --
--- report_id: report
--- device: physical GPU number
--- window_index: window number, from 1
--- window_name: name of the range, 'chosen time' or 'whole'
--- window_start_ns: start, ns
--- window_end_ns: end, ns
--- category: as in gpu_time_budget; time before the first and after the last operation inside is
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- window_index INTEGER: window number, from 1
+-- window_name VARCHAR: name of the range, 'chosen time' or 'whole'
+-- window_start_ns BIGINT: start, ns
+-- window_end_ns BIGINT: end, ns
+-- category VARCHAR: as in gpu_time_budget; time before the first and after the last operation inside is
 --   edge
--- time_ns: time, ns; categories without time are included as 0
--- share_pct: share of the window, %
+-- time_ns BIGINT: time, ns; categories without time are included as 0
+-- share_pct DOUBLE: share of the window, %
 CREATE VIEW window_budget AS
 SELECT
     report_id,

@@ -1,34 +1,34 @@
 -- Idle intervals of each GPU, longest first, with the cause of their largest part and what the host
 -- was doing.
 --
--- report_id: report
--- device: physical GPU number
--- rank: 1 is the longest
--- start_ns: end of the preceding operations, ns
--- end_ns: start of the next operation, ns
--- dur_ns: length, ns
--- cause: cause of the largest part, by the categories of gpu_time_budget
--- before_ns: time before the launching call began, ns; NULL if no call was recorded, or if it had
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 is the longest
+-- start_ns BIGINT: end of the preceding operations, ns
+-- end_ns BIGINT: start of the next operation, ns
+-- dur_ns BIGINT: length, ns
+-- cause VARCHAR: cause of the largest part, by the categories of gpu_time_budget
+-- before_ns BIGINT: time before the launching call began, ns; NULL if no call was recorded, or if it had
 --   returned before the interval
--- wait_ns: part of it in calls that wait for the GPU, ns
--- loading_ns: part of it in calls that load modules or libraries, ns
--- launch_api_ns: time during the call, ns; NULL likewise
--- queued_ns: time after it, ns; NULL likewise
--- profiler_overhead_ns: time of the profiler itself, ns
--- next_name: operation that ended the gap
--- api_name: call that launched it
--- sync_name: synchronizing call of that thread within the gap; NULL if none
--- nvtx_range: innermost NVTX range of the launching call
--- nvtx_path: that range and up to two around it, outer ones first; only for gaps longer than a
+-- wait_ns BIGINT: part of it in calls that wait for the GPU, ns
+-- loading_ns BIGINT: part of it in calls that load modules or libraries, ns
+-- launch_api_ns BIGINT: time during the call, ns; NULL likewise
+-- queued_ns BIGINT: time after it, ns; NULL likewise
+-- profiler_overhead_ns BIGINT: time of the profiler itself, ns
+-- next_name VARCHAR: operation that ended the gap
+-- api_name VARCHAR: call that launched it
+-- sync_name VARCHAR: synchronizing call of that thread within the gap; NULL if none
+-- nvtx_range VARCHAR: innermost NVTX range of the launching call
+-- nvtx_path VARCHAR: that range and up to two around it, outer ones first; only for gaps longer than a
 --   launch gap
--- during_range: innermost NVTX range of that thread that was open in at least half of the time before
+-- during_range VARCHAR: innermost NVTX range of that thread that was open in at least half of the time before
 --   the call; this and the next three only where that time is longer than between launches
--- api_call: CUDA call of that thread that takes most of that time; NULL if none takes 20 us
--- os_call: OS call of that thread that takes most of it; NULL likewise, or if not traced
--- other_thread: range or OS call that covers half of it on another thread of the process, other than
+-- api_call VARCHAR: CUDA call of that thread that takes most of that time; NULL if none takes 20 us
+-- os_call VARCHAR: OS call of that thread that takes most of it; NULL likewise, or if not traced
+-- other_thread VARCHAR: range or OS call that covers half of it on another thread of the process, other than
 --   waiting
--- pid: process
--- tid: launching thread
+-- pid BIGINT: process
+-- tid BIGINT: launching thread
 CREATE VIEW gpu_idle_gaps AS
 WITH ranked AS (
     -- Ranked before names are joined, since a window sorts all columns of its rows.

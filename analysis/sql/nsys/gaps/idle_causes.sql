@@ -3,18 +3,18 @@
 -- intervals longer than between launches have a name.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- rank: 1 has the most time
--- cause: cause of the largest part of the interval, by the categories of gpu_time_budget
--- kind: CUDA call, range (other than of a step), OS call, range of another thread, OS call of another
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 has the most time
+-- cause VARCHAR: cause of the largest part of the interval, by the categories of gpu_time_budget
+-- kind VARCHAR: CUDA call, range (other than of a step), OS call, range of another thread, OS call of another
 --   thread, or next operation: the first of these that there is, an OS call that waits after those of
 --   other threads; NULL if the interval is short
--- name: its name, with numbers in names of ranges replaced by *; NULL likewise
--- nvtx_range: innermost range of the launching thread, likewise
--- count: number of intervals
--- time_ns: their total length, ns
--- share_pct: share of the idle time of the GPU, %
+-- name VARCHAR: its name, with numbers in names of ranges replaced by *; NULL likewise
+-- nvtx_range VARCHAR: innermost range of the launching thread, likewise
+-- count BIGINT: number of intervals
+-- time_ns BIGINT: their total length, ns
+-- share_pct DOUBLE: share of the idle time of the GPU, %
 CREATE VIEW idle_causes AS
 WITH sums AS (
     SELECT track, cause, kind, name, nvtx_range, count(*) AS count, sum(dur_ns) AS ns

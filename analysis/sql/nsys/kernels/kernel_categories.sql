@@ -3,17 +3,17 @@
 -- rows, but for `other`: its share says how much of the time no rule knows.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- category: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- category VARCHAR: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
--- kernels: number of different kernels, by full name
--- launches: number of executions
--- time_ns: sum of durations, ns; overlapping ones count twice
--- share_pct: share of the sum over all kernels of the GPU, %; NULL if that is 0
--- mean_ns: mean duration, ns; NULL without executions
--- longest: short name of the kernel with the most time
--- longest_pct: its share of the category's time, %; NULL if that is 0
+-- kernels BIGINT: number of different kernels, by full name
+-- launches BIGINT: number of executions
+-- time_ns BIGINT: sum of durations, ns; overlapping ones count twice
+-- share_pct DOUBLE: share of the sum over all kernels of the GPU, %; NULL if that is 0
+-- mean_ns DOUBLE: mean duration, ns; NULL without executions
+-- longest VARCHAR: short name of the kernel with the most time
+-- longest_pct DOUBLE: its share of the category's time, %; NULL if that is 0
 CREATE VIEW kernel_categories AS
 WITH uses AS (
     SELECT g.report_id, g.device, n.category, n.short_name, u.launches, u.time_ns

@@ -1,16 +1,16 @@
 -- Kernel time of each GPU in the steady steps (analysis_windows) by the library that the kernels are from.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- library: as in kernel_libraries; own is what no rule knows
--- closed: whether the user cannot change its code, only what is asked of it
--- kernels: number of different kernels, by full name
--- launches: number of executions
--- time_ns: sum of durations, ns; overlapping ones count twice
--- share_pct: share of the sum over all kernels of the GPU, %; NULL if that is 0
--- longest: short name of the kernel with the most time
--- longest_pct: its share of the library's time, %; NULL if that is 0
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- library VARCHAR: as in kernel_libraries; own is what no rule knows
+-- closed BOOLEAN: whether the user cannot change its code, only what is asked of it
+-- kernels BIGINT: number of different kernels, by full name
+-- launches BIGINT: number of executions
+-- time_ns BIGINT: sum of durations, ns; overlapping ones count twice
+-- share_pct DOUBLE: share of the sum over all kernels of the GPU, %; NULL if that is 0
+-- longest VARCHAR: short name of the kernel with the most time
+-- longest_pct DOUBLE: its share of the library's time, %; NULL if that is 0
 CREATE VIEW kernel_library_times AS
 WITH sums AS (
     SELECT

@@ -2,15 +2,16 @@
 -- (--cuda-memory-usage=true), torch.profiler those of PyTorch (profile_memory=True).
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process
--- kind: device, array, managed or static (variables of modules) for CUDA's allocations, tensor for PyTorch's
--- time_ns: time of the change on the host, ns; 0 for what was there when nsys began to record
--- bytes: bytes of that kind that the process then has in use
--- total_bytes: bytes in use on the GPU, of all kinds and processes
--- reserved_bytes: bytes held of the GPU for it: with CUDA's memory pools and PyTorch's allocator more than is
---   in use; NULL if not recorded
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process
+-- kind VARCHAR: device, array, managed or static (variables of modules) for CUDA's allocations, tensor for
+--   PyTorch's
+-- time_ns BIGINT: time of the change on the host, ns; 0 for what was there when nsys began to record
+-- bytes BIGINT: bytes of that kind that the process then has in use
+-- total_bytes BIGINT: bytes in use on the GPU, of all kinds and processes
+-- reserved_bytes BIGINT: bytes held of the GPU for it: with CUDA's memory pools and PyTorch's allocator more
+--   than is in use; NULL if not recorded
 CREATE VIEW device_memory AS
 WITH moments AS (
     SELECT

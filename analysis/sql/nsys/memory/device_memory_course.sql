@@ -1,14 +1,15 @@
 -- The course of each GPU's memory in 240 parts of equal length: of all that is in use, of what is held of the
 -- GPU, and of each kind.
 --
--- report_id: report
--- device: physical GPU number
--- kind: in use, held, or a kind as in device_memory
--- start_ns: begin of the first part, ns: the first change behind time 0 or, under nsys, operation of the GPU
--- end_ns: end of the last part, ns: the last change or operation
--- max_bytes: most bytes at a time
--- course: the same as a bar, from an eighth of max_bytes to all of it, six parts a sign
--- parts_bytes: most bytes in each part
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- kind VARCHAR: in use, held, or a kind as in device_memory
+-- start_ns BIGINT: begin of the first part, ns: the first change behind time 0 or, under nsys, operation of
+--   the GPU
+-- end_ns BIGINT: end of the last part, ns: the last change or operation
+-- max_bytes BIGINT: most bytes at a time
+-- course VARCHAR: the same as a bar, from an eighth of max_bytes to all of it, six parts a sign
+-- parts_bytes BIGINT[]: most bytes in each part
 CREATE VIEW device_memory_course AS
 WITH moments AS (
     SELECT report_id, device, 'in use' AS kind, time_ns, any_value(total_bytes) AS bytes

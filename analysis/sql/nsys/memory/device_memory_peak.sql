@@ -1,17 +1,17 @@
 -- The largest use of each GPU's memory, and where the program was then, of what device_memory has.
 --
--- report_id: report
--- device: physical GPU number
--- peak_bytes: most bytes in use at a time
--- peak_ns: when that was first reached, ns on the host
--- step: step whose launching calls were being made then; NULL outside steps
--- nvtx_path: NVTX ranges then open on the thread that allocated, or on the main thread if it had none,
---   outer ones first; NULL if none
--- reserved_bytes: most bytes held of the GPU at a time; NULL if not recorded
--- memory_bytes: memory of the GPU, bytes; NULL if the report lacks it
--- peak_pct: reserved_bytes (peak_bytes if NULL), share of the GPU's memory, %
--- last_bytes: bytes in use after the last change
--- allocations: number of recorded allocations
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- peak_bytes BIGINT: most bytes in use at a time
+-- peak_ns BIGINT: when that was first reached, ns on the host
+-- step VARCHAR: step whose launching calls were being made then; NULL outside steps
+-- nvtx_path VARCHAR: NVTX ranges then open on the thread that allocated, or on the main thread if it had
+--   none, outer ones first; NULL if none
+-- reserved_bytes BIGINT: most bytes held of the GPU at a time; NULL if not recorded
+-- memory_bytes BIGINT: memory of the GPU, bytes; NULL if the report lacks it
+-- peak_pct DOUBLE: reserved_bytes (peak_bytes if NULL), share of the GPU's memory, %
+-- last_bytes BIGINT: bytes in use after the last change
+-- allocations BIGINT: number of recorded allocations
 CREATE VIEW device_memory_peak AS
 WITH summed AS (
     SELECT

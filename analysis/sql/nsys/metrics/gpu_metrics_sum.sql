@@ -2,20 +2,20 @@
 -- and for the work that each NVTX range launched on its own thread.  Sample with `nsys profile
 -- --gpu-metrics-devices=all`.
 --
--- report_id: report
--- device: physical GPU number
--- scope: whole (first operation to last), compute (while a kernel that is not communication ran),
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- scope VARCHAR: whole (first operation to last), compute (while a kernel that is not communication ran),
 --   step or range
--- name: step, or range as domain:name; NULL otherwise
--- instances: number of intervals
--- time_ns: their total length, ns
--- sampled_ns: part of it covered by samples, ns; if 0 the metrics are NULL
--- sm_active_pct: SMs with at least one warp, %
--- sm_issue_pct: cycles in which an SM issued an instruction, %
--- tensor_active_pct: cycles in which tensor pipes were active, %
--- dram_read_pct: DRAM read bandwidth, % of peak
--- dram_write_pct: DRAM write bandwidth, % of peak
--- dram_bytes_per_s: DRAM bandwidth of both directions, byte/s; NULL if the peak of the GPU is
+-- name VARCHAR: step, or range as domain:name; NULL otherwise
+-- instances BIGINT: number of intervals
+-- time_ns BIGINT: their total length, ns
+-- sampled_ns BIGINT: part of it covered by samples, ns; if 0 the metrics are NULL
+-- sm_active_pct DOUBLE: SMs with at least one warp, %
+-- sm_issue_pct DOUBLE: cycles in which an SM issued an instruction, %
+-- tensor_active_pct DOUBLE: cycles in which tensor pipes were active, %
+-- dram_read_pct DOUBLE: DRAM read bandwidth, % of peak
+-- dram_write_pct DOUBLE: DRAM write bandwidth, % of peak
+-- dram_bytes_per_s DOUBLE: DRAM bandwidth of both directions, byte/s; NULL if the peak of the GPU is
 --   unknown
 CREATE VIEW gpu_metrics_sum AS
 WITH windows AS (

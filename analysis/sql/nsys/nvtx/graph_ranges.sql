@@ -3,16 +3,16 @@
 -- a capture that includes the graph's creation, with --cuda-graph-trace=node; in the windows that verdicts
 -- are about.
 --
--- report_id: report
--- device: physical GPU number
--- path: ranges around the creation on its thread, outer ones first, up to four; NULL where no range was
---   open or the creation was not recorded
--- reason: why path is NULL: no_creation (before the capture began), or no_range
--- nodes: number of different graph nodes
--- launches: number of executions
--- time_ns: sum of their durations, ns
--- share_pct: share of the time of all kernels in graphs on this GPU, %
--- longest: short name of the kernel with most time
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- path VARCHAR: ranges around the creation on its thread, outer ones first, up to four; NULL where no range
+--   was open or the creation was not recorded
+-- reason VARCHAR: why path is NULL: no_creation (before the capture began), or no_range
+-- nodes BIGINT: number of different graph nodes
+-- launches BIGINT: number of executions
+-- time_ns BIGINT: sum of their durations, ns
+-- share_pct DOUBLE: share of the time of all kernels in graphs on this GPU, %
+-- longest VARCHAR: short name of the kernel with most time
 CREATE VIEW graph_ranges AS
 WITH RECURSIVE nodes AS (
     SELECT DISTINCT report_id, graph_node_id

@@ -1,15 +1,15 @@
 -- How much GPU work is attributed to an NVTX range, per process: on the launching thread, or
 -- through the main thread (autograd).  Statements about ranges hold for that share only.
 --
--- report_id: report
--- pid: process
--- operations: number of GPU operations
--- own_thread: of these, launched within a range of the launching thread
--- main_thread: launched outside any range by another thread, while the main thread was in a range
--- without_range: the rest
--- own_thread_time_pct: share of the operations' time, %; NULL if they have none
--- main_thread_time_pct: likewise
--- without_range_time_pct: likewise
+-- report_id VARCHAR: report
+-- pid BIGINT: process
+-- operations BIGINT: number of GPU operations
+-- own_thread BIGINT: of these, launched within a range of the launching thread
+-- main_thread BIGINT: launched outside any range by another thread, while the main thread was in a range
+-- without_range BIGINT: the rest
+-- own_thread_time_pct DOUBLE: share of the operations' time, %; NULL if they have none
+-- main_thread_time_pct DOUBLE: likewise
+-- without_range_time_pct DOUBLE: likewise
 CREATE VIEW nvtx_attribution AS
 SELECT
     report_id,

@@ -3,21 +3,21 @@
 -- time: it includes idle time and work of other ranges.  All work of one launching call (a CUDA
 -- graph) counts as one.
 --
--- report_id: report
--- range: domain:text
--- style: PushPop
--- total_proj_time_ns: sum of projected durations, ns
--- total_range_time_ns: sum of the durations of those ranges on the host, ns
--- range_instances: ranges that launched something
--- proj_avg_ns: mean projected duration, ns, rounded to 0.1
--- proj_med_ns: its median, ns
--- proj_min_ns: shortest, ns
--- proj_max_ns: longest, ns
--- proj_stddev_ns: sample standard deviation (n - 1; 0 for one), ns
--- total_gpu_ops: number of launching calls
--- avg_gpu_ops: launching calls per range, rounded to 0.1
--- avg_range_lvl: mean depth of the ranges, across all domains, rounded to 0.1
--- avg_num_child: mean number of ranges directly inside, rounded to 0.1
+-- report_id VARCHAR: report
+-- range VARCHAR: domain:text
+-- style VARCHAR: PushPop
+-- total_proj_time_ns BIGINT: sum of projected durations, ns
+-- total_range_time_ns BIGINT: sum of the durations of those ranges on the host, ns
+-- range_instances BIGINT: ranges that launched something
+-- proj_avg_ns DOUBLE: mean projected duration, ns, rounded to 0.1
+-- proj_med_ns DOUBLE: its median, ns
+-- proj_min_ns BIGINT: shortest, ns
+-- proj_max_ns BIGINT: longest, ns
+-- proj_stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one), ns
+-- total_gpu_ops BIGINT: number of launching calls
+-- avg_gpu_ops DOUBLE: launching calls per range, rounded to 0.1
+-- avg_range_lvl DOUBLE: mean depth of the ranges, across all domains, rounded to 0.1
+-- avg_num_child DOUBLE: mean number of ranges directly inside, rounded to 0.1
 CREATE VIEW nvtx_gpu_proj_sum AS
 WITH ranges AS (
     SELECT *, gpu_end_ns - gpu_start_ns AS proj_ns

@@ -2,20 +2,20 @@
 -- nvtx_kern_sum`.  A kernel counts in every range around its launching call, on that call's thread;
 -- kernels launched outside any range are listed under an empty name.
 --
--- report_id: report
--- nvtx_range: domain:text; NULL outside any range
--- style: PushPop; NULL outside any range
--- pid: process id
--- tid: launching thread
--- nvtx_inst: number of ranges of this name that launched the kernel
--- kern_inst: number of kernels
--- total_time_ns: sum of kernel durations, ns
--- avg_ns: mean duration, ns, rounded to 0.1
--- med_ns: median duration (mean of the middle two), ns, rounded to 0.1
--- min_ns: shortest, ns
--- max_ns: longest, ns
--- stddev_ns: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
--- kernel_name: kernel name with template arguments
+-- report_id VARCHAR: report
+-- nvtx_range VARCHAR: domain:text; NULL outside any range
+-- style VARCHAR: PushPop; NULL outside any range
+-- pid BIGINT: process id
+-- tid BIGINT: launching thread
+-- nvtx_inst BIGINT: number of ranges of this name that launched the kernel
+-- kern_inst BIGINT: number of kernels
+-- total_time_ns BIGINT: sum of kernel durations, ns
+-- avg_ns DOUBLE: mean duration, ns, rounded to 0.1
+-- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
+-- min_ns BIGINT: shortest, ns
+-- max_ns BIGINT: longest, ns
+-- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
+-- kernel_name VARCHAR: kernel name with template arguments
 CREATE VIEW nvtx_kern_sum AS
 WITH threads AS MATERIALIZED (
     -- Numbers instead of names: a kernel counts in every range around it, which makes many rows.

@@ -2,18 +2,18 @@
 -- Operators of PyTorch are ranges of the domain cpu_op.  Numbers in names are replaced by *, so that all
 -- steps are one node; the eight outermost levels of each thread.
 --
--- report_id: report
--- path: the range and those around it, outer ones first
--- range: domain:text
--- depth: number of ranges around it
--- instances: number of ranges that launched something
--- gpu_time_ns: total time: sum of the durations of what they launched, ns
--- own_gpu_time_ns: self time: the part that no range of the next level launched, ns; too small where
+-- report_id VARCHAR: report
+-- path VARCHAR: the range and those around it, outer ones first
+-- range VARCHAR: domain:text
+-- depth INTEGER: number of ranges around it
+-- instances BIGINT: number of ranges that launched something
+-- gpu_time_ns BIGINT: total time: sum of the durations of what they launched, ns
+-- own_gpu_time_ns BIGINT: self time: the part that no range of the next level launched, ns; too small where
 --   start/end ranges of that level overlap, since what both launched counts twice, but never below 0
--- share_pct: share of the durations of all operations of the report, %
--- mean_ns: GPU time per instance, ns
--- host_time_ns: sum of the durations of those ranges on the host, ns
--- tree_order: position in the tree from top to bottom, longest first
+-- share_pct DOUBLE: share of the durations of all operations of the report, %
+-- mean_ns DOUBLE: GPU time per instance, ns
+-- host_time_ns BIGINT: sum of the durations of those ranges on the host, ns
+-- tree_order VARCHAR: position in the tree from top to bottom, longest first
 CREATE VIEW nvtx_tree AS
 WITH RECURSIVE totals AS (
     SELECT report_id, sum(end_ns - start_ns) AS ns

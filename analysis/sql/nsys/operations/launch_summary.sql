@@ -3,22 +3,22 @@
 -- the host is ahead of a busy GPU.  The cost of launching is the idle time before and during calls.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- kernels: number of kernels
--- calls: number of launching calls; a CUDA graph launches many kernels with one
--- launches_per_ms: launching calls per millisecond of the window
--- api_med_ns: median duration of a launching call, ns
--- api_ns: their total duration, ns
--- queue_med_ns: median time from the return of the call to the start of the kernel, of those that
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- kernels BIGINT: number of kernels
+-- calls BIGINT: number of launching calls; a CUDA graph launches many kernels with one
+-- launches_per_ms DOUBLE: launching calls per millisecond of the window
+-- api_med_ns DOUBLE: median duration of a launching call, ns
+-- api_ns BIGINT: their total duration, ns
+-- queue_med_ns DOUBLE: median time from the return of the call to the start of the kernel, of those that
 --   were queued, ns
--- short_kernels: number of kernels under 10 us
--- short_kernels_pct: their share of all kernels, %
--- short_time_pct: their share of all kernel time, %
--- graph_launches: launches of CUDA graphs traced as a whole; their kernels are hidden
--- graph_kernels: number of kernels that came from CUDA graphs
--- launch_overhead_ns: idle time before, during and after launching calls, ns
--- graphs_save_pct: share of the window that CUDA graphs would close: the launch overhead before
+-- short_kernels BIGINT: number of kernels under 10 us
+-- short_kernels_pct DOUBLE: their share of all kernels, %
+-- short_time_pct DOUBLE: their share of all kernel time, %
+-- graph_launches BIGINT: launches of CUDA graphs traced as a whole; their kernels are hidden
+-- graph_kernels BIGINT: number of kernels that came from CUDA graphs
+-- launch_overhead_ns BIGINT: idle time before, during and after launching calls, ns
+-- graphs_save_pct DOUBLE: share of the window that CUDA graphs would close: the launch overhead before
 --   operations outside graphs, without copies to the host, for which a graph would have to end, %
 CREATE VIEW launch_summary AS
 WITH ops AS (

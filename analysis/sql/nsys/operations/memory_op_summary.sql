@@ -2,22 +2,22 @@
 -- much of their time overlaps with kernels.  Those that begin in the analyzed window: the steady
 -- steps, where there are steps.
 --
--- report_id: report
--- device: physical GPU number
--- operation: as in nsys_memory_ops
--- src_kind: kind of the source memory; a Pageable copy is staged through pinned memory and blocks
--- dst_kind: kind of the destination memory
--- count: number of operations
--- total_ns: sum of durations, ns
--- bytes: bytes copied or set
--- bytes_per_s: bytes over the sum of durations, byte/s
--- link: link that the bytes cross: PCIe (host), NVLink (peer) or DRAM (within the device); NULL for
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- operation VARCHAR: as in nsys_memory_ops
+-- src_kind VARCHAR: kind of the source memory; a Pageable copy is staged through pinned memory and blocks
+-- dst_kind VARCHAR: kind of the destination memory
+-- count BIGINT: number of operations
+-- total_ns BIGINT: sum of durations, ns
+-- bytes BIGINT: bytes copied or set
+-- bytes_per_s DOUBLE: bytes over the sum of durations, byte/s
+-- link VARCHAR: link that the bytes cross: PCIe (host), NVLink (peer) or DRAM (within the device); NULL for
 --   others
--- link_bytes_per_s: its vendor peak in that direction, byte/s; half for DRAM, which is both read
+-- link_bytes_per_s DOUBLE: its vendor peak in that direction, byte/s; half for DRAM, which is both read
 --   and written; the host side may be slower; NULL if unknown
--- link_pct: achieved bandwidth, % of that peak; short copies are latency-bound
--- covered_pct: share of their time overlapped by a kernel on the same GPU, %
--- pageable: whether either side is pageable host memory
+-- link_pct DOUBLE: achieved bandwidth, % of that peak; short copies are latency-bound
+-- covered_pct DOUBLE: share of their time overlapped by a kernel on the same GPU, %
+-- pageable BOOLEAN: whether either side is pageable host memory
 CREATE VIEW memory_op_summary AS
 WITH kernels AS (
     -- The union of kernels as segments, each with the total kernel time before it.

@@ -3,15 +3,15 @@
 -- cannot contain what the host does with them.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- copies: number of such copies; of a CUDA graph one for each of its launches
--- per_step: their number in a step; NULL without steps
--- calls_pct: their share of all launching calls, %
--- max_bytes: bytes of the largest
--- idle_ns: idle time that is sync, from them to the next launch of the thread, ns
--- share_pct: its share of the time of the steady steps (analysis_windows), %
--- host_pct: share of that time in which the host reads back, from the beginning of such a call, or the
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- copies BIGINT: number of such copies; of a CUDA graph one for each of its launches
+-- per_step DOUBLE: their number in a step; NULL without steps
+-- calls_pct DOUBLE: their share of all launching calls, %
+-- max_bytes BIGINT: bytes of the largest
+-- idle_ns BIGINT: idle time that is sync, from them to the next launch of the thread, ns
+-- share_pct DOUBLE: its share of the time of the steady steps (analysis_windows), %
+-- host_pct DOUBLE: share of that time in which the host reads back, from the beginning of such a call, or the
 --   end of a graph's launch, to the next launch of the thread, or launches, which tracing slows down, %:
 --   what else it does takes as long without the copies
 CREATE VIEW small_readbacks AS

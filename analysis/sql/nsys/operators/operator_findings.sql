@@ -2,23 +2,23 @@
 -- What is done already, such as a fused optimizer, is no finding; nor is what a benchmark times.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- rank: 1 has the largest share
--- operator: as in operator_times
--- share_pct: share of the time of the steps, %
--- weight_pct: what stands for its bound in the order of findings where there is none: its share, at most
---   that by which faster kernels can shorten the step, and that in which the GPU waits for input, if it
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 has the largest share
+-- operator VARCHAR: as in operator_times
+-- share_pct DOUBLE: share of the time of the steps, %
+-- weight_pct DOUBLE: what stands for its bound in the order of findings where there is none: its share, at
+--   most that by which faster kernels can shorten the step, and that in which the GPU waits for input, if it
 --   does: then they would only wait longer, %
--- step_ns: time of its kernels in a step, mean, ns; NULL without steps
--- step_launches: number of launches in a step, mean; NULL without steps
--- kernels: number of different kernels
--- longest: its kernels with most time, as in operator_times
--- names: full names of its kernels
--- technique: key in the knowledge base
--- difficulty: low, medium or high
--- gain_pct: bound on the gain, % of the time of the steps; NULL where none can be derived
--- floor: what the bound assumes to stay: around (the kernels around the operator's own)
+-- step_ns DOUBLE: time of its kernels in a step, mean, ns; NULL without steps
+-- step_launches BIGINT: number of launches in a step, mean; NULL without steps
+-- kernels BIGINT: number of different kernels
+-- longest VARCHAR: its kernels with most time, as in operator_times
+-- names VARCHAR[]: full names of its kernels
+-- technique VARCHAR: key in the knowledge base
+-- difficulty VARCHAR: low, medium or high
+-- gain_pct DOUBLE: bound on the gain, % of the time of the steps; NULL where none can be derived
+-- floor VARCHAR: what the bound assumes to stay: around (the kernels around the operator's own)
 CREATE VIEW operator_findings AS
 SELECT
     o.report_id,

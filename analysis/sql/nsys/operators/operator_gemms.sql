@@ -2,23 +2,23 @@
 -- addmm, bmm, baddbmm and _scaled_mm in a torch.profiler trace with record_shapes=True; in the windows that
 -- verdicts are about (analysis_windows).
 --
--- report_id: report
--- device: physical GPU number
--- rank: 1 takes most time
--- operator: name, such as aten::mm
--- batch: number of products in a call
--- m: rows of the first matrix
--- n: columns of the second matrix
--- k: columns of the first matrix
--- dtype: type of the multiplication as in gpu_peaks: that of the first matrix; tf32 where it is float and
---   the kernel's name says that it uses tensor cores; NULL for others
--- calls: number of calls
--- time_ns: GPU time of these, ns
--- share_pct: share of the durations of all GPU operations in these windows, %
--- mean_ns: GPU time of a call, ns
--- flop_per_s: 2 x batch x M x N x K over that, FLOP/s
--- pct_of_peak: share of the dense peak of that type, %; NULL if the type or the peak is unknown
--- longest: name of the kernel with most time
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 takes most time
+-- operator VARCHAR: name, such as aten::mm
+-- batch BIGINT: number of products in a call
+-- m BIGINT: rows of the first matrix
+-- n BIGINT: columns of the second matrix
+-- k BIGINT: columns of the first matrix
+-- dtype VARCHAR: type of the multiplication as in gpu_peaks: that of the first matrix; tf32 where it is float
+--   and the kernel's name says that it uses tensor cores; NULL for others
+-- calls BIGINT: number of calls
+-- time_ns BIGINT: GPU time of these, ns
+-- share_pct DOUBLE: share of the durations of all GPU operations in these windows, %
+-- mean_ns DOUBLE: GPU time of a call, ns
+-- flop_per_s DOUBLE: 2 x batch x M x N x K over that, FLOP/s
+-- pct_of_peak DOUBLE: share of the dense peak of that type, %; NULL if the type or the peak is unknown
+-- longest VARCHAR: name of the kernel with most time
 CREATE VIEW operator_gemms AS
 WITH placed AS (
     SELECT

@@ -2,18 +2,18 @@
 -- themselves, not through other operators.  Needs a torch.profiler trace with record_shapes=True; in the
 -- windows that verdicts are about (analysis_windows).
 --
--- report_id: report
--- device: physical GPU number
--- rank: 1 takes most time
--- operator: name, such as aten::mm
--- shapes: dimensions of each input as JSON
--- types: type of each input as JSON
--- calls: number of calls that launched something
--- launches: number of GPU operations
--- time_ns: sum of their durations, ns
--- share_pct: share of the durations of all GPU operations in these windows, %
--- mean_ns: GPU time of a call, ns
--- longest: name of the operation with most time
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 takes most time
+-- operator VARCHAR: name, such as aten::mm
+-- shapes VARCHAR: dimensions of each input as JSON
+-- types VARCHAR: type of each input as JSON
+-- calls BIGINT: number of calls that launched something
+-- launches BIGINT: number of GPU operations
+-- time_ns BIGINT: sum of their durations, ns
+-- share_pct DOUBLE: share of the durations of all GPU operations in these windows, %
+-- mean_ns DOUBLE: GPU time of a call, ns
+-- longest VARCHAR: name of the operation with most time
 CREATE VIEW operator_shapes AS
 WITH sums AS (
     SELECT

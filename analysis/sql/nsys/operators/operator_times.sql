@@ -4,19 +4,20 @@
 -- analyzed steps nearest to the median; without steps, of all of the analyzed time.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- operator: cross_entropy, batch_norm, fixed_batch_norm (only scales and shifts, as in inference),
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- operator VARCHAR: cross_entropy, batch_norm, fixed_batch_norm (only scales and shifts, as in inference),
 --   normalization, softmax, pointwise (none of these is part of the chain), layout (conversions of the
 --   memory layout), optimizer (a launch for each operation) or fused_optimizer
--- launches: number of launches in those steps
--- steps: number of those steps; NULL without steps
--- time_ns: sum of their durations, ns
--- share_pct: share of the time of those steps, %
--- own_pct: share of the kernels that give it away, without the pointwise ones around them, %
--- kernels: number of different kernels
--- longest: short names of the four kernels with most time, each with its share of the steps' time, as text
--- names: their full names
+-- launches BIGINT: number of launches in those steps
+-- steps BIGINT: number of those steps; NULL without steps
+-- time_ns BIGINT: sum of their durations, ns
+-- share_pct DOUBLE: share of the time of those steps, %
+-- own_pct DOUBLE: share of the kernels that give it away, without the pointwise ones around them, %
+-- kernels BIGINT: number of different kernels
+-- longest VARCHAR: short names of the four kernels with most time, each with its share of the steps' time, as
+--   text
+-- names VARCHAR[]: their full names
 CREATE VIEW operator_times AS
 WITH sums AS (
     SELECT track, operator, demangled, any_value(short_name) AS short_name, bool_and(own) AS own,

@@ -1,18 +1,18 @@
 -- GPUs that compute in FP32 for most of the step, in a program of operators that neural networks have.
 --
--- report_id: report
--- device: physical GPU number
--- share_pct: share of the time of the steps in kernels whose names state FP32 or TF32, %
--- step_ns: time of these kernels in a step, mean, ns; NULL without steps
--- step_launches: number of their launches in a step, mean; NULL without steps
--- longest: those with most time, as in precision_times
--- technique: key in the knowledge base
--- difficulty: low, medium or high
--- gain_pct: bound on the gain, % of the time of the steps: half of what they take, and all that products
---   take which do not use TF32, since tensor cores need a small part of it; at most the time in which the
---   host waits for the GPU
--- floor: what the bound assumes to stay: half_types (what narrower types leave of kernels) or host (the
---   time in which the host issues the step)
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- share_pct DOUBLE: share of the time of the steps in kernels whose names state FP32 or TF32, %
+-- step_ns DOUBLE: time of these kernels in a step, mean, ns; NULL without steps
+-- step_launches BIGINT: number of their launches in a step, mean; NULL without steps
+-- longest VARCHAR: those with most time, as in precision_times
+-- technique VARCHAR: key in the knowledge base
+-- difficulty VARCHAR: low, medium or high
+-- gain_pct DOUBLE: bound on the gain, % of the time of the steps: half of what they take, and all that
+--   products take which do not use TF32, since tensor cores need a small part of it; at most the time in
+--   which the host waits for the GPU
+-- floor VARCHAR: what the bound assumes to stay: half_types (what narrower types leave of kernels) or host
+--   (the time in which the host issues the step)
 CREATE VIEW precision_findings AS
 SELECT
     p.report_id,

@@ -2,18 +2,19 @@
 -- Names of compilers (XLA, Inductor, Triton) state none.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- type: narrow (16 bits or fewer), single (FP32, or TF32 in matrix products), or other (FP64, integers, none
---   stated; optimizers and communication)
--- launches: number of launches in those steps
--- steps: number of those steps; NULL without steps
--- time_ns: sum of their durations, ns
--- share_pct: share of the time of those steps, %
--- kernel_pct: share of their kernel time, %
--- product_ns: of that time, matrix products, convolutions and attention that do not use TF32, ns
--- kernels: number of different kernels
--- longest: short names of the four kernels with most time, each with its share of the steps' time, as text
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- type VARCHAR: narrow (16 bits or fewer), single (FP32, or TF32 in matrix products), or other (FP64,
+--   integers, none stated; optimizers and communication)
+-- launches BIGINT: number of launches in those steps
+-- steps BIGINT: number of those steps; NULL without steps
+-- time_ns BIGINT: sum of their durations, ns
+-- share_pct DOUBLE: share of the time of those steps, %
+-- kernel_pct DOUBLE: share of their kernel time, %
+-- product_ns BIGINT: of that time, matrix products, convolutions and attention that do not use TF32, ns
+-- kernels BIGINT: number of different kernels
+-- longest VARCHAR: short names of the four kernels with most time, each with its share of the steps' time, as
+--   text
 CREATE VIEW precision_times AS
 WITH sums AS (
     SELECT track, demangled, any_value(short_name) AS short_name, any_value(category) AS category,

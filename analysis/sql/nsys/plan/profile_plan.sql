@@ -4,24 +4,24 @@
 -- long.  Communication is never among them: ncu replays a kernel several times, and one that waits for
 -- other ranks would hang.  Of several ranks, one is profiled.  For totals see profile_plan_totals.
 --
--- report_id: report
--- device: physical GPU number
--- rank: 1 takes most time; communication is ranked apart
--- name: function name
--- demangled: name with template arguments, of the instance that takes most time
--- grid: blocks as x,y,z
--- block: threads as x,y,z
--- instances: template instances and sizes of shared memory; ncu tells them apart
--- launches: executions in the window
--- time_ns: sum of their durations, ns
--- share_pct: share of the window's kernel time without communication, %; NULL for communication
--- cumulative_pct: share of this and all higher ranks, %; NULL for communication
--- chosen: whether it is to be profiled
--- covered_pct: share that its profiles stand for: launches that take about as long as a profiled one, %;
---   NULL for communication
--- why: reason
--- ncu_names: names by which ncu selects the instances that are profiled: mangled, or functions where
---   the trace lacks mangled names
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 takes most time; communication is ranked apart
+-- name VARCHAR: function name
+-- demangled VARCHAR: name with template arguments, of the instance that takes most time
+-- grid VARCHAR: blocks as x,y,z
+-- block VARCHAR: threads as x,y,z
+-- instances BIGINT: template instances and sizes of shared memory; ncu tells them apart
+-- launches BIGINT: executions in the window
+-- time_ns BIGINT: sum of their durations, ns
+-- share_pct DOUBLE: share of the window's kernel time without communication, %; NULL for communication
+-- cumulative_pct DOUBLE: share of this and all higher ranks, %; NULL for communication
+-- chosen BOOLEAN: whether it is to be profiled
+-- covered_pct DOUBLE: share that its profiles stand for: launches that take about as long as a profiled one,
+--   %; NULL for communication
+-- why VARCHAR: reason
+-- ncu_names VARCHAR[]: names by which ncu selects the instances that are profiled: mangled, or functions
+--   where the trace lacks mangled names
 CREATE VIEW profile_plan AS
 WITH own AS (
     SELECT k.*

@@ -2,25 +2,25 @@
 -- profile for them.  ncu takes one launch of each configuration (grid, block, shared memory) of the
 -- chosen names.
 --
--- report_id: report
--- device: physical GPU number
--- cc: its compute capability; NULL if the report does not say
--- cuda_device: number of that GPU in its process
--- process_id: process
--- processes: number of processes (ranks) with kernels; one of them is profiled
--- window_kind: steady, or whole where no repeating step was found
--- steps: number of steps in the window; NULL for whole
--- launches_before: kernels that the process launches before the first that may be profiled: those before
---   the window, and those of its first step behind which better ones come first
--- configurations: kernel configurations in the window, without communication
--- chosen: how many of them are to be profiled
--- coverage_pct: share of the window's kernel time without communication that the profiles stand for, %
--- communication_pct: share of communication in the process's kernel time, %
--- expected_launches: launches that ncu profiles until it has seen all that are chosen
--- most_launches: launches that it profiles if the program runs to its end
--- span_ns: time on the timeline from the first launch that may be profiled to the end of the last that is
---   chosen, ns; NULL if none is
--- refused: why nothing may be profiled; NULL if it may
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- cc VARCHAR: its compute capability; NULL if the report does not say
+-- cuda_device BIGINT: number of that GPU in its process
+-- process_id BIGINT: process
+-- processes BIGINT: number of processes (ranks) with kernels; one of them is profiled
+-- window_kind VARCHAR: steady, or whole where no repeating step was found
+-- steps BIGINT: number of steps in the window; NULL for whole
+-- launches_before BIGINT: kernels that the process launches before the first that may be profiled: those
+--   before the window, and those of its first step behind which better ones come first
+-- configurations BIGINT: kernel configurations in the window, without communication
+-- chosen BIGINT: how many of them are to be profiled
+-- coverage_pct DOUBLE: share of the window's kernel time without communication that the profiles stand for, %
+-- communication_pct DOUBLE: share of communication in the process's kernel time, %
+-- expected_launches BIGINT: launches that ncu profiles until it has seen all that are chosen
+-- most_launches BIGINT: launches that it profiles if the program runs to its end
+-- span_ns BIGINT: time on the timeline from the first launch that may be profiled to the end of the last that
+--   is chosen, ns; NULL if none is
+-- refused VARCHAR: why nothing may be profiled; NULL if it may
 CREATE VIEW profile_plan_totals AS
 WITH processes AS (
     SELECT p.*, w.kind AS window_kind, w.steps, w.start_ns AS window_start_ns

@@ -1,18 +1,18 @@
 -- When each rank arrived in each collective of a job, on the clock of the job (paired_collectives).
 --
--- job: as in job_ranks
--- place: 1 is the collective in which ranks waited longest, summed over the ranks
--- operation: AllReduce, AllGather, ...
--- communicator: NCCL communicator; NULL if the export has no payloads
--- nth: number of the operation in that communicator, from 1 at the start of the capture
--- rank: rank
--- report_id: report
--- device: physical GPU number
--- start_ns: start of its kernel on the clock of the job, ns
--- late_ns: start after that of the first rank, ns
--- dur_ns: duration of its kernel, ns
--- waiting_ns: duration beyond the transfer, ns
--- last: whether it arrived last; NULL if ranks arrived closer together than the clock error
+-- job VARCHAR: as in job_ranks
+-- place BIGINT: 1 is the collective in which ranks waited longest, summed over the ranks
+-- operation VARCHAR: AllReduce, AllGather, ...
+-- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
+-- nth BIGINT: number of the operation in that communicator, from 1 at the start of the capture
+-- rank BIGINT: rank
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- start_ns BIGINT: start of its kernel on the clock of the job, ns
+-- late_ns BIGINT: start after that of the first rank, ns
+-- dur_ns BIGINT: duration of its kernel, ns
+-- waiting_ns BIGINT: duration beyond the transfer, ns
+-- last BOOLEAN: whether it arrived last; NULL if ranks arrived closer together than the clock error
 CREATE VIEW collective_arrivals AS
 WITH ranked AS (
     SELECT

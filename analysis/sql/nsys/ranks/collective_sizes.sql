@@ -2,16 +2,16 @@
 -- operation and size together.  The transfer is the time of the rank that arrived last, so that waiting is
 -- not part of it.
 --
--- job: as in job_ranks
--- operation: AllReduce, AllGather, ...
--- ranks: number of participants captured
--- bytes: bytes of a rank's call
--- count: number of collectives
--- transfer_ns: transfer, median, ns
--- waiting_ns: time beyond the transfer, summed over ranks and collectives, ns
--- spread_ns: time from the first arrival to the last, median, ns
--- algorithm_bytes_per_s: bytes over the transfer, median, byte/s; NULL if unknown
--- bus_bytes_per_s: bus bandwidth as in nccl-tests, median, byte/s; NULL likewise
+-- job VARCHAR: as in job_ranks
+-- operation VARCHAR: AllReduce, AllGather, ...
+-- ranks BIGINT: number of participants captured
+-- bytes BIGINT: bytes of a rank's call
+-- count BIGINT: number of collectives
+-- transfer_ns DOUBLE: transfer, median, ns
+-- waiting_ns BIGINT: time beyond the transfer, summed over ranks and collectives, ns
+-- spread_ns DOUBLE: time from the first arrival to the last, median, ns
+-- algorithm_bytes_per_s DOUBLE: bytes over the transfer, median, byte/s; NULL if unknown
+-- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, median, byte/s; NULL likewise
 CREATE VIEW collective_sizes AS
 SELECT
     job,

@@ -1,13 +1,13 @@
 -- How much communication between GPUs is overlapped by compute, from unions of intervals, never
 -- sums.  Of the kernels that begin in the analyzed window: the steady steps, where there are steps.
 --
--- report_id: report
--- device: physical GPU number
--- communication_ns: time with at least one communication kernel, ns
--- compute_ns: time with at least one other kernel, ns
--- overlapped_ns: time with both, ns
--- exposed_ns: exposed communication: time not overlapped by compute, ns
--- overlap_pct: overlapped share of the communication, %; NULL if there is none
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- communication_ns BIGINT: time with at least one communication kernel, ns
+-- compute_ns BIGINT: time with at least one other kernel, ns
+-- overlapped_ns BIGINT: time with both, ns
+-- exposed_ns BIGINT: exposed communication: time not overlapped by compute, ns
+-- overlap_pct DOUBLE: overlapped share of the communication, %; NULL if there is none
 CREATE VIEW comm_overlap AS
 WITH unions AS (
     SELECT

@@ -1,18 +1,18 @@
 -- Ranks of distributed jobs: each process and GPU that communicated.  Reports of one directory
 -- whose captures overlap in time are one job; so is one report of several processes.
 --
--- job: report_id of one of its reports
--- rank: rank
--- rank_source: source of the rank: MPI_RANKS, an environment variable, or file order
--- report_id: report
--- pid: process
--- device: physical GPU number
--- collectives: number of communication kernels
--- paired: number of these that were found on other ranks as well
--- clock_offset_ns: offset to add to times of the report to get times of the job, ns
--- clock_shift_ns: part of it that comes from aligning the ends of collectives, ns; NULL if there
+-- job VARCHAR: report_id of one of its reports
+-- rank BIGINT: rank
+-- rank_source VARCHAR: source of the rank: MPI_RANKS, an environment variable, or file order
+-- report_id VARCHAR: report
+-- pid BIGINT: process
+-- device BIGINT: physical GPU number
+-- collectives BIGINT: number of communication kernels
+-- paired BIGINT: number of these that were found on other ranks as well
+-- clock_offset_ns BIGINT: offset to add to times of the report to get times of the job, ns
+-- clock_shift_ns BIGINT: part of it that comes from aligning the ends of collectives, ns; NULL if there
 --   are none to compare
--- clock_residual_ns: median distance between the ends of collectives after alignment, ns
+-- clock_residual_ns DOUBLE: median distance between the ends of collectives after alignment, ns
 CREATE VIEW job_ranks AS
 SELECT
     r.job,

@@ -1,23 +1,23 @@
 -- Communication kernels by operation on each GPU.  Durations include waiting for the other ranks:
 -- of the participants of one collective, the shortest is closest to the transfer time.
 --
--- report_id: report
--- device: physical GPU number
--- operation: kernel function
--- collective: operation performed: AllReduce, AllGather, ...
--- count: number of executions
--- total_ns: sum of durations, ns
--- share_pct: share of all communication kernel time, %
--- avg_ns: mean duration, ns
--- med_ns: median, ns
--- min_ns: shortest, ns
--- p95_ns: 95th percentile, ns
--- max_ns: longest, ns
--- bytes: bytes of this rank's calls as NCCL counts them: of one rank; for an AllToAll on average to
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- operation VARCHAR: kernel function
+-- collective VARCHAR: operation performed: AllReduce, AllGather, ...
+-- count BIGINT: number of executions
+-- total_ns BIGINT: sum of durations, ns
+-- share_pct DOUBLE: share of all communication kernel time, %
+-- avg_ns DOUBLE: mean duration, ns
+-- med_ns DOUBLE: median, ns
+-- min_ns BIGINT: shortest, ns
+-- p95_ns DOUBLE: 95th percentile, ns
+-- max_ns BIGINT: longest, ns
+-- bytes BIGINT: bytes of this rank's calls as NCCL counts them: of one rank; for an AllToAll on average to
 --   one peer; for a group that sends and receives the larger direction; NULL if unknown (nsys
 --   export --include-blobs=true records them; torch.profiler does)
--- algorithm_bytes_per_s: bytes over the sum of durations, waiting included, byte/s
--- bus_bytes_per_s: bus bandwidth as in nccl-tests, waiting included (paired_collectives has it
+-- algorithm_bytes_per_s DOUBLE: bytes over the sum of durations, waiting included, byte/s
+-- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, waiting included (paired_collectives has it
 --   without), byte/s
 CREATE VIEW nccl_collectives AS
 WITH sums AS (

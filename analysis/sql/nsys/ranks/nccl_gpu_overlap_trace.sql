@@ -1,16 +1,16 @@
 -- How much of each kernel is overlapped by other kernels, communication and compute separately, as
 -- in nsys's recipe nccl_gpu_overlap_trace: on GPUs that communicate, from unions of intervals.
 --
--- report_id: report
--- device: physical GPU number
--- pid: process
--- name: kernel function
--- start_ns: start, ns
--- end_ns: end, ns
--- communicates: whether it is a communication kernel
--- communication_overlap_pct: share of its time overlapped by another communication kernel on the
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- pid BIGINT: process
+-- name VARCHAR: kernel function
+-- start_ns BIGINT: start, ns
+-- end_ns BIGINT: end, ns
+-- communicates BOOLEAN: whether it is a communication kernel
+-- communication_overlap_pct DOUBLE: share of its time overlapped by another communication kernel on the
 --   GPU, %; NULL if it has no duration
--- compute_overlap_pct: share overlapped by another kernel that is not communication, %
+-- compute_overlap_pct DOUBLE: share overlapped by another kernel that is not communication, %
 CREATE VIEW nccl_gpu_overlap_trace AS
 WITH kernels AS (
     SELECT

@@ -2,23 +2,23 @@
 -- are steps), each with all its ranks: the shortest participant's time is the transfer, what the others
 -- take beyond it is waiting.  Times are on the clock of the job.
 --
--- job: as in job_ranks
--- operation: AllReduce, AllGather, ...
--- communicator: NCCL communicator; NULL if the export has no payloads
--- nth: number of the operation in that communicator, from 1 at the start of the capture
--- ranks: number of participants captured
--- first_start_ns: when the first rank arrived, ns
--- last_start_ns: when the last rank arrived, ns
--- end_ns: end of the last participant, ns
--- transfer_ns: duration of the shortest participant, ns
--- waiting_ns: time beyond the transfer, summed over the ranks, ns
--- last_rank: rank that arrived last; NULL if ranks arrived closer together than the clock error
--- bytes: bytes of a rank's call; NULL if the export has no payloads
--- algorithm_bytes_per_s: bytes over the transfer, byte/s; NULL for rooted operations whose ranks
+-- job VARCHAR: as in job_ranks
+-- operation VARCHAR: AllReduce, AllGather, ...
+-- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
+-- nth BIGINT: number of the operation in that communicator, from 1 at the start of the capture
+-- ranks BIGINT: number of participants captured
+-- first_start_ns BIGINT: when the first rank arrived, ns
+-- last_start_ns BIGINT: when the last rank arrived, ns
+-- end_ns BIGINT: end of the last participant, ns
+-- transfer_ns BIGINT: duration of the shortest participant, ns
+-- waiting_ns BIGINT: time beyond the transfer, summed over the ranks, ns
+-- last_rank BIGINT: rank that arrived last; NULL if ranks arrived closer together than the clock error
+-- bytes BIGINT: bytes of a rank's call; NULL if the export has no payloads
+-- algorithm_bytes_per_s DOUBLE: bytes over the transfer, byte/s; NULL for rooted operations whose ranks
 --   arrived apart
--- bus_bytes_per_s: bus bandwidth as in nccl-tests, byte/s; NULL likewise, and if the number of
+-- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, byte/s; NULL likewise, and if the number of
 --   ranks is unknown
--- together: whether all ranks were in it at the same time, as they must be
+-- together BOOLEAN: whether all ranks were in it at the same time, as they must be
 CREATE VIEW paired_collectives AS
 WITH aligned AS (
     SELECT

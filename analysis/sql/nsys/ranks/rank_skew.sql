@@ -2,20 +2,20 @@
 -- steps): time of each rank in collectives beyond the transfer, and how often it arrived last.
 -- @materialize
 --
--- job: as in job_ranks
--- rank: rank
--- report_id: report
--- device: physical GPU number
--- collectives: number of paired collectives
--- transfer_ns: sum of their transfer times, ns
--- waiting_ns: time that the rank waited in them, ns
--- waiting_pct: its share of the time in these collectives, %
--- window_pct: its share of the window, %
--- start_ns: part of it in the rank's first collective: the ranks started apart, ns; 0 where that is not in
---   the window
--- last: number of collectives in which it arrived last
--- last_pct: share of those with a known last rank, %
--- straggler: steady if one rank is last in at least 80 % of them, moves if none is; NULL if no rank
+-- job VARCHAR: as in job_ranks
+-- rank BIGINT: rank
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- collectives BIGINT: number of paired collectives
+-- transfer_ns BIGINT: sum of their transfer times, ns
+-- waiting_ns BIGINT: time that the rank waited in them, ns
+-- waiting_pct DOUBLE: its share of the time in these collectives, %
+-- window_pct DOUBLE: its share of the window, %
+-- start_ns BIGINT: part of it in the rank's first collective: the ranks started apart, ns; 0 where that is
+--   not in the window
+-- last BIGINT: number of collectives in which it arrived last
+-- last_pct DOUBLE: share of those with a known last rank, %
+-- straggler VARCHAR: steady if one rank is last in at least 80 % of them, moves if none is; NULL if no rank
 --   is known to be last
 CREATE VIEW rank_skew AS
 WITH ordered AS (

@@ -1,16 +1,16 @@
 -- How far apart the ranks of a job are in each step: a step takes as long as its slowest rank.
 --
--- job: as in job_ranks
--- step: name of the step
--- step_index: step number of a rank, from 1
--- ranks: number of ranks that have the step
--- mean_ns: mean duration over the ranks, ns
--- slowest_ns: longest duration, ns
--- slowest_rank: rank with the longest duration
--- skew_ns: longest minus shortest duration, ns
--- busiest_rank: rank with the most time other than communication and waiting for it: the one the
+-- job VARCHAR: as in job_ranks
+-- step VARCHAR: name of the step
+-- step_index BIGINT: step number of a rank, from 1
+-- ranks BIGINT: number of ranks that have the step
+-- mean_ns DOUBLE: mean duration over the ranks, ns
+-- slowest_ns BIGINT: longest duration, ns
+-- slowest_rank BIGINT: rank with the longest duration
+-- skew_ns BIGINT: longest minus shortest duration, ns
+-- busiest_rank BIGINT: rank with the most time other than communication and waiting for it: the one the
 --   others wait for
--- busy_skew_ns: that time minus the smallest of any rank, ns
+-- busy_skew_ns BIGINT: that time minus the smallest of any rank, ns
 CREATE VIEW step_skew AS
 WITH own AS (
     SELECT report_id, device, process_id, step, step_index, any_value(step_ns) AS step_ns,

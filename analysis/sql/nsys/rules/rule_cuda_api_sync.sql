@@ -2,13 +2,13 @@
 -- only lists cudaDeviceSynchronize and cudaStreamSynchronize; this view adds driver API calls,
 -- event synchronization and blocking copies.
 --
--- report_id: report
--- duration_ns: duration of the call, ns
--- start_ns: start, ns
--- pid: process
--- tid: thread
--- api_name: function as recorded
--- nsys_lists: whether nsys's own rule would list it
+-- report_id VARCHAR: report
+-- duration_ns BIGINT: duration of the call, ns
+-- start_ns BIGINT: start, ns
+-- pid BIGINT: process
+-- tid BIGINT: thread
+-- api_name VARCHAR: function as recorded
+-- nsys_lists BOOLEAN: whether nsys's own rule would list it
 CREATE VIEW rule_cuda_api_sync AS
 SELECT
     report_id,

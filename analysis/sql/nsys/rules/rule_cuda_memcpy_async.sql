@@ -2,17 +2,17 @@
 -- first, as in `nsys analyze -r cuda_memcpy_async`.  Joined on process and correlation id (nsys
 -- ignores the process), and including driver API calls, which nsys does not match.
 --
--- report_id: report
--- duration_ns: duration of the copy on the GPU, ns
--- start_ns: start, ns
--- src_kind: kind of the source memory
--- dst_kind: kind of the destination memory
--- bytes: bytes
--- pid: process
--- device_id: CUDA device number
--- context_id: CUDA context
--- stream_id: CUDA stream
--- api_name: function as recorded
+-- report_id VARCHAR: report
+-- duration_ns BIGINT: duration of the copy on the GPU, ns
+-- start_ns BIGINT: start, ns
+-- src_kind VARCHAR: kind of the source memory
+-- dst_kind VARCHAR: kind of the destination memory
+-- bytes BIGINT: bytes
+-- pid BIGINT: process
+-- device_id BIGINT: CUDA device number
+-- context_id BIGINT: CUDA context
+-- stream_id BIGINT: CUDA stream
+-- api_name VARCHAR: function as recorded
 CREATE VIEW rule_cuda_memcpy_async AS
 SELECT
     report_id,

@@ -3,11 +3,11 @@
 -- whole count as work; a limit never drops the longest.  As in nsys, time of the profiler is not
 -- idle.
 --
--- report_id: report
--- duration_ns: duration without the profiler's own time, ns
--- start_ns: start, ns
--- device: physical GPU number
--- cause: as in gpu_idle_gaps
+-- report_id VARCHAR: report
+-- duration_ns BIGINT: duration without the profiler's own time, ns
+-- start_ns BIGINT: start, ns
+-- device BIGINT: physical GPU number
+-- cause VARCHAR: as in gpu_idle_gaps
 CREATE VIEW rule_gpu_gaps AS
 SELECT
     report_id,

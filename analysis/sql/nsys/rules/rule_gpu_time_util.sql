@@ -3,11 +3,11 @@
 -- to last operation is cut into thirty equal chunks, and adjacent low ones are merged.  Overlapped
 -- operations count once; nsys adds them up.
 --
--- report_id: report
--- in_use_pct: time with an operation, % of the interval, rounded to 0.1
--- duration_ns: duration, ns
--- start_ns: start, ns
--- device: physical GPU number
+-- report_id VARCHAR: report
+-- in_use_pct DOUBLE: time with an operation, % of the interval, rounded to 0.1
+-- duration_ns BIGINT: duration, ns
+-- start_ns BIGINT: start, ns
+-- device BIGINT: physical GPU number
 CREATE VIEW rule_gpu_time_util AS
 WITH bounds AS (
     SELECT

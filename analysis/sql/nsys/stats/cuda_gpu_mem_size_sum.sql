@@ -1,14 +1,14 @@
 -- Bytes of memory operations by operation, equal to `nsys stats --report cuda_gpu_mem_size_sum`.
 --
--- report_id: report
--- total_mb: sum, MB (decimal), rounded to 0.001 as nsys does
--- count: number of operations
--- avg_mb: mean, MB
--- med_mb: median (mean of the middle two), MB
--- min_mb: smallest, MB
--- max_mb: largest, MB
--- stddev_mb: sample standard deviation (n - 1; 0 for one), MB
--- operation: copy direction or memset
+-- report_id VARCHAR: report
+-- total_mb DOUBLE: sum, MB (decimal), rounded to 0.001 as nsys does
+-- count BIGINT: number of operations
+-- avg_mb DOUBLE: mean, MB
+-- med_mb DOUBLE: median (mean of the middle two), MB
+-- min_mb DOUBLE: smallest, MB
+-- max_mb DOUBLE: largest, MB
+-- stddev_mb DOUBLE: sample standard deviation (n - 1; 0 for one), MB
+-- operation VARCHAR: copy direction or memset
 CREATE VIEW cuda_gpu_mem_size_sum AS
 SELECT
     report_id,

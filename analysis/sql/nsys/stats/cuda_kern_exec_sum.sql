@@ -2,35 +2,35 @@
 -- A long queue time is not a problem: the host is ahead of a busy GPU.  Kernels of one CUDA graph
 -- share the time of one launching call.
 --
--- report_id: report
--- pid: process id
--- tid: launching thread
--- devid: CUDA device number
--- count: number of kernels
--- qcount: number of kernels that began after their launching call had returned; the others have no
+-- report_id VARCHAR: report
+-- pid BIGINT: process id
+-- tid BIGINT: launching thread
+-- devid BIGINT: CUDA device number
+-- count BIGINT: number of kernels
+-- qcount BIGINT: number of kernels that began after their launching call had returned; the others have no
 --   queue time
--- tavg_ns: mean time from the call to the kernel's end, ns, rounded to 0.1
--- tmed_ns: its median, ns
--- tmin_ns: shortest, ns
--- tmax_ns: longest, ns
--- tstddev_ns: sample standard deviation, ns
--- aavg_ns: mean duration of the API call, ns
--- amed_ns: its median, ns
--- amin_ns: shortest, ns
--- amax_ns: longest, ns
--- astddev_ns: sample standard deviation, ns
--- qavg_ns: mean queue time, ns; NULL if no kernel has one
--- qmed_ns: its median, ns
--- qmin_ns: shortest, ns
--- qmax_ns: longest, ns
--- qstddev_ns: sample standard deviation, ns; 0 for one value and for none, as in nsys
--- kavg_ns: mean kernel duration, ns
--- kmed_ns: its median, ns
--- kmin_ns: shortest, ns
--- kmax_ns: longest, ns
--- kstddev_ns: sample standard deviation, ns
--- api_name: launching function
--- kernel_name: kernel name with template arguments
+-- tavg_ns DOUBLE: mean time from the call to the kernel's end, ns, rounded to 0.1
+-- tmed_ns DOUBLE: its median, ns
+-- tmin_ns BIGINT: shortest, ns
+-- tmax_ns BIGINT: longest, ns
+-- tstddev_ns DOUBLE: sample standard deviation, ns
+-- aavg_ns DOUBLE: mean duration of the API call, ns
+-- amed_ns DOUBLE: its median, ns
+-- amin_ns BIGINT: shortest, ns
+-- amax_ns BIGINT: longest, ns
+-- astddev_ns DOUBLE: sample standard deviation, ns
+-- qavg_ns DOUBLE: mean queue time, ns; NULL if no kernel has one
+-- qmed_ns DOUBLE: its median, ns
+-- qmin_ns BIGINT: shortest, ns
+-- qmax_ns BIGINT: longest, ns
+-- qstddev_ns DOUBLE: sample standard deviation, ns; 0 for one value and for none, as in nsys
+-- kavg_ns DOUBLE: mean kernel duration, ns
+-- kmed_ns DOUBLE: its median, ns
+-- kmin_ns BIGINT: shortest, ns
+-- kmax_ns BIGINT: longest, ns
+-- kstddev_ns DOUBLE: sample standard deviation, ns
+-- api_name VARCHAR: launching function
+-- kernel_name VARCHAR: kernel name with template arguments
 CREATE VIEW cuda_kern_exec_sum AS
 WITH titles AS (
     -- A regular expression per name, not per launch.

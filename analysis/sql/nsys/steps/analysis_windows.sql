@@ -1,22 +1,22 @@
 -- The part of each GPU's time that verdicts, budgets, idle gaps and kernel summaries are about: the
 -- steady steps, unless --window chooses the whole capture, the start or one step.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process whose steps are counted; NULL without steps
--- kind: steady, whole, startup or step
--- start_ns: start of the first window, ns
--- end_ns: end of the last, ns
--- time_ns: duration of the windows together, ns; less than end_ns - start_ns where some between are
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process whose steps are counted; NULL without steps
+-- kind VARCHAR: steady, whole, startup or step
+-- start_ns BIGINT: start of the first window, ns
+-- end_ns BIGINT: end of the last, ns
+-- time_ns BIGINT: duration of the windows together, ns; less than end_ns - start_ns where some between are
 --   left out
--- steps: number of steps in it; NULL without steps
--- step_ns: median step, ns; NULL without steps
--- p95_ns: 95th percentile (p95) of the steps, ns; NULL without steps
--- averaged: repeats of the loop that `steps` lists together, whose mean these two are of; 1 for most
--- source: where steps come from: step range, NVTX, ProfilerStep or period; NULL without steps
--- startup_ns: time before it that is start-up or warm-up, without other loops, ns; NULL without steps
--- left_out: steps of the loop behind its warm-up that are not alike and are left out
--- why: why that part; NULL if it is what was chosen
+-- steps BIGINT: number of steps in it; NULL without steps
+-- step_ns DOUBLE: median step, ns; NULL without steps
+-- p95_ns DOUBLE: 95th percentile (p95) of the steps, ns; NULL without steps
+-- averaged BIGINT: repeats of the loop that `steps` lists together, whose mean these two are of; 1 for most
+-- source VARCHAR: where steps come from: step range, NVTX, ProfilerStep or period; NULL without steps
+-- startup_ns BIGINT: time before it that is start-up or warm-up, without other loops, ns; NULL without steps
+-- left_out BIGINT: steps of the loop behind its warm-up that are not alike and are left out
+-- why VARCHAR: why that part; NULL if it is what was chosen
 CREATE VIEW analysis_windows AS
 WITH phased AS (
     SELECT

@@ -3,18 +3,19 @@
 -- its idle time and its overwriting are the harness's.  Programs whose ranges name steps are not looked at.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- repetitions: how often an event is recorded between the overwriting and the next launch
--- flushes: how often the cache is overwritten
--- flush_ns: time of that, ns
--- flush_pct: its share of the GPU's time in kernels and memsets, %
--- loops_pct: share of that time in the loops, overwriting included, %
--- span_pct: share of that time from the first repetition to the last: loops, and what warms up for them, %
--- flush_names: full names of what overwrites
--- kernels: number of different kernels that are timed, by full name
--- longest: short name of the one with most time
--- longest_pct: its share of the loops' time without overwriting, %
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- repetitions BIGINT: how often an event is recorded between the overwriting and the next launch
+-- flushes BIGINT: how often the cache is overwritten
+-- flush_ns BIGINT: time of that, ns
+-- flush_pct DOUBLE: its share of the GPU's time in kernels and memsets, %
+-- loops_pct DOUBLE: share of that time in the loops, overwriting included, %
+-- span_pct DOUBLE: share of that time from the first repetition to the last: loops, and what warms up for
+--   them, %
+-- flush_names VARCHAR[]: full names of what overwrites
+-- kernels BIGINT: number of different kernels that are timed, by full name
+-- longest VARCHAR: short name of the one with most time
+-- longest_pct DOUBLE: its share of the loops' time without overwriting, %
 CREATE VIEW benchmark_loops AS
 WITH numbered AS (
     SELECT *, count(if(flush, 1, NULL)) OVER (PARTITION BY track ORDER BY start_ns, op_id) AS repetition

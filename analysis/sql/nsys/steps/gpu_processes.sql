@@ -1,16 +1,16 @@
 -- The processes that share a GPU, busiest first; empty where each GPU is used by one.  Budgets and verdicts
 -- are of the GPU, in the steps of the first process with steps; step_budget has those of each.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process
--- busy_ns: time in which its operations ran, overlaps counted once, ns
--- busy_pct: share of the time from the first operation on the GPU to the end of the last, %
--- steps: number of its steady steps; NULL without any
--- step_ns: median of them, ns
--- own_pct: share of them in which its own operations run, %
--- other_pct: share in which only those of other processes run, %
--- idle_pct: share in which the GPU is idle, %
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process
+-- busy_ns BIGINT: time in which its operations ran, overlaps counted once, ns
+-- busy_pct DOUBLE: share of the time from the first operation on the GPU to the end of the last, %
+-- steps BIGINT: number of its steady steps; NULL without any
+-- step_ns DOUBLE: median of them, ns
+-- own_pct DOUBLE: share of them in which its own operations run, %
+-- other_pct DOUBLE: share in which only those of other processes run, %
+-- idle_pct DOUBLE: share in which the GPU is idle, %
 CREATE VIEW gpu_processes AS
 WITH ops AS (
     SELECT

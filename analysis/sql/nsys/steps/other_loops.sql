@@ -1,14 +1,14 @@
 -- Loops of a process besides that of its steps: training beside generation, a second benchmark.  They are
 -- found by the order of launches, so none is known of a process whose ranges name its steps.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process
--- period_launches: launches in a repeat
--- repeats: number of repeats, of all loops with that period
--- repeat_ns: median duration of a repeat, ns
--- time_ns: time that they take, from start to end, ns
--- share_pct: that over the time from the first to the last operation of the GPU, %
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process
+-- period_launches BIGINT: launches in a repeat
+-- repeats BIGINT: number of repeats, of all loops with that period
+-- repeat_ns DOUBLE: median duration of a repeat, ns
+-- time_ns BIGINT: time that they take, from start to end, ns
+-- share_pct DOUBLE: that over the time from the first to the last operation of the GPU, %
 CREATE VIEW other_loops AS
 SELECT
     g.report_id,

@@ -1,16 +1,16 @@
 -- What takes the host's time before the first steady step, from the first CUDA call of the process on;
 -- the rest is the program's own: imports, reading data, Python.  Only where steps were found.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process
--- cause: first uses of kernels (with what they load), module loading, allocation of device memory,
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process
+-- cause VARCHAR: first uses of kernels (with what they load), module loading, allocation of device memory,
 --   context creation, communicator initialization, autotuning of kernels, compilation (without it), other
 --   loops (what no other cause covers in them) or everything else
--- calls: number of calls, ranges or repeats; NULL for everything else
--- time_ns: host time in them, overlaps within a cause counted once, ns
--- share_pct: share of the time from the first CUDA call to the first steady step, %
--- startup_ns: that time, ns
+-- calls BIGINT: number of calls, ranges or repeats; NULL for everything else
+-- time_ns BIGINT: host time in them, overlaps within a cause counted once, ns
+-- share_pct DOUBLE: share of the time from the first CUDA call to the first steady step, %
+-- startup_ns BIGINT: that time, ns
 CREATE VIEW startup_causes AS
 WITH begun AS (
     SELECT w.track, w.pid, min(w.host_start_ns) AS until_ns

@@ -3,17 +3,18 @@
 -- added to those of timeline_findings.  Only where the steady steps are analysed, and not where it is a
 -- small part of what the program takes in all.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process
--- startup_ns: time from its first CUDA call to its first steady step, without that in other loops, ns
--- capture_ns: time from that call to the end of the last operation on the GPU, ns
--- share_pct: share of that, %: the most that can be saved
--- causes: what takes the time, in words; causes below 2 % of it are left out, and other loops stand last
--- cause: what takes most of it: loading (modules, first uses of kernels), context, allocation,
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process
+-- startup_ns BIGINT: time from its first CUDA call to its first steady step, without that in other loops, ns
+-- capture_ns BIGINT: time from that call to the end of the last operation on the GPU, ns
+-- share_pct DOUBLE: share of that, %: the most that can be saved
+-- causes VARCHAR: what takes the time, in words; causes below 2 % of it are left out, and other loops stand
+--   last
+-- cause VARCHAR: what takes most of it: loading (modules, first uses of kernels), context, allocation,
 --   communicator, autotuning or compilation; program if none takes 25 %
--- technique: key in the knowledge base
--- difficulty: low, medium or high
+-- technique VARCHAR: key in the knowledge base
+-- difficulty VARCHAR: low, medium or high
 CREATE VIEW startup_findings AS
 WITH parted AS (
     SELECT

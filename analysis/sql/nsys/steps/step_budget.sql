@@ -2,21 +2,21 @@
 -- for what a step is.  On a GPU that one process uses, they add up to that of the whole capture.  Where
 -- several processes share a GPU, each has its steps with budgets of its own.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process whose step it is; NULL for time outside steps, which is of the process with the
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process whose step it is; NULL for time outside steps, which is of the process with the
 --   most work
--- step: name of the step; NULL for time before, between and behind steps
--- step_index: step number of the process on the device, from 1; NULL for time outside steps
--- phase: start-up, warm-up, steady, other or shutdown, as in steps
--- window_start_ns: start of the window, ns
--- window_end_ns: end of the window, ns
--- step_ns: duration, ns
--- category: as in gpu_time_budget; where processes share the GPU, work is that of the process itself,
+-- step VARCHAR: name of the step; NULL for time before, between and behind steps
+-- step_index BIGINT: step number of the process on the device, from 1; NULL for time outside steps
+-- phase VARCHAR: start-up, warm-up, steady, other or shutdown, as in steps
+-- window_start_ns BIGINT: start of the window, ns
+-- window_end_ns BIGINT: end of the window, ns
+-- step_ns BIGINT: duration, ns
+-- category VARCHAR: as in gpu_time_budget; where processes share the GPU, work is that of the process itself,
 --   other_process is time in which only others work, and unattributed includes idle time before their
 --   work
--- time_ns: time, ns
--- share_pct: share of the step, %
+-- time_ns BIGINT: time, ns
+-- share_pct DOUBLE: share of the step, %
 CREATE VIEW step_budget AS
 WITH budgets AS (
     SELECT track, window_id, category, time_ns

@@ -2,15 +2,15 @@
 -- GPUs of a job show the same step.  Without steps it is the whole analyzed window.
 -- @materialize
 --
--- report_id: report
--- device: physical GPU number
--- job: as in job_ranks; the report itself where nothing communicates
--- role: median or slowest; a window without steps is median
--- step: number of the step; NULL without steps
--- name: its name; NULL without steps
--- start_ns: start, ns
--- end_ns: end, ns
--- offset_ns: to be added to times of the report to get times of the job, ns
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- job VARCHAR: as in job_ranks; the report itself where nothing communicates
+-- role VARCHAR: median or slowest; a window without steps is median
+-- step BIGINT: number of the step; NULL without steps
+-- name VARCHAR: its name; NULL without steps
+-- start_ns BIGINT: start, ns
+-- end_ns BIGINT: end, ns
+-- offset_ns BIGINT: to be added to times of the report to get times of the job, ns
 CREATE VIEW step_pictures AS
 WITH jobs AS (
     SELECT DISTINCT job, report_id

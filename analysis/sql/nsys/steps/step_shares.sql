@@ -1,26 +1,26 @@
 -- The time budget of each step, one row per step: the share of each category of gpu_time_budget.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process
--- step: name of the step
--- step_index: step number of the process on the device, from 1
--- phase: start-up, warm-up, steady, other or shutdown, as in steps
--- step_ns: duration, ns
--- compute_pct: compute, %
--- communication_pct: communication that compute does not cover, %
--- transfer_pct: copies and memsets that no kernel covers, %
--- other_process_pct: only other processes on the GPU work, %; NULL unless several share it
--- sync_pct: idle because the host waited for the GPU, %
--- launch_gap_pct: idle between launches, %
--- launch_api_pct: idle during launching calls, %
--- queued_pct: idle after launching calls, %
--- kernel_gap_pct: idle although the next operation had been launched before, %
--- loading_pct: idle because the driver loaded code, %
--- host_pct: idle because the host launched nothing, %
--- profiler_overhead_pct: idle because of the profiler, %
--- edge_pct: before the first and after the last operation, %
--- unattributed_pct: idle before operations without a recorded call, %
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process
+-- step VARCHAR: name of the step
+-- step_index BIGINT: step number of the process on the device, from 1
+-- phase VARCHAR: start-up, warm-up, steady, other or shutdown, as in steps
+-- step_ns BIGINT: duration, ns
+-- compute_pct DOUBLE: compute, %
+-- communication_pct DOUBLE: communication that compute does not cover, %
+-- transfer_pct DOUBLE: copies and memsets that no kernel covers, %
+-- other_process_pct DOUBLE: only other processes on the GPU work, %; NULL unless several share it
+-- sync_pct DOUBLE: idle because the host waited for the GPU, %
+-- launch_gap_pct DOUBLE: idle between launches, %
+-- launch_api_pct DOUBLE: idle during launching calls, %
+-- queued_pct DOUBLE: idle after launching calls, %
+-- kernel_gap_pct DOUBLE: idle although the next operation had been launched before, %
+-- loading_pct DOUBLE: idle because the driver loaded code, %
+-- host_pct DOUBLE: idle because the host launched nothing, %
+-- profiler_overhead_pct DOUBLE: idle because of the profiler, %
+-- edge_pct DOUBLE: before the first and after the last operation, %
+-- unattributed_pct DOUBLE: idle before operations without a recorded call, %
 CREATE VIEW step_shares AS
 SELECT
     report_id,

@@ -1,21 +1,21 @@
 -- What the picture of a step shows: GPU operations by stream, idle intervals by cause, and the CUDA calls and
 -- NVTX ranges of the threads that launched them, as far as they overlap the step.
 --
--- report_id: report
--- device: physical GPU number
--- role: median or slowest, as in step_pictures
--- lane: stream, number of the thread, or idle
--- kind: kernel, memcpy, memset, graph, um, idle, call or range
--- depth: nesting of a range among those of its thread, from 0; else 0
--- name: short name of a kernel, cause of an idle interval, else the name of what it is
--- kernel_name: function name of a kernel; NULL for others
--- category: category of a kernel as in kernel_names, transfer, graph, cause of an idle interval, call or
---   range
--- grid: blocks as x,y,z; NULL for what is no kernel
--- block: threads as x,y,z; NULL likewise
--- start_ns: start after that of the step, ns; less than 0 if it began before
--- dur_ns: duration, ns
--- next_name: for idle: the operation that ended it; else NULL
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- role VARCHAR: median or slowest, as in step_pictures
+-- lane VARCHAR: stream, number of the thread, or idle
+-- kind VARCHAR: kernel, memcpy, memset, graph, um, idle, call or range
+-- depth BIGINT: nesting of a range among those of its thread, from 0; else 0
+-- name VARCHAR: short name of a kernel, cause of an idle interval, else the name of what it is
+-- kernel_name VARCHAR: function name of a kernel; NULL for others
+-- category VARCHAR: category of a kernel as in kernel_names, transfer, graph, cause of an idle interval, call
+--   or range
+-- grid VARCHAR: blocks as x,y,z; NULL for what is no kernel
+-- block VARCHAR: threads as x,y,z; NULL likewise
+-- start_ns BIGINT: start after that of the step, ns; less than 0 if it began before
+-- dur_ns BIGINT: duration, ns
+-- next_name VARCHAR: for idle: the operation that ended it; else NULL
 CREATE VIEW step_slices AS
 WITH ops AS (
     SELECT

@@ -1,20 +1,20 @@
 -- Every source of steps of each process, to compare them: ranges of the program, torch.profiler's steps,
 -- and what repeats in the order of launches.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process
--- source: step range, NVTX, ProfilerStep or period
--- used: whether `steps` uses it
--- steps: number of steps; of a period, repeats of the loop that lasts longest
--- step_ns: median distance from one step to the next on the GPU, ns
--- period_launches: launches in a repeat; NULL for ranges
--- part_launches: launches that repeat within that, if they are most of it: layers, or iterations where the
---   period is that of what is done every so many of them; NULL if none do, or it is not known
--- parts: how often; NULL likewise
--- match: median share of a repeat's launches that equal its neighbours', 0-1; NULL for ranges
--- boundary: why repeats begin where they do (idle, optimizer, host or launch); NULL for ranges
--- agrees: whether the number of steps is that of the source in use, give or take one; NULL for that
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process
+-- source VARCHAR: step range, NVTX, ProfilerStep or period
+-- used BOOLEAN: whether `steps` uses it
+-- steps BIGINT: number of steps; of a period, repeats of the loop that lasts longest
+-- step_ns DOUBLE: median distance from one step to the next on the GPU, ns
+-- period_launches BIGINT: launches in a repeat; NULL for ranges
+-- part_launches BIGINT: launches that repeat within that, if they are most of it: layers, or iterations where
+--   the period is that of what is done every so many of them; NULL if none do, or it is not known
+-- parts BIGINT: how often; NULL likewise
+-- match DOUBLE: median share of a repeat's launches that equal its neighbours', 0-1; NULL for ranges
+-- boundary VARCHAR: why repeats begin where they do (idle, optimizer, host or launch); NULL for ranges
+-- agrees BOOLEAN: whether the number of steps is that of the source in use, give or take one; NULL for that
 CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT

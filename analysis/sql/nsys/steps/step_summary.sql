@@ -1,19 +1,19 @@
 -- Summary of the steps of each process on each GPU: duration, spread, outliers, and what the first one costs
 -- (module loading, compilation, caches).
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process
--- steps: number of steps
--- mean_ns: mean duration, ns
--- p50_ns: median duration, ns
--- p95_ns: 95th percentile (p95) of the duration, ns
--- cv_pct: coefficient of variation: sample standard deviation over mean, %; NULL for one step
--- first_ns: duration of the first step, ns
--- first_excess_ns: first step minus the median, ns
--- first_loading_ns: module loading: total duration of the calls that loaded modules or libraries
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process
+-- steps BIGINT: number of steps
+-- mean_ns DOUBLE: mean duration, ns
+-- p50_ns DOUBLE: median duration, ns
+-- p95_ns DOUBLE: 95th percentile (p95) of the duration, ns
+-- cv_pct DOUBLE: coefficient of variation: sample standard deviation over mean, %; NULL for one step
+-- first_ns BIGINT: duration of the first step, ns
+-- first_excess_ns DOUBLE: first step minus the median, ns
+-- first_loading_ns BIGINT: module loading: total duration of the calls that loaded modules or libraries
 --   during the first step on the host, ns
--- outliers: steps that differ from the median by more than five median absolute deviations (and 5 %
+-- outliers VARCHAR[]: steps that differ from the median by more than five median absolute deviations (and 5 %
 --   of it)
 CREATE VIEW step_summary AS
 WITH own AS (

@@ -2,21 +2,22 @@
 -- --step-range, NVTX ranges (numbered names, or one name repeated that covers most of the work),
 -- torch.profiler's steps, or the period of the launch sequence: no annotation is needed.
 --
--- report_id: report
--- device: physical GPU number
--- process_id: process; NULL for time outside steps, which is listed for the process with the most
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- process_id BIGINT: process; NULL for time outside steps, which is listed for the process with the most
 --   work on the GPU
--- step: number of the step of that process on that GPU, from 1; NULL for time outside steps
--- name: name of the range, or `step n` of the loop; NULL for time outside steps
--- source: step range, NVTX, ProfilerStep or period
--- start_ns: start of the first operation that it launched, ns
--- end_ns: start of the next step, or end of its own last operation where none follows, ns
--- launches: kernels and graphs of the process that began in it (graph nodes one by one, if traced by node)
--- phase: start-up, warm-up, steady, other (evaluation, steps that differ) or shutdown; whole if no step
---   was found
--- match: share of its launches that equal those of a neighbouring step, 0-1; NULL for steps from
+-- step BIGINT: number of the step of that process on that GPU, from 1; NULL for time outside steps
+-- name VARCHAR: name of the range, or `step n` of the loop; NULL for time outside steps
+-- source VARCHAR: step range, NVTX, ProfilerStep or period
+-- start_ns BIGINT: start of the first operation that it launched, ns
+-- end_ns BIGINT: start of the next step, or end of its own last operation where none follows, ns
+-- launches BIGINT: kernels and graphs of the process that began in it (graph nodes one by one, if traced by
+--   node)
+-- phase VARCHAR: start-up, warm-up, steady, other (evaluation, steps that differ) or shutdown; whole if no
+--   step was found
+-- match DOUBLE: share of its launches that equal those of a neighbouring step, 0-1; NULL for steps from
 --   ranges
--- why: why that phase; NULL for steady steps
+-- why VARCHAR: why that phase; NULL for steady steps
 CREATE VIEW steps AS
 WITH lanes AS (
     SELECT DISTINCT track, lane, lane_pid

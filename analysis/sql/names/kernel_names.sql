@@ -2,15 +2,15 @@
 -- Timelines and profiled kernels have rows; the same kernel has the same short name in all open reports.
 -- @materialize
 --
--- report_id: report
--- name: function name
--- demangled: full name, as in nsys_kernels and ncu_launches
--- short_name: function with the functor or operator inside its template, as far as needed to tell it from
---   other kernels; at most 60 characters
--- category: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
+-- report_id VARCHAR: report
+-- name VARCHAR: function name
+-- demangled VARCHAR: full name, as in nsys_kernels and ncu_launches
+-- short_name VARCHAR: function with the functor or operator inside its template, as far as needed to tell it
+--   from other kernels; at most 60 characters
+-- category VARCHAR: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
--- library: where its code comes from, as in kernel_libraries; a timeline's kernel is known to be Triton's
---   where an open ncu report shows it
+-- library VARCHAR: where its code comes from, as in kernel_libraries; a timeline's kernel is known to be
+--   Triton's where an open ncu report shows it
 CREATE VIEW kernel_names AS
 WITH judged AS (
     -- Many reports have the same kernels.
