@@ -35,6 +35,15 @@ WITH estimates AS (
     WHERE speedup_pct IS NOT NULL AND type = 'OPT' AND coalesce(title != 'Not Selected Stalls', true)
     GROUP BY report_id, launch_id, rule
 ),
+-- Launches whose tensor pipe works nearly all the time on FLOPs that count: the same work, done differently,
+-- takes as long.  How far that is from the nominal peak is a matter of clocks.
+saturated_launches AS (
+    SELECT i.report_id, i.launch_id
+    FROM _bottleneck_inputs AS i
+    LEFT JOIN gemm_quantisation AS q USING (report_id, launch_id)
+    WHERE of_tensor_peak(i.tensor_pct, i.mma_sync_pct) >= threshold('finding.saturated_pct')
+        AND coalesce(q.padding_pct, 0) < 100 - threshold('finding.saturated_pct')
+),
 launches AS (
     SELECT
         b.*,
@@ -47,7 +56,7 @@ launches AS (
     FROM kernel_bottleneck AS b
     JOIN kernel_sol AS s USING (report_id, launch_id)
     JOIN kernel_features AS f USING (report_id, launch_id)
-    LEFT JOIN _saturated_launches AS u USING (report_id, launch_id)
+    LEFT JOIN saturated_launches AS u USING (report_id, launch_id)
     WINDOW report AS (
         PARTITION BY b.report_id
         ORDER BY b.launch_id

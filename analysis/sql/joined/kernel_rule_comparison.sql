@@ -23,7 +23,139 @@
 --   (perfpipe has no finding on it)
 -- explanation VARCHAR: the reason in words, with its numbers
 CREATE VIEW kernel_rule_comparison AS
-WITH reasoned AS (
+WITH advice AS (
+    SELECT
+        f.report_id,
+        f.launch_id,
+        list(
+            {
+                technique: f.technique, rule: f.nvidia_rule, features: t.features,
+                gain_pct: f.gain_pct, floor: f.floor, floor_pct: f.floor_pct
+            }
+            ORDER BY f.rank
+        ) AS advice
+    FROM kernel_findings AS f
+    JOIN (SELECT DISTINCT technique, features FROM _techniques) AS t USING (technique)
+    GROUP BY f.report_id, f.launch_id
+),
+classed AS (
+    SELECT
+        b.*,
+        [b.bound, concat_ws('.', b.bound, b.subclass), coalesce(b.cause, '-')] AS classes,
+        concat(b.bound, ' (' || replace(b.subclass, '_', ' ') || ')') AS limiter,
+        a.advice,
+        l.duration_ns,
+        l.kernel_name,
+        l.max_sol_pct,
+        headroom(l.max_sol_pct) AS headroom_pct,
+        i.imbalance_pct,
+        i.bytes_per_sector,
+        i.threads_per_inst,
+        i.stall,
+        i.stall_pct,
+        w.compression_success_pct,
+        map {
+            'compute': l.compute_sol_pct,
+            'memory': l.memory_sol_pct,
+            'l1': coalesce(l.l1_elapsed_sol_pct, l.shared_sol_pct),
+            'l2': l.l2_sol_pct
+        } AS levels
+    FROM kernel_bottleneck AS b
+    JOIN kernel_sol AS l USING (report_id, launch_id)
+    JOIN _bottleneck_inputs AS i USING (report_id, launch_id)
+    JOIN kernel_metrics AS w USING (report_id, launch_id)
+    LEFT JOIN advice AS a USING (report_id, launch_id)
+),
+-- What NVIDIA's rules are about: the classes of kernel_bottleneck (bound, bound.subclass or cause) and the
+-- features of kernel_features that are the same finding; whether they are about the same work in less time,
+-- which SOL headroom limits, or about less work; and the unit that would have less to do (NULL for waits).
+-- Without a title it is that of all others of the rule.
+rule_subjects AS (
+    FROM (VALUES
+        ('SOLBottleneck', NULL, []::VARCHAR[], true, 'memory'),
+        ('IssueSlotUtilization', NULL, ['latency', 'launch', 'compute.issue'], true, 'compute'),
+        ('HighPipeUtilization', NULL, ['compute', 'balanced'], false, 'compute'),
+        ('HighPipeUtilization', 'Low Utilization', ['latency', 'launch'], true, 'compute'),
+        ('AchievedOccupancy', NULL, ['latency', 'launch'], true, NULL),
+        (
+            'TheoreticalOccupancy',
+            NULL,
+            ['latency.occupancy', 'latency.memory', 'latency.dependency', 'latency.barrier'],
+            true,
+            NULL
+        ),
+        (
+            'LaunchConfiguration',
+            NULL,
+            ['launch', 'small_grid', 'latency.small_grid', 'latency.occupancy'],
+            true,
+            NULL
+        ),
+        ('LaunchConfiguration', 'Tail Effect', ['latency.tail'], true, NULL),
+        ('WorkloadImbalance', NULL, ['latency.tail', 'small_grid', 'latency.small_grid'], true, 'compute'),
+        ('WorkloadImbalance', 'L2 Slices Workload Imbalance', ['memory.l2'], true, 'l2'),
+        ('CPIStall', NULL, ['latency.dependency'], true, NULL),
+        ('CPIStall', 'Long Scoreboard Stalls', ['latency.memory'], true, 'memory'),
+        ('CPIStall', 'Short Scoreboard Stalls', ['latency.memory', 'memory.shared', 'memory.l1'], true, 'l1'),
+        ('CPIStall', 'Mio Throttle Stalls', ['memory.shared', 'memory.l1'], true, 'l1'),
+        ('CPIStall', 'Lg Throttle Stalls',
+            ['memory.l1', 'atomics', 'local_spill', 'uncoalesced'], true, 'l1'),
+        ('CPIStall', 'Barrier Stalls', ['latency.barrier'], true, NULL),
+        ('CPIStall', 'Math Pipe Throttle Stalls', ['compute'], true, 'compute'),
+        ('UncoalescedGlobalAccess', NULL, ['uncoalesced'], false, 'memory'),
+        ('MemoryCacheAccessPattern', NULL, ['uncoalesced'], false, 'memory'),
+        ('MemoryCacheAccessPattern', 'L2 Local Load Access Pattern',
+            ['local_spill', 'spills'], false, 'memory'),
+        ('MemoryCacheAccessPattern', 'L2 Local Store Access Pattern',
+            ['local_spill', 'spills'], false, 'memory'),
+        ('MemoryCacheAccessPattern', 'L1TEX Local Load Access Pattern',
+            ['local_spill', 'spills'], false, 'l1'),
+        ('MemoryCacheAccessPattern', 'L1TEX Local Store Access Pattern',
+            ['local_spill', 'spills'], false, 'l1'),
+        ('UncoalescedSharedAccess', NULL, ['bank_conflict', 'memory.shared', 'conflicts'], false, 'l1'),
+        ('SharedMemoryConflicts', NULL, ['bank_conflict', 'memory.shared', 'conflicts'], false, 'l1'),
+        ('MemoryL2Compression', NULL, []::VARCHAR[], false, 'memory'),
+        ('ThreadDivergence', NULL, ['compute.divergence', 'divergence', 'divergent'], false, 'compute'),
+        ('FPInstructions', NULL, ['compute.fma', 'compute.issue', 'compute.fp16'], false, 'fma'),
+        ('FPInstructions', 'FP64 Non-Fused Instructions', ['compute.fp64'], false, 'fp64'),
+        ('SOLFPRoofline', NULL, ['compute.fp64'], false, 'fp64')
+    ) AS r (rule, title, subjects, same_work, unit)
+),
+matched AS (
+    SELECT
+        r.*,
+        s.subjects,
+        s.same_work,
+        s.unit,
+        c.* EXCLUDE (report_id, launch_id, advice, levels),
+        coalesce(c.levels[s.unit], p.pct) AS unit_pct,
+        list_filter(
+            c.advice,
+            -- That rule is about many kinds of access.
+            lambda x: (coalesce(x.rule = r.rule, false) AND r.rule != 'MemoryCacheAccessPattern')
+                OR list_has_any(x.features, s.subjects)
+        )[1] AS advised
+    FROM kernel_rules AS r
+    JOIN classed AS c USING (report_id, launch_id)
+    LEFT JOIN rule_subjects AS s
+        ON s.rule = r.rule
+            AND coalesce(s.title = r.title, NOT EXISTS (
+                SELECT 1 FROM rule_subjects AS t WHERE t.rule = r.rule AND t.title = r.title
+            ))
+    LEFT JOIN kernel_pipes AS p
+        ON p.report_id = r.report_id AND p.launch_id = r.launch_id AND p.pipe = s.unit
+    WHERE r.type = 'OPT'
+),
+-- NVIDIA's rules for each launch, with what decides how perfpipe's verdict compares.
+rule_judgements AS (
+    SELECT
+        * EXCLUDE (advised),
+        -- Waits have many causes, and techniques for each.
+        list_has_any(subjects, classes) OR (rule != 'CPIStall' AND advised IS NOT NULL) AS same,
+        CASE WHEN same THEN advised END AS advised
+    FROM matched
+),
+reasoned AS (
     SELECT
         *,
         CASE
@@ -54,7 +186,7 @@ WITH reasoned AS (
             WHEN same_work AND headroom_pct IS NOT NULL THEN 'within_headroom'
             ELSE 'not_named'
         END AS reason
-    FROM _rule_judgements
+    FROM rule_judgements
 )
 SELECT
     report_id,

@@ -27,6 +27,41 @@ sources AS (
     SELECT run_id, task_index, unnest(reports) AS report_id
     FROM run_tasks
 ),
+iterations AS (
+    SELECT report_id, pid, start_ns, end_ns, row_number() OVER () AS iteration
+    FROM _steps
+    WHERE end_ns IS NOT NULL
+),
+launched AS (
+    -- By launch time: autograd launches from a thread other than that of the range.
+    SELECT l.report_id, i.iteration, l.kind, l.start_ns, l.end_ns
+    FROM launches AS l
+    ASOF JOIN iterations AS i ON i.report_id = l.report_id AND i.pid = l.pid AND i.start_ns <= l.api_start_ns
+    WHERE l.api_start_ns < i.end_ns
+),
+sums AS (
+    SELECT
+        report_id,
+        iteration,
+        sum(end_ns - start_ns) AS work_ns,
+        max(end_ns) - min(start_ns) AS span_ns,
+        count(*) AS operations,
+        count(*) FILTER (kind = 'kernel') AS kernels
+    FROM launched
+    GROUP BY report_id, iteration
+),
+-- What an iteration launches on the timeline: the sum of its GPU operations and their span, medians
+-- in ms, one row per report.  An iteration is an NVTX range that is a step.
+iteration_work AS (
+    SELECT
+        report_id,
+        median(work_ns) / 1e6 AS traced_ms,
+        median(span_ns) / 1e6 AS traced_span_ms,
+        median(operations)::BIGINT AS traced_operations,
+        median(kernels)::BIGINT AS kernels
+    FROM sums
+    GROUP BY report_id
+),
 found AS (
     SELECT
         s.run_id,
@@ -38,7 +73,7 @@ found AS (
         any_value(p.profiled_ms ORDER BY s.report_id) AS profiled_ms,
         any_value(p.kernels ORDER BY s.report_id) AS profiled_kernels
     FROM sources AS s
-    LEFT JOIN _iteration_work AS t USING (report_id)
+    LEFT JOIN iteration_work AS t USING (report_id)
     LEFT JOIN profiled AS p USING (report_id)
     GROUP BY s.run_id, s.task_index
 ),

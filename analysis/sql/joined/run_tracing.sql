@@ -35,6 +35,32 @@ captured AS (
     WHERE source = 'capture' AND name = 'RUN_DURATION_MS'
     GROUP BY report_id
 ),
+steady AS (
+    SELECT w.track, w.window_id, w.repeats, (w.end_ns - w.start_ns) / w.repeats AS mean_ns
+    FROM _step_windows AS w
+    JOIN _step_phases AS p USING (track, window_id)
+    WHERE p.phase = 'steady'
+),
+issued AS (
+    SELECT track, sum(time_ns) AS time_ns
+    FROM _budgets
+    SEMI JOIN steady USING (track, window_id)
+    WHERE category IN ('compute', 'communication', 'transfer', 'kernel_gap')
+    GROUP BY track
+),
+-- The steady steps of each GPU, whatever window is chosen: median, and the part of it, on average, that
+-- the host does not cause: work, and gaps between operations that were launched in time.
+steady_steps AS (
+    SELECT
+        g.report_id,
+        g.device,
+        median(s.mean_ns) AS step_ns,
+        any_value(i.time_ns) / sum(s.repeats) AS gpu_ns
+    FROM steady AS s
+    JOIN issued AS i USING (track)
+    JOIN _gpus AS g USING (track)
+    GROUP BY g.report_id, g.device
+),
 measured AS (
     SELECT
         s.* EXCLUDE (profiler_s),
@@ -46,7 +72,7 @@ measured AS (
     FROM sources AS s
     JOIN reports AS r USING (report_id)
     JOIN analysis_windows AS w USING (report_id)
-    LEFT JOIN _steady_steps AS t ON t.report_id = w.report_id AND t.device IS NOT DISTINCT FROM w.device
+    LEFT JOIN steady_steps AS t ON t.report_id = w.report_id AND t.device IS NOT DISTINCT FROM w.device
     LEFT JOIN captured AS c ON c.report_id = s.report_id
 ),
 compared AS (

@@ -41,6 +41,14 @@ stalls AS (
     FROM kernel_stalls
     WHERE is_stall
     GROUP BY report_id, launch_id
+),
+-- What matrix instructions of a warp reach of what those of a warpgroup do, where there are both.
+warp_rates AS (
+    SELECT cc, 100 * min(mma.flop_per_cycle / wgmma.flop_per_cycle) AS pct
+    FROM gpu_tensor_rates AS mma
+    JOIN gpu_tensor_rates AS wgmma USING (cc, dtype)
+    WHERE mma.instruction = 'mma' AND wgmma.instruction = 'wgmma'
+    GROUP BY cc
 )
 SELECT
     s.report_id,
@@ -111,7 +119,7 @@ SELECT
         ) AS spills
 FROM kernel_sol AS s
 JOIN ncu_launches AS l USING (report_id, launch_id)
-LEFT JOIN _warp_rates AS a USING (cc)
+LEFT JOIN warp_rates AS a USING (cc)
 LEFT JOIN kernel_metrics AS w USING (report_id, launch_id)
 LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
 LEFT JOIN kernel_memory AS y USING (report_id, launch_id)

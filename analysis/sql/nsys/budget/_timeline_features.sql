@@ -41,6 +41,51 @@ shares AS (
 ranks AS (
     FROM rank_skew
     QUALIFY row_number() OVER (PARTITION BY report_id, device ORDER BY job, rank) = 1
+),
+-- Whether most of the time in which the host launches nothing goes to input data, or to starting processes.
+host_input AS (
+    -- Copies to the device that are large enough for input data.
+    WITH input_copies AS (
+        SELECT l.report_id, l.op_id
+        FROM nsys_memory_ops AS m
+        JOIN launches AS l
+            ON l.report_id = m.report_id
+                AND l.pid = m.pid
+                AND l.correlation_id = m.correlation_id
+                AND l.start_ns = m.start_ns
+                AND l.device = m.device
+        WHERE m.operation LIKE '[CUDA memcpy Host-to-Device%' AND m.bytes >= threshold('timeline.input_bytes')
+    ),
+    host AS (
+        -- Input data: ranges and OS calls that say so, or nothing but such copies time and again, for which
+        -- the host may wait for another thread.
+        SELECT
+            c.track,
+            sum(c.dur_ns) AS ns,
+            sum(c.dur_ns) FILTER (
+                is_input(n.range_name) OR is_reading(CASE WHEN 2 * n.os_ns >= n.dur_ns THEN n.os_name END)
+                OR (n.other_kind = 'range' AND is_input(n.other_name))
+                OR (n.other_kind = 'os' AND is_reading(n.other_name))
+            ) AS input_ns,
+            sum(c.dur_ns) FILTER (s.op_id IS NOT NULL) AS starting_ns,
+            sum(c.dur_ns) FILTER (i.op_id IS NOT NULL) AS copied_ns,
+            count(i.op_id) AS copies
+        FROM _gap_causes AS c
+        JOIN _gap_names AS n USING (track, op_id)
+        JOIN _gpus AS t USING (track)
+        LEFT JOIN _starting_gaps AS s USING (track, op_id)
+        LEFT JOIN input_copies AS i
+            ON i.report_id = t.report_id AND i.op_id = c.op_id
+                AND (c.kind = 'next operation' OR (c.kind = 'OS call' AND is_waiting(c.name)))
+        WHERE c.cause = 'host'
+        GROUP BY c.track
+    )
+    SELECT t.report_id, t.device,
+        coalesce(2 * starting_ns >= ns, false) AS starts,
+        2 * input_ns >= ns
+        OR (copies >= threshold('timeline.recurring_gaps') AND 2 * copied_ns >= ns) AS is_data
+    FROM host
+    JOIN _gpus AS t USING (track)
 )
 SELECT
     b.report_id,
@@ -93,7 +138,7 @@ FROM timeline_bottleneck AS b
 JOIN analysis_windows AS v USING (report_id, device)
 LEFT JOIN launch_summary AS s USING (report_id, device)
 LEFT JOIN slow AS w USING (report_id, device)
-LEFT JOIN _host_input AS i USING (report_id, device)
+LEFT JOIN host_input AS i USING (report_id, device)
 LEFT JOIN _compiled_steps AS e USING (report_id, device)
 LEFT JOIN copied AS m USING (report_id, device)
 LEFT JOIN ranks AS k USING (report_id, device)

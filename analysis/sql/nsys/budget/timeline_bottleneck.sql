@@ -62,6 +62,75 @@ ranked AS (
     FROM grouped
     GROUP BY report_id, device
 ),
+failed AS (
+    SELECT DISTINCT report_id
+    FROM nsys_diagnostics
+    WHERE severity IN ('Warning', 'Error') AND text LIKE '%ProcessEventsError%'
+),
+produced AS (
+    SELECT report_id, sum(regexp_extract(text, '(\d+)', 1)::BIGINT)::BIGINT AS events
+    FROM nsys_diagnostics
+    WHERE regexp_matches(text, '^Number of CUPTI events produced:\s*\d')
+    GROUP BY report_id
+),
+kept AS (
+    SELECT report_id, count(*) AS events
+    FROM (
+        SELECT report_id FROM nsys_api_calls
+        UNION ALL
+        SELECT report_id FROM nsys_kernels
+        UNION ALL
+        SELECT report_id FROM nsys_memory_ops
+        UNION ALL
+        SELECT report_id FROM nsys_syncs
+        UNION ALL
+        SELECT report_id FROM nsys_cuda_events
+        UNION ALL
+        SELECT report_id FROM nsys_graph_launches
+    )
+    SEMI JOIN failed USING (report_id)
+    GROUP BY report_id
+),
+-- Reports of which nsys says that it failed to process events, with the share of CUDA's events that are
+-- missing, %; NULL if it does not say how many there were.  What failed may be the names of ranges alone.
+unprocessed AS (
+    SELECT
+        f.report_id,
+        100.0 * greatest(p.events - coalesce(k.events, 0), 0) / nullif(p.events, 0) AS missing_pct
+    FROM failed AS f
+    LEFT JOIN produced AS p USING (report_id)
+    LEFT JOIN kept AS k USING (report_id)
+),
+said AS (
+    SELECT report_id, text
+    FROM nsys_diagnostics
+    WHERE severity IN ('Warning', 'Error')
+        AND (
+            regexp_matches(text, 'lost|dropped|not all|incomplete', 'i')
+            OR (text LIKE '%ProcessEventsError%' AND report_id IN (
+                SELECT report_id
+                FROM unprocessed
+                WHERE coalesce(missing_pct >= threshold('timeline.unprocessed_pct'), true)
+            ))
+        )
+    UNION ALL
+    SELECT report_id, printf('%.1f %% of the rows of a table in the file are lost or damaged', lost_pct)
+    FROM reports
+    WHERE lost_pct > threshold('timeline.lost_pct')
+),
+-- What the profiler says that it lost of each report, in its words, and whether that makes the trace
+-- incomplete.
+losses AS (
+    SELECT
+        report_id,
+        list(
+            DISTINCT rtrim(trim(split_part(text, ':', 1)), '.')
+            ORDER BY rtrim(trim(split_part(text, ':', 1)), '.')
+        ) AS texts,
+        bool_or(regexp_matches(text, 'lost|dropped|incomplete|ProcessEventsError', 'i')) AS incomplete
+    FROM said
+    GROUP BY report_id
+),
 explained AS (
     SELECT
         r.*,
@@ -78,7 +147,7 @@ explained AS (
             END
         ], lambda note: note IS NOT NULL) AS notes
     FROM ranked AS r
-    LEFT JOIN _losses AS l USING (report_id)
+    LEFT JOIN losses AS l USING (report_id)
     LEFT JOIN sampled AS m USING (report_id, device)
 )
 SELECT

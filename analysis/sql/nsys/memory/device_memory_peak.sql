@@ -27,11 +27,38 @@ counted AS (
     FROM _memory_changes
     GROUP BY report_id, device
 ),
+peaks AS (
+    SELECT
+        report_id, device, max(total_bytes) AS peak_bytes,
+        arg_max(time_ns, (total_bytes, -time_ns)) AS peak_ns
+    FROM device_memory
+    GROUP BY report_id, device
+),
+allocated AS (
+    SELECT
+        p.report_id, p.device, p.peak_bytes, p.peak_ns,
+        arg_max(struct_pack(pid := c.process_id, tid := c.tid, call := c.correlation_id), c.delta) AS by
+    FROM peaks AS p
+    JOIN _memory_changes AS c
+        ON c.report_id = p.report_id AND c.device IS NOT DISTINCT FROM p.device AND c.time_ns = p.peak_ns
+    GROUP BY p.report_id, p.device, p.peak_bytes, p.peak_ns
+),
+-- The first time of each GPU's largest use of memory, and the process and thread that allocated there.
+memory_places AS (
+    SELECT
+        a.report_id, a.device, a.peak_bytes, a.peak_ns, a.by.pid AS pid,
+        coalesce(a.by.tid, min(c.tid)) AS tid
+    FROM allocated AS a
+    LEFT JOIN nsys_api_calls AS c
+        ON c.report_id = a.report_id AND c.pid = a.by.pid AND c.correlation_id = a.by.call
+        AND c.api IN ('runtime', 'driver')
+    GROUP BY a.report_id, a.device, a.peak_bytes, a.peak_ns, a.by
+),
 around AS (
     SELECT
         p.report_id, p.device, r.tid = p.tid AS own,
         string_agg(r.name, ' > ' ORDER BY r.start_ns, r.end_ns DESC, r.range_id) AS path
-    FROM _memory_places AS p
+    FROM memory_places AS p
     JOIN nsys_nvtx_ranges AS r
         ON r.report_id = p.report_id AND r.pid = p.pid AND r.tid IN (p.tid, p.pid)
         AND r.start_ns <= p.peak_ns AND r.end_ns > p.peak_ns
@@ -45,7 +72,7 @@ paths AS (
 ),
 within AS (
     SELECT p.report_id, p.device, arg_max(s.name, s.host_start_ns) AS step
-    FROM _memory_places AS p
+    FROM memory_places AS p
     JOIN _tracks AS t ON t.report_id = p.report_id AND t.pid = p.pid AND t.device = p.device
     JOIN _process_steps AS s
         ON s.track = t.track AND s.pid = t.pid
@@ -64,7 +91,7 @@ SELECT
     100 * coalesce(s.reserved_bytes, p.peak_bytes) / g.memory_bytes AS peak_pct,
     s.last_bytes,
     c.allocations
-FROM _memory_places AS p
+FROM memory_places AS p
 JOIN summed AS s ON s.report_id = p.report_id AND s.device IS NOT DISTINCT FROM p.device
 JOIN counted AS c ON c.report_id = p.report_id AND c.device IS NOT DISTINCT FROM p.device
 LEFT JOIN paths AS a ON a.report_id = p.report_id AND a.device IS NOT DISTINCT FROM p.device

@@ -20,6 +20,13 @@
 -- gain_pct DOUBLE: bound on the gain, % of the time of the steps; NULL where none can be derived
 -- floor VARCHAR: what the bound assumes to stay: around (the kernels around the operator's own)
 CREATE VIEW operator_findings AS
+-- GPUs that wait much for input data, and for what share of the window, %.
+WITH waits_for_input AS (
+    SELECT c.report_id, c.device, c.share_pct
+    FROM _timeline_contributors AS c
+    JOIN _timeline_features AS f USING (report_id, device)
+    WHERE c.bound = 'host' AND list_contains(f.features, 'input_data')
+)
 SELECT
     o.report_id,
     o.device,
@@ -44,7 +51,7 @@ JOIN _techniques AS t
     ON t.bound = 'operator' AND t.subclass = o.operator
         AND list_has_all([if(e.is_compiled, 'compiled', 'eager')], t.features)
 LEFT JOIN _kernel_limits AS l ON l.report_id = o.report_id AND l.device = o.device
-LEFT JOIN _waits_for_input AS i ON i.report_id = o.report_id AND i.device = o.device
+LEFT JOIN waits_for_input AS i ON i.report_id = o.report_id AND i.device = o.device
 ANTI JOIN benchmark_loops AS b ON b.report_id = o.report_id AND b.device = o.device
 WHERE o.share_pct >= threshold('operator.share_pct')
     AND o.launches > coalesce(o.steps, 1)

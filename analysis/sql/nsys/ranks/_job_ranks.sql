@@ -2,15 +2,73 @@
 -- own.
 -- @materialize
 CREATE VIEW _job_ranks AS
-WITH alone AS (
+WITH members AS (
+    SELECT
+        report_id,
+        track,
+        device,
+        pid,
+        min(start_ns) AS start_ns,
+        max(end_ns) AS end_ns,
+        count(*) AS collectives
+    FROM _collectives
+    GROUP BY report_id, track, device, pid
+),
+captures AS (
+    SELECT
+        r.report_id,
+        r.directory,
+        r.started_ns,
+        r.started_ns + min(m.start_ns) AS start_ns,
+        r.started_ns + max(m.end_ns) AS end_ns
+    FROM members AS m
+    JOIN reports AS r USING (report_id)
+    GROUP BY r.report_id, r.directory, r.started_ns
+),
+islands AS (
+    SELECT
+        *,
+        coalesce(
+            start_ns - threshold('timeline.clock_slack_ns') <= max(end_ns) OVER (
+                PARTITION BY directory
+                ORDER BY start_ns, report_id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ),
+            false
+        ) AS joins
+    FROM captures
+),
+numbered AS (
+    SELECT
+        *,
+        count(if(NOT joins, 1, NULL)) OVER (PARTITION BY directory ORDER BY start_ns, report_id) AS island
+    FROM islands
+),
+-- Processes and GPUs that communicated, with their job: reports of one directory whose captures
+-- overlap in time (clocks of machines may differ a little) are one job; a report whose start is
+-- unknown is a job of its own.
+job_members AS (
+    SELECT
+        min(m.report_id) OVER (PARTITION BY n.directory, n.island) AS job,
+        m.*,
+        n.started_ns,
+        row_number() OVER (
+            PARTITION BY n.directory, n.island
+            ORDER BY natural_order(r.source_name), m.report_id, m.device, m.pid
+        ) - 1 AS place
+    FROM members AS m
+    JOIN numbered AS n USING (report_id)
+    JOIN reports AS r USING (report_id)
+),
+alone AS (
     SELECT report_id, any_value(pid) AS pid
-    FROM _job_members
+    FROM job_members
     GROUP BY report_id
     HAVING count(*) = 1
 ),
 candidates AS (
     SELECT m.job, m.report_id, m.track, m.pid, 1 AS preference, 'MPI_RANKS' AS source, min(r.rank) AS rank
-    FROM _job_members AS m
+    FROM job_members AS m
     JOIN mpi_ranks AS r USING (report_id, pid)
     GROUP BY m.job, m.report_id, m.track, m.pid
     UNION ALL
@@ -23,7 +81,7 @@ candidates AS (
         1 + list_position(names.list, e.name),
         e.name,
         try_cast(e.value AS BIGINT)
-    FROM _job_members AS m
+    FROM job_members AS m
     JOIN alone USING (report_id)
     JOIN nsys_environment AS e USING (report_id)
     CROSS JOIN (
@@ -32,17 +90,17 @@ candidates AS (
     WHERE e.source = 'variable' AND list_contains(names.list, e.name)
     UNION ALL
     SELECT job, report_id, track, pid, 100, 'file order', place
-    FROM _job_members
+    FROM job_members
 ),
 complete AS (
     SELECT c.job, c.preference, any_value(c.source) AS source
     FROM candidates AS c
-    JOIN (SELECT job, count(*) AS n FROM _job_members GROUP BY job) AS m USING (job)
+    JOIN (SELECT job, count(*) AS n FROM job_members GROUP BY job) AS m USING (job)
     GROUP BY c.job, c.preference, m.n
     HAVING count(DISTINCT c.rank) = m.n
 )
 SELECT m.*, c.rank, c.source AS rank_source
-FROM _job_members AS m
+FROM job_members AS m
 JOIN (SELECT job, min(preference) AS preference FROM complete GROUP BY job) AS best USING (job)
 JOIN candidates AS c
     ON c.job = m.job

@@ -4,14 +4,32 @@
 -- so many take as long that this is how the program runs.
 -- @materialize
 CREATE VIEW _step_phases AS
-WITH signals AS (
+WITH own AS (
+    SELECT DISTINCT report_id, pid, host_start_ns, host_end_ns
+    FROM _process_steps
+),
+-- What the host did in a step that it does not do in every step, and how long, ns.
+step_signals AS (
+    SELECT
+        s.report_id,
+        s.pid,
+        s.host_start_ns,
+        o.what,
+        sum(o.end_ns - o.start_ns)::BIGINT AS time_ns
+    FROM _occasional_calls AS o
+    ASOF JOIN own AS s
+        ON s.report_id = o.report_id AND s.pid = o.pid AND s.host_start_ns <= o.start_ns
+    WHERE o.start_ns < s.host_end_ns
+    GROUP BY ALL
+),
+signals AS (
     SELECT
         report_id,
         pid,
         host_start_ns,
         sum(time_ns) AS time_ns,
         string_agg(what, ', ' ORDER BY time_ns DESC, what) AS what
-    FROM _step_signals
+    FROM step_signals
     GROUP BY report_id, pid, host_start_ns
 ),
 measured AS (

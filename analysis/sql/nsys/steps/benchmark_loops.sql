@@ -17,9 +17,57 @@
 -- longest VARCHAR: short name of the one with most time
 -- longest_pct DOUBLE: its share of the loops' time without overwriting, %
 CREATE VIEW benchmark_loops AS
-WITH numbered AS (
+WITH filling AS (
+    SELECT DISTINCT demangled FROM _known_kernels WHERE regexp_matches(demangled, '\bFillFunctor<')
+),
+fills AS (
+    SELECT t.track, l.report_id, l.op_id
+    FROM launches AS l
+    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
+    WHERE (l.kind = 'memset' OR coalesce(l.demangled, l.name) IN (FROM filling))
+        AND l.end_ns - l.start_ns >= threshold('benchmark.flush_us') * 1000
+),
+candidates AS (
+    SELECT track, report_id
+    FROM fills
+    WHERE report_id NOT IN (SELECT report_id FROM _steps UNION ALL SELECT report_id FROM _repeated_ranges)
+    GROUP BY track, report_id
+    HAVING count(*) >= threshold('benchmark.repetitions')
+),
+ops AS (
+    SELECT
+        t.track,
+        l.report_id,
+        l.pid,
+        l.tid,
+        l.op_id,
+        coalesce(l.demangled, l.name) AS demangled,
+        l.start_ns,
+        l.end_ns - l.start_ns AS dur_ns,
+        l.api_end_ns,
+        lead(l.api_start_ns) OVER (PARTITION BY l.report_id, l.pid, l.tid ORDER BY l.api_start_ns) AS next_ns
+    FROM launches AS l
+    JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
+    JOIN candidates AS c ON c.track = t.track
+    WHERE l.kind IN ('kernel', 'memset')
+),
+events AS (
+    SELECT report_id, pid, tid, start_ns
+    FROM nsys_api_calls
+    WHERE name LIKE 'cu%EventRecord%' AND report_id IN (SELECT report_id FROM candidates)
+),
+-- Kernels and memsets of GPUs on which something overwrites the L2 cache again and again: which of them do
+-- (flush), and which of those have an event recorded before the next launch (timed).
+timed_ops AS (
+    SELECT o.*, f.op_id IS NOT NULL AS flush, f.op_id IS NOT NULL AND e.start_ns < o.next_ns AS timed
+    FROM ops AS o
+    LEFT JOIN fills AS f USING (track, op_id)
+    ASOF LEFT JOIN events AS e
+        ON e.report_id = o.report_id AND e.pid = o.pid AND e.tid = o.tid AND e.start_ns >= o.api_end_ns
+),
+numbered AS (
     SELECT *, count(if(flush, 1, NULL)) OVER (PARTITION BY track ORDER BY start_ns, op_id) AS repetition
-    FROM _timed_ops
+    FROM timed_ops
 ),
 sizes AS (
     SELECT track, repetition, count(*) AS ops
