@@ -72,7 +72,7 @@ def _comparison() -> str:
             path.write_bytes(lzma.decompress((CAPTURES / f"{path.name}.xz").read_bytes()))
             ids.append([ingest(path, store).report_id])
         before, after = (own.side for own in named(store, *ids))
-        both = both_steps(store, *ids, None, STEADY)
+        both = both_steps(store, ids[0], ids[1], None, STEADY)
     return render_html(page_of(decide(pairs_of(before, after)), compare(before, after), both))
 
 

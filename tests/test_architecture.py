@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from mypy.main import process_options
 
 #: Packages and those that they may import; all but the ground floor are links in perfpipe/.
 ALLOWED = {
@@ -78,6 +79,17 @@ def test_packages_have_one_importable_name() -> None:
     for package in LINKED:
         link = ROOT / "perfpipe" / package
         assert link.is_symlink() and link.readlink() == Path("..", package)
+
+
+def test_mypy_checks_every_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a link a whole package is passed over without a word."""
+    monkeypatch.chdir(ROOT)
+    sources, _ = process_options([])
+    checked = {Path(source.path).resolve() for source in sources if source.path}
+    folders = (*ALLOWED, "tests", "benchmarks", "docs")
+    assert checked == {path for folder in folders for path in _modules(ROOT / folder)}
+    ours = {source.module for source in sources} - {"perfpipe"}
+    assert not {name.partition(".")[0] for name in ours} & LINKED
 
 
 def test_only_pipelines_start_processes() -> None:

@@ -109,8 +109,8 @@ bottleneck_judged AS (
             END,
             CASE
                 WHEN subclass = 'tensor' AND mma_sync_pct IS NOT NULL THEN printf(
-                    'it uses matrix instructions of a warp (mma.sync), which reach %.0f %% of the tensor peak '
-                    || 'of this GPU; those of a warpgroup (wgmma) reach all of it',
+                    'it uses matrix instructions of a warp (mma.sync), which reach %.0f %% of the tensor '
+                    || 'peak of this GPU; those of a warpgroup (wgmma) reach all of it',
                     mma_sync_pct
                 )
                 WHEN subclass IN ('fma', 'fp64', 'fp16')
