@@ -20,10 +20,8 @@ from perfpipe.templates.gallery import FIGURES
 from perfpipe.templates.icicle import Icicle
 from perfpipe.templates.markdown import markdown_code, markdown_text
 from perfpipe.templates.policy import policy
-from perfpipe.templates.step_colours import categories_of, paint_of
-from perfpipe.templates.step_payload import payload
-from perfpipe.templates.step_png import step_png
-from perfpipe.templates.step_svg import step_svg
+from perfpipe.templates.step_drawing import step_png, step_svg
+from perfpipe.templates.step_picture import categories_of, paint_of, payload
 from perfpipe.units import counted, words
 from perfpipe.viewmodel import Column, Report, Source, Table, Value
 from perfpipe.visible import visible

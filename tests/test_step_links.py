@@ -15,9 +15,8 @@ from perfpipe.analysis.report.build import kinds_of
 from perfpipe.analysis.report.picture import VIEWS, picture_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.picture import Arrival, Label, Lane, Panel, Picture, Slice, View
-from perfpipe.templates.step_links import End, links_of
-from perfpipe.templates.step_png import step_png
-from perfpipe.templates.step_svg import step_svg
+from perfpipe.templates.step_drawing import step_png, step_svg
+from perfpipe.templates.step_picture import End, links_of
 
 RANKS = [f"nsys/ddp_straggler_rank{rank}.sqlite" for rank in (0, 1)]
 

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import venv
 import zipfile
 from collections.abc import Callable, Sequence
@@ -65,8 +64,8 @@ def released(shared: Path) -> Path:
         (tree / "analysis" / "__pycache__").mkdir()
         (tree / "analysis" / "__pycache__" / "views.pyc").touch()
         sdist = _build("sdist", tree, at)
-        with tarfile.open(sdist) as packed:
-            packed.extractall(at / "unpacked", filter="data")
+        (at / "unpacked").mkdir()
+        subprocess.run(["tar", "-xf", sdist, "-C", at / "unpacked"], check=True)
         (source,) = (at / "unpacked").iterdir()
         _build("wheel", source, at)
         shutil.rmtree(tree)
