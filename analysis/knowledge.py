@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from perfpipe.analysis.words import finding_files
 from perfpipe.database import ColumnSpec, create_table
 from perfpipe.files import packaged
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Technique:
-    """One entry of knowledge*.toml; `keeps` are floors of kernel_floors, `rule` one of NVIDIA's.
+    """One entry of knowledge*.toml, or of a finding's file.
 
+    `keeps` are floors of kernel_floors or timeline_findings, `rule` is one of NVIDIA's.
     `saves` is the column of kernel_features that says how many bytes it saves, `removes` the cause
     of kernel_bottleneck that it removes; empty for most.  `precision`: it makes results less exact.
     """
@@ -38,17 +40,22 @@ class Technique:
     precision: bool = False
 
 
-#: The knowledge base: on kernels, those of libraries, and timelines.
+#: The knowledge base: on kernels, those of libraries, and the budgets of timelines.
 _FILES = ("knowledge.toml", "knowledge_library.toml", "knowledge_timeline.toml")
 
 
 @cache
 def techniques() -> dict[str, Technique]:
-    """Return every technique by key, in the order of files."""
+    """Return every technique by key, in the order of files; those of findings are last."""
     found: dict[str, Technique] = {}
     for name in _FILES:
         text = packaged("perfpipe.analysis", name)
         found |= {key: _technique(key, entry) for key, entry in tomllib.loads(text).items()}
+    for claim, file in finding_files().items():
+        for key, entry in file.techniques.items():
+            own = {"features": (), **entry}
+            own["classes"] = [f"{claim}.{own.pop('of', '*')}.*"]
+            found[key] = _technique(key, own)
     return found
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections.abc import Sequence
-from functools import cache
 
-from perfpipe.files import packaged
+from perfpipe.analysis.words import question_of
 
 
 def question(
     subject: str, claim: str, reports: Sequence[str], run_id: str | None, *, kernel: str, bound: str
 ) -> str:
     """Return a command line to paste; `subject` is kernel or timeline, as in the view findings."""
-    known = _questions()[subject]
     names = {"kernel": kernel.replace("'", "''"), "bound": bound.replace("'", "''")}
-    sql = known.get(claim, known["other"]).format_map(names)
+    sql = question_of(subject, claim).format_map(names)
     of = reports[0] if len(reports) == 1 else run_id
     chosen = f"-r {shlex.quote(of)} " if of else ""
     return f"perfpipe query {chosen}{_quoted(sql)}"
@@ -29,10 +26,3 @@ def _quoted(text: str) -> str:
         inner = text.replace("'", "'\\''")
         return f"'{inner}'"
     return f'"{text}"'
-
-
-@cache
-def _questions() -> dict[str, dict[str, str]]:
-    text = packaged("perfpipe.analysis", "questions.toml")
-    found: dict[str, dict[str, str]] = tomllib.loads(text)
-    return found

@@ -15,7 +15,7 @@ A file reads::
 other views read it.  A view whose name begins with `_` is private and documents no columns; what
 a public one gives is declared, so that a session without reports of its layer need not plan it.
 What it needs is read off the SQL (session.py): stored tables, and views of its own or a
-lower layer.
+lower layer.  Before CREATE VIEW there may be the block of a finding (finding_files.py).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from perfpipe.analysis.finding_files import FindingFile, advice_sql, claims_sql, parse_block
 from perfpipe.analysis.metrics import metrics, metrics_view_sql
 
 #: Folders of analysis/sql, lower ones first; `names` reads reports of both profilers.
@@ -38,6 +39,7 @@ PROFILERS = ("ncu", "nsys")
 _MATERIALIZE = "-- @materialize"
 _CREATE = re.compile(r"^CREATE VIEW (\w+) AS$", re.MULTILINE)
 _COLUMN = re.compile(r"^-- ([a-z_0-9]+) ([A-Z][^:]*): (.+)$")
+_FINDING = re.compile(r"^/\* finding\n(.*?)\n\*/\n", re.MULTILINE | re.DOTALL)
 _CONTINUED = re.compile(r"^--   +(.+)$")
 
 
@@ -58,6 +60,7 @@ class View:
     sql: str
     generated: bool = False
     materialize: bool = False
+    finding: FindingFile | None = None
 
     @property
     def public(self) -> bool:
@@ -88,7 +91,7 @@ def views() -> dict[str, View]:
         for path, file in _sql_files(_sql_root().joinpath(layer), layer):
             view = parse_view(file.read_text(encoding="utf-8"), path)
             found[view.name] = view
-    return found
+    return found | _finding_views([v.finding for v in found.values() if v.finding])
 
 
 def layer_of(table: str) -> str:
@@ -109,7 +112,9 @@ def parse_view(text: str, path: str) -> View:
     columns: dict[str, str] = {}
     types: dict[str, str] = {}
     last = None
-    header = text[: created.start()].splitlines()
+    head = text[: created.start()]
+    block = _FINDING.search(head)
+    header = _FINDING.sub("", head).splitlines()
     for line in header:
         if (column := _COLUMN.match(line)) and ((doc and doc[-1] == "") or columns):
             last, types[column[1]], columns[column[1]] = column.groups()
@@ -126,6 +131,7 @@ def parse_view(text: str, path: str) -> View:
         types,
         text[created.start() :],
         materialize=_MATERIALIZE in header,
+        finding=parse_block(block[1], path, created[1], types) if block else None,
     )
 
 
@@ -144,6 +150,21 @@ def _metrics_view() -> View:
     sql = metrics_view_sql()
     path = "ncu/kernel_metrics"
     return View("kernel_metrics", path, "ncu", doc, columns, types, sql, generated=True)
+
+
+def _finding_views(files: list[FindingFile]) -> dict[str, View]:
+    """Return the views of what all findings that are files claim, and of what they advise."""
+    made = {
+        "_own_claims": ("What findings in files of their own claim.", claims_sql(files)),
+        "_own_advice": ("The techniques of findings in files of their own.", advice_sql(files)),
+    }
+    return {
+        name: View(
+            name, f"joined/{name}", "joined", doc, {}, {}, f"CREATE VIEW {name} AS\n{sql};",
+            generated=True,
+        )
+        for name, (doc, sql) in made.items()
+    }  # fmt: skip
 
 
 def _sql_root() -> Traversable:

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.report.assumed import assumption
 from perfpipe.analysis.session import Session
+from perfpipe.analysis.words import assumption
 from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
@@ -98,7 +98,7 @@ def page(sessions: Callable[[Sequence[str]], AbstractContextManager[Session]]) -
 
 
 def _findings(con: Session) -> Iterator[str]:
-    yield "| what | verdict | share | SOL headroom | bound | assuming | advice |"
+    yield "| what | verdict | share | SOL headroom | bound | if | advice |"
     yield "| --- | --- | ---: | ---: | ---: | --- | --- |"
     for what, nvtx, verdict, share, headroom, bound, floor, technique in con.execute(
         _FINDINGS
@@ -112,10 +112,10 @@ def _findings(con: Session) -> Iterator[str]:
 
 
 def _advice(con: Session) -> Iterator[str]:
-    yield "| to try | share | bound | assuming | kernels or GPUs |"
+    yield "| to try | share | bound | if | kernels or GPUs |"
     yield "| --- | ---: | ---: | --- | ---: |"
     for technique, share, gain, floors, instances in con.execute(_ADVICE).fetchall():
-        assumed = " or ".join(assumption(floor) for floor in floors or [])
+        assumed = ", or ".join(assumption(floor) for floor in floors or [])
         cells = (_name(technique), _pct(share), _pct(gain), assumed if gain is not None else "")
         yield "| " + " | ".join((*cells, str(instances))) + " |"
 

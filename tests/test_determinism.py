@@ -31,6 +31,7 @@ PUBLIC = [name for name, view in views().items() if view.public]
 
 #: What these captures have nothing for.
 EMPTY = {
+    "allocation_findings",
     "benchmark_loops",
     "device_memory",
     "device_memory_course",

@@ -49,6 +49,7 @@ TIMELINE: dict[str, set[str | None]] = {
     },
     "single_precision": set(),
     "process_starts": set(),
+    "allocation": set(),
     "startup": {"autotuning", "compilation", "communicator", "allocation"},
     "operator": {
         "cross_entropy",
@@ -259,8 +260,8 @@ def test_recommendations_are_ranked_by_what_they_could_save(pages: Callable[...,
     document = json.loads((pages("ncu/visible.ncu-rep") / "report.json").read_text())
     items = document["recommendations"]
     shares = [
-        float(re.findall(r"^at most ([\d.]+) %", item["gain"] + "; " + item["reason"])[0])
-        if item["gain"].startswith("at most")
+        float(re.findall(r"^up to ([\d.]+) %", item["gain"] + "; " + item["reason"])[0])
+        if item["gain"].startswith("up to")
         else float(re.findall(r"([\d.]+) % of profiled time", item["reason"])[0])
         for item in items
     ]

@@ -129,7 +129,7 @@ def test_a_report_prints_what_the_views_hold(opened: Opened, pages: Callable[...
     printed = report["recommendations"]
     for told, row in zip(printed, tried, strict=False):
         assert told["technique"] == techniques()[row["technique"]].technique
-        said = "no bound known" if row["gain_pct"] is None else f"at most {row['gain_pct']:.1f} %"
+        said = "no bound known" if row["gain_pct"] is None else f"up to {row['gain_pct']:.1f} %"
         assert told["gain"].startswith(said)
         assert f"{row['share_pct']:.1f} % of" in told["reason"]
     assert len(printed) == len([row for row in tried if row["subject"] == "timeline"]) + min(

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.report.assumed import assumption
 from perfpipe.analysis.report.declare import Col
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import records_of, rows_of
 from perfpipe.analysis.views import views
+from perfpipe.analysis.words import assumption
 from perfpipe.database import in_list, quote
 from perfpipe.units import counted, format_ns, format_rate, words
 from perfpipe.viewmodel import Card, Fact, Source, Table, Value
@@ -131,7 +131,7 @@ def _worded(part: Part, row: list[Any]) -> tuple[Value, ...]:
     if part.view != "kernel_findings":
         return tuple(row)
     technique, gain, floor, difficulty = row
-    assumed = assumption(floor) if floor else "no bound known"
+    assumed = f"if {assumption(floor)}" if floor else "no bound known"
     return techniques()[technique].technique, gain, assumed, difficulty
 
 

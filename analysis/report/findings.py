@@ -6,54 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from perfpipe.analysis.finding_files import FindingFile
 from perfpipe.analysis.knowledge import techniques
 from perfpipe.analysis.questions import question
-from perfpipe.analysis.report.assumed import assumption
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.rows import records_of, rows_of
+from perfpipe.analysis.sentences import rendered
+from perfpipe.analysis.words import assumption, finding_files, word
+from perfpipe.database import quote, same
 from perfpipe.units import counted, format_bytes, format_ns, gpu_name, words
 from perfpipe.viewmodel import Finding, Recommendation, Source
 
 #: Views that are read here.
-VIEWS = ("findings", "recommendations")
-
-#: Claims about a kernel.
-_OF_KERNEL = {
-    "compute": "is compute-bound",
-    "memory": "is memory-bound",
-    "latency": "is latency-bound: neither compute nor memory is busy",
-    "launch": "is too small to fill the GPU",
-    "balanced": "is balanced between compute and memory",
-}
-
-#: Claims about a GPU.
-_OF_GPU = {
-    "launch_overhead": "idles, launch-bound (CPU-limited): the host issues work too slowly",
-    "sync": "idles: the host synchronized with it before issuing more work",
-    "host": "idles, host-bound: the host launches nothing",
-    "loading": "idles while the driver loads code: first uses of kernels, modules",
-    "kernel_gap": "idles between operations that were already launched",
-    "transfer": "copies or clears memory without overlapping compute",
-    "communication": "communicates without overlapping compute",
-    "ranks_wait": "waits for other ranks in collectives",
-    "start_skew": "waits once, in the first collective: the ranks started apart",
-    "readback": "runs dry for small copies to the host",
-    "startup": "takes long to start",
-    "process_starts": "idles between steps while the program starts processes, as for each epoch",
-    "single_precision": "computes in FP32",
-}
-
-#: Operators of many kernels.
-_OPERATORS = {
-    "cross_entropy": "cross-entropy: from the logits to their gradient",
-    "batch_norm": "batch norm and what surrounds it between convolutions",
-    "fixed_batch_norm": "batch norm of inference and what surrounds it between convolutions",
-    "normalization": "normalization and the pointwise kernels around it",
-    "softmax": "softmax between two matrix products",
-    "pointwise": "pointwise kernels between matrix products",
-    "layout": "conversions between memory layouts",
-    "optimizer": "an optimizer that launches a kernel for each operation",
-}
+VIEWS = ("findings", "recommendations", *(file.view for file in finding_files().values()))
 
 #: Maximum number of recommendations on kernels in a report.
 _MOST = 10
@@ -118,7 +83,6 @@ class _Found(NamedTuple):
     readback_bytes: int | None
     slow_pct: float | None
     idle_in: str | None
-    causes: str | None
     largest_gap: str | None
     ncu_verdict: str | None
     explanation: str | None
@@ -138,7 +102,7 @@ def findings_of(scope: Scope) -> list[Finding]:
     several = len(scope.reports) > 1
     told = []
     for one in found:
-        finding = _of_kernel(one) if one.subject == "kernel" else _of_gpu(one, several)
+        finding = _of_kernel(one) if one.subject == "kernel" else _of_gpu(scope, one, several)
         told.append(
             replace(finding, command=_command(one, scope.run.run_id if scope.run else None))
         )
@@ -150,10 +114,10 @@ def _command(found: _Found, run_id: str | None) -> str:
     return question(found.subject, found.claim, found.reports, run_id, **about)
 
 
-def _finding(found: _Found, claim: str, evidence: list[str], subject: str, kernel: str) -> Finding:
+def _finding(found: _Found, claim: str, evidence: str, subject: str, kernel: str) -> Finding:
     return Finding(
         claim=claim,
-        evidence="; ".join(evidence),
+        evidence=evidence,
         bound_pct=found.bound_pct,
         bound=_bound(found.bound_pct, found.share_of, [found.floor] if found.floor else []),
         confidence=found.confidence,
@@ -175,17 +139,15 @@ def _bound(gain_pct: float | None, share_of: str, floors: Sequence[str]) -> str:
     """Return a bound on a gain with its assumptions, empty if there is none."""
     if gain_pct is None:
         return ""
-    assumed = " or ".join(assumption(floor) for floor in floors)
-    return f"at most {gain_pct:.1f} % of {_WHOLES[share_of]}, assuming {assumed}"
+    assumed = ", or if ".join(assumption(floor) for floor in floors)
+    return f"up to {gain_pct:.1f} % of {_WHOLES[share_of]}, if {assumed}"
 
 
 def _of_kernel(found: _Found) -> Finding:
     detail = ", ".join(words(part) for part in (found.subclass, found.cause) if part)
     detail = f" ({detail})" if detail else ""
-    if found.claim == "near_limit":
-        claim = f"{found.short_name} is close to speed of light: {found.bound}{detail}"
-    else:
-        claim = f"{found.short_name} {_OF_KERNEL[found.claim]}{detail}"
+    claim = f"{found.short_name} {word('kernel', found.claim, 'says')}"
+    claim += f": {found.bound}{detail}" if found.claim == "near_limit" else detail
     launches = f"{counted(found.launches, 'launch')} profiled"
     share = f"{launches}, durations were not collected"
     if found.share_pct is not None:
@@ -204,12 +166,39 @@ def _of_kernel(found: _Found) -> Finding:
     evidence += [found.explanation] if found.explanation else []
     subject = f"{found.short_name} <<<{found.grid}; {found.block}>>>"
     subject += f" in {found.nvtx_path}" if found.nvtx_path else ""
-    return _finding(found, claim, evidence, subject, found.short_name)
+    return _finding(found, claim, "; ".join(evidence), subject, found.short_name)
 
 
-def _of_gpu(found: _Found, several: bool) -> Finding:
-    claim = _OF_GPU.get(found.claim, f"spends time on {words(found.claim)}")
+def _of_gpu(scope: Scope, found: _Found, several: bool) -> Finding:
     share = f"{found.share_pct:.1f} % of {_PARTS[found.part or 'whole']}"
+    own = finding_files().get(found.claim)
+    if own is not None:
+        claim, evidence = _of_file(scope, own, found, share)
+    else:
+        claim = word("timeline", found.claim, "says")
+        evidence = "; ".join(_of_category(found, share))
+    if found.confidence == "low":
+        evidence += "; low confidence: the trace misses events, or hides kernels in graphs"
+    label = found.label if found.label != "-" else None
+    claim = f"{gpu_name(found.device)} {claim}" + (f" ({label})" if several and label else "")
+    subject = gpu_name(found.device) + (f" in {label}" if label else "")
+    return _finding(found, claim, evidence, subject, "")
+
+
+def _of_file(scope: Scope, file: FindingFile, found: _Found, share: str) -> tuple[str, str]:
+    """Return what a finding in a file of its own claims, and its evidence, from its view."""
+    each = f"AND {file.each} = {quote(found.subclass or '')}" if file.each else ""
+    sql = (
+        f"FROM {file.view} WHERE report_id = {quote(found.reports[0])} "
+        f"AND {same('device', found.device)} {each} ORDER BY {file.largest} DESC LIMIT 1"
+    )
+    (row,) = records_of(scope.con, sql)
+    names = {**row, "share": share, "words": file.words}
+    return rendered(file.says, names), rendered(file.evidence, names)
+
+
+def _of_category(found: _Found, share: str) -> list[str]:
+    """Return the evidence of a finding about a category of the budget."""
     # A bound on all idle time is more than the share: say of what.
     of_idle = found.floor in ("busy", "synced", "unsynced")
     idle = f", removable idle time {found.bound_pct:.1f} %" if of_idle else ""
@@ -219,25 +208,9 @@ def _of_gpu(found: _Found, several: bool) -> Finding:
     evidence = [f"{words(found.bound)} is {share}{_prepared(found)}{idle}{lies}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]
-    if found.claim == "operator":
-        claim = f"spends time on {_OPERATORS[found.subclass or '']}"
-        evidence = [_operator(found, share)]
-    elif found.claim == "single_precision":
-        evidence = [f"kernels whose names state FP32 or TF32 are {_operator(found, share)}"]
-    elif found.claim == "process_starts":
-        times = counted(found.launches, "time")
-        evidence = [f"{times}, {format_ns(found.time_ns)} in all, {share}"]
-    elif found.causes is not None:
-        begun = f"{format_ns(found.time_ns)} between the first CUDA call and the first steady step"
-        evidence = [f"{begun}, {share}", found.causes]
     evidence += _waiting(found)
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
-    if found.confidence == "low":
-        evidence.append("low confidence: the trace misses events, or hides kernels in graphs")
-    label = found.label if found.label != "-" else None
-    claim = f"{gpu_name(found.device)} {claim}" + (f" ({label})" if several and label else "")
-    subject = gpu_name(found.device) + (f" in {label}" if label else "")
-    return _finding(found, claim, evidence, subject, "")
+    return evidence
 
 
 def _prepared(found: _Found) -> str:
@@ -248,13 +221,6 @@ def _prepared(found: _Found) -> str:
         f" ({found.slow_pct:.1f} % in long intervals before the same launch each time, "
         "which a CUDA graph removes only if shapes are static)"
     )
-
-
-def _operator(found: _Found, share: str) -> str:
-    """Return what an operator costs, and its kernels."""
-    each = f": {counted(found.launches, 'launch')} a step" if found.launches else ""
-    each += f", {format_ns(found.time_ns)}" if each else ""
-    return f"{share}{each}; most of it {found.causes}"
 
 
 def _readbacks(found: _Found) -> str:

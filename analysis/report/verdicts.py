@@ -10,6 +10,7 @@ from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.search_story import story
 from perfpipe.analysis.thresholds import thresholds
+from perfpipe.analysis.words import word
 from perfpipe.database import in_list, quote
 from perfpipe.units import counted, format_ns, gpu_name, words
 from perfpipe.viewmodel import Fact, Source
@@ -35,17 +36,6 @@ _BUSY = {
     "neither": ", neither compute- nor memory-bound",
 }
 
-#: What a part of the step's time is called.
-_PART = {
-    "launch_overhead": "launch overhead, launch-bound",
-    "sync": "waits of the host for the GPU",
-    "host": "idle, host-bound",
-    "transfer": "copies that no kernel covers",
-    "communication": "communication that no compute covers",
-    "kernel_gap": "gaps between kernels that were already launched",
-    "loading": "loading of kernels",
-}
-
 #: What a share is of, by the kind of window.
 _WHOSE = {
     "whole": "the GPU's time",
@@ -55,15 +45,6 @@ _WHOSE = {
 
 #: What kernels' shares are of, where there are no steps.
 _KERNEL_TIME = {"whole": "kernel time", "timed": "timed kernels' time"}
-
-#: What idle time of a bound means.
-_IDLE = {
-    "launch_overhead": ": launch-bound (CPU-limited)",
-    "loading": ": the driver loads kernels and modules",
-    "kernel_gap": ": idle between operations that were already launched",
-    "host": ": host-bound, nothing is launched",
-    "sync": ": idle after waits for the GPU",
-}
 
 #: What comes before a verdict on a trace that misses events.
 INCOMPLETE = "The profiler lost events: the trace is incomplete. "
@@ -211,14 +192,18 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
         ) = rows[0]
         more = f" ({contributors})" if contributors and ", " in contributors else ""
         if kind == "steady":
-            busy = f"compute{_BUSY.get(busy_bound, '')}" if bound == "compute" else _PART[bound]
+            busy = (
+                f"compute{_BUSY.get(busy_bound, '')}"
+                if bound == "compute"
+                else word("category", bound, "part")
+            )
             spread = f" (p95 {format_ns(p95_ns)})" if steps > 1 else ""
             begun = f"; start-up and warm-up of {format_ns(startup_ns)} left out"
             return (
                 f"{format_ns(step_ns)} a step{spread}, {share:.0f} % {busy}{more}"
                 f"{begun if startup_ns else ''}"
             )
-        busy = f"goes to {words(bound)}{_IDLE.get(bound, '')}"
+        busy = f"goes to {words(bound)}{word('category', bound, 'idle')}"
         if bound == "compute":
             busy = f"is compute{_BUSY.get(busy_bound, '')}"
         return f"{share:.0f} % of {_WHOSE[kind]} {busy}{more}"
@@ -312,9 +297,9 @@ def of_steps(scope: Scope) -> str | None:
         for place, (by, share) in enumerate(most)
         if share >= 1 or place == 0
     ]
-    for bound, word in (("communication", "communication"), ("unknown", "unknown")):
+    for bound in ("communication", "unknown"):
         share = sum(row[2] for row in shares if row[0] == bound)
-        parts += [f"{share:.0f} % is {word}"] if share >= 0.5 else []
+        parts += [f"{share:.0f} % is {bound}"] if share >= 0.5 else []
     return f"{', '.join(parts)}; {looked_at}, {covered_pct:.0f} % of the time"
 
 

@@ -7,8 +7,9 @@ import shlex
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.report import assumed, findings
+from perfpipe.analysis.report import findings
 from perfpipe.analysis.session import Session
+from perfpipe.analysis.words import assumption
 from perfpipe.database import quote
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
@@ -156,7 +157,7 @@ def _of_kernel(session: Session, of: str, row: Row, detail: str, sql: str) -> An
         "headroom": {
             "pct": value(row["headroom_pct"]),
             "of": findings.whole(row["share_of"]),
-            "assumes": assumed.assumption("work"),
+            "assumes": assumption("work"),
             "promise": False,
         },
         "techniques": [

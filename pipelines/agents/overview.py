@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.report import assumed, facts, findings, opening, verdicts
+from perfpipe.analysis.report import facts, findings, opening, verdicts
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
+from perfpipe.analysis.words import assumption
 from perfpipe.database import in_list
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
@@ -147,7 +148,7 @@ def gain(at_most_pct: float | None, floor: str | None, of: str) -> dict[str, Any
     """Return a bound on a gain, which is never without what it assumes."""
     if at_most_pct is None or floor is None:
         return {"at_most_pct": None, "why": "no bound can be derived"}
-    assumes = assumed.assumption(floor)
+    assumes = assumption(floor)
     return {"at_most_pct": value(at_most_pct), "of": of, "assumes": assumes, "promise": False}
 
 

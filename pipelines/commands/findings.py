@@ -55,8 +55,8 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         lines.append(f"{found['finding']}. {_unmarked(found['says'])}")
         lines.append(f"   {_unmarked(found['because'])}")
         if gain["at_most_pct"] is not None:
-            bound = f"at most {gain['at_most_pct']:.1f} % of {gain['of']}"
-            lines.append(f"   {bound}, assuming {gain['assumes']}")
+            bound = f"up to {gain['at_most_pct']:.1f} % of {gain['of']}"
+            lines.append(f"   {bound}, if {gain['assumes']}")
     if data["nothing_found"]:
         lines.append(f"No findings: {data['nothing_found']}")
     return lines

@@ -49,5 +49,5 @@ def _times(scope: Scope) -> dict[str, float]:
 def _action(what: str, finding: Finding, others: int) -> Action:
     more = f" (and {others} more such)" if others else ""
     evidence = f"{finding.claim}{more}: {finding.evidence.partition('; ')[0]}"
-    bound = finding.bound.partition(", assuming")[0]
+    bound = finding.bound.partition(", if ")[0]
     return Action(what, evidence, bound, finding.command, finding.kernel, finding.source)

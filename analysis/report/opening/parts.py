@@ -28,5 +28,5 @@ def lever(actions: Sequence[Action]) -> Iterator[Tile]:
     for action in actions[:1]:
         if action.bound:
             share, _, of = action.bound.partition(" % ")
-            number = f"{share.replace('at most ', '≤ ')} %"
+            number = f"{share.replace('up to ', '≤ ')} %"
             yield Tile("Largest lever", number, f"{of}: {action.what}", action.source)

@@ -12,6 +12,7 @@ from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
+from perfpipe.analysis.words import word
 from perfpipe.database import in_list, quote, same
 from perfpipe.runrecord import TaskResult
 from perfpipe.units import counted, format_ns, gpu_name, words
@@ -31,18 +32,6 @@ VIEWS = (
     "timeline_findings",
     "_idle_captures",
 )
-
-#: What a GPU does for most of its time, by the bound of timeline_bottleneck.
-_BOUND = {
-    "launch_overhead": "launch-bound",
-    "sync": "idle while the host waits for it",
-    "host": "idle, host-bound",
-    "loading": "idle while kernels are loaded",
-    "kernel_gap": "idle between launched kernels",
-    "transfer": "copying without overlap",
-    "communication": "communicating or waiting for other ranks",
-    "compute": "computing",
-}
 
 #: Categories of kernels that the sentence names, and the least share that it tells.
 _KINDS, _LEAST_PCT = 2, 1
@@ -135,7 +124,7 @@ def why_slow(gpus: Sequence[Gpu], name: str) -> str:
     """Return what a configuration spends most of its time on, where that is not computing."""
     if not gpus or gpus[0].bound == "compute":
         return ""
-    return f"; {name} is {_BOUND.get(gpus[0].bound, words(gpus[0].bound))}"
+    return f"; {name} is {word('category', gpus[0].bound, 'does')}"
 
 
 def steps_of(scope: Scope) -> Part | None:
@@ -237,8 +226,7 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
         busy = f"{' and' if gpu.step_ns else ''} keeps the GPU busy for {gpu.busy_pct:.0f} % of it"
         if gpu.bound == "compute":
             return f"{busy}{_idle(gpu)}{kinds}"
-        bound = _BOUND.get(gpu.bound, words(gpu.bound))
-        bound += " (CPU-limited)" if gpu.bound == "launch_overhead" else ""
+        bound = word("category", gpu.bound, "does")
         if gpu.slow_pct is not None and gpu.bound == "launch_overhead":
             bound += f", {gpu.slow_pct:.0f} % of it before the same launch each time"
         if gpu.loads and gpu.bound == "host":
@@ -246,15 +234,15 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
         return f"{busy}: {bound}"
     if len(gpus) <= _NAMED:
         parts = [
-            f"{gpu_name(gpu.device)} is {_BOUND.get(gpu.bound, words(gpu.bound))} "
-            f"({gpu.share_pct:.0f} %)"
+            f"{gpu_name(gpu.device)} is {gpu.share_pct:.0f} % {word('category', gpu.bound, 'does')}"
             for gpu in gpus
         ]
         return f": {', '.join(parts)}"
     bounds = statistics.multimode(gpu.bound for gpu in gpus)
     share = [f"{gpu.share_pct:.0f}" for gpu in gpus if gpu.bound == bounds[0]]
-    bound = _BOUND.get(bounds[0], words(bounds[0]))
-    return f": {len(share)} of {len(gpus)} GPUs are {bound} ({min(share)} to {max(share)} %)"
+    span = min(share) if len(set(share)) == 1 else f"{min(share)} to {max(share)}"
+    does = word("category", bounds[0], "does")
+    return f": {len(share)} of {len(gpus)} GPUs are {span} % {does}"
 
 
 def _idle(gpu: Gpu) -> str:

@@ -1,5 +1,4 @@
--- Findings about each GPU's time, on operators of many kernels, and on start-up where it is long, of
--- several GPUs the longest; in the columns of findings.
+-- Findings about each GPU's time, and those in files of their own; in the columns of findings.
 CREATE VIEW _timeline_claims AS
 WITH contributors AS (
     SELECT
@@ -53,65 +52,7 @@ claims AS (
     LEFT JOIN small_readbacks AS b
         ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
     UNION ALL BY NAME
-    -- Ranks do the same work: of several GPUs the one that spends most on it.
-    SELECT
-        report_id,
-        device,
-        'operator' AS claim,
-        row_number() OVER (ORDER BY share_pct DESC, operator) AS place,
-        'operator' AS bound,
-        operator AS subclass,
-        share_pct,
-        step_ns AS time_ns,
-        step_launches AS launches,
-        longest AS causes,
-        gain_pct AS bound_pct,
-        weight_pct,
-        floor,
-        'high' AS confidence,
-        technique
-    FROM operator_findings
-    QUALIFY row_number() OVER (PARTITION BY operator ORDER BY share_pct DESC, report_id, device) = 1
-    UNION ALL BY NAME
-    SELECT
-        report_id,
-        device,
-        'single_precision' AS claim,
-        1 AS place,
-        'single_precision' AS bound,
-        share_pct,
-        step_ns AS time_ns,
-        step_launches AS launches,
-        longest AS causes,
-        gain_pct AS bound_pct,
-        floor,
-        'medium' AS confidence,
-        technique
-    FROM precision_findings
-    QUALIFY row_number() OVER (ORDER BY share_pct DESC, report_id, device) = 1
-    UNION ALL BY NAME
-    SELECT
-        report_id, device, 'process_starts' AS claim, 1 AS place, claim AS bound, 'between' AS part,
-        share_pct, idle_ns AS time_ns, intervals AS launches, 'high' AS confidence, technique
-    FROM starting_findings
-    QUALIFY row_number() OVER (ORDER BY share_pct DESC, report_id, device) = 1
-    UNION ALL BY NAME
-    -- Behind the contributors of all GPUs: it does not recur.
-    SELECT
-        report_id,
-        device,
-        'startup' AS claim,
-        9223372036854775807 AS place,
-        'startup' AS bound,
-        cause AS subclass,
-        'capture' AS part,
-        share_pct,
-        startup_ns AS time_ns,
-        causes,
-        'high' AS confidence,
-        technique
-    FROM startup_findings
-    QUALIFY row_number() OVER (ORDER BY startup_ns DESC, report_id, device) = 1
+    FROM _own_claims
 )
 SELECT
     'timeline' AS subject,

@@ -96,7 +96,7 @@ SELECT
     row_number() OVER (
         ORDER BY
             CASE
-                WHEN claim = 'startup' THEN 2
+                WHEN NOT recurs THEN 2
                 WHEN subject = 'timeline'
                     AND most_pct < least(threshold('finding.minor_pct'), kernels_pct)
                     THEN 1.2
@@ -108,9 +108,9 @@ SELECT
             -- What makes results less exact has to save more than the rest.
             CASE
                 WHEN subject = 'timeline'
-                    THEN most_pct * if(claim = 'single_precision', threshold('finding.inexact_weight'), 1)
+                    THEN most_pct * if(precision, threshold('finding.inexact_weight'), 1)
             END DESC,
-            claim = 'operator',
+            recurs IS NOT NULL,
             -- A CUDA graph cannot contain what the host does with what it reads back.
             bound IS DISTINCT FROM 'readback',
             place

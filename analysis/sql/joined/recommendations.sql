@@ -1,4 +1,4 @@
--- What to try: the techniques of timeline_findings and operator_findings first, then those of
+-- What to try: the techniques of timeline_findings and of findings about timelines first, then those of
 -- kernel_findings for kernels that no operator speaks for, each once; largest bound on the gain first,
 -- where there is none by the share that it addresses (of operators at most the time in which the host waits
 -- for the GPU), but behind those for the same category of a timeline that have one; of those for kernels
@@ -50,7 +50,7 @@ found AS (
         min(f.rank) AS place,
         coalesce(bool_or(f.precision), false) AS precision,
         count(DISTINCT (f.report_id, f.device)) AS instances
-    FROM _timeline_advice AS f
+    FROM (FROM timeline_findings UNION ALL BY NAME FROM _own_advice) AS f
     JOIN analysis_windows AS w USING (report_id, device)
     GROUP BY f.technique
     UNION ALL BY NAME

@@ -9,6 +9,17 @@
 -- longest_ns BIGINT: the longest of them, ns
 -- technique VARCHAR: key in the knowledge base
 -- difficulty VARCHAR: low, medium or high
+/* finding
+claim = "process_starts"
+says = "idles between steps while the program starts processes, as for each epoch"
+evidence = "{{ intervals | counted('time') }}, {{ idle_ns | ns }} in all, {{ share }}"
+question = "SELECT intervals, idle_ns, longest_ns, share_pct FROM starting_findings"
+part = "between"
+
+[columns]
+time_ns = "idle_ns"
+launches = "intervals"
+*/
 CREATE VIEW starting_findings AS
 WITH intervals AS (
     SELECT g.report_id, g.device, i.end_ns - i.start_ns AS dur_ns, v.end_ns - v.start_ns AS whole_ns

@@ -13,6 +13,29 @@
 --   which the host waits for the GPU
 -- floor VARCHAR: what the bound assumes to stay: half_types (what narrower types leave of kernels) or host
 --   (the time in which the host issues the step)
+/* finding
+claim = "single_precision"
+says = "computes in FP32"
+evidence = "kernels whose names state FP32 or TF32 are {{ share }}{% if step_launches %}: {{ step_launches | counted('launch') }} a step, {{ step_ns | ns }}{% endif %}; most of it {{ longest }}"
+question = "SELECT type, launches, time_ns, share_pct, kernel_pct, longest FROM precision_times"
+confidence = "medium"
+
+[columns]
+time_ns = "step_ns"
+launches = "step_launches"
+causes = "longest"
+
+[assumes]
+half_types = "these kernels moved half the bytes, and products ran in BF16"
+
+[techniques.mixed_precision]
+technique = "Train and infer in mixed precision (BF16)"
+detail = "torch.autocast(\"cuda\", dtype=torch.bfloat16), or jax's and Transformer Engine's equivalents: activations take half the bytes, so that pointwise kernels, normalization, pooling and conversions move half as much, and products run at twice the rate of TF32 (which torch.set_float32_matmul_precision(\"high\") gives FP32 products with no other change). Weights, optimizer states, losses and reductions stay in FP32."
+check_first = "That training converges as before, what stays in FP32 under autocast (batch and layer norm take BF16 and compute in FP32), and that the program does not need FP32 accuracy, as simulations and solvers do."
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/index.html"
+precision = true
+*/
 CREATE VIEW precision_findings AS
 SELECT
     p.report_id,

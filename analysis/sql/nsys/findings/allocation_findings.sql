@@ -1,0 +1,99 @@
+-- GPUs that idle in their steady steps while the host allocates or frees device memory in each of them.
+--
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- calls BIGINT: number of calls that allocate or free device memory in the steady steps
+-- per_step DOUBLE: their number in a step
+-- call_ns BIGINT: their duration, ns
+-- idle_ns BIGINT: idle time of the GPU during these calls, ns
+-- share_pct DOUBLE: share of that in the time of the steady steps, %
+-- gain_pct DOUBLE: the most that fewer such calls can save: that share, %
+-- functions VARCHAR: the functions with the number of their calls, most calls first
+/* finding
+claim = "allocation"
+says = "waits while steps allocate device memory"
+evidence = "{{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} a step, {{ call_ns | ns }} in all; the GPU is idle meanwhile for {{ share }}"
+question = "SELECT calls, per_step, call_ns, idle_ns, share_pct, functions FROM allocation_findings"
+
+[columns]
+time_ns = "idle_ns"
+launches = "calls"
+
+[assumes]
+allocation = "steps allocated no device memory"
+
+[techniques.allocate_once]
+technique = "Allocate device memory before the loop, or from a pool"
+detail = "cudaMalloc and cudaFree take the host long, and cudaFree waits for the device. Allocate buffers once and use them in every step, or allocate stream-ordered from a pool (cudaMallocAsync with a release threshold). A caching allocator that allocates in every step has run out of memory or is fragmented: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fewer sizes, a smaller batch."
+check_first = "Which range the calls are in (nsys_api_calls, nvtx_range), and in PyTorch torch.cuda.memory_stats(): num_alloc_retries and segments that grow in every step."
+difficulty = "low"
+link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"
+*/
+CREATE VIEW allocation_findings AS
+WITH named AS (
+    SELECT name
+    FROM _names
+    WHERE kind = 'api'
+        AND (is_allocating(name) OR regexp_matches(name, '^cu(da)?(Free|MemFree|MemRelease)(_v\d+)?$'))
+),
+calls AS (
+    SELECT v.report_id, v.device, v.time_ns, v.steps, c.pid, c.start_ns, c.end_ns, c.name
+    FROM analysis_windows AS v
+    JOIN nsys_api_calls AS c
+        ON c.report_id = v.report_id AND c.pid = v.process_id
+            AND c.start_ns >= v.start_ns AND c.end_ns <= v.end_ns
+    SEMI JOIN named AS n ON n.name = c.name
+    WHERE v.kind = 'steady'
+),
+counted AS (
+    SELECT
+        report_id,
+        device,
+        any_value(time_ns) AS time_ns,
+        any_value(steps) AS steps,
+        sum(calls)::BIGINT AS calls,
+        sum(call_ns)::BIGINT AS call_ns,
+        string_agg(printf('%s %d', name, calls), ', ' ORDER BY calls DESC, name) AS functions
+    FROM (
+        SELECT report_id, device, any_value(time_ns) AS time_ns, any_value(steps) AS steps, name,
+            count(*) AS calls, sum(end_ns - start_ns) AS call_ns
+        FROM calls
+        GROUP BY report_id, device, name
+    )
+    GROUP BY report_id, device
+),
+often AS (
+    FROM counted WHERE calls >= steps
+),
+idle AS (
+    -- Calls of several threads may overlap: no more than the interval.
+    SELECT g.report_id, g.device, least(
+        sum(least(c.end_ns, i.end_ns) - greatest(c.start_ns, i.start_ns)), any_value(i.end_ns - i.start_ns)
+    ) AS ns
+    FROM (FROM _idle SEMI JOIN _analysed USING (track, window_id)) AS i
+    JOIN _gpus AS g USING (track)
+    SEMI JOIN often AS o ON o.report_id = g.report_id AND o.device IS NOT DISTINCT FROM g.device
+    JOIN calls AS c
+        ON c.report_id = g.report_id AND c.device IS NOT DISTINCT FROM g.device
+            AND c.start_ns < i.end_ns AND c.end_ns > i.start_ns
+    GROUP BY g.report_id, g.device, i.track, i.op_id
+),
+waited AS (
+    SELECT report_id, device, sum(ns)::BIGINT AS idle_ns
+    FROM idle
+    GROUP BY report_id, device
+)
+SELECT
+    o.report_id,
+    o.device,
+    o.calls,
+    o.calls / o.steps AS per_step,
+    o.call_ns,
+    w.idle_ns,
+    100.0 * w.idle_ns / nullif(o.time_ns, 0) AS share_pct,
+    share_pct AS gain_pct,
+    o.functions
+FROM often AS o
+JOIN waited AS w ON w.report_id = o.report_id AND w.device IS NOT DISTINCT FROM o.device
+WHERE share_pct >= threshold('timeline.launch_overhead_pct')
+ORDER BY o.report_id, o.device;

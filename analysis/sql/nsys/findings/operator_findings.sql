@@ -1,0 +1,160 @@
+-- Operators of many kernels that take a notable share of a step, and what to do about each as a whole.
+-- What is done already, such as a fused optimizer, is no finding; nor is what a benchmark times.
+-- @materialize
+--
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- rank BIGINT: 1 has the largest share
+-- operator VARCHAR: as in operator_times
+-- share_pct DOUBLE: share of the time of the steps, %
+-- weight_pct DOUBLE: what stands for its bound in the order of findings where there is none: its share, at
+--   most that by which faster kernels can shorten the step, and that in which the GPU waits for input, if it
+--   does: then they would only wait longer, %
+-- step_ns DOUBLE: time of its kernels in a step, mean, ns; NULL without steps
+-- step_launches BIGINT: number of launches in a step, mean; NULL without steps
+-- kernels BIGINT: number of different kernels
+-- longest VARCHAR: its kernels with most time, as in operator_times
+-- names VARCHAR[]: full names of its kernels
+-- technique VARCHAR: key in the knowledge base
+-- difficulty VARCHAR: low, medium or high
+-- gain_pct DOUBLE: bound on the gain, % of the time of the steps; NULL where none can be derived
+-- floor VARCHAR: what the bound assumes to stay: around (the kernels around the operator's own)
+/* finding
+claim = "operator"
+says = "spends time on {{ words[operator] }}"
+evidence = "{{ share }}{% if step_launches %}: {{ step_launches | counted('launch') }} a step, {{ step_ns | ns }}{% endif %}; most of it {{ longest }}"
+question = "SELECT operator, launches, time_ns, share_pct, longest FROM operator_times"
+each = "operator"
+
+[columns]
+time_ns = "step_ns"
+launches = "step_launches"
+causes = "longest"
+
+[words]
+cross_entropy = "cross-entropy: from the logits to their gradient"
+batch_norm = "batch norm and what surrounds it between convolutions"
+fixed_batch_norm = "batch norm of inference and what surrounds it between convolutions"
+normalization = "normalization and the pointwise kernels around it"
+softmax = "softmax between two matrix products"
+pointwise = "pointwise kernels between matrix products"
+layout = "conversions between memory layouts"
+optimizer = "an optimizer that launches a kernel for each operation"
+
+[assumes]
+around = "these kernels took no time"
+
+[techniques.fused_cross_entropy]
+technique = "Fuse logits and cross-entropy"
+detail = "The logits of a large vocabulary are cast, normalized, read for the loss and written as gradients in passes of their own. A fused kernel does it in one or two: torch.compile over the model's head and loss, Liger's FusedLinearCrossEntropy (computes the logits in chunks and keeps none), or a loss in chunks; at least, do not cast all logits to FP32."
+check_first = "The size of the vocabulary, what casts the logits (.float()), and whether anything else needs them; compare losses."
+of = "cross_entropy"
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
+
+[techniques.fused_batch_norm]
+technique = "Fuse batch norm with activation and addition"
+detail = "Statistics, normalization, ReLU and the residual addition each pass over the activations. torch.compile fuses what is pointwise with the normalization; in channels_last, cuDNN has kernels for BN + ReLU + addition (Apex's BatchNorm2d_NHWC)."
+check_first = "That the model and its input are channels_last throughout, what batch norm computes in (FP32 statistics are kept), and that it trains at all: frozen batch norm folds."
+of = "batch_norm"
+difficulty = "medium"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
+
+[techniques.compiled_batch_norm]
+technique = "Compile inference: batch norm, activation and addition in one pass"
+detail = "In inference batch norm is a fixed scale and shift of each channel. torch.compile does it in one pass with activation and addition; with freezing (TORCHINDUCTOR_FREEZING=1), or in TensorRT, the weights of the convolution before it take the scale. Folding alone (torch.nn.utils.fusion.fuse_conv_bn_eval) gains little in eager PyTorch: a kernel that adds the bias takes its place."
+check_first = "That the model stays in eval mode, that nothing else reads what the convolution gives, and the results: they differ by rounding."
+of = "fixed_batch_norm"
+features = ["eager"]
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
+
+[techniques.folded_batch_norm]
+technique = "Fold batch norm into the convolution"
+detail = "In inference batch norm is a fixed scale and shift of each channel, which the weights and the bias of the convolution before it can take: torch.compile with freezing (TORCHINDUCTOR_FREEZING=1), TensorRT. Activation and addition stay one pass."
+check_first = "That the model stays in eval mode, that nothing else reads what the convolution gives, and the results: they differ by rounding."
+of = "fixed_batch_norm"
+features = ["compiled"]
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html"
+
+[techniques.fused_normalization]
+technique = "Fuse normalization with what surrounds it"
+detail = "Residual addition, casts, normalization and scaling each pass over the activations: torch.compile, or fused kernels of layer norm and RMS norm (Liger, Transformer Engine, Apex), do it in one pass forward and one backward."
+check_first = "Which casts autocast puts around it, and the hidden size: fused kernels keep a row in registers."
+of = "normalization"
+difficulty = "medium"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
+
+[techniques.fused_attention]
+technique = "Let softmax be part of a fused attention"
+detail = "Scores are written, scaled, masked, normalized and read again between two products. scaled_dot_product_attention, FlashAttention or cuDNN's attention keep them on the SM."
+check_first = "That this softmax is attention's, and which mask, bias or dropout keeps the fused kernels from being chosen (torch.nn.attention.sdpa_kernel says why)."
+of = "softmax"
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
+
+[techniques.fused_pointwise]
+technique = "Fuse pointwise kernels: compile the model, or write a chain as one kernel"
+detail = "Elementwise operations, casts, copies and reductions between matrix products each read and write all of their data: torch.compile, or a fused kernel of the operator (rotary embedding, SwiGLU, RMS norm, dropout with addition), does a chain of them in one pass. Copies that make tensors contiguous, and casts between types, can often go."
+check_first = "Which operators they are (nvtx_kern_sum; emit_nvtx or the profiler's shapes), and graph breaks (TORCH_LOGS=graph_breaks)."
+of = "pointwise"
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
+
+[techniques.no_conversions]
+technique = "Give convolutions the layout that they compute in"
+detail = "Tensor cores take NHWC with channels in multiples of 8 (FP16, BF16) or 4 (TF32): tensors in NCHW are converted before a convolution and back behind it, and odd numbers of channels are padded. Keep model and input in channels_last (memory_format=torch.channels_last), pad the channels of the first layer, and let cuDNN try its algorithms (torch.backends.cudnn.benchmark). In JAX: dimension numbers in NHWC, channels in such multiples, and a type that tensor cores take."
+check_first = "Which convolutions are converted (the kernels beside nchwToNhwc, nhwcAddPadding, convertTensor), and whether any operator between them falls back to NCHW."
+of = "layout"
+keeps = ["around"]
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html#tensor-layout"
+
+[techniques.fused_step]
+technique = "Use a fused optimizer: one kernel for the whole update"
+detail = "Each operation of the update is a launch of its own over all parameters (foreach), or even over each: AdamW(fused=True), Apex, Transformer Engine, or torch.compile over optimizer.step() read and write each state once."
+check_first = "Which implementation runs (foreach launches a multi_tensor_apply kernel for each operation), that the fused one supports the parameters' types and devices, and what clipping of gradients adds."
+of = "optimizer"
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
+*/
+CREATE VIEW operator_findings AS
+-- GPUs that wait much for input data, and for what share of the window, %.
+WITH waits_for_input AS (
+    SELECT c.report_id, c.device, c.share_pct
+    FROM _timeline_contributors AS c
+    JOIN _timeline_features AS f USING (report_id, device)
+    WHERE c.bound = 'host' AND list_contains(f.features, 'input_data')
+)
+SELECT
+    o.report_id,
+    o.device,
+    row_number() OVER (
+        PARTITION BY o.report_id, o.device ORDER BY o.share_pct DESC, o.operator, t.rank
+    ) AS rank,
+    o.operator,
+    o.share_pct,
+    least(o.share_pct, l.most_pct, i.share_pct) AS weight_pct,
+    o.time_ns / o.steps AS step_ns,
+    round(o.launches / o.steps)::BIGINT AS step_launches,
+    o.kernels,
+    o.longest,
+    o.names,
+    t.technique,
+    t.difficulty,
+    CASE t.keeps[1] WHEN 'around' THEN o.own_pct END AS gain_pct,
+    CASE WHEN gain_pct IS NOT NULL THEN t.keeps[1] END AS floor
+FROM operator_times AS o
+LEFT JOIN _compiled_steps AS e ON e.report_id = o.report_id AND e.device = o.device
+JOIN _techniques AS t
+    ON t.bound = 'operator' AND t.subclass = o.operator
+        AND list_has_all([if(e.is_compiled, 'compiled', 'eager')], t.features)
+LEFT JOIN _kernel_limits AS l ON l.report_id = o.report_id AND l.device = o.device
+LEFT JOIN waits_for_input AS i ON i.report_id = o.report_id AND i.device = o.device
+ANTI JOIN benchmark_loops AS b ON b.report_id = o.report_id AND b.device = o.device
+WHERE o.share_pct >= threshold('operator.share_pct')
+    AND o.launches > coalesce(o.steps, 1)
+    -- One kernel of these is all of the operator already.
+    AND (o.kernels > 1 OR o.operator NOT IN ('normalization', 'batch_norm', 'cross_entropy'))
+ORDER BY o.report_id, o.device, rank;

@@ -1,0 +1,54 @@
+"""The words of verdicts and findings: one table, words.toml, and the files of findings."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+
+from perfpipe.analysis.finding_files import FindingFile
+from perfpipe.analysis.views import views
+from perfpipe.files import packaged
+
+
+@cache
+def finding_files() -> dict[str, FindingFile]:
+    """Return every finding that is a file of its own, by claim."""
+    return {view.finding.claim: view.finding for view in views().values() if view.finding}
+
+
+def word(kind: str, name: str, form: str) -> str:
+    """Return a form of the entry [kind.name] of words.toml; raises KeyError where there is none."""
+    return _table()[kind][name][form]
+
+
+def claims(subject: str) -> frozenset[str]:
+    """Return the claims that findings about a subject, timeline or kernel, can make."""
+    own = finding_files() if subject == "timeline" else {}
+    return frozenset((*_table()[subject], *own))
+
+
+def question_of(subject: str, claim: str) -> str:
+    """Return the query that shows more about a claim of a subject, timeline or kernel."""
+    own = finding_files() if subject == "timeline" else {}
+    return own[claim].question if claim in own else word(subject, claim, "question")
+
+
+def assumption(floor: str) -> str:
+    """Return what a bound with this floor assumes, after "if".  Raises KeyError for no floor."""
+    return _assumptions()[floor]
+
+
+@cache
+def _assumptions() -> dict[str, str]:
+    known = {floor: entry["if"] for floor, entry in _table()["assumption"].items()}
+    for file in finding_files().values():
+        known |= file.assumes
+    return known
+
+
+@cache
+def _table() -> dict[str, dict[str, dict[str, str]]]:
+    table: dict[str, dict[str, dict[str, str]]] = tomllib.loads(
+        packaged("perfpipe.analysis", "words.toml")
+    )
+    return table
