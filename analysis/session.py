@@ -26,7 +26,7 @@ from perfpipe.database import (
     use_cores,
 )
 from perfpipe.errors import InputError, did_you_mean
-from perfpipe.model import tables
+from perfpipe.model import aliases, tables
 from perfpipe.sandbox import lock, readable_sql
 from perfpipe.snapshot import Snapshot
 from perfpipe.storetables import StoreTables, document
@@ -77,7 +77,8 @@ class Session:
         self._read: set[str] = set()  # what queries have named
         self._tables: set[str] = set()  # views that were computed once
         stored = StoreTables.names() if store_tables else frozenset[str]()
-        self._known = stored | REFERENCE_TABLES.keys() | self._macros.keys() | views().keys()
+        made = REFERENCE_TABLES.keys() | self._macros.keys() | views().keys() | aliases().keys()
+        self._known = stored | made
 
     @classmethod
     def open(
@@ -257,7 +258,10 @@ class Session:
             return REFERENCE_TABLES[name].needs
         if self._is_empty(name):
             return frozenset()
-        return self._named_by(name) & self._known
+        if name in aliases():
+            return frozenset({aliases()[name]})
+        # SQL of perfpipe's own calls what it derives kernels, processes and the like.
+        return self._named_by(name) & self._known - aliases().keys()
 
     def _named_by(self, name: str) -> frozenset[str]:
         """Return what the SQL of a view or macro names."""
@@ -305,7 +309,9 @@ class Session:
         if name in views():
             execute_known(con, f"CREATE {kind} {name} AS {self._query(name)}")
             return kind
-        if name in self._macros:
+        if name in aliases():
+            execute_known(con, f"CREATE VIEW {name} AS FROM {aliases()[name]}")
+        elif name in self._macros:
             execute_known(con, self._macros[name].sql)
         elif name in REFERENCE_TABLES:
             REFERENCE_TABLES[name].make(con)
@@ -326,7 +332,7 @@ class Session:
         for name in self._made & REFERENCE_TABLES.keys():
             if doc := REFERENCE_TABLES[name].doc:
                 comment(self.con, kinds[name], name, doc, REFERENCE_TABLES[name].columns)
-        for name in self._made & StoreTables.names():
+        for name in self._made & (StoreTables.names() | aliases().keys()):
             document(self.con, name)
 
     def check_window(self) -> None:

@@ -77,3 +77,19 @@ def tables() -> MappingProxyType[str, Table]:
             for name, spec in tomllib.loads(text).items()
         }
     )
+
+
+def public_name(table: str) -> str:
+    """Return what users call a stored table: those of timelines name no tool (kernels).
+
+    Files of a store, and SQL of older versions, have the name with nsys_.
+    """
+    return table.removeprefix("nsys_")
+
+
+@cache
+def aliases() -> MappingProxyType[str, str]:
+    """Return the stored tables whose public name is another one, by that name."""
+    return MappingProxyType(
+        {public_name(name): name for name in tables() if public_name(name) != name}
+    )

@@ -16,7 +16,7 @@ from perfpipe.catalogue import (
     manifest_row,
 )
 from perfpipe.database import SQL_TYPES, ColumnSpec, comment, create_table, in_list, quote
-from perfpipe.model import Table, tables
+from perfpipe.model import Table, aliases, tables
 from perfpipe.paths import pattern_of
 from perfpipe.runrecord import RunRecord, run_row, task_row
 from perfpipe.segments import CATALOGUE as SEGMENT_CATALOGUE
@@ -151,6 +151,9 @@ class StoreTables:
         rows = [row for manifest in self._snapshot.manifests for row in gap_rows(manifest)]
         create_table(self._con, name, spec, rows)
         self._add_from_segments(name, spec, name)
+        for public, stored in aliases().items():
+            of = f"table_name = {quote(stored)}"
+            self._con.execute(f"UPDATE {name} SET table_name = {quote(public)} WHERE {of}")
 
     def _add_from_segments(self, name: str, spec: Sequence[ColumnSpec], table: str) -> None:
         """Insert what segments hold; columns that those of an older version lack are NULL."""
@@ -186,7 +189,7 @@ def document(con: DuckDBPyConnection, name: str) -> None:
         columns = {column: doc for column, _, doc in CATALOGUE[name]}
         comment(con, "TABLE", name, CATALOGUE_DOCS[name], columns)
     else:
-        table = tables()[name]
+        table = tables()[aliases().get(name, name)]
         comment(con, "VIEW", name, table.doc, {c.name: c.doc for c in table.columns})
 
 

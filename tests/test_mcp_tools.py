@@ -181,6 +181,7 @@ def test_a_part_of_the_timeline(desk: Desk, ingested: Callable[[str], str]) -> N
         ("query", {"sql": "FROM read_csv('/etc/passwd')"}, "SQL:"),
         ("query", {"sql": "SELECT nothing FROM reports"}, "SQL:"),
         ("query", {"sql": "FROM nsys_environment"}, "not for agents"),
+        ("query", {"sql": "FROM environment"}, "not for agents"),
         ("query", {"sql": "SELECT 1", "limit": 0}, "limit:"),
         ("next_capture", {"question": "everything"}, "question:"),
     ],
@@ -208,7 +209,7 @@ def test_what_was_not_collected_is_no_empty_answer(
     report = ingested("nsys/eager_small.sqlite")
     told = ask(desk, "query", target=report, sql="FROM gpu_metrics_sum")
     assert told["status"] == "abstained"
-    assert "not collected: nsys_gpu_metrics" in told["reason"]
+    assert "not collected: gpu_metrics" in told["reason"]
     told = ask(desk, "query", target=report, sql="FROM reports WHERE false")
     assert (told["status"], told["reason"]) == ("answered", "no rows")
 

@@ -75,7 +75,7 @@ def test_an_export_without_payloads_says_how_to_get_them(
     report = ingest(edited(CAPTURE, "UPDATE NVTX_EVENTS SET binaryData = NULL"), store).report_id
     with Session.open(store, [report]) as con:
         (reason,) = con.execute(
-            "SELECT reason FROM collection_gaps WHERE table_name = 'nsys_nvtx_payloads'"
+            "SELECT reason FROM collection_gaps WHERE table_name = 'nvtx_payloads'"
         ).fetchall()[0]
         rows = con.execute("SELECT bytes, bus_bytes_per_s FROM nccl_collectives").fetchall()
     assert "--include-blobs=true" in reason

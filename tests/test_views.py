@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Cli, Opened, empty_database
+from conftest import ROOT, Cli, Opened, Tiny, empty_database
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfpipe.analysis.macros import macros
 from perfpipe.analysis.names import names_in, names_in_own
@@ -18,7 +20,7 @@ from perfpipe.analysis.views import LAYERS, View, parse_view, views
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import open_database
 from perfpipe.errors import InputError
-from perfpipe.model import tables
+from perfpipe.model import aliases, tables
 from perfpipe.sandbox import _nodes
 from perfpipe.store import Store
 
@@ -359,3 +361,29 @@ def test_what_another_view_reads_is_computed_once(captures: Store, ingested: Ing
             "SELECT count(*) FROM duckdb_tables() WHERE table_name = '_bottleneck_class'"
         ).fetchone() == (0,)
     assert all(found.values())
+
+
+def test_timeline_tables_name_no_tool(captures: Store, ingested: Ingested, cli: Cli) -> None:
+    """The names with nsys_ stay, for queries that have them."""
+    report = ingested("nsys/eager_small.sqlite")
+    with Session.open(captures, [report]) as session:
+        for public, stored in aliases().items():
+            rows = session.execute(
+                f"SELECT (SELECT count(*) FROM {public}), count(*) FROM {stored}"
+            )
+            ((one, other),) = rows.fetchall()
+            assert one == other
+        assert session.execute("WITH kernels AS (SELECT 1 AS x) FROM kernels").fetchall() == [(1,)]
+        gaps = session.execute("SELECT DISTINCT table_name FROM collection_gaps").fetchall()
+        assert gaps and not any(name.startswith("nsys_") for (name,) in gaps)
+    assert cli("schema", "kernels") == 0
+    described = cli.out
+    assert cli("schema", "nsys_kernels") == 0
+    assert cli.out == described
+
+
+@given(st.lists(st.integers(0, 99), max_size=20))
+def test_an_alias_has_the_rows_of_its_table(starts: list[int]) -> None:
+    db = Tiny()
+    db.add("nsys_kernels", *({"start_ns": start} for start in starts))
+    assert sorted(db.rows("SELECT start_ns FROM kernels")) == sorted((start,) for start in starts)

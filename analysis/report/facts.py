@@ -10,6 +10,7 @@ from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import in_list
+from perfpipe.model import public_name
 from perfpipe.model import tables as stored_tables
 from perfpipe.runrecord import RunRecord
 from perfpipe.units import counted, format_ns
@@ -336,7 +337,7 @@ def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:
         GROUP BY table_name, column_name, reason
         ORDER BY column_name != '', table_name, column_name, reason
     """
-    known = stored_tables()
+    known = {public_name(name): table for name, table in stored_tables().items()}
     source = Source("collection_gaps", tuple(chosen))
     found = []
     for table, column, reason, count in rows_of(con, sql):

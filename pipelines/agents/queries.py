@@ -8,6 +8,7 @@ from typing import Any
 from perfpipe.analysis.names import names_in
 from perfpipe.database import in_list
 from perfpipe.errors import InputError, did_you_mean
+from perfpipe.model import public_name
 from perfpipe.pipelines.agents.desk import Desk, rows
 from perfpipe.pipelines.agents.envelope import Answer, Next, Status
 from perfpipe.pipelines.agents.wording import plain, value
@@ -15,7 +16,7 @@ from perfpipe.pipelines.commands.schema import relations
 from perfpipe.sandbox import readable_sql
 
 #: Tables that are not for agents: the environment of programs.
-_WITHHELD = ("nsys_environment",)
+_WITHHELD = ("nsys_environment", "environment")
 
 #: Longest description in the list, characters: the whole list fits into an answer.
 _SHORT = 72
@@ -80,7 +81,7 @@ def _gaps(desk: Desk, reports: list[str] | None, asked: list[str]) -> list[str]:
         found = rows(
             session,
             "SELECT table_name, any_value(reason ORDER BY reason) AS reason FROM collection_gaps "
-            f"WHERE column_name = '' AND table_name IN {in_list(asked)} "
+            f"WHERE column_name = '' AND table_name IN {in_list([*map(public_name, asked)])} "
             "GROUP BY table_name ORDER BY table_name LIMIT 5",
         )
     return [f"{row['table_name']}: {plain(row['reason'], 200)}" for row in found]

@@ -29,10 +29,10 @@ def relations() -> list[Relation]:
     from perfpipe.analysis.reference import REFERENCE_TABLES
     from perfpipe.analysis.views import views
     from perfpipe.catalogue import CATALOGUE, CATALOGUE_DOCS
-    from perfpipe.model import tables
+    from perfpipe.model import public_name, tables
 
     stored = [
-        Relation(t.name, "table", t.doc, tuple((c.name, c.doc) for c in t.columns))
+        Relation(public_name(t.name), "table", t.doc, tuple((c.name, c.doc) for c in t.columns))
         for t in tables().values()
     ]
     catalogue = [
@@ -66,7 +66,10 @@ def schema_command(table: str | None, as_json: bool) -> None:
 
         click.echo(json.dumps({"$schema": _DIALECT, **Workload.model_json_schema()}, indent=1))
         return
+    from perfpipe.model import public_name
+
     known = {relation.name: relation for relation in relations()}
+    table = table and public_name(table)
     if table is not None and table not in known:
         hint = did_you_mean(table, known)
         raise InputError(f"no table or view '{table}'{hint} ('perfpipe schema' lists them)")
