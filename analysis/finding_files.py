@@ -19,6 +19,7 @@ The view `findings` shows the row with the largest share, `recommendations` its 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,11 @@ from perfpipe.database import quote
 
 #: Columns that a view hands on to `findings` if it has them.
 _HANDED_ON = ("time_ns", "launches", "causes", "weight_pct")
+
+#: Columns of `findings` that a file can give by another name, and entries that a technique needs.
+_RENAMED = frozenset({*_HANDED_ON, "subclass"})
+_TECHNIQUE = frozenset({"technique", "detail", "check_first", "difficulty", "link"})
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 
 #: What each row is about, and costs.
 _KEYS = frozenset({"report_id", "device", "share_pct"})
@@ -72,6 +78,16 @@ def parse_block(text: str, path: str, view: str, types: Mapping[str, str]) -> Fi
     used = {*_KEYS, file.largest, *file.columns.values(), *([file.each] if file.each else [])}
     for column in sorted(used - types.keys()):
         raise ValueError(f"{path}: no column {column}")
+    for column in sorted(file.columns.keys() - _RENAMED):
+        raise ValueError(
+            f"{path}: [columns] cannot give {column}, only {', '.join(sorted(_RENAMED))}"
+        )
+    for name in (file.claim, *file.assumes, *file.techniques):
+        if not _IDENTIFIER.fullmatch(name):
+            raise ValueError(f"{path}: {name!r} is not an identifier")
+    for key, entry in file.techniques.items():
+        if missing := _TECHNIQUE - entry.keys():
+            raise ValueError(f"{path}: technique {key} lacks {', '.join(sorted(missing))}")
     if "gain_pct" in types and "floor" not in types and len(file.assumes) != 1:
         raise ValueError(f"{path}: a bound needs one assumption, or a column floor")
     return file

@@ -55,6 +55,8 @@ def techniques() -> dict[str, Technique]:
         for key, entry in file.techniques.items():
             own = {"features": (), **entry}
             own["classes"] = [f"{claim}.{own.pop('of', '*')}.*"]
+            if key in found:
+                raise ValueError(f"{file.view}: the technique {key} exists already")
             found[key] = _technique(key, own)
     return found
 

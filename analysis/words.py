@@ -12,8 +12,18 @@ from perfpipe.files import packaged
 
 @cache
 def finding_files() -> dict[str, FindingFile]:
-    """Return every finding that is a file of its own, by claim."""
-    return {view.finding.claim: view.finding for view in views().values() if view.finding}
+    """Return every finding that is a file of its own, by claim.
+
+    Raises ValueError where two have the same claim, or it is that of a category.
+    """
+    found: dict[str, FindingFile] = {}
+    for view in views().values():
+        if view.finding:
+            claim = view.finding.claim
+            if claim in found or claim in _table()["timeline"]:
+                raise ValueError(f"{view.path}: the claim {claim} exists already")
+            found[claim] = view.finding
+    return found
 
 
 def word(kind: str, name: str, form: str) -> str:
@@ -42,6 +52,8 @@ def assumption(floor: str) -> str:
 def _assumptions() -> dict[str, str]:
     known = {floor: entry["if"] for floor, entry in _table()["assumption"].items()}
     for file in finding_files().values():
+        if again := known.keys() & file.assumes.keys():
+            raise ValueError(f"{file.view}: the floor {min(again)} exists already")
         known |= file.assumes
     return known
 

@@ -54,7 +54,12 @@ def main() -> int:
             ]
             before, after = (side.result() for side in sides)
         compared, differ = 0, 0
+        one_side = {name.name for name in _names(before)} ^ {name.name for name in _names(after)}
+        if one_side:
+            print(f"only one commit has {', '.join(sorted(one_side))}")
         for name in sorted(_names(before) | _names(after)):
+            if name.name in one_side:
+                continue
             compared += 1
             if lines := list(_difference(before / name, after / name)):
                 differ += 1

@@ -23,6 +23,7 @@ SAID = 'claim = "c"\nsays = "s"\nevidence = "e"\nquestion = "FROM v"\n'
 @pytest.mark.parametrize("file", finding_files().values(), ids=lambda file: file.claim)
 def test_a_template_uses_columns_of_its_view(file: FindingFile) -> None:
     for template in (file.says, file.evidence):
+        environment().from_string(template)  # syntax, and filters
         names = meta.find_undeclared_variables(environment().parse(template))
         assert names <= {*file.types, "share", "words"}
     view = views()[file.view]
@@ -78,6 +79,9 @@ def test_a_missing_word_is_an_error(name: str) -> None:
         (SAID + 'each = "operator"', {}, "no column operator"),
         (SAID + '[columns]\ntime_ns = "idle_ns"', {}, "no column idle_ns"),
         (SAID, {"gain_pct": "DOUBLE"}, "a bound needs one assumption"),
+        (SAID + '[columns]\nbound_pct = "share_pct"', {}, "cannot give bound_pct, only causes"),
+        (SAID.replace('"c"', '"a claim"'), {}, "'a claim' is not an identifier"),
+        (SAID + '[techniques.t]\ntechnique = "x"', {}, "technique t lacks check_first, detail"),
         (
             SAID + '[assumes]\na = "x"\nb = "y"',
             {"gain_pct": "DOUBLE"},

@@ -30,53 +30,42 @@ difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"
 */
 CREATE VIEW allocation_findings AS
-WITH named AS (
-    SELECT name
-    FROM _names
-    WHERE kind = 'api'
-        AND (is_allocating(name) OR regexp_matches(name, '^cu(da)?(Free|MemFree|MemRelease)(_v\d+)?$'))
+WITH calls AS (
+    SELECT *
+    FROM _analysed_calls
+    WHERE is_allocating(name) OR regexp_matches(name, '^cu(da)?(Free|MemFree|MemRelease)(_v\d+)?$')
 ),
-calls AS (
-    SELECT v.report_id, v.device, v.time_ns, v.steps, c.pid, c.start_ns, c.end_ns, c.name
-    FROM analysis_windows AS v
-    JOIN nsys_api_calls AS c
-        ON c.report_id = v.report_id AND c.pid = v.process_id
-            AND c.start_ns >= v.start_ns AND c.end_ns <= v.end_ns
-    SEMI JOIN named AS n ON n.name = c.name
-    WHERE v.kind = 'steady'
+functions AS (
+    SELECT report_id, device, name, count(*) AS calls, sum(end_ns - start_ns) AS call_ns
+    FROM calls
+    GROUP BY report_id, device, name
 ),
-counted AS (
+often AS (
     SELECT
         report_id,
         device,
-        any_value(time_ns) AS time_ns,
-        any_value(steps) AS steps,
-        sum(calls)::BIGINT AS calls,
-        sum(call_ns)::BIGINT AS call_ns,
-        string_agg(printf('%s %d', name, calls), ', ' ORDER BY calls DESC, name) AS functions
-    FROM (
-        SELECT report_id, device, any_value(time_ns) AS time_ns, any_value(steps) AS steps, name,
-            count(*) AS calls, sum(end_ns - start_ns) AS call_ns
-        FROM calls
-        GROUP BY report_id, device, name
-    )
+        any_value(w.time_ns) AS time_ns,
+        sum(f.calls) / any_value(w.steps) AS per_step,
+        sum(f.calls)::BIGINT AS calls,
+        sum(f.call_ns)::BIGINT AS call_ns,
+        string_agg(printf('%s %d', f.name, f.calls), ', ' ORDER BY f.calls DESC, f.name) AS functions
+    FROM functions AS f
+    JOIN analysis_windows AS w USING (report_id, device)
+    WHERE w.kind = 'steady'
     GROUP BY report_id, device
-),
-often AS (
-    FROM counted WHERE calls >= steps
+    HAVING per_step >= 1
 ),
 idle AS (
     -- Calls of several threads may overlap: no more than the interval.
-    SELECT g.report_id, g.device, least(
-        sum(least(c.end_ns, i.end_ns) - greatest(c.start_ns, i.start_ns)), any_value(i.end_ns - i.start_ns)
-    ) AS ns
-    FROM (FROM _idle SEMI JOIN _analysed USING (track, window_id)) AS i
-    JOIN _gpus AS g USING (track)
-    SEMI JOIN often AS o ON o.report_id = g.report_id AND o.device IS NOT DISTINCT FROM g.device
-    JOIN calls AS c
-        ON c.report_id = g.report_id AND c.device IS NOT DISTINCT FROM g.device
-            AND c.start_ns < i.end_ns AND c.end_ns > i.start_ns
-    GROUP BY g.report_id, g.device, i.track, i.op_id
+    SELECT
+        i.report_id,
+        i.device,
+        least(
+            sum(least(c.end_ns, i.end_ns) - greatest(c.start_ns, i.start_ns)), any_value(i.dur_ns)
+        ) AS ns
+    FROM _analysed_idle AS i
+    JOIN calls AS c ON c.track = i.track AND c.start_ns < i.end_ns AND c.end_ns > i.start_ns
+    GROUP BY i.report_id, i.device, i.track, i.op_id
 ),
 waited AS (
     SELECT report_id, device, sum(ns)::BIGINT AS idle_ns
@@ -87,13 +76,13 @@ SELECT
     o.report_id,
     o.device,
     o.calls,
-    o.calls / o.steps AS per_step,
+    o.per_step,
     o.call_ns,
     w.idle_ns,
     100.0 * w.idle_ns / nullif(o.time_ns, 0) AS share_pct,
     share_pct AS gain_pct,
     o.functions
 FROM often AS o
-JOIN waited AS w ON w.report_id = o.report_id AND w.device IS NOT DISTINCT FROM o.device
+JOIN waited AS w USING (report_id, device)
 WHERE share_pct >= threshold('timeline.launch_overhead_pct')
 ORDER BY o.report_id, o.device;
