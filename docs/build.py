@@ -1,4 +1,4 @@
-"""Write what is generated from code: command line, tables and views, workload files.
+"""Write the pages that are generated from code: command line, tables and views, workload files.
 
 `--check` writes nothing and fails if something is out of date.
 """
@@ -85,20 +85,20 @@ def tables_and_views() -> str:
 
 
 _HOW = """\
-A workload file says what to launch and what to collect.  A program can also be
-[run without one](running.md).  See `workloads/gemm.yaml` for an example;
+A workload file describes what to launch and what to collect.  A program can also be
+[run without a file](running.md).  See `workloads/gemm.yaml` for an example;
 `perfpipe schema workload` prints the JSON Schema for editors.
 
-- `{name}` in `command` is replaced by a parameter, by `warmup`, `repeats`, `atol` or `rtol`, or,
+- In `command`, `{name}` is replaced by a parameter, by `warmup`, `repeats`, `atol` or `rtol`, or,
   for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe); `{{name}}`
   stands for the text {name}.  Arguments that become empty are dropped.  No shell is involved; the
   program runs in the directory of the file, or in `cwd`.
 - Every entry of `sizes` is combined with every combination of `matrix`; a plain number is the
-  parameter `size`.  `exclude` removes combinations, `include` adds some.
+  parameter `size`.  `exclude` removes combinations, `include` adds combinations.
 - `work` is arithmetic (numbers, parameters, `dtype_bytes`, + - * / // **).
-- Each configuration is launched without a profiler, then once per collector;
-  `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch) tells the program which.  `launches` repeats the
-  launch without a profiler in separate processes.
+- Each configuration is launched without a profiler, then once per collector.  The program sees the
+  collector in `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch).  `launches` repeats the launch
+  without a profiler in separate processes.
 - The program may print JSON lines, each with the key "perfpipe":
 
   ```text
@@ -109,37 +109,39 @@ A workload file says what to launch and what to collect.  A program can also be
   {"perfpipe": "about", "torch": "2.11.0"}                          versions
   ```
 
-  If `ok` is false, the configuration is reported as a failure, and neither timed nor profiled.
-- `tune` autotunes the parameters it lists in generations: the first is random (starting with
-  `default`), each later one varies the best so far; no configuration is tried twice.  Wrong
-  results, timeouts and configurations that do not fit the hardware are kept as data.  At the end
-  the fastest configuration and the default are profiled.  `candidates` is a JSON lines file of
-  configurations to try instead, from any optimizer; `perfpipe tuning FILE.jsonl` summarizes a
-  history made elsewhere.
-- `ncu: {}` profiles by the timeline: the kernels that take most time in the steady steps, until
-  they cover `coverage` percent, one launch of each size, at most `max_kernels` launches; with the
-  set `detailed`, or less where there is no time for it.  nsys runs first for this; `perfpipe plan`
-  shows the choice.  Communication kernels are never profiled, and of several ranks one is.  The
-  program is ended once all has been seen (not over ssh or srun), and at `time_limit`; what was
-  profiled until then is kept.  A filter (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or one
-  in `options`) or `select: all` turns this off.
-- `execution` prefixes every command: `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}` runs it on
-  another machine, which must have its files, and copies reports back; `kind: srun` shares this
-  file system.
-- `slurm` says what `perfpipe batch submit` asks of Slurm; site defaults stand in
-  [perfpipe.toml](#perfpipetoml).  A time is `30m`, `1h30m`, `2:00:00` or `1-12:00:00`: what could
-  be misread, such as `90` or `90:00`, is an error.
-- Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run: it
-  launches what is missing and what has changed since (command, environment, collectors, the program
-  and the Python files next to it).
-- `perfpipe run --save FILE -- PROGRAM ...` writes a file for a program, to start from.
+  If `ok` is false, the configuration is reported as a failure, and is neither timed nor profiled.
+- `tune` autotunes the listed parameters in generations.  The first generation is random (starting
+  with `default`), and each later generation varies the best configuration so far.  No configuration
+  is tried twice.  Wrong results, timeouts and configurations that do not fit the hardware are kept
+  as data.  At the end the fastest configuration and the default are profiled.  `candidates` is a
+  JSON lines file of configurations to try instead, from any optimizer.  `perfpipe tuning
+  FILE.jsonl` summarizes the history of another tool.
+- `ncu: {}` selects kernels from the timeline, so nsys runs first.  ncu profiles the kernels that
+  take most time in the steady steps, until they cover `coverage` percent, one launch of each size,
+  at most `max_kernels` launches.  It collects the set `detailed`, or less if time is short.
+  `perfpipe plan` shows the selection.  Communication kernels are never profiled, and only one of
+  several ranks is profiled.  The program is ended after the last selected kernel (not over ssh or
+  srun), and at `time_limit`; profiles collected up to that point are kept.  A filter (`kernels`,
+  `nvtx`, `launch_skip`, `launch_count`, or a filter in `options`) or `select: all` turns the
+  selection off.
+- `execution` prefixes every command.  `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}` runs the
+  program on another machine, which must have its files, and copies reports back.  `kind: srun` is
+  for nodes that share this file system.
+- `slurm` holds the options of `perfpipe batch submit` for Slurm.  Defaults of the site go into
+  [perfpipe.toml](#perfpipetoml).  A time is `30m`, `1h30m`, `2:00:00` or `1-12:00:00`; an ambiguous
+  time, such as `90` or `90:00`, is an error.
+- Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run.  It
+  launches tasks that are missing or have changed since (command, environment, collectors, the
+  program and the Python files next to it).
+- `perfpipe run --save FILE -- PROGRAM ...` writes a workload file for a program, to start from.
 - YAML is read strictly: only `true` and `false` are booleans; `1:30`, `off` and dates are text;
   unknown and duplicate keys are errors.""".splitlines()
 
 
 _SETTINGS = """\
-Settings of a project stand in `perfpipe.toml`, in the working directory or above it; those of a
-user or a site in `~/.config/perfpipe/config.toml`.  An unknown key is an error with file and line.
+Settings of a project are in `perfpipe.toml`, in the working directory or above it.  Settings of a
+user or a site are in `~/.config/perfpipe/config.toml`.  An unknown key is an error with file and
+line.
 
 ```toml
 store = "/scratch/me/perfpipe-store"
@@ -151,11 +153,11 @@ time = "2h"
 setup = ["module load cuda/12.4"]
 ```
 
-What is stated wins in this order: option, environment variable, workload file, `perfpipe.toml`,
-the user's file, default.  Options of `slurm` and of its `container` are combined one by one; a
-list is replaced as a whole.  The variables are `PERFPIPE_` and the key: `PERFPIPE_STORE`,
-`PERFPIPE_SLURM_PARTITION`; a list has an entry a line.  Paths in a file are relative to it.
-`perfpipe config show --origin [WORKLOAD]` shows what is in effect, and where it comes from."""
+The order of precedence is: option, environment variable, workload file, `perfpipe.toml`, the user's
+file, default.  Options of `slurm` and of its `container` are combined one by one; a list is
+replaced as a whole.  The name of a variable is `PERFPIPE_` and the key: `PERFPIPE_STORE`,
+`PERFPIPE_SLURM_PARTITION`; a list has one entry per line.  Paths in a file are relative to it.
+`perfpipe config show --origin [WORKLOAD]` shows the settings in effect and their origin."""
 
 
 def workload_file() -> str:
@@ -189,11 +191,11 @@ def gpus() -> str:
         "# GPU peaks",
         "",
         "Generated from perfpipe/gpus.toml and gpus_rtx.toml by `make docs`.  Peaks are dense,",
-        "TFLOP/s (int8: TOP/s).  Where the vendor's peaks hold at another clock than the maximum,",
-        "that clock stands beside it.  A type without a peak is one that the hardware has and the",
-        "document gives no figure for: what is measured in it has no percentage of the peak.",
-        "In brackets behind a source: what confirms it.  Why V100 SXM3 and H20 are absent is in",
-        "gpus.toml.",
+        "TFLOP/s (int8: TOP/s).  If the vendor's peaks hold at another clock than the maximum, it",
+        "follows the maximum.  A type without a peak is supported by the hardware, but the",
+        "document gives no figure: work in this type has no percentage of the peak.  Brackets",
+        "after a source contain its confirmation.  gpus.toml explains why V100 SXM3 and H20 are",
+        "missing.",
         "",
         "| GPU | CC | SMs | MHz | GB/s | dense peaks | without a peak | source |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -211,9 +213,9 @@ def gpus() -> str:
         "## Tensor instructions",
         "",
         "Dense FLOP (int8: operations) per cycle and SM, from perfpipe/tensor_rates.toml (table",
-        "`gpu_tensor_rates`), where instructions of the same type differ.  The peaks above are of",
-        "the fastest: on 9.0 a kernel of mma.sync (HMMA) at 98 % of SOL does two thirds of what",
-        "wgmma (HGMMA) reaches.",
+        "`gpu_tensor_rates`), for types whose instructions differ.  The peaks above are those of",
+        "the fastest instruction: on 9.0 a kernel with mma.sync (HMMA) at 98 % of SOL reaches two",
+        "thirds of the rate of wgmma (HGMMA).",
         "",
         "| CC | instruction | dtype | FLOP per cycle and SM |",
         "| --- | --- | --- | --- |",

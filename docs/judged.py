@@ -1,4 +1,4 @@
-"""Writes docs/judged.md: what perfpipe says of the captures in tests/data, for readers to judge.
+"""Writes docs/judged.md: the verdicts on the captures in tests/data, for readers to judge.
 
 python docs/judged.py
 """
@@ -59,13 +59,13 @@ CAPTURES: dict[str, tuple[str, ...]] = {
 #: Findings of a capture that are shown, and recommendations.
 MOST = 15
 
-HEAD = """# What perfpipe says of known captures
+HEAD = """# Verdicts on known captures
 
-Each table has the findings on one capture, and then what to try: as a report would print them.
-What the captures are is known, so that a reader can judge the verdicts in one look. In
-`ncu/visible` the NVTX range of a kernel says what it was built to be limited by. Shares and bounds
-are of the step where there is one, else of the profiled time; *SOL headroom* is what the same work
-would save at 100 % SOL. `python docs/judged.py` makes this page.
+Each table lists the findings on one capture, followed by the recommendations, as a report would
+print them. The content of the captures is known, so that you can judge the verdicts at a glance. In
+`ncu/visible` the NVTX range of a kernel names the limiter that the kernel was built for. Shares and
+bounds refer to the step if the capture has steps, else to the profiled time; *SOL headroom* is what
+the same work would save at 100 % SOL. `python docs/judged.py` writes this page.
 """
 
 _FINDINGS = f"""
@@ -98,7 +98,7 @@ def page(sessions: Callable[[Sequence[str]], AbstractContextManager[Session]]) -
 
 
 def _findings(con: Session) -> Iterator[str]:
-    yield "| what | verdict | share | SOL headroom | bound | if | advice |"
+    yield "| kernel or GPU | verdict | share | SOL headroom | bound | if | advice |"
     yield "| --- | --- | ---: | ---: | ---: | --- | --- |"
     for what, nvtx, verdict, share, headroom, bound, floor, technique in con.execute(
         _FINDINGS
@@ -112,7 +112,7 @@ def _findings(con: Session) -> Iterator[str]:
 
 
 def _advice(con: Session) -> Iterator[str]:
-    yield "| to try | share | bound | if | kernels or GPUs |"
+    yield "| recommendation | share | bound | if | kernels or GPUs |"
     yield "| --- | ---: | ---: | --- | ---: |"
     for technique, share, gain, floors, instances in con.execute(_ADVICE).fetchall():
         assumed = ", or ".join(assumption(floor) for floor in floors or [])
