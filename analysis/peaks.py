@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 PEAKS_DOC = "Vendor peaks of the GPU of each report, one row per type; no rows for an unknown GPU."
 PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", "report"),
-    ("gpu", "VARCHAR", "GPU model, from device name and SM count"),
-    ("dtype", "VARCHAR", "type, as in 'perfpipe specs'"),
+    ("gpu", "VARCHAR", "GPU model, identified by device name and SM count"),
+    ("dtype", "VARCHAR", "data type, as in 'perfpipe specs'"),
     ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s)"),
     ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s"),
-    ("source", "VARCHAR", "the vendor's document"),
+    ("source", "VARCHAR", "vendor document with the peak"),
 )
 _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", ""),
@@ -36,8 +36,8 @@ _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
 )
 ARCHITECTURE_DOC = "Resources of an SM, by compute capability."
 TENSOR_RATES_DOC = (
-    "What the tensor cores of an SM do per cycle, by instruction, where instructions of the same "
-    "type differ: on 9.0 mma reaches two thirds of wgmma, which the vendor's peak is of."
+    "Tensor-core throughput of an SM per cycle, by instruction, for types whose instructions "
+    "differ: on 9.0, mma reaches two thirds of wgmma, to which the vendor's peak refers."
 )
 
 
@@ -85,7 +85,7 @@ def make_tensor_rates(con: DuckDBPyConnection) -> None:
 
 
 def _specs(con: DuckDBPyConnection, of: str) -> Iterator[tuple[tuple[str, int | None], GpuSpec]]:
-    """Yield each model among the rows of a query, as name and SM count, with its peaks."""
+    """Yield each GPU model in the rows of a query, as name and SM count, with its peaks."""
     models = con.execute(
         f"SELECT DISTINCT model, model_sms FROM ({of}) WHERE model IS NOT NULL ORDER BY ALL"
     ).fetchall()
@@ -103,10 +103,10 @@ def _make_for(
     keys: Sequence[str],
     rows: Sequence[Sequence[Any]],
 ) -> None:
-    """Create a table whose rows, given for a model, stand for each row of a query of that model."""
+    """Create a table with the rows of a GPU model for each row of a query with that model."""
     own = columns[len(keys) :]
     model = (("of_model", "VARCHAR", ""), ("of_sms", "BIGINT", ""))
-    # Several such tables may be made at a time.
+    # Several of these tables may be created concurrently.
     by_model = f"_{name}_by_model"
     create_table(con, by_model, (*model, *own), rows)
     values = ", ".join([*(f"r.{key}" for key in keys), *(f"m.{column}" for column, *_ in own)])

@@ -1,4 +1,4 @@
-"""The tables that come with perfpipe: metrics, peaks, architectures, techniques."""
+"""Tables that ship with perfpipe: metrics, peaks, architectures, techniques."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReferenceTable:
-    """A table that `make` creates out of `needs`; without `doc` it is private."""
+    """A table that `make` creates from `needs`; it is private if `doc` is empty."""
 
     make: Callable[[DuckDBPyConnection], None]
     needs: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""The tables that are made from manifests and run records: their columns, and a row of each."""
+"""Tables created from manifests and run records: their columns, and their rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from perfpipe.database import ColumnSpec
 from perfpipe.manifest import Manifest
 from perfpipe.runrecord import RUN_COLUMNS, TASK_COLUMNS
 
-#: Tables that are made from manifests and run records: name -> (column, type, meaning).
+#: Tables created from manifests and run records: name -> (column, type, meaning).
 CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
     "reports": (
         ("report_id", "VARCHAR", "report"),
-        ("run_id", "VARCHAR", "latest run that it comes from; NULL if it was ingested by hand"),
+        ("run_id", "VARCHAR", "latest run that produced it; NULL if ingested by hand"),
         ("kind", "VARCHAR", "ncu, nsys or torch"),
         ("format", "VARCHAR", "format of the input"),
         ("source_name", "VARCHAR", "file name of the input"),
@@ -25,27 +25,27 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         ("directory", "VARCHAR", "directory of the input when it was read"),
         ("host", "VARCHAR", "host name"),
         ("command", "VARCHAR", "profiled command"),
-        ("gpu", "VARCHAR", "GPU that ran the work; the longest busy where models differ"),
-        ("sm_count", "BIGINT", "number of SMs of that device"),
-        ("recorded", "BOOLEAN", "whether a run replayed it from a recording"),
-        ("warnings", "VARCHAR[]", "warnings of ingest"),
-        ("lost_pct", "DOUBLE", "largest share of a table's rows that are lost or damaged, %"),
+        ("gpu", "VARCHAR", "GPU that ran the work; the busiest one if the models differ"),
+        ("sm_count", "BIGINT", "number of SMs of that GPU"),
+        ("recorded", "BOOLEAN", "whether a run replayed the report from a recording"),
+        ("warnings", "VARCHAR[]", "warnings from ingest"),
+        ("lost_pct", "DOUBLE", "share of lost or damaged rows in the most affected table, %"),
     ),
     "runs": RUN_COLUMNS,
     "run_tasks": TASK_COLUMNS,
     "launch_work": (
         ("report_id", "VARCHAR", "report"),
-        ("kernel", "VARCHAR", "regular expression of full kernel names; NULL for any"),
-        ("nvtx", "VARCHAR", "regular expression of NVTX paths; NULL for any"),
+        ("kernel", "VARCHAR", "regular expression for full kernel names; NULL for all kernels"),
+        ("nvtx", "VARCHAR", "regular expression for NVTX paths; NULL for all paths"),
         ("flop", "DOUBLE", "FLOPs per launch"),
-        ("bytes", "DOUBLE", "bytes that a launch must move at least"),
-        ("dtype", "VARCHAR", "type whose peak applies"),
+        ("bytes", "DOUBLE", "minimum number of bytes that a launch must move"),
+        ("dtype", "VARCHAR", "data type whose peak applies"),
     ),
     "collection_gaps": (
         ("report_id", "VARCHAR", "report"),
         ("table_name", "VARCHAR", "table that is empty or incomplete"),
         ("column_name", "VARCHAR", "column that is always NULL; empty for a whole table"),
-        ("reason", "VARCHAR", "why"),
+        ("reason", "VARCHAR", "why the data is missing"),
     ),
 }
 
@@ -53,19 +53,19 @@ CATALOGUE_DOCS = {
     "reports": "Ingested reports, one row each.",
     "runs": "Runs that perfpipe launched or replayed, one row each.",
     "run_tasks": "Configurations of runs, one row each.",
-    "launch_work": "FLOPs and bytes per launch, declared with 'perfpipe work'.",
-    "collection_gaps": "What a report lacks, and why; such values are NULL, never 0.",
+    "launch_work": "FLOPs and bytes per launch, as declared with 'perfpipe work'.",
+    "collection_gaps": "Data that a report lacks, and why; missing values are NULL, never 0.",
 }
 
 
-#: Columns of `reports` that runs give; manifests give the others.
+#: Columns of `reports` that come from runs; the others come from manifests.
 _OF_RUNS = ("run_id", "recorded")
 
 MANIFEST_COLUMNS = tuple(spec for spec in CATALOGUE["reports"] if spec[0] not in _OF_RUNS)
 
 
 def manifest_row(m: Manifest) -> tuple[Any, ...]:
-    """Return what `reports` tells of a manifest, in the order of MANIFEST_COLUMNS."""
+    """Return the row of `reports` for a manifest, in the order of MANIFEST_COLUMNS."""
     facts = m.facts
     return (
         m.report_id,
@@ -88,5 +88,5 @@ def manifest_row(m: Manifest) -> tuple[Any, ...]:
 
 
 def gap_rows(m: Manifest) -> list[tuple[str, ...]]:
-    """Return the rows of `collection_gaps` of a report."""
+    """Return the rows of `collection_gaps` for a report."""
     return [(m.report_id, gap.table, gap.column, gap.reason) for gap in m.missing]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Version of the tables and of the manifest; a reader refuses any other.
+#: Version of the tables and of the manifest; readers reject any other version.
 SCHEMA_VERSION = 1
 
 _PARTS = ("ncu", "nsys", "mpi", "torch")
@@ -22,7 +22,7 @@ _PARTS = ("ncu", "nsys", "mpi", "torch")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: `type` is string, int64 or double; `doc` says what it holds, with its unit."""
+    """A column: `type` is string, int64 or double; `doc` is its meaning, with the unit."""
 
     name: str
     type: str
@@ -40,7 +40,7 @@ class Table:
 
     @cached_property
     def signature(self) -> str:
-        """What files with just these columns state as their schema."""
+        """Signature that files with exactly these columns store as their schema."""
         return schema_signature([(column.name, column.type) for column in self.columns])
 
     @cached_property
@@ -54,7 +54,7 @@ class Table:
 
 
 def schema_signature(columns: Sequence[tuple[str, str]]) -> str:
-    """Return what files with the same columns, in name, type and order, have in common."""
+    """Return a signature of the names, types and order of columns."""
     text = ",".join(f"{name} {kind}" for name, kind in columns)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

@@ -1,6 +1,6 @@
 -- Windows of the ranges named $title, as domain:name or without the domain: on each GPU from the
 -- start of the first operation that the process launched while the range was open to the end of the
--- last one.  $most of them.
+-- last one.  At most $most windows.
 INSERT INTO _chosen_windows
 WITH ranges AS (
     SELECT report_id, pid, range_id, name, start_ns, end_ns

@@ -7,22 +7,22 @@ CREATE MACRO round_tenth(x) AS
     END;
 
 -- A kernel name that is the same in nsys, .ncu-rep and ncu's CSV pages: the CSV pages omit casts of
--- literals, (int)8, and some namespaces, so all of both are removed.
+-- literals, (int)8, and some namespaces, so all casts and namespaces are removed.
 CREATE MACRO kernel_key(name) AS
     regexp_replace(
         regexp_replace(name, '\([A-Za-z_][A-Za-z_0-9: ]*\)(-?[0-9])', '\1', 'g'),
         '([A-Za-z_][A-Za-z_0-9]*|<unnamed>)::', '', 'g'
     );
 
--- Sum of doubles that does not depend on the order of rows, and so not on the number of threads.
+-- Sum of doubles that does not depend on the order of rows, and therefore not on the number of threads.
 CREATE MACRO ordered_sum(x) AS sum(x ORDER BY x);
 
--- Mean of `x` weighted by time, where both are known.
+-- Mean of `x` weighted by time, over rows in which both are known.
 CREATE MACRO time_weighted(x, duration_ns) AS
     ordered_sum(x * duration_ns)
     / nullif(ordered_sum(CASE WHEN x IS NOT NULL THEN duration_ns END), 0);
 
--- Value of the launch that takes longest, of those that have one; of equally long ones, of the first.
+-- Value of the longest launch that has one; the first launch if several are equally long.
 CREATE MACRO of_longest(x, duration_ns, report_id, launch_id) AS
     first(x ORDER BY duration_ns DESC, report_id, launch_id)
         FILTER (x IS NOT NULL AND duration_ns IS NOT NULL);
@@ -39,15 +39,15 @@ CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
         ELSE peak_flop_per_s + 0 * intensity * bytes_per_s
     END;
 
--- SOL headroom, %: a SOL above 100 % (passes disagree) leaves none; an unknown one is NULL, not 0.
+-- SOL headroom, %: 0 for a SOL above 100 % (passes disagree), NULL for an unknown SOL.
 CREATE MACRO headroom(sol_pct) AS CASE WHEN sol_pct > 100 THEN 0 ELSE 100 - sol_pct END;
 
--- How much longer the busiest SM is active than the mean, % of the busiest.
+-- How much longer the busiest SM is active than the mean SM, % of the busiest.
 CREATE MACRO sm_imbalance_pct(active_cycles, active_cycles_max) AS
     100 * (active_cycles_max - active_cycles) / nullif(active_cycles_max, 0);
 
--- Bytes used of each sector by global loads or stores, whichever uses fewer; a direction with a small
--- share of the sectors does not count.
+-- Bytes used per sector by global loads or stores, whichever uses fewer; a direction with a small share of
+-- the sectors does not count.
 CREATE MACRO used_bytes_per_sector(load_bytes, load_sectors, store_bytes, store_sectors) AS
     least(
         CASE WHEN is_small_share(load_sectors, store_sectors) THEN NULL ELSE load_bytes END,
@@ -56,29 +56,29 @@ CREATE MACRO used_bytes_per_sector(load_bytes, load_sectors, store_bytes, store_
 CREATE MACRO is_small_share(sectors, others) AS
     coalesce(sectors < threshold('memory.direction_share') * (sectors + others), false);
 
--- Whether global accesses use less than half of the sectors that they move: of one direction, or, by
--- the counts of source lines, of all.  NULL if neither was collected.
+-- Whether global accesses use less than half of the sectors that they move: in one direction, or in total
+-- according to the counts by source line.  NULL if neither was collected.
 CREATE MACRO is_uncoalesced(bytes_per_sector, excess_pct) AS
     coalesce(bytes_per_sector < 32 * threshold('memory.bytes_per_sector_share'), false)
     OR excess_pct >= 100 * threshold('memory.bytes_per_sector_share');
 
--- Place of a confidence: high first.
+-- Sort key of a confidence: high first.
 CREATE MACRO confidence_order(confidence) AS list_position(['high', 'medium', 'low'], confidence);
 
--- What a SOL is called: its metric, or what stands for it.
+-- Name of a SOL: its metric, or what replaces it.
 CREATE MACRO sol_name(metric, of_units) AS concat(if(of_units, 'largest main constituent of ', ''), metric);
 
--- How much of the tensor peak a busy tensor pipe reaches, %: matrix instructions of a warp reach part of it.
+-- Share of the tensor peak that a busy tensor pipe reaches, %: warp matrix instructions do not reach it.
 CREATE MACRO of_tensor_peak(tensor_pct, mma_sync_pct) AS tensor_pct * coalesce(mma_sync_pct, 100) / 100;
 
 -- A rate as % of its peak; NULL if either is unknown.
 CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);
 
--- What to collect where tensor operations were not.
+-- What to collect if tensor operations were not collected.
 CREATE MACRO tensor_not_collected() AS
     'tensor operations not collected: ncu --section SpeedOfLight_HierarchicalTensorRooflineChart';
 
--- The bound by a rule of thumb at an intensity (FLOP/byte); the GPU's ridge point is exact.
+-- Bound at an intensity (FLOP/byte) by a rule of thumb; the GPU's ridge point is exact.
 CREATE MACRO intensity_band(intensity) AS
     CASE
         WHEN intensity < threshold('intensity.memory') THEN 'memory'
@@ -86,7 +86,7 @@ CREATE MACRO intensity_band(intensity) AS
         WHEN intensity IS NOT NULL THEN 'compute'
     END;
 
--- Whole times that b goes into a; DuckDB's // divides doubles without rounding.
+-- Integer quotient of a and b; DuckDB's // divides doubles without rounding.
 CREATE MACRO whole_times(a, b) AS floor(a / nullif(b, 0))::BIGINT;
 
 -- Title of NVIDIA's SOLBottleneck rule for a compute and a memory SOL (%) and the waves of the grid.
@@ -102,6 +102,6 @@ CREATE MACRO sol_bottleneck(compute, memory, waves) AS
         ELSE 'High Memory Throughput'
     END;
 
--- A number behind a verdict and the threshold it was compared with; NULL if it has none.
+-- A value behind a verdict, with the threshold for it; NULL if there is no value.
 CREATE MACRO evidence(name, measured, compared_with, in_unit) AS
     {metric: name, value: measured, threshold: compared_with, unit: in_unit};

@@ -25,7 +25,7 @@ CREATE MACRO occupancy_limit_clusters(max_active, cluster_size, sm_count) AS
         WHEN cluster_size > 0 AND max_active > 0
             THEN ceil(max_active * cluster_size / nullif(sm_count, 0))::BIGINT
     END;
--- Unknown unless warps, registers and shared memory are known; barriers limit where there are any.
+-- Unknown unless warps, registers and shared memory are known; barriers only limit kernels that use them.
 CREATE MACRO occupancy_blocks(by_warps, max_blocks, by_registers, by_shared_mem, by_barriers) AS
     CASE WHEN by_warps + by_registers + by_shared_mem IS NOT NULL
         THEN least(by_warps, max_blocks, by_registers, by_shared_mem, by_barriers)::BIGINT END;

@@ -1,10 +1,10 @@
--- Whether a command starts a program that starts another.
+-- Whether a command is a launcher, which starts another program.
 CREATE MACRO is_launcher(command) AS regexp_matches(
     command, '^(\S*/)?(torchrun|mpirun|mpiexec|srun|accelerate|deepspeed|env|timeout|sh|bash)(\s|$)'
 );
 
 -- File name of the program that a command starts: /usr/bin/python3.12 is python, like python3.  NULL for
--- launchers, which start another.
+-- launchers.
 CREATE MACRO program_name(command) AS
     CASE
         WHEN NOT is_launcher(command)
@@ -15,7 +15,7 @@ CREATE MACRO program_name(command) AS
             ), '')
     END;
 
--- File name of the script that a command of Python runs; NULL if there is none (-m, -c), or not known.
+-- File name of the script that a Python command runs; NULL if there is none (-m, -c), or if it is unknown.
 CREATE MACRO script_name(command) AS
     CASE WHEN NOT is_launcher(_script_path(command)) THEN
         nullif(regexp_replace(_script_path(command), '^.*/', ''), '')

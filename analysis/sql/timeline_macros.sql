@@ -1,11 +1,11 @@
--- Function names as nsys prints them: it strips a version suffix of four digits and leaves longer ones.
+-- Function names as nsys prints them, which strips version suffixes of four digits and keeps longer ones.
 CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0-9]{4}$', '');
 
--- A range as nsys prints it: domain (empty for the default one), colon, text.
+-- A range as nsys prints it: domain (empty for the default domain), colon, text.
 CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 
--- Sample standard deviation of integers; NULL for one.  From exact sums: that of DuckDB adds up doubles,
--- and its last digit depends on how rows are dealt out to threads.  Only sums beyond 128 bits are doubles.
+-- Sample standard deviation of integers; NULL for one value.  It uses exact sums, because DuckDB's function
+-- adds up doubles, so that its last digit depends on the threads.  Only sums beyond 128 bits are doubles.
 CREATE MACRO exact_stddev(x) AS
     CASE
         WHEN count(x) > 1 THEN sqrt(
@@ -17,7 +17,7 @@ CREATE MACRO exact_stddev(x) AS
         )
     END;
 
--- Sample standard deviation as in nsys: 0 for one value.
+-- Sample standard deviation as in nsys, 0 for one value.
 CREATE MACRO nsys_stddev(x) AS round_tenth(coalesce(exact_stddev(x), 0));
 
 -- Overlap of two intervals, ns; 0 if they are disjoint, NULL if a bound is unknown.
@@ -27,7 +27,7 @@ CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS
             THEN greatest(0, least(a_end, b_end) - greatest(a_start, b_start))
     END;
 
--- The part of an interval after `until`, the end of all earlier ones; summed, it is the length of the
+-- The part of an interval after `until`, the end of all earlier intervals; the sum is the length of the
 -- union.
 CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
     greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));
@@ -36,14 +36,13 @@ CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
 CREATE MACRO timeline_bound(category) AS
     CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;
 
--- Whether most of a rank's time in collectives is waiting, apart from the first (rank_skew): then it is in
--- the analyzed window as well, whatever comes before it.
+-- Whether most of a rank's time in collectives is waiting, and most of the waiting is after the first one
+-- (rank_skew): such waiting is also in the analyzed window, whatever precedes it.
 CREATE MACRO mostly_waits(waiting_pct, start_ns, waiting_ns) AS
     coalesce(waiting_pct >= threshold('timeline.waiting_pct') AND 2 * start_ns < waiting_ns, false);
 
--- Whether a launch takes about as long as profiled ones of its configuration.  A kernel may do quite
--- different work with the same grid (a persistent one always has the same), which a profile says nothing
--- of.
+-- Whether a launch takes about as long as profiled launches of its configuration.  A kernel may do different
+-- work with the same grid (a persistent kernel always has the same grid), which a profile does not cover.
 CREATE MACRO takes_as_long(dur_ns, shortest_ns, longest_ns) AS
     coalesce(
         dur_ns BETWEEN shortest_ns / threshold('plan.alike_times')
@@ -51,22 +50,22 @@ CREATE MACRO takes_as_long(dur_ns, shortest_ns, longest_ns) AS
         false
     );
 
--- Whether the host limits what faster kernels save, unless their launches go as well.
+-- Whether the host limits the gain of faster kernels, unless their launches disappear as well.
 CREATE MACRO goes_with_launch(floor) AS coalesce(floor IN ('nothing', 'chain'), false);
 CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(gain_pct > most_pct, false);
 
--- Whether the GPU works in a category of timeline_bottleneck; else it is idle.
+-- Whether the GPU is busy in a category of timeline_bottleneck; otherwise it is idle.
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');
 
--- Operation that a kernel of NCCL (or a similar library) performs; empty if its name does not tell.
+-- Operation of a kernel of NCCL (or a similar library); empty if the kernel name does not contain it.
 CREATE MACRO collective_operation(name) AS
     regexp_extract(
         name,
         'AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|SendRecv|Reduce|Scatter|Gather'
     );
 
--- Operation of a call that NCCL implements with send and receive, so that the kernel's name does not
--- tell; from NCCL's names and those of torch.distributed.
+-- Operation of a call that NCCL implements with send and receive, so that the kernel name does not contain
+-- it; derived from the names of NCCL and torch.distributed.
 CREATE MACRO collective_of_call(call) AS
     CASE
         WHEN regexp_matches(call, '^(nccl)?all_?to_?all', 'i') THEN 'AllToAll'
@@ -84,9 +83,9 @@ CREATE MACRO torch_element_bytes(dtype) AS
         WHEN dtype = 'ComplexDouble' THEN 16
     END;
 
--- Bandwidth by which nccl-tests compare operations and numbers of ranks: what each link carries,
--- where `bytes` are those of one rank's
--- call.  https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+-- Bus bandwidth, by which nccl-tests compares operations and numbers of ranks: the traffic of each link.
+-- `bytes` is the size of one rank's call.
+-- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 CREATE MACRO collective_bus_bytes(operation, bytes, ranks) AS
     CASE operation
         WHEN 'AllReduce' THEN bytes * 2 * (ranks - 1) / nullif(ranks, 0)
@@ -108,15 +107,15 @@ CREATE MACRO natural_order(name) AS array_to_string(
     ), ''
 );
 
--- The four kernels with most time, by their place, each with its share of a whole, as text.
+-- The four kernels with the most time, ordered by place, each with its share of the total, as text.
 CREATE MACRO longest_kernels(short_name, time_ns, whole_ns, place) AS
     string_agg(printf('%s %.1f %%', short_name, 100.0 * time_ns / nullif(whole_ns, 0)), ', ' ORDER BY place)
         FILTER (place <= 4);
 
 CREATE MACRO uses_tf32(kernel) AS regexp_matches(kernel, '(?i)tf32|s1688');
 
--- The floating-point type that a kernel's name states: narrow (16 bits or fewer), single, or other.  What
--- only names of products state is kernel_operands'.
+-- Floating-point type in a kernel name: narrow (16 bits or fewer), single, or other.  For types that only
+-- names of products contain, see kernel_operands.
 CREATE MACRO kernel_precision(kernel) AS
     CASE
         WHEN regexp_matches(

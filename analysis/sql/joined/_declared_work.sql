@@ -1,6 +1,6 @@
--- The work that a launch has to do, as declared: with 'perfpipe work', or by the workload file where an
--- iteration is that one launch.  It is if ncu saw no other kernel and the launch executes the FLOPs of
--- an iteration.
+-- Declared work of each launch: from 'perfpipe work', or from the workload file if an iteration consists of
+-- that launch alone. This is the case if ncu profiled no other kernel and the launch executes the FLOPs of an
+-- iteration.
 CREATE VIEW _declared_work AS
 WITH alone AS (
     SELECT report_id

@@ -1,5 +1,4 @@
--- The name of each report: the configuration it comes from, else its file; and the configuration's
--- number.
+-- Name of each report: its configuration, else its file; and the number of the configuration.
 CREATE VIEW _labels AS
 SELECT r.report_id, coalesce(t.short_label, r.source_name) AS label, t.task_index AS position
 FROM reports AS r

@@ -1,4 +1,4 @@
--- The short name of each profiled launch.
+-- Short name of each profiled launch.
 CREATE VIEW _launch_names AS
 SELECT l.report_id, l.launch_id, coalesce(n.short_name, l.kernel_name) AS short_name
 FROM ncu_launches AS l

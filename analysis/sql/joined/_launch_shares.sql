@@ -1,8 +1,8 @@
--- How much of the time each profiled launch stands for: of the step (the analyzed window of the
--- timelines; of several, of all their steps; of a benchmark, the kernels that it times) where all profiled
--- reports have a timeline, else of the profiled time.  The time of a kernel on the timeline is shared out
--- over the launches of the same configuration by their duration.  `most` is the share of that whole by
--- which faster kernels can shorten it; NULL where nothing is known of the host, or it does not matter.
+-- Share of the time that each profiled launch represents. If all profiled reports have a timeline, the share
+-- refers to the step (the analyzed window; the steps of all timelines if there are several; the timed kernels
+-- of a benchmark), else to the profiled time. The timeline's time of a kernel is distributed over the
+-- launches of the same configuration by their duration. `most` is the share that faster kernels can save;
+-- NULL if nothing is known about the host, or if it does not matter.
 -- @materialize
 CREATE VIEW _launch_shares AS
 WITH launches AS (

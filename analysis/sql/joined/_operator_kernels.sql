@@ -1,5 +1,5 @@
--- Profiled kernels that are spoken for: those of libraries by an operator's finding, since their code is not
--- the user's, and those with which a benchmark empties the L2 cache.
+-- Profiled kernels without findings of their own: library kernels that an operator finding covers, since the
+-- user cannot change their code, and kernels with which a benchmark flushes the L2 cache.
 CREATE VIEW _operator_kernels AS
 WITH told AS (
     SELECT report_id, unnest(names) AS demangled, false AS flush

@@ -1,4 +1,4 @@
--- Kernel configurations that ncu profiled, by the timeline that its reports belong to.
+-- Kernel configurations that ncu profiled, by the timeline to which the ncu reports belong.
 -- @materialize
 CREATE VIEW _profiled_kernels AS
 SELECT

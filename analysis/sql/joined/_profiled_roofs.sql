@@ -1,4 +1,4 @@
--- The roofs of the kernel configurations that ncu profiled, by the timeline that its reports belong to.
+-- Roofs of the kernel configurations that ncu profiled, by the timeline to which the ncu reports belong.
 CREATE VIEW _profiled_roofs AS
 SELECT
     pair.report_id,

@@ -1,6 +1,6 @@
--- Which ncu reports belong to which nsys report: those of the same configuration of a run; reports
--- ingested by hand pair with each other if they are of the same program, as far as both say:
--- of an interpreter, the same script.  If both name their GPU, it must be the same.
+-- Pairs of ncu and nsys reports that belong together: reports of the same configuration of a run, or reports
+-- ingested by hand that profile the same program (for an interpreter, the same script), as far as both name
+-- it. If both name their GPU, it must be the same.
 CREATE VIEW _report_pairs AS
 WITH tasks AS (
     SELECT run_id, task_index, unnest(reports) AS report_id

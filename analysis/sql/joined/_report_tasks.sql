@@ -1,5 +1,4 @@
--- The configuration each report comes from: that of the latest run, since many runs may replay one
--- recording.
+-- Configuration of each report, from the latest run, because many runs may replay one recording.
 CREATE VIEW _report_tasks AS
 SELECT r.report_id, t.task_index, t.short_label, t.flops, t.dtype
 FROM reports AS r

@@ -1,5 +1,5 @@
--- Median SM clock of each timeline's GPUs in the windows that verdicts are about, where GPU metrics
--- were sampled: nsys names them MHz and stores Hz.
+-- Median SM clock of each timeline's GPUs in the analyzed windows, if GPU metrics were sampled. nsys labels
+-- the values MHz but stores Hz.
 CREATE VIEW _sampled_clocks AS
 SELECT m.report_id, median(m.value) AS sm_clock_hz
 FROM nsys_gpu_metrics AS m

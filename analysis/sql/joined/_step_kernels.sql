@@ -1,6 +1,6 @@
--- Kernels of the analyzed window of timelines that were also profiled, each with its profile if it
--- has one.  Launches that take much longer or shorter than the profiled ones were not profiled; those with
--- which a benchmark empties the L2 cache are left out.
+-- Kernels in the analyzed window of profiled timelines, each with its profile if there is one. Launches that
+-- take much longer or shorter than the profiled ones count as not profiled. Kernels with which a benchmark
+-- flushes the L2 cache are excluded.
 -- @materialize
 CREATE VIEW _step_kernels AS
 WITH launches AS (
@@ -47,7 +47,7 @@ SELECT
     p.key,
     p.ncu_launches,
     p.bound,
-    -- Of the longest launch that has one, which may be of another bound.
+    -- From the longest launch with a value, which may have another bound.
     p.subclass,
     p.max_sol_pct
 FROM sums AS s

@@ -1,7 +1,7 @@
--- Durations of kernels by profiler, one row per execution: those in the windows of timelines that
--- verdicts are about (the steady steps; analysis_windows tells), and all profiled launches.  ncu
--- serializes kernels and controls clocks, nsys does neither.  The SM clock is that of the launch from
--- ncu, and the median over the window where a timeline has sampled GPU metrics.
+-- Durations of kernels by profiler, one row per execution: those in the analyzed windows of timelines (see
+-- analysis_windows), and all profiled launches. ncu serializes kernels and controls clocks; nsys does
+-- neither. The SM clock is the clock of the launch for ncu, and the median over the window for a timeline
+-- with sampled GPU metrics.
 -- @materialize
 CREATE VIEW _timed_kernels AS
 SELECT

@@ -1,4 +1,4 @@
--- Findings about each GPU's time, and those in files of their own; in the columns of findings.
+-- Findings about each GPU's time, and findings in separate files, in the columns of findings.
 CREATE VIEW _timeline_claims AS
 WITH contributors AS (
     SELECT
@@ -10,7 +10,7 @@ WITH contributors AS (
         any_value(slow_pct ORDER BY rank) AS slow_pct,
         any_value(idle_in ORDER BY rank) AS idle_in,
         any_value(largest_gap ORDER BY rank) AS largest_gap,
-        -- Of time in collectives that is mostly waiting, what cures the waiting comes first.
+        -- If most of the time in collectives is waiting, the cure for the waiting comes first.
         arg_min(
             {technique: technique, for_rank: for_rank, floor: floor, gain_pct: gain_pct},
             (coalesce(floor NOT IN ('waiting', 'start'), true), -coalesce(gain_pct, -1), rank)

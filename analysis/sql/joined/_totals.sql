@@ -1,4 +1,4 @@
--- Totals over the reports: profiled launches, with NVIDIA's verdict next to ours, and kernels of
+-- Totals over the reports: profiled launches, with NVIDIA's and perfpipe's verdicts, and kernels of
 -- timelines.
 CREATE VIEW _totals AS
 WITH profiled AS (

@@ -1,4 +1,4 @@
--- The models of the GPUs on which each report ran something.
+-- GPU models on which the work of each report ran.
 CREATE VIEW _used_gpus AS
 WITH found AS (
     SELECT u.report_id, g.name AS gpu, g.sm_count

@@ -1,69 +1,70 @@
--- The findings of a report: contributors to the time of each GPU and operators of many kernels first,
--- largest bound or else share first, then the classes of kernels that no operator speaks for; each with its
--- numbers and, where one can be derived, a bound on what its techniques could save. What saves little on a
--- timeline comes behind kernels that can save more, kernels near their limit behind the others; start-up,
--- where it is long (of several GPUs the longest), before kernels that matter little. For kernels see
+-- All findings of the reports in the query, in order of priority. Timeline findings come first, by bound on
+-- the gain or else by share, followed by kernel classes that are not part of an operator finding. A timeline
+-- finding that can save little comes after kernels that can save more, and kernels near their limit come
+-- after other kernels. A long start-up comes before kernels that matter little. For details of kernels see
 -- kernel_classes.
 --
 -- rank BIGINT: position in the list, from 1
 -- subject VARCHAR: timeline or kernel
--- claim VARCHAR: near_limit, operator, single_precision, ranks_wait, start_skew (the wait is in the first
---   collective), or the bound that it is about
--- bound VARCHAR: category of timeline_bottleneck, readback, process_starts, operator, single_precision,
---   startup, or bound of kernel_bottleneck
--- subclass VARCHAR: limiter, for a kernel; the operator; the main cause, for startup
--- cause VARCHAR: cause, for a kernel
--- label VARCHAR: configuration or file of a timeline
--- device BIGINT: physical GPU number, for a timeline
--- kernel_name VARCHAR: function name, for a kernel
--- short_name VARCHAR: its short name, as in kernel_names
--- grid VARCHAR: its blocks as x,y,z
--- block VARCHAR: its threads as x,y,z
--- nvtx_path VARCHAR: its enclosing NVTX ranges
--- part VARCHAR: part of the timeline that it is about: steady, whole, startup or step, as in
---   analysis_windows; capture for startup; between for process_starts: from the first steady step to the last
--- share_of VARCHAR: what shares are of: step (the steady steps), steps (those of all timelines, for kernels),
---   timeline (another window of it), timed (the kernels that a benchmark times), between (the time from the
---   first steady step to the last), capture (all from the first CUDA call) or profile (all profiled time)
--- share_pct DOUBLE: share of that, %
--- time_ns DOUBLE: total duration of the launches of a kernel, or of an operator in a step, ns; how long
---   start-up takes, or the idle intervals in which processes start
--- launches BIGINT: number of launches of the kernel, or of the operator in a step; of intervals, for
---   process_starts
--- compute_sol_pct DOUBLE: compute SOL, mean weighted by duration, %
--- memory_sol_pct DOUBLE: memory SOL, mean weighted by duration, %
--- headroom_pct DOUBLE: SOL headroom of a kernel: what its share would shrink by if the same work ran at 100 %
---   SOL, %
--- waiting_pct DOUBLE: share of the time in collectives that is waiting for other ranks, %; for ranks_wait and
---   start_skew
--- start_pct DOUBLE: share of that waiting that is in the first collective, %
--- last_rank BIGINT: rank that most often arrives last; NULL if it is the GPU's own
+-- claim VARCHAR: near_limit, operator, single_precision, ranks_wait, start_skew (the ranks wait in the first
+--   collective), or the bound of the finding
+-- bound VARCHAR: category of timeline_bottleneck, readback, process_starts, operator, single_precision or
+--   startup; for a kernel, bound of kernel_bottleneck
+-- subclass VARCHAR: limiter of a kernel; name of the operator; main cause of a long start-up
+-- cause VARCHAR: cause for a kernel, as in kernel_bottleneck
+-- label VARCHAR: configuration or file of the timeline; NULL for a kernel
+-- device BIGINT: physical GPU number of the timeline; NULL for a kernel
+-- kernel_name VARCHAR: function name of the kernel; NULL for a timeline
+-- short_name VARCHAR: short name of the kernel, as in kernel_names
+-- grid VARCHAR: grid of the kernel in blocks, as x,y,z
+-- block VARCHAR: block of the kernel in threads, as x,y,z
+-- nvtx_path VARCHAR: NVTX ranges that enclose the kernel
+-- part VARCHAR: part of the timeline: steady, whole, startup or step, as in analysis_windows; capture for
+--   startup; between (first to last steady step) for process_starts
+-- share_of VARCHAR: time to which the shares refer: step (the steady steps), steps (the steady steps of all
+--   timelines, for kernels), timeline (another window of the timeline), timed (kernels that a benchmark
+--   times), between (first to last steady step), capture (the time from the first CUDA call) or profile (all
+--   profiled time)
+-- share_pct DOUBLE: share of the time that share_of names, %
+-- time_ns DOUBLE: total duration of the launches of the kernel, or of the operator in a step; duration of the
+--   start-up, or of the idle intervals in which processes start, ns
+-- launches BIGINT: number of launches of the kernel, or of the operator in a step; number of idle intervals,
+--   for process_starts
+-- compute_sol_pct DOUBLE: compute SOL of the kernel, mean weighted by duration, %
+-- memory_sol_pct DOUBLE: memory SOL of the kernel, mean weighted by duration, %
+-- headroom_pct DOUBLE: SOL headroom of a kernel: by how much its share would shrink if the same work ran at
+--   100 % SOL, %
+-- waiting_pct DOUBLE: share of the time in collectives that the GPU waits for other ranks, %; for ranks_wait
+--   and start_skew
+-- start_pct DOUBLE: share of this waiting time in the first collective, %
+-- last_rank BIGINT: rank that most often arrives last; NULL if it is the rank of this GPU
 -- last_pct DOUBLE: share of the collectives in which that rank arrives last, %
--- last_cause VARCHAR: category in which that rank spends the most time more than this one; NULL if unknown
--- last_excess_ns DOUBLE: how much more, ns; in a step where there are steps
--- for_rank BIGINT: rank that the technique is for; NULL if it is for the GPU itself
--- readbacks BIGINT: number of small copies to the host; for readback
--- readbacks_per_step DOUBLE: their number in a step; NULL without steps
--- readback_bytes BIGINT: bytes of the largest
--- slow_pct DOUBLE: share of the window in which the host prepares the same launch time and again, as in
+-- last_cause VARCHAR: category in which that rank spends the most extra time compared with this one; NULL if
+--   unknown
+-- last_excess_ns DOUBLE: extra time of that rank in the category, ns; per step if there are steps
+-- for_rank BIGINT: rank to which the technique applies; NULL if it applies to this GPU
+-- readbacks BIGINT: number of small copies to the host, for readback
+-- readbacks_per_step DOUBLE: number of small copies to the host per step; NULL without steps
+-- readback_bytes BIGINT: size of the largest of these copies, bytes
+-- slow_pct DOUBLE: share of the window in which the host repeatedly prepares the same launch, as in
 --   timeline_findings, %
--- idle_in VARCHAR: what most of the idle time of the category lies in, in words
--- causes VARCHAR: what start-up consists of, or the kernels of an operator with most time, in words
--- largest_gap VARCHAR: longest idle interval of the category in words
+-- idle_in VARCHAR: where most of the idle time of the category occurs, in words
+-- causes VARCHAR: causes of a long start-up, or the longest kernels of an operator, in words
+-- largest_gap VARCHAR: longest idle interval of the category, in words
 -- ncu_verdict VARCHAR: NVIDIA's verdict on the kernel
--- explanation VARCHAR: why its class is uncertain or differs from NVIDIA's
--- bound_pct DOUBLE: bound on the gain: the largest of its techniques' bounds, for a kernel that of the
---   technique to try first, where ranks wait that of what cures the waiting, on the same whole as its share,
---   %; NULL where none can be derived, and for startup, which a longer run does not repeat
--- most_pct DOUBLE: that bound, or where there is none the share, of a step at most that by which faster
---   kernels can shorten it, and of operators that in which the GPU waits for input, if it does, %: what order
---   goes by
--- floor VARCHAR: what that bound assumes to stay: as in kernel_floors, or in timeline_findings
--- nvidia_pct DOUBLE: NVIDIA's estimate for that technique, % of the kernel's time; NULL if there is none
+-- explanation VARCHAR: why the class of the kernel is uncertain or differs from NVIDIA's
+-- bound_pct DOUBLE: upper bound on the gain, relative to the same time as share_pct, %: the largest bound of
+--   the techniques of a timeline, the bound of the first technique for a kernel, or the bound of the cure for
+--   waiting ranks; NULL if no bound can be derived, and for startup, because a longer run does not repeat it
+-- most_pct DOUBLE: value by which findings are ordered: bound_pct if known, else the share, limited for
+--   kernels of a step to the time that faster kernels can save, and for operators also by the time in which
+--   the GPU waits for input, %
+-- floor VARCHAR: what the bound assumes to stay unchanged, as in kernel_floors or timeline_findings
+-- nvidia_pct DOUBLE: NVIDIA's estimate for that technique, % of the kernel's time; NULL without an estimate
 -- confidence VARCHAR: high, medium or low
--- technique VARCHAR: key in the knowledge base of what has that bound, else of what to try first; NULL if
---   there is none
--- reports VARCHAR[]: its reports
+-- technique VARCHAR: key of the technique in the knowledge base: the one with that bound, else the first to
+--   try; NULL without a technique
+-- reports VARCHAR[]: reports that the finding is based on
 CREATE VIEW findings AS
 WITH found AS (
     FROM _timeline_claims
@@ -82,7 +83,7 @@ WITH found AS (
         ON o.key = kernel_key(coalesce(k.kernel_demangled, k.kernel_name))
     WHERE bound != 'unknown'
         AND NOT coalesce(list_has_all(o.reports, k.reports), false)
-        -- Of a step, what hardly is part of it was only profiled.
+        -- Kernels that are hardly part of a step were only profiled.
         AND (share_of = 'profile' OR share_pct >= threshold('finding.min_gain_pct'))
 ),
 ranked AS (
@@ -105,13 +106,13 @@ SELECT
                 WHEN claim = 'near_limit' THEN 1.5
                 ELSE 1
             END,
-            -- What makes results less exact has to save more than the rest.
+            -- A technique that makes results less exact has to save more than others.
             CASE
                 WHEN subject = 'timeline'
                     THEN most_pct * if(precision, threshold('finding.inexact_weight'), 1)
             END DESC,
             recurs IS NOT NULL,
-            -- A CUDA graph cannot contain what the host does with what it reads back.
+            -- A CUDA graph cannot contain host code that uses the values read back.
             bound IS DISTINCT FROM 'readback',
             place
     ) AS rank,

@@ -1,38 +1,41 @@
--- Launches of one kernel configuration and class together, largest bound on the gain first: what a
--- report says about kernels.  Shares are of the step where all profiled reports have a timeline, else of
--- the profiled time of all reports in the query; of launches whose duration and SOL are known.
+-- Classified kernels: the launches of one kernel configuration and class in one row, largest bound on the
+-- gain first. Only launches with known duration and SOL are included. Shares refer to the step if all
+-- profiled reports have a timeline, else to the profiled time of all reports in the query.
 --
--- rank BIGINT: 1 has the largest bound; one without a bound stands where its whole share would
+-- rank BIGINT: position in the list, from 1 for the largest bound; a class without a bound is ranked by its
+--   whole share
 -- kernel_name VARCHAR: function name
 -- kernel_demangled VARCHAR: full demangled name
--- grid VARCHAR: blocks as x,y,z
--- block VARCHAR: threads as x,y,z
+-- grid VARCHAR: grid in blocks, as x,y,z
+-- block VARCHAR: block in threads, as x,y,z
 -- nvtx_path VARCHAR: enclosing NVTX ranges
 -- bound VARCHAR: bound, as in kernel_bottleneck
--- subclass VARCHAR: limiter
--- cause VARCHAR: cause
--- confidence VARCHAR: confidence of the class
+-- subclass VARCHAR: limiter, as in kernel_bottleneck
+-- cause VARCHAR: cause, as in kernel_bottleneck
+-- confidence VARCHAR: confidence of the class: high, medium or low
 -- launches BIGINT: number of launches
--- time_ns DOUBLE: total duration, ns
--- share_of VARCHAR: what shares are of: step, steps (those of all timelines), timeline (a window without
---   steps) or profile (profiled time)
--- share_pct DOUBLE: share of that, %
+-- time_ns DOUBLE: total duration of the launches, ns
+-- share_of VARCHAR: time to which the shares refer: step, steps (the steps of all timelines), timeline (a
+--   window without steps) or profile (profiled time)
+-- share_pct DOUBLE: share of the time that share_of names, %
 -- compute_sol_pct DOUBLE: compute SOL, mean weighted by duration, %
 -- memory_sol_pct DOUBLE: memory SOL, mean weighted by duration, %
--- sol_pct DOUBLE: the larger of the two, %
--- near_limit BOOLEAN: whether SOL is 80 % or more, and nothing is known that makes its work needlessly long
---   or could save half of it, but less precision
--- headroom_pct DOUBLE: SOL headroom: what its share would shrink by if the same work ran at 100 % SOL, %
--- gain_pct DOUBLE: bound on the gain of the technique to try first, on the same whole as its share, %, of a
---   step at most the time in which the host waits for the GPU; NULL if there is none
--- weight_pct DOUBLE: what stands for it where there is none: its share, with the same limit, %
--- floor VARCHAR: what decides that bound, as in kernel_floors, of the launch that takes longest; or host: the
---   time in which the host issues the step
--- nvidia_pct DOUBLE: NVIDIA's estimate for that technique, of the same launch, % of its time
--- ncu_verdict VARCHAR: NVIDIA's verdict on the first of them; NULL if ncu gave none
--- explanation VARCHAR: why the class is uncertain or differs from NVIDIA's, of the first that has one
--- technique VARCHAR: key of the technique to try first; NULL if there is none
--- reports VARCHAR[]: their reports
+-- sol_pct DOUBLE: larger of compute and memory SOL, %
+-- near_limit BOOLEAN: whether SOL is 80 % or more, and nothing is known that makes the work needlessly long
+--   or could save half of it, except lower precision
+-- headroom_pct DOUBLE: SOL headroom: by how much the share would shrink if the same work ran at 100 % SOL, %
+-- gain_pct DOUBLE: upper bound on the gain of the first technique to try, relative to the same time as
+--   share_pct, %; in a step at most the time in which the host waits for the GPU; NULL without a bound
+-- weight_pct DOUBLE: share with the same limit, which replaces gain_pct in the ranking if there is no bound,
+--   %
+-- floor VARCHAR: what decides the bound for the longest launch, as in kernel_floors; or host, the time that
+--   the host needs to issue the step
+-- nvidia_pct DOUBLE: NVIDIA's estimate for that technique and launch, % of the launch's time
+-- ncu_verdict VARCHAR: NVIDIA's verdict on the first launch; NULL if ncu gave none
+-- explanation VARCHAR: why the class is uncertain or differs from NVIDIA's, from the first launch with an
+--   explanation
+-- technique VARCHAR: key of the first technique to try; NULL if there is none
+-- reports VARCHAR[]: reports that contain the launches
 CREATE VIEW kernel_classes AS
 WITH launches AS (
     SELECT

@@ -1,33 +1,34 @@
--- What can be done about each launch: the techniques of the knowledge base that match its class and
--- features, each with a bound on its gain: what it saves lies between nothing and 100 % less the
--- largest floor of what it keeps (kernel_floors).  Gains of one launch overlap: never add them.
+-- Techniques of the knowledge base that match the class and features of each launch, each with an upper bound
+-- on its gain. A technique saves between 0 % and 100 % minus the largest floor of what it leaves unchanged
+-- (kernel_floors). The gains of one launch overlap: do not add them.
 -- @materialize
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- bound VARCHAR: bound, as in kernel_bottleneck
--- subclass VARCHAR: limiter
--- cause VARCHAR: cause
--- technique VARCHAR: key in the knowledge base
--- rank BIGINT: 1 is what to try first: what removes the cause, unless little is left to gain by it, then the
---   highest bound, then those without one; what makes results less exact comes last
--- gain_pct DOUBLE: bound on the gain: the largest share of the launch's time that it can save, %; NULL if
---   none can be derived
--- floor VARCHAR: what decides the bound: the part of the work that it keeps and that takes longest, as in
+-- subclass VARCHAR: limiter, as in kernel_bottleneck
+-- cause VARCHAR: cause, as in kernel_bottleneck
+-- technique VARCHAR: key of the technique in the knowledge base
+-- rank BIGINT: order in which to try the techniques, from 1: first those that remove the cause (unless little
+--   can be gained), then by decreasing bound, then those without a bound; techniques that make results less
+--   exact come last
+-- gain_pct DOUBLE: upper bound on the gain: largest share of the launch's time that the technique can save,
+--   %; NULL if no bound can be derived
+-- floor VARCHAR: what decides the bound: the unchanged part of the work that takes longest, as in
 --   kernel_floors; NULL without a bound
--- floor_pct DOUBLE: share of the launch's time that this takes at its roof, %
--- nvidia_pct DOUBLE: NVIDIA's own estimate, from its rule on this technique, %; NULL if there is none
--- nvidia_rule VARCHAR: that rule
--- time_share_pct DOUBLE: share of the launch in the report's profiled time, %
--- priority DOUBLE: time share x bound: the largest share of all profiled time that it can save, %; NULL
---   without a bound
--- secondary BOOLEAN: whether what it keeps already takes 80 % of the time or more; NULL without a bound
--- precision BOOLEAN: whether it makes results less exact
--- saved_bytes DOUBLE: bytes that fusion would save, if that is the technique
--- difficulty VARCHAR: low, medium or high
+-- floor_pct DOUBLE: share of the launch's time that this part takes at its roof, %
+-- nvidia_pct DOUBLE: NVIDIA's own estimate, from its rule for this technique, %; NULL without an estimate
+-- nvidia_rule VARCHAR: NVIDIA rule that gives the estimate
+-- time_share_pct DOUBLE: share of the report's profiled time spent in the launch, %
+-- priority DOUBLE: time share x bound: largest share of all profiled time that the technique can save, %;
+--   NULL without a bound
+-- secondary BOOLEAN: whether the unchanged part already takes 80 % of the time or more; NULL without a bound
+-- precision BOOLEAN: whether the technique makes results less exact
+-- saved_bytes DOUBLE: DRAM traffic that fusion would save, bytes; NULL for other techniques
+-- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- confidence VARCHAR: confidence of the class
--- evidence JSON: JSON, as in kernel_bottleneck
+-- evidence JSON: metrics, values and thresholds as JSON, as in kernel_bottleneck
 CREATE VIEW kernel_findings AS
 WITH estimates AS (
     SELECT report_id, launch_id, rule, max(speedup_pct) AS speedup_pct
@@ -35,8 +36,8 @@ WITH estimates AS (
     WHERE speedup_pct IS NOT NULL AND type = 'OPT' AND coalesce(title != 'Not Selected Stalls', true)
     GROUP BY report_id, launch_id, rule
 ),
--- Launches whose tensor pipe works nearly all the time on FLOPs that count: the same work, done differently,
--- takes as long.  How far that is from the nominal peak is a matter of clocks.
+-- Launches whose tensor pipe is almost always busy with useful FLOPs: the same work in another form takes as
+-- long. The distance to the nominal peak depends on clocks.
 saturated_launches AS (
     SELECT i.report_id, i.launch_id
     FROM _bottleneck_inputs AS i
@@ -90,8 +91,8 @@ kept AS (
     FROM matched AS m
     JOIN kernel_floors AS f
         ON f.report_id = m.report_id AND f.launch_id = m.launch_id AND list_contains(m.keeps, f.floor)
-    -- What takes next to no time leaves everything possible, unless the launch itself goes, or keeps all
-    -- of its work and takes so long that what any launch costs is next to nothing, too.
+    -- A floor of almost no time does not limit the gain, unless the launch itself disappears, or the
+    -- technique keeps all of its work and the launch is so long that the cost of a launch is negligible.
     WHERE f.floor IN ('nothing', 'chain')
         OR f.pct >= threshold('finding.least_floor_pct')
         OR f.floor = 'work'

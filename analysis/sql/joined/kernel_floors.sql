@@ -1,21 +1,20 @@
--- What limits the gain of a technique: the share of its present duration that a launch would still
--- need for what the technique leaves as it is, with the unit that does it at its peak.  Whatever a
--- technique does, the launch takes at least as long as the longest of what it keeps (keeps in
--- knowledge.toml).  Floors of units are their SOL, at the launch's clocks; floors of FLOPs are at the
--- measured or the vendor's dense peak, whichever is higher; of declared work only that counts.  Where
--- tensor FLOPs were not counted, the tensor pipe's utilization stands for them, at the maximum clock.
+-- Lower limits on the duration of a launch after an optimization: the time that the unchanged part of the
+-- work takes with its unit at peak, as a share of the present duration. After any technique, the launch still
+-- takes at least as long as the longest floor that the technique keeps (`keeps` in knowledge.toml). Floors of
+-- units are their SOL at the launch's clocks. Floors of FLOPs use the measured or the vendor's dense peak,
+-- whichever is higher. If work is declared, only the declared work counts. If tensor FLOPs were not counted,
+-- the utilization of the tensor pipe at the maximum clock replaces them.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
--- floor VARCHAR: what is kept: work (all of it), instructions, memory (all traffic), dram, half_dram (half of
---   the DRAM traffic), half_memory (half of the traffic that limits the user's own kernel),
---   l2 (with what DRAM fills), returns (from L2 to the SMs), l1, unconflicted (L1
---   without bank conflicts), flops (by type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower
---   (FLOPs in the next narrower type), bytes (each byte moves once), chain (of elementwise kernels in a
---   row, what the first reads and the last writes), issue (instructions without divergence), balanced
---   (equal work for all SMs), whole_waves (blocks that take equally long, without a partial wave), nothing
---   (the launch disappears)
--- pct DOUBLE: share of the launch's duration, %
+-- launch_id BIGINT: launch number in the report, from 0
+-- floor VARCHAR: unchanged part: work (all of it), instructions, memory (all traffic), dram, half_dram (half
+--   of the DRAM traffic), half_memory (half of the traffic that limits the user's own kernel), l2 (including
+--   fills from DRAM), returns (from L2 to the SMs), l1, unconflicted (L1 without bank conflicts), flops (by
+--   type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the next narrower type),
+--   bytes (each byte moves once), chain (for consecutive elementwise kernels, what the first reads and the
+--   last writes), issue (instructions without divergence), balanced (equal work for all SMs), whole_waves
+--   (blocks of equal duration without a partial wave), nothing (the launch disappears)
+-- pct DOUBLE: time that this part takes at its peak, % of the launch's duration
 CREATE VIEW kernel_floors AS
 WITH narrower (precision, dtypes) AS (
     VALUES
@@ -40,7 +39,7 @@ rates AS (
     SELECT
         r.report_id,
         r.launch_id,
-        -- Pipes work side by side: the longest of them counts, not the sum.
+        -- Pipes work concurrently: the longest one counts, not the sum.
         max(least(r.pct_of_peak, r.pct_of_peak_nominal) * least(coalesce(d.flop / r.flop, 1), 1)) AS flops,
         max(pct_of_peak(r.flop / nullif(l.duration_ns / 1e9, 0), p.tensor)) AS tensor,
         max(pct_of_peak(
@@ -82,17 +81,17 @@ placed AS (
     JOIN kernel_features AS f USING (report_id, launch_id)
     WINDOW stream AS (PARTITION BY l.report_id, l.stream, l.nvtx_path ORDER BY l.launch_id)
 ),
--- Elementwise kernels that follow one another on a stream, within the same NVTX ranges: fused, only what the
--- first of them reads and what the last of them writes is needed.  Without a neighbor of that kind, or
--- where the bytes are not known, there is no row.  A report in which no configuration occurs twice may have
--- been filtered (one launch of each): who its neighbors are is not known.
+-- Consecutive elementwise kernels on a stream within the same NVTX ranges: if fused, only the reads of the
+-- first and the writes of the last are needed. Without a neighbor of that kind, or without known bytes, there
+-- is no row. A report in which no configuration occurs twice may have been filtered (one launch each), so
+-- that the neighbors are unknown.
 fusion_chains AS (
     SELECT report_id, launch_id, kept_pct AS pct
     FROM (
         SELECT
             p.*,
             CASE
-                -- Without the bytes of its ends, that the middle goes says nothing of the chain.
+                -- Without the bytes of both ends, the fusion of the middle does not bound the chain.
                 WHEN p.follows AND p.leads THEN 0 * b.loaded_pct
                 WHEN p.follows THEN b.stored_pct
                 ELSE b.loaded_pct

@@ -1,26 +1,27 @@
--- SOL headroom by kernel: kernels of a timeline joined to ncu launches by (name, grid, block),
--- regardless of how the ncu export spells the name.  Headroom is GPU time x (1 - max SOL): what the
--- same work would save at 100 % SOL.  Another algorithm, type or tile may save more (kernel_findings).
--- Kernels that ncu did not profile are kept, with NULLs, and so are launches that take much longer or
--- shorter than the profiled ones: the same grid may do other work (persistent kernels).
+-- SOL headroom by kernel: kernels of a timeline joined to ncu launches by name, grid and block, independent
+-- of how the ncu export spells the name. Headroom is GPU time x (1 - max SOL): what the same work would save
+-- at 100 % SOL. Another algorithm, type or tile may save more (kernel_findings). Kernels that ncu did not
+-- profile are listed with NULLs. So are launches that take much longer or shorter than the profiled ones,
+-- because the same grid may do other work (persistent kernels).
 --
 -- report_id VARCHAR: nsys report
--- ncu_reports VARCHAR[]: ncu reports that profiled this kernel: those of the same configuration of a run, or
---   ingested by hand, of the same program on the same GPU
+-- ncu_reports VARCHAR[]: ncu reports that profiled this kernel: reports of the same configuration of a run,
+--   or, if ingested by hand, of the same program on the same GPU
 -- name VARCHAR: kernel name with template arguments
--- grid VARCHAR: blocks as x,y,z
--- block VARCHAR: threads as x,y,z
--- instances BIGINT: executions on the timeline that are alike in that
--- total_time_ns BIGINT: sum of their durations, ns
--- time_pct DOUBLE: share of all kernel time of the report, %
--- matched BOOLEAN: whether ncu profiled this (name, grid, block) with a launch that takes about as long
--- ncu_launches BIGINT: number of its launches in the ncu reports
--- compute_sol_pct DOUBLE: compute SOL, mean over those launches weighted by duration, %
--- memory_sol_pct DOUBLE: memory SOL, weighted likewise, %
--- bound VARCHAR: bound of the longest of them, as in kernel_bottleneck
--- max_sol_pct DOUBLE: larger of the two per launch, weighted likewise, %
--- headroom_pct DOUBLE: SOL headroom, share of all kernel time of the report, %
--- headroom_ns BIGINT: SOL headroom in time, ns
+-- grid VARCHAR: grid in blocks, as x,y,z
+-- block VARCHAR: block in threads, as x,y,z
+-- instances BIGINT: number of executions on the timeline, counted separately for matched and unmatched
+--   launches
+-- total_time_ns BIGINT: sum of the durations, ns
+-- time_pct DOUBLE: share of the report's total kernel time, %
+-- matched BOOLEAN: whether ncu profiled a launch with this name, grid and block that takes about as long
+-- ncu_launches BIGINT: number of matching launches in the ncu reports
+-- compute_sol_pct DOUBLE: compute SOL, mean over the ncu launches weighted by duration, %
+-- memory_sol_pct DOUBLE: memory SOL, mean over the ncu launches weighted by duration, %
+-- bound VARCHAR: bound of the longest ncu launch, as in kernel_bottleneck
+-- max_sol_pct DOUBLE: larger of compute and memory SOL per launch, mean weighted by duration, %
+-- headroom_pct DOUBLE: SOL headroom, share of the report's total kernel time, %
+-- headroom_ns BIGINT: SOL headroom, ns
 CREATE VIEW kernel_headroom AS
 WITH keys AS (
     SELECT demangled, kernel_key(demangled) AS key

@@ -1,27 +1,28 @@
--- What NVIDIA's rules say of each launch beside what perfpipe says, and why they differ: each result of
--- type OPT.  NVIDIA's estimates treat one unit at a time; perfpipe's verdict names what limits the launch,
--- and its bounds follow from the work that stays.
+-- NVIDIA's rules compared with perfpipe's verdict for each launch, and the reason if they differ. There is
+-- one row for each result of type OPT. NVIDIA's estimates consider one unit at a time. perfpipe's verdict
+-- names the limiter of the launch, and its bounds follow from the work that remains.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- rule VARCHAR: NVIDIA's rule
--- title VARCHAR: title of its result; NULL if it has none
--- nvidia_pct DOUBLE: its estimate, % of the run time; NULL if it gives none
--- speedup_kind VARCHAR: local (speedup of the analyzed unit) or global (of the kernel)
--- message VARCHAR: NVIDIA's text; NULL if recomputed
--- limiter VARCHAR: what limits the launch, by kernel_bottleneck
+-- rule VARCHAR: identifier of NVIDIA's rule
+-- title VARCHAR: title of the rule's result; NULL if it has none
+-- nvidia_pct DOUBLE: NVIDIA's estimated speedup, % of the run time; NULL without an estimate
+-- speedup_kind VARCHAR: local (speedup of the analyzed unit) or global (speedup of the kernel)
+-- message VARCHAR: NVIDIA's message; NULL if the rule was recomputed
+-- limiter VARCHAR: limiter of the launch, by kernel_bottleneck
 -- headroom_pct DOUBLE: SOL headroom: what the same work would save at 100 % SOL, %
--- technique VARCHAR: perfpipe's technique for the same problem; NULL if it gives none
--- gain_pct DOUBLE: bound on its gain, % of the launch's time; NULL if none can be derived
--- agrees BOOLEAN: whether perfpipe says the same, and NVIDIA's estimate is within its bounds
+-- technique VARCHAR: perfpipe's technique for the same problem; NULL if perfpipe recommends none
+-- gain_pct DOUBLE: upper bound on the gain of the technique, % of the launch's time; NULL if no bound can be
+--   derived
+-- agrees BOOLEAN: whether perfpipe names the same problem and NVIDIA's estimate is within perfpipe's bounds
 -- reason VARCHAR: same_limiter; or why they differ: verdict (the classes differ), no_stall, not_compressible,
---   beyond_bound (what the technique leaves takes longer), local_unit or beyond_headroom (the same work
---   cannot save so much), negligible, too_small (launch-bound), tail_first, few_warps, below_threshold,
---   busy_unit (the limiter is near its peak), within_headroom (there is room for it, but something else
---   limits first), other_unit (the unit is less busy than the limiter), other_wait or not_named
---   (perfpipe has no finding on it)
--- explanation VARCHAR: the reason in words, with its numbers
+--   beyond_bound (the work that the technique keeps takes longer), local_unit or beyond_headroom (the same
+--   work cannot save as much), negligible, too_small (launch-bound), tail_first, few_warps, below_threshold,
+--   busy_unit (the limiter is near its peak), within_headroom (possible within the headroom, but something
+--   else limits first), other_unit (the unit is less busy than the limiter), other_wait or not_named
+--   (perfpipe has no finding for the problem)
+-- explanation VARCHAR: reason in words, with its numbers
 CREATE VIEW kernel_rule_comparison AS
 WITH advice AS (
     SELECT
@@ -66,10 +67,10 @@ classed AS (
     JOIN kernel_metrics AS w USING (report_id, launch_id)
     LEFT JOIN advice AS a USING (report_id, launch_id)
 ),
--- What NVIDIA's rules are about: the classes of kernel_bottleneck (bound, bound.subclass or cause) and the
--- features of kernel_features that are the same finding; whether they are about the same work in less time,
--- which SOL headroom limits, or about less work; and the unit that would have less to do (NULL for waits).
--- Without a title it is that of all others of the rule.
+-- Subjects of NVIDIA's rules: the classes of kernel_bottleneck (bound, bound.subclass or cause) and the
+-- features of kernel_features for the same problem; whether a rule is about the same work in less time, which
+-- SOL headroom limits, or about less work; and the unit that would have less work (NULL for waits). A row
+-- without title applies to all other results of the rule.
 rule_subjects AS (
     FROM (VALUES
         ('SOLBottleneck', NULL, []::VARCHAR[], true, 'memory'),
@@ -131,7 +132,7 @@ matched AS (
         coalesce(c.levels[s.unit], p.pct) AS unit_pct,
         list_filter(
             c.advice,
-            -- That rule is about many kinds of access.
+            -- This rule covers many kinds of access.
             lambda x: (coalesce(x.rule = r.rule, false) AND r.rule != 'MemoryCacheAccessPattern')
                 OR list_has_any(x.features, s.subjects)
         )[1] AS advised
@@ -146,11 +147,11 @@ matched AS (
         ON p.report_id = r.report_id AND p.launch_id = r.launch_id AND p.pipe = s.unit
     WHERE r.type = 'OPT'
 ),
--- NVIDIA's rules for each launch, with what decides how perfpipe's verdict compares.
+-- NVIDIA's rules for each launch, with the values for the comparison with perfpipe's verdict.
 rule_judgements AS (
     SELECT
         * EXCLUDE (advised),
-        -- Waits have many causes, and techniques for each.
+        -- Waits have many causes, each with its own techniques.
         list_has_any(subjects, classes) OR (rule != 'CPIStall' AND advised IS NOT NULL) AS same,
         CASE WHEN same THEN advised END AS advised
     FROM matched

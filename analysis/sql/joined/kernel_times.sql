@@ -1,15 +1,16 @@
--- Time of each kernel configuration in each report, by profiler; comparisons match on it.  Times of
--- different profilers are never compared.
+-- Time of each kernel configuration in each report, by profiler. Comparisons of reports match kernels by this
+-- view. Times of different profilers are never compared.
 --
 -- report_id VARCHAR: report
--- profiler VARCHAR: nsys (or torch) for the timeline, ncu for profiled launches
+-- profiler VARCHAR: nsys or torch for timelines, ncu for profiled launches
 -- kernel_name VARCHAR: kernel name with template arguments
--- grid VARCHAR: blocks, as x, y, z
--- block VARCHAR: threads, as x, y, z
--- launches BIGINT: number of launches, on timelines in the windows that verdicts are about
+-- grid VARCHAR: grid in blocks, as x, y, z
+-- block VARCHAR: block in threads, as x, y, z
+-- launches BIGINT: number of launches; on timelines, within the analyzed windows
 -- median_ns DOUBLE: median duration, ns
--- total_ns DOUBLE: sum of durations, ns
--- step_ns DOUBLE: the same per step of a GPU, ns; NULL without steps, and where --window chooses more
+-- total_ns DOUBLE: sum of the durations, ns
+-- step_ns DOUBLE: sum of the durations per step and GPU, ns; NULL without steps, or if --window selects more
+--   than the steps
 -- sm_clock_hz DOUBLE: median SM clock, Hz; NULL if unknown
 -- dram_clock_hz DOUBLE: median DRAM clock, Hz; NULL if unknown
 CREATE VIEW kernel_times AS

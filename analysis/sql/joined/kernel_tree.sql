@@ -1,24 +1,24 @@
--- Kernel time of each GPU in the steady steps (analysis_windows) as a tree: categories, their libraries
--- where there are several, and the kernels of these by full name.
+-- Kernel time of each GPU in the steady steps (analysis_windows) as a tree: categories, the libraries of a
+-- category if there are several, and kernels by full name.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- place BIGINT: position in the tree from top to bottom, longest first
--- depth INTEGER: number of rows that this one is part of: 0 for a category
+-- depth INTEGER: depth in the tree, 0 for a category
 -- category VARCHAR: as in kernel_categories
--- library VARCHAR: as in kernel_libraries; NULL for a category with several
--- kernel VARCHAR: short name of the kernel; for a sum its category or library
+-- library VARCHAR: as in kernel_libraries; NULL for a category with several libraries
+-- kernel VARCHAR: short name of the kernel; for a sum, its category or library
 -- name VARCHAR: full name of the kernel; NULL for a sum
--- kernels BIGINT: number of different kernels, by full name
+-- kernels BIGINT: number of distinct kernels, by full name
 -- launches BIGINT: number of executions
--- time_ns BIGINT: sum of durations, ns; overlapping ones count twice
--- share_pct DOUBLE: share of the sum over all kernels of the GPU, %; NULL if that is 0
+-- time_ns BIGINT: total duration, ns; overlaps count twice
+-- share_pct DOUBLE: share of the GPU's total kernel time, %; NULL if the total is 0
 -- mean_ns DOUBLE: mean duration, ns
--- profiled_pct DOUBLE: share of the time that ncu profiled (same name, grid and block), %; NULL without
+-- profiled_pct DOUBLE: share of the time that ncu profiled (same name, grid and block), %; NULL without ncu
 --   profiles
--- sol_pct DOUBLE: SOL of that part, the larger of compute and memory, mean weighted by time on the timeline,
---   %
--- bound VARCHAR: bound of the kernel, as in kernel_bottleneck, of the launches with most time; NULL for a sum
+-- sol_pct DOUBLE: larger of compute and memory SOL of the profiled part, mean weighted by time on the
+--   timeline, %
+-- bound VARCHAR: bound of the launches with the most time, as in kernel_bottleneck; NULL for a sum
 CREATE VIEW kernel_tree AS
 WITH profiles AS (
     SELECT

@@ -1,29 +1,28 @@
--- What to try: the techniques of timeline_findings and of findings about timelines first, then those of
--- kernel_findings for kernels that no operator speaks for, each once; largest bound on the gain first,
--- where there is none by the share that it addresses (of operators at most the time in which the host waits
--- for the GPU), but behind those for the same category of a timeline that have one; of those for kernels
--- what is hard counts half, and what makes results less exact (on timelines it counts less), then what
--- leaves little to gain, is last. Gains overlap: never add them.
+-- Recommended techniques, each listed once. Techniques for timelines (timeline_findings and operator
+-- findings) come first, then techniques for kernels that are not part of an operator finding. They are
+-- ordered by bound on the gain, or by the addressed share if there is no bound. For kernels, difficult
+-- techniques count half, and techniques that make results less exact or leave little to gain come last. Gains
+-- overlap: do not add them.
 --
 -- rank BIGINT: priority, from 1
 -- subject VARCHAR: timeline or kernel
--- technique VARCHAR: key in the knowledge base
--- difficulty VARCHAR: low, medium or high
--- bound VARCHAR: category of timeline_bottleneck or operator that it addresses, the largest of them; NULL for
---   kernels
--- share_of VARCHAR: what shares are of, as in findings
--- share_pct DOUBLE: share of that which it addresses, %
--- gain_pct DOUBLE: the largest share of that which it can save, %: kernels without a bound count whole; NULL
---   if none has one
--- floors VARCHAR[]: what the bound assumes to stay, as in findings
--- nvidia_pct DOUBLE: NVIDIA's estimate for the longest of its kernels, % of that kernel's time; NULL if there
---   is none
--- saved_bytes DOUBLE: bytes that fusion would save; NULL for other techniques
--- secondary BOOLEAN: whether its bound is small for all its launches; NULL for timelines
--- precision BOOLEAN: whether it makes results less exact
--- instances BIGINT: number of GPU timelines, or launches, that it addresses
--- kernels STRUCT("name" VARCHAR, bound VARCHAR, subclass VARCHAR, cause VARCHAR)[]: kernels that it
---   addresses: name, bound, subclass and cause of each; NULL for timelines
+-- technique VARCHAR: key of the technique in the knowledge base
+-- difficulty VARCHAR: difficulty of the technique: low, medium or high
+-- bound VARCHAR: category of timeline_bottleneck or operator that the technique addresses, the largest if
+--   there are several; NULL for kernels
+-- share_of VARCHAR: time to which the shares refer, as in findings
+-- share_pct DOUBLE: share of that time that the technique addresses, %
+-- gain_pct DOUBLE: upper bound on the share of that time that the technique can save, %; kernels without a
+--   bound count with their whole share; NULL if no bound is known
+-- floors VARCHAR[]: what the bound assumes to stay unchanged, as in findings
+-- nvidia_pct DOUBLE: NVIDIA's estimate for the longest of the kernels, % of that kernel's time; NULL without
+--   an estimate
+-- saved_bytes DOUBLE: DRAM traffic that fusion would save, bytes; NULL for other techniques
+-- secondary BOOLEAN: whether little can be gained in every launch; NULL for timelines
+-- precision BOOLEAN: whether the technique makes results less exact
+-- instances BIGINT: number of GPU timelines or launches that the technique addresses
+-- kernels STRUCT("name" VARCHAR, bound VARCHAR, subclass VARCHAR, cause VARCHAR)[]: kernels that the
+--   technique addresses, with name, bound, subclass and cause; NULL for timelines
 CREATE VIEW recommendations AS
 WITH of_launches AS (
     SELECT f.*, l.duration_ns, h.share, h.share_of, h.most
@@ -37,7 +36,7 @@ found AS (
     SELECT
         'timeline' AS subject,
         f.technique,
-        -- Advice for another rank names what its own rank shows.
+        -- Advice for another rank names the problem of that rank.
         arg_max(f.bound, (f.share_pct, f.bound)) AS bound,
         any_value(f.difficulty) AS difficulty,
         coalesce(

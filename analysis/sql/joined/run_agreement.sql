@@ -1,22 +1,23 @@
--- Whether timing, nsys and ncu agree on a configuration: the time without a profiler, next to the
--- GPU work of an iteration on the timeline and in the profiled kernels.  An iteration is an NVTX
--- range that is a step.
+-- Agreement of timing, nsys and ncu for each configuration: the time without a profiler, compared with the
+-- GPU work of an iteration on the timeline and in the profiled kernels. An iteration is an NVTX range that is
+-- a step.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
--- label VARCHAR: its parameters
+-- label VARCHAR: parameters of the configuration as text
 -- timed_ms DOUBLE: median time of an iteration without a profiler, ms
--- timing_method VARCHAR: how it was timed: queued is GPU time only, events includes launch overhead
--- traced_ms DOUBLE: sum of the GPU operations that an iteration launched on the timeline, median, ms
--- traced_span_ms DOUBLE: from the first of them to the end of the last, median, ms
+-- timing_method VARCHAR: timing method: queued is GPU time only, events includes launch overhead
+-- traced_ms DOUBLE: total duration of the GPU operations launched by an iteration on the timeline, median, ms
+-- traced_span_ms DOUBLE: time from the start of the first to the end of the last of these operations, median,
+--   ms
 -- traced_operations BIGINT: GPU operations per iteration, median
--- profiled_ms DOUBLE: sum of the profiled kernels, ms; NULL unless ncu profiled as many kernels as an
---   iteration has
--- traced_pct DOUBLE: traced / timed - 100 %
--- profiled_pct DOUBLE: profiled / timed - 100 %
--- agrees BOOLEAN: whether traced (or its span) and timed differ by no more than the threshold; NULL if one
---   is missing
--- explanation VARCHAR: why they differ
+-- profiled_ms DOUBLE: total duration of the profiled kernels, ms; NULL if ncu profiled more or fewer kernels
+--   than an iteration has
+-- traced_pct DOUBLE: difference of traced from timed, %
+-- profiled_pct DOUBLE: difference of profiled from timed, %
+-- agrees BOOLEAN: whether timed and traced time (or its span) differ by no more than the threshold; NULL if
+--   one is missing
+-- explanation VARCHAR: why the times differ
 CREATE VIEW run_agreement AS
 WITH profiled AS (
     SELECT report_id, ordered_sum(duration_ns) / 1e6 AS profiled_ms, count(*) AS kernels
@@ -33,7 +34,7 @@ iterations AS (
     WHERE end_ns IS NOT NULL
 ),
 launched AS (
-    -- By launch time: autograd launches from a thread other than that of the range.
+    -- By launch time, because autograd launches from a thread other than that of the range.
     SELECT l.report_id, i.iteration, l.kind, l.start_ns, l.end_ns
     FROM launches AS l
     ASOF JOIN iterations AS i ON i.report_id = l.report_id AND i.pid = l.pid AND i.start_ns <= l.api_start_ns
@@ -50,8 +51,8 @@ sums AS (
     FROM launched
     GROUP BY report_id, iteration
 ),
--- What an iteration launches on the timeline: the sum of its GPU operations and their span, medians
--- in ms, one row per report.  An iteration is an NVTX range that is a step.
+-- Work that an iteration launches on the timeline: the sum of its GPU operations and their span, medians in
+-- ms, one row per report. An iteration is an NVTX range that is a step.
 iteration_work AS (
     SELECT
         report_id,

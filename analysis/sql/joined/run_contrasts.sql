@@ -1,18 +1,18 @@
--- Choices that matter: configurations of a run with the same declared work that differ in one parameter,
--- the fastest value against the slowest.  Configurations of a search are left out: there the fastest is
--- chosen among many.
+-- Choices that matter: the fastest and the slowest value of one parameter, among configurations of a run with
+-- the same declared work that differ in no other parameter. Configurations of a search are excluded, because
+-- a search picks the fastest of many.
 --
 -- run_id VARCHAR: run
--- rank BIGINT: 1 has the largest ratio
--- parameter VARCHAR: what differs
--- fast_value VARCHAR: its value in the fastest configuration
--- slow_value VARCHAR: its value in the slowest
--- rest VARCHAR: the other parameters, the same on both sides
--- fast_index BIGINT: the fastest configuration, task_index in run_tasks
--- slow_index BIGINT: the slowest
--- fast_ms DOUBLE: median time of an iteration, ms
--- slow_ms DOUBLE: median time of an iteration, ms
--- ratio DOUBLE: slow_ms over fast_ms
+-- rank BIGINT: position in the list, from 1 for the largest ratio
+-- parameter VARCHAR: parameter that differs
+-- fast_value VARCHAR: value of the parameter in the fastest configuration
+-- slow_value VARCHAR: value of the parameter in the slowest configuration
+-- rest VARCHAR: other parameters, which both configurations share
+-- fast_index BIGINT: fastest configuration, task_index in run_tasks
+-- slow_index BIGINT: slowest configuration, task_index in run_tasks
+-- fast_ms DOUBLE: median time of an iteration of the fastest configuration, ms
+-- slow_ms DOUBLE: median time of an iteration of the slowest configuration, ms
+-- ratio DOUBLE: slow_ms / fast_ms
 CREATE VIEW run_contrasts AS
 WITH timed AS (
     SELECT *, map_entries(params::JSON::MAP(VARCHAR, VARCHAR)) AS entries

@@ -1,36 +1,35 @@
--- How efficiently each configuration of a run uses the GPU: the work declared in the workload file
--- over the time measured without a profiler, next to what ncu counted in its kernels.
+-- GPU efficiency of each configuration of a run: the work declared in the workload file divided by the time
+-- measured without a profiler, next to what ncu counted in the kernels.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
--- label VARCHAR: its parameters
--- dtype VARCHAR: type whose peak applies
--- size BIGINT: largest of its integer parameters; NULL if it has none
--- series VARCHAR: its other parameters, as text: identifies a line in the figure of throughput by size
+-- label VARCHAR: parameters of the configuration as text
+-- dtype VARCHAR: data type whose peak applies
+-- size BIGINT: largest integer parameter; NULL if there is none
+-- series VARCHAR: other parameters as text; identifies a line in the plot of throughput by size
 -- size_class VARCHAR: small, medium or large
--- median_ms DOUBLE: time of an iteration, ms
--- model_flop_per_s DOUBLE: FLOPs of the workload file over the median time, FLOP/s
--- mfu_pct DOUBLE: model_flop_per_s, % of the vendor's dense peak of the type
--- hfu_pct DOUBLE: FLOPs that the hardware executed in the profiled kernels over their time, % of the same
---   peak; NULL where those of a kernel were not all counted
+-- median_ms DOUBLE: median time of an iteration, ms
+-- model_flop_per_s DOUBLE: FLOPs of the workload file / median time, FLOP/s
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the type
+-- hfu_pct DOUBLE: HFU: FLOPs that the hardware executed in the profiled kernels / their time, % of the same
+--   peak; NULL if the FLOPs of a kernel were not all counted
 -- hfu_reason VARCHAR: why hfu_pct is NULL, and what to collect
--- intensity DOUBLE: arithmetic intensity of the algorithm: FLOPs over bytes of the workload file,
---   FLOP/byte
--- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, to 20, above)
--- ridge DOUBLE: ridge point: the vendor's peak over that bandwidth, FLOP/byte
--- memory_level VARCHAR: memory whose bandwidth is the roof: l2 if what an iteration must move fits there, by
---   the size that ncu reports, else dram
--- memory_roof_flop_per_s DOUBLE: intensity x that bandwidth, FLOP/s: the vendor's of DRAM, the one at ncu's
---   clock of L2; NULL if unknown
+-- intensity DOUBLE: arithmetic intensity of the algorithm: FLOPs / bytes of the workload file, FLOP/byte
+-- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, 5 to 20, above 20)
+-- ridge DOUBLE: ridge point: the vendor's peak / bandwidth of memory_level, FLOP/byte
+-- memory_level VARCHAR: memory whose bandwidth is the roof: l2 if the bytes of an iteration fit into the L2
+--   size that ncu reports, else dram
+-- memory_roof_flop_per_s DOUBLE: intensity x bandwidth of memory_level, FLOP/s: the vendor's bandwidth for
+--   DRAM, the bandwidth at ncu's clock for L2; NULL if unknown
 -- roof VARCHAR: the lower roof: memory or compute
--- sol_pct DOUBLE: time at the lower roof over the measured time, %
--- effective_bytes_per_s DOUBLE: effective bandwidth: bytes that must move over the median time, byte/s
--- actual_bytes_per_s DOUBLE: DRAM bytes of the profiled kernels over their time, byte/s
+-- sol_pct DOUBLE: time at the lower roof, % of the measured time
+-- effective_bytes_per_s DOUBLE: effective bandwidth: bytes that must move / median time, byte/s
+-- actual_bytes_per_s DOUBLE: DRAM bytes of the profiled kernels / their time, byte/s
 -- kernel_name VARCHAR: profiled kernel with the largest share of the time
--- bound VARCHAR: its bound
--- subclass VARCHAR: its limiter
--- registers BIGINT: its registers per thread
--- smem_per_block BIGINT: its shared memory per block, bytes
+-- bound VARCHAR: bound of that kernel, as in kernel_bottleneck
+-- subclass VARCHAR: limiter of that kernel
+-- registers BIGINT: registers per thread of that kernel
+-- smem_per_block BIGINT: shared memory per block of that kernel, bytes
 CREATE VIEW run_efficiency AS
 WITH tasks AS (
     SELECT
@@ -62,7 +61,7 @@ peaks AS (
     JOIN gpu_peaks AS p USING (report_id)
     GROUP BY t.run_id, t.task_index, p.dtype
 ),
--- What ncu saw of the kernels of each configuration of a run.
+-- Counters of the kernels of each configuration of a run, from ncu.
 task_kernels AS (
     SELECT
         t.run_id,
@@ -96,7 +95,7 @@ rates AS (
         t.bytes / nullif(t.median_ms / 1e3, 0) AS effective_bytes_per_s,
         t.flops / nullif(t.bytes, 0) AS intensity,
         p.flop_per_s AS peak,
-        -- What fits in L2 stays there from one iteration to the next.
+        -- Data that fits in L2 stays there from one iteration to the next.
         coalesce(t.bytes < k.l2_cache_bytes, false) AS fits,
         CASE WHEN fits THEN k.l2_bytes_per_s ELSE p.bytes_per_s END AS bandwidth,
         k.* EXCLUDE (run_id, task_index, l2_cache_bytes, l2_bytes_per_s)

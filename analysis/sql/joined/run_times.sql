@@ -1,24 +1,23 @@
--- Time of each configuration, measured without a profiler, and the throughput it amounts to.
+-- Time of each configuration without a profiler, and the resulting throughput.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
--- label VARCHAR: its parameters
+-- label VARCHAR: parameters of the configuration as text
 -- status VARCHAR: done, or failed with the reason
 -- median_ms DOUBLE: median time of an iteration, ms
--- min_ms DOUBLE: shortest iteration, ms
--- iterations BIGINT: number of timed iterations; NULL if there are none
--- model_flop_per_s DOUBLE: FLOPs of the workload file over the median time, FLOP/s
--- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak of the type, on the most common GPU
---   of the run's reports; NULL without FLOPs or a known GPU
--- effective_bytes_per_s DOUBLE: effective bandwidth: bytes of the workload file over the median time,
---   byte/s
--- max_abs_error DOUBLE: maximum error of the result compared with the program's reference
--- timing_method VARCHAR: how it was timed: queued is GPU time only, events includes launch overhead
+-- min_ms DOUBLE: time of the shortest iteration, ms
+-- iterations BIGINT: number of timed iterations; NULL without timing
+-- model_flop_per_s DOUBLE: FLOPs of the workload file / median time, FLOP/s
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the type, on the most common GPU of
+--   the run's reports; NULL without FLOPs or a known GPU
+-- effective_bytes_per_s DOUBLE: effective bandwidth: bytes of the workload file / median time, byte/s
+-- max_abs_error DOUBLE: maximum absolute error of the result, compared with the program's reference
+-- timing_method VARCHAR: timing method: queued is GPU time only, events includes launch overhead
 -- sm_mhz DOUBLE: median SM clock during timing, MHz
 -- power_w DOUBLE: median power during timing, W
--- throttled_by VARCHAR: clock limiters during timing; NULL if there were none or they are unknown
+-- throttled_by VARCHAR: clock limiters during timing; NULL if there were none or if they are unknown
 -- gpu VARCHAR: GPU model whose peak applies; NULL if unknown
--- peak_source VARCHAR: the vendor's document
+-- peak_source VARCHAR: vendor document with the peak
 CREATE VIEW run_times AS
 WITH sources AS (
     SELECT t.run_id, r.report_id, r.gpu, r.sm_count

@@ -1,28 +1,32 @@
--- How much the profiler lengthens what a run's timelines show: a steady step that was traced against the
--- time that the program reports of an iteration without a profiler; where it reports none, the wall time
--- of the whole program.
+-- Profiler overhead in the timelines of a run: a traced steady step compared with the program's own time of
+-- an iteration without a profiler. If the program does not report a time, the wall times of the whole program
+-- are compared.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
--- label VARCHAR: its parameters
--- report_id VARCHAR: timeline
+-- label VARCHAR: parameters of the configuration as text
+-- report_id VARCHAR: report of the timeline
 -- device BIGINT: physical GPU number
 -- profiler VARCHAR: nsys or torch
 -- timing_method VARCHAR: how the program timed itself; NULL if it did not
--- plain_step_ms DOUBLE: median time of an iteration without a profiler, ms; NULL if the program reports none
--- traced_step_ms DOUBLE: median steady step under the profiler, ms; where iterations were queued, only what
---   the host does not cause, since a full queue hides the host; NULL without steady steps
--- step_pct DOUBLE: traced / plain - 100 %; NULL if one is missing, or they are not of the same thing
--- plain_wall_s DOUBLE: median wall time of the program without a profiler, s; NULL in recordings without it
--- traced_wall_s DOUBLE: its wall time under nsys, without what nsys takes to write its report, s; NULL where
---   it is less than without: only a part was captured
--- launch_wall_s DOUBLE: wall time of the launch under the profiler, with what that takes to write its report,
+-- plain_step_ms DOUBLE: median time of an iteration without a profiler, ms; NULL if the program does not
+--   report a time
+-- traced_step_ms DOUBLE: median steady step under the profiler, ms; for queued iterations without the idle
+--   time that the host causes, because a full queue hides the host; NULL without steady steps
+-- step_pct DOUBLE: difference of traced_step_ms from plain_step_ms, %; NULL if one is missing, or if they do
+--   not measure the same work
+-- plain_wall_s DOUBLE: median wall time of the program without a profiler, s; NULL in recordings without this
+--   time
+-- traced_wall_s DOUBLE: wall time of the program under nsys, without the time in which nsys writes its
+--   report, s; NULL if it is shorter than plain_wall_s, because only a part was captured
+-- launch_wall_s DOUBLE: wall time of the launch under the profiler, including the time to write the report,
 --   s; NULL in older records
--- wall_pct DOUBLE: traced_wall_s, else launch_wall_s, over plain_wall_s - 100 %: start-up is part of both
--- lengthened_pct DOUBLE: step_pct, else wall_pct, %
--- notable BOOLEAN: whether that is more than the threshold; NULL if nothing can be compared
--- basis VARCHAR: what that compares: step, GPU time of a step or wall time; NULL if nothing can be compared
--- why VARCHAR: what is left out or included, in words; NULL for steps
+-- wall_pct DOUBLE: difference of traced_wall_s (else launch_wall_s) from plain_wall_s, %; both include
+--   start-up
+-- lengthened_pct DOUBLE: slowdown by the profiler: step_pct, else wall_pct, %
+-- notable BOOLEAN: whether lengthened_pct is above the threshold; NULL if nothing can be compared
+-- basis VARCHAR: what is compared: step, GPU time of a step or wall time; NULL if nothing can be compared
+-- why VARCHAR: what the comparison excludes or includes, in words; NULL for steps
 CREATE VIEW run_tracing AS
 WITH sources AS (
     SELECT run_id, task_index, label, timing_method, median_ms, wall_s, profiler_s,
@@ -48,8 +52,8 @@ issued AS (
     WHERE category IN ('compute', 'communication', 'transfer', 'kernel_gap')
     GROUP BY track
 ),
--- The steady steps of each GPU, whatever window is chosen: median, and the part of it, on average, that
--- the host does not cause: work, and gaps between operations that were launched in time.
+-- Steady steps of each GPU, whatever window is chosen: the median, and the mean part of it that the host does
+-- not cause: work, and gaps between operations that were launched in time.
 steady_steps AS (
     SELECT
         g.report_id,

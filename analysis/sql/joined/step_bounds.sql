@@ -1,19 +1,19 @@
--- What bounds the kernel time of a step: the classes of the profiled kernels, weighted with the time
--- that these take on the timeline in the analyzed window (the steady steps, where there are steps).  The
--- shares of a GPU add up to 100 %: what was not profiled is unknown, and communication a class of its
--- own.
+-- What bounds the kernel time of a step: the classes of the profiled kernels, weighted by their time on the
+-- timeline in the analyzed window (the steady steps, if there are steps). The shares of a GPU add up to 100
+-- %. Kernels that were not profiled are unknown, and communication is a class of its own.
 --
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number
--- rank BIGINT: 1 takes most time
--- bound VARCHAR: bound, as in kernel_bottleneck; communication; or unknown
--- subclass VARCHAR: limiter, as in kernel_bottleneck; for unknown: not_profiled or not_classified
--- kernels BIGINT: kernel configurations (name, grid, block), each where it takes most of its time
--- time_ns BIGINT: sum of their durations in the window, ns
+-- rank BIGINT: position by time, from 1 for the most time
+-- bound VARCHAR: bound, as in kernel_bottleneck, or communication or unknown
+-- subclass VARCHAR: limiter, as in kernel_bottleneck; for unknown, not_profiled or not_classified
+-- kernels BIGINT: number of kernel configurations (name, grid, block), each counted where it spends most of
+--   its time
+-- time_ns BIGINT: sum of the kernel durations in the window, ns
 -- share_pct DOUBLE: share of the window's kernel time, %
--- sol_pct DOUBLE: the larger SOL of each kernel, mean weighted by time on the timeline, %
--- headroom_pct DOUBLE: SOL headroom, share of the window's kernel time: time x (1 - max SOL), what the same
---   work would save at 100 % SOL, %; NULL if unknown
+-- sol_pct DOUBLE: larger SOL of each kernel, mean weighted by time on the timeline, %
+-- headroom_pct DOUBLE: SOL headroom: time x (1 - max SOL), which the same work would save at 100 % SOL, % of
+--   the window's kernel time; NULL if unknown
 CREATE VIEW step_bounds AS
 WITH classed AS (
     SELECT
@@ -29,7 +29,7 @@ WITH classed AS (
             WHEN coalesce(bound, 'unknown') = 'unknown' THEN 'not_classified'
             ELSE subclass
         END AS limiter,
-        -- Launches of one configuration that were profiled, and others that were not, are two rows.
+        -- Profiled and other launches of one configuration are two rows.
         row_number() OVER (
             PARTITION BY report_id, device, demangled, grid, block ORDER BY time_ns DESC, class, limiter
         ) = 1 AS counts

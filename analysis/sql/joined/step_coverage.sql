@@ -1,19 +1,20 @@
--- How much of each GPU's kernel time ncu has looked at: the kernels of the analyzed window (the steady
--- steps, where there are steps) that were profiled: launches of the name, grid and block of a profiled
--- one that take about as long.  One row per GPU of each timeline that has ncu reports.
+-- How much of each GPU's kernel time ncu has profiled in the analyzed window (the steady steps, if there are
+-- steps). A launch counts as profiled if a launch with the same name, grid and block that takes about as long
+-- was profiled. There is one row per GPU of each timeline that has ncu reports.
 --
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number
--- window_kind VARCHAR: steady, or whole where no repeating step was found
--- steps BIGINT: number of steps in the window; NULL for whole
+-- window_kind VARCHAR: steady, or whole if no repeating step was found
+-- steps BIGINT: number of steps in the window; NULL for a whole window
 -- kernel_time_ns BIGINT: sum of the durations of all kernels in the window, ns
--- configurations BIGINT: kernel configurations (name, grid, block), without communication
--- profiled_configurations BIGINT: how many of them were profiled
+-- configurations BIGINT: number of kernel configurations (name, grid, block), without communication
+-- profiled_configurations BIGINT: number of profiled kernel configurations
 -- profiled_pct DOUBLE: share of the kernel time that was profiled, %
--- communication_pct DOUBLE: share of communication, which is not profiled, %
--- unprofiled_pct DOUBLE: share of the other kernels, %
--- otherwise_pct DOUBLE: share of those that were profiled with another grid, block or duration only, %
--- coverage_pct DOUBLE: share that was profiled of what could be, the kernel time without communication, %
+-- communication_pct DOUBLE: share of the kernel time in communication, which is not profiled, %
+-- unprofiled_pct DOUBLE: share of the kernel time in other kernels, %
+-- otherwise_pct DOUBLE: share of the kernel time that was only profiled with another grid, block or duration,
+--   %
+-- coverage_pct DOUBLE: profiled share of the kernel time without communication, %
 CREATE VIEW step_coverage AS
 WITH sums AS (
     SELECT

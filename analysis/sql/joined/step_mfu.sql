@@ -1,18 +1,18 @@
--- MFU (model FLOPs utilization) of each step: the workload's FLOPs per iteration over the step's
--- time and the dense peak of its type.  Only for timelines that perfpipe launched and whose
--- workload file declares flops.
+-- MFU (model FLOPs utilization) of each step: the workload's FLOPs per iteration, divided by the step's time
+-- and the dense peak of its type. Only timelines that perfpipe launched, and whose workload file declares
+-- flops, have rows.
 --
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number
 -- step VARCHAR: name of the range
 -- step_index BIGINT: step number on the device, from 1
--- step_ns BIGINT: duration, ns
--- model_flop DOUBLE: FLOPs per iteration by the workload file
--- model_flop_per_s DOUBLE: these over the step's time, FLOP/s
--- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the dense peak of that type; NULL if the peak is unknown
+-- step_ns BIGINT: duration of the step, ns
+-- model_flop DOUBLE: FLOPs per iteration, from the workload file
+-- model_flop_per_s DOUBLE: model_flop / step time, FLOP/s
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the dense peak of the type; NULL if the peak is unknown
 CREATE VIEW step_mfu AS
 WITH iterations AS (
-    -- What repeats need not be one iteration of the program.
+    -- A repeating sequence may differ from one iteration of the program.
     SELECT report_id, device, name AS step, step AS step_index, end_ns - start_ns AS step_ns
     FROM steps
     WHERE step IS NOT NULL AND source != 'period'

@@ -1,21 +1,22 @@
--- What a step of each timeline takes: the median step, and the mean time in it of each category of
--- the budget; over the GPUs of the report.  Without steps, and where --window chooses more than
--- steps, the same of the whole window.
+-- Duration of a step on each timeline: the median step, and the mean time per step in each category of the
+-- budget, over all GPUs of the report. Without steps, or if --window selects more than the steps, the values
+-- refer to the whole window.
 --
 -- report_id VARCHAR: report
 -- profiler VARCHAR: nsys or torch
--- part VARCHAR: step, or capture for the whole window; then the categories of gpu_time_budget
+-- part VARCHAR: step, or capture for the whole window; then each category of gpu_time_budget
 -- gpus BIGINT: number of GPUs
--- steps BIGINT: number of steps of all GPUs; NULL for a whole window
--- time_ns DOUBLE: of step the median, ns; of categories the mean, ns: they add up to the mean step
--- sm_clock_hz DOUBLE: median SM clock where GPU metrics were sampled, Hz; else NULL
+-- steps BIGINT: number of steps on all GPUs; NULL for a whole window
+-- time_ns DOUBLE: median duration of a step, or mean time of a category, ns; the categories add up to the
+--   mean step
+-- sm_clock_hz DOUBLE: median SM clock, Hz; NULL if GPU metrics were not sampled
 CREATE VIEW step_parts AS
 WITH whole AS (
     SELECT * REPLACE (CASE WHEN kind IN ('steady', 'step') THEN steps END AS steps)
     FROM analysis_windows
 ),
 chosen AS (
-    -- Of several GPUs those with steps, if any has them.
+    -- The GPUs with steps, if there are any.
     SELECT *
     FROM whole
     QUALIFY steps IS NOT NULL OR NOT bool_or(steps IS NOT NULL) OVER (PARTITION BY report_id)

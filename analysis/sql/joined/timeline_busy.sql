@@ -1,12 +1,12 @@
--- What bounds the kernels of a timeline, by their ncu reports: share of kernel time by bound of
--- kernel_bottleneck.  It refines "compute" of timeline_bottleneck: busy time may be compute-bound,
+-- What bounds the kernels of a timeline according to their ncu reports: share of kernel time by bound of
+-- kernel_bottleneck. It refines `compute` in timeline_bottleneck: busy time may be compute-bound,
 -- memory-bound or neither.
 --
 -- report_id VARCHAR: nsys report
 -- bound VARCHAR: bound, or unmatched for kernels that ncu did not profile
--- time_ns BIGINT: sum of kernel durations, ns
--- time_pct DOUBLE: share of all kernel time of the report, %
--- kernels BIGINT: distinct kernels (name, grid, block)
+-- time_ns BIGINT: sum of the kernel durations, ns
+-- time_pct DOUBLE: share of the report's total kernel time, %
+-- kernels BIGINT: number of distinct kernels (name, grid, block)
 CREATE VIEW timeline_busy AS
 SELECT
     report_id,

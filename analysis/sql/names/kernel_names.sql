@@ -1,16 +1,16 @@
--- The kernels of each report, each name once: a short name that tells it from all others, and what it does.
--- Timelines and profiled kernels have rows; the same kernel has the same short name in all open reports.
+-- Unique short name and category of each kernel in each report. Kernels of timelines and of ncu reports are
+-- included. The same kernel has the same short name in all open reports.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- name VARCHAR: function name
 -- demangled VARCHAR: full name, as in nsys_kernels and ncu_launches
--- short_name VARCHAR: function with the functor or operator inside its template, as far as needed to tell it
---   from other kernels; at most 60 characters
+-- short_name VARCHAR: unique short name: the function, with the functor or operator inside its template as
+--   far as needed to distinguish it from other kernels; at most 60 characters
 -- category VARCHAR: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
--- library VARCHAR: where its code comes from, as in kernel_libraries; a timeline's kernel is known to be
---   Triton's where an open ncu report shows it
+-- library VARCHAR: library of the code, as in kernel_libraries; on a timeline, Triton kernels are only
+--   recognized if an open ncu report contains them
 CREATE VIEW kernel_names AS
 WITH judged AS (
     -- Many reports have the same kernels.

@@ -1,5 +1,5 @@
--- The SM activity of each launch, sample by sample: whether it is at least half of its plateau, and
--- else whether that is before, between or after samples that are.
+-- SM activity of each launch by sample: whether the activity is at least half of the plateau, or else whether
+-- the sample is before, between or after such samples.
 -- @materialize
 CREATE VIEW _activity_samples AS
 WITH plateaus AS (

@@ -1,6 +1,6 @@
--- PM samples of each unit, from the first to the last sample in which an SM was active.  Passes run the
--- kernel anew, so that units count only where they were sampled at the very times of the SMs.  A sample
--- with key 0 stands for no instant.  Of several series of a unit the first is read.
+-- PM samples of each unit, from the first to the last sample with an active SM. Each pass runs the kernel
+-- again, so a unit only counts if it was sampled at the same times as the SMs. A sample with key 0 has no
+-- time. If a unit has several series, the first one is used.
 -- @materialize
 CREATE VIEW _series_samples AS
 WITH named AS (

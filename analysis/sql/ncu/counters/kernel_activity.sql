@@ -1,22 +1,21 @@
--- How steadily a kernel kept the SMs busy, from PM sampling: the sampled SM activity against its
--- plateau, the level that it reaches in 10 % of the time that any SM is active.  Below half of that the
--- kernel ramps up, has bubbles, or drains in a tail.
+-- How steadily each kernel keeps the SMs busy, from PM sampling. The sampled SM activity is compared with its
+-- plateau, the level that it reaches in 10 % of the time in which any SM is active. Activity below half of
+-- the plateau is ramp-up at the start, a bubble in the middle or a tail at the end.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- samples BIGINT: samples from the first to the last in which an SM was active
--- interval_ns DOUBLE: time from one sample to the next, ns
--- sampled_ns DOUBLE: time that the samples cover, ns
--- ramp_pct DOUBLE: time before the activity first reaches half of the plateau, %
--- tail_pct DOUBLE: time after it last does so, %
--- bubble_pct DOUBLE: time below half of the plateau in between, %
--- bubbles BIGINT: number of such intervals
--- longest_bubble_ns DOUBLE: the longest of them, ns
--- activity_pct DOUBLE: mean activity, % of the plateau
--- phases VARCHAR: what it does in the course of its time, in words, as in kernel_phases; NULL for more than
---   six phases
--- reason VARCHAR: why nothing is said, and what to collect; NULL otherwise
+-- samples BIGINT: number of samples from the first to the last with an active SM
+-- interval_ns DOUBLE: sampling interval, ns
+-- sampled_ns DOUBLE: time covered by the samples, ns
+-- ramp_pct DOUBLE: share of the time before the activity first reaches half of the plateau, %
+-- tail_pct DOUBLE: share of the time after the activity last reaches half of the plateau, %
+-- bubble_pct DOUBLE: share of the time below half of the plateau between ramp and tail, %
+-- bubbles BIGINT: number of bubbles
+-- longest_bubble_ns DOUBLE: duration of the longest bubble, ns
+-- activity_pct DOUBLE: mean SM activity, % of the plateau
+-- phases VARCHAR: phases of the kernel in words, as in kernel_phases; NULL for more than six phases
+-- reason VARCHAR: why the values are NULL, and what to collect; NULL otherwise
 CREATE VIEW kernel_activity AS
 WITH sampled AS (
     SELECT

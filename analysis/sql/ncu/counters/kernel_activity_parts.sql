@@ -1,12 +1,13 @@
--- What each unit did in the course of a kernel, in 20 parts of equal length, from PM sampling: the SMs, and
--- units that were sampled in the same pass.  Empty for a launch that kernel_activity gives a reason for.
+-- Activity of each unit over the run of a kernel, in 20 parts of equal length, from PM sampling: the SMs, and
+-- the units that were sampled in the same pass. Launches for which kernel_activity gives a reason have no
+-- rows.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
--- part BIGINT: part of the kernel, from 0
+-- launch_id BIGINT: launch number in the report, from 0
+-- part BIGINT: number of the part, from 0
 -- unit VARCHAR: sm, issue, tensor, fma, alu, fp64, xu, l1, l2 or dram
--- pct DOUBLE: mean activity: of the SMs, % of their plateau; of other units, % of peak
--- rank BIGINT: 1 is the busiest unit of the part, SMs left out; NULL for them
+-- pct DOUBLE: mean activity: % of the plateau for the SMs, % of peak for other units
+-- rank BIGINT: order of the units in the part by activity, from 1 for the busiest; NULL for the SMs
 -- @materialize
 CREATE VIEW kernel_activity_parts AS
 WITH parts AS (

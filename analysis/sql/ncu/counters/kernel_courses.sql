@@ -1,17 +1,17 @@
--- The course of each kernel, from PM sampling, in 20 parts of equal length: the activity of the SMs, of its
--- three busiest units, and of those that are the busiest of a part.  Empty for a launch that
--- kernel_activity gives a reason for.
+-- Activity over the run of each kernel, in 20 parts of equal length, from PM sampling: the SMs, the three
+-- busiest units, and every unit that is the busiest in some part. Launches for which kernel_activity gives a
+-- reason have no rows.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- unit VARCHAR: sm, or a unit as in kernel_activity_parts
--- rank BIGINT: 0 for the SMs, 1 for the unit that is busiest on the whole
--- mean_pct DOUBLE: mean activity: of the SMs, % of their plateau; of a unit, % of peak
--- max_pct DOUBLE: activity in its busiest part, likewise, %
--- course VARCHAR: the activity of each part as a bar: from an eighth of 100 % to all of it
--- parts_pct DOUBLE[]: the activity of each part, %
--- leads BIGINT[]: the parts, of 20, in which the unit is the busiest (of the SMs: in which they are idle), as
---   in kernel_phases
+-- rank BIGINT: order of the units by mean activity: 0 for the SMs, 1 for the busiest unit
+-- mean_pct DOUBLE: mean activity: % of the plateau for the SMs, % of peak for a unit
+-- max_pct DOUBLE: activity in the busiest part: % of the plateau for the SMs, % of peak for a unit
+-- course VARCHAR: activity of each part as a bar, in eighths of 100 %
+-- parts_pct DOUBLE[]: activity of each part, %
+-- leads BIGINT[]: numbers of the parts in which the unit is the busiest (for the SMs: in which they are
+--   idle), as in kernel_phases
 CREATE VIEW kernel_courses AS
 WITH idle AS (
     SELECT report_id, launch_id, part, pct < 100 * threshold('series.half_share') AS idle

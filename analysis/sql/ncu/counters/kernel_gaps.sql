@@ -1,10 +1,10 @@
--- Metrics that the analyses use but a report lacks, and how to collect them.
+-- Metrics that the analyses use but a report does not contain, and how to collect them.
 --
 -- report_id VARCHAR: report
--- name VARCHAR: canonical metric; a column of kernel_metrics
--- launches BIGINT: number of launches without it
+-- name VARCHAR: canonical name of the metric, a column of kernel_metrics
+-- launches BIGINT: number of launches without the metric
 -- of_launches BIGINT: number of launches in the report
--- collect_with VARCHAR: ncu option that collects it, or why none does
+-- collect_with VARCHAR: ncu option that collects the metric, or why no option does
 -- doc VARCHAR: meaning of the metric
 CREATE VIEW kernel_gaps AS
 WITH launches AS (
@@ -26,7 +26,7 @@ wanted AS (
         any_value(doc) AS doc,
         list({low: cc_low, high: cc_high}) AS ranges
     FROM metric_catalogue
-    -- The others are only present if an older script requested them.
+    -- The other metrics are only present if an older script requested them.
     WHERE section != 'metrics'
     GROUP BY name
 )

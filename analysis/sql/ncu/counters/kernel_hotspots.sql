@@ -1,24 +1,25 @@
--- Source hot spots: instructions and source lines ranked by stall samples, with the stall reasons.
--- A warp stalls where it needs a value, not where the value is produced.  Needs SourceCounters;
--- lines need -lineinfo.
+-- Source hot spots: instructions and source lines ranked by stall samples, with their stall reasons. A warp
+-- stalls where it needs a value, not where the value is produced. This view needs SourceCounters, and
+-- -lineinfo for source lines.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- kind VARCHAR: sass (an instruction) or line (a source line)
--- rank BIGINT: 1 has the most stall samples of its launch and kind
--- pc BIGINT: offset of the (first) instruction in its function, bytes; comparable between runs
+-- kind VARCHAR: sass (instruction) or line (source line)
+-- rank BIGINT: position by stall samples among the rows of the launch and kind, from 1 for the most
+-- pc BIGINT: offset of the instruction (the first one of a line) in its function, bytes; comparable between
+--   runs
 -- sass VARCHAR: instruction text; NULL for a line
 -- file VARCHAR: source file; NULL without -lineinfo
--- line BIGINT: source line
--- text VARCHAR: text of that line; NULL if sources were not imported
--- samples BIGINT: warp samples
--- stall_samples BIGINT: samples in a stalled state
--- stall_pct DOUBLE: share of all stall samples of the launch, %
--- top_reason VARCHAR: the most frequent stall reason
--- top_reason_pct DOUBLE: its share of these stall samples, %
+-- line BIGINT: line number in the source file
+-- text VARCHAR: source code of the line; NULL if sources were not imported
+-- samples BIGINT: number of warp samples
+-- stall_samples BIGINT: number of samples in a stalled state
+-- stall_pct DOUBLE: share of the launch's stall samples, %
+-- top_reason VARCHAR: most frequent stall reason
+-- top_reason_pct DOUBLE: share of the most frequent reason in the stall samples of this row, %
 -- reasons STRUCT(samples BIGINT, reason VARCHAR)[]: stall reasons with their samples, largest first
--- executions BIGINT: warp-level executions
+-- executions BIGINT: number of warp-level executions
 CREATE VIEW kernel_hotspots AS
 WITH places AS (
     SELECT

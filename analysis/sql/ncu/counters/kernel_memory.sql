@@ -1,34 +1,37 @@
--- Memory behavior of each launch: how much each level moves, how efficiently, and what goes wrong:
--- uncoalesced access, bank conflicts, spills, atomics.  NULL means not collected, 0 means none.
+-- Memory behavior of each launch: traffic at each level, efficiency, and problems such as uncoalesced access,
+-- bank conflicts, spills and atomics. NULL means that a value was not collected; 0 means zero.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- dram_read_bytes DOUBLE: DRAM reads, bytes
 -- dram_write_bytes DOUBLE: DRAM writes, bytes
--- dram_bytes_per_s DOUBLE: DRAM traffic of both directions, byte/s
--- l2_read_bytes DOUBLE: bytes from L2 to L1
--- l2_write_bytes DOUBLE: bytes from L1 to L2
+-- dram_bytes_per_s DOUBLE: DRAM traffic in both directions, byte/s
+-- l2_read_bytes DOUBLE: traffic from L2 to L1, bytes
+-- l2_write_bytes DOUBLE: traffic from L1 to L2, bytes
 -- l1_hit_pct DOUBLE: L1 hit rate, %
 -- l2_hit_pct DOUBLE: L2 hit rate, %; above 100 if passes disagree
 -- l2_read_hit_pct DOUBLE: L2 hit rate of reads, %
 -- sectors_per_load DOUBLE: 32-byte sectors per global load request; 4 is ideal for 4-byte elements, 16 for
 --   16-byte ones
--- sectors_per_store DOUBLE: the same for global stores
--- load_bytes_per_sector DOUBLE: bytes used of each 32-byte sector by global loads; NULL if there are none
--- store_bytes_per_sector DOUBLE: the same for global stores
--- global_excess_pct DOUBLE: sectors of global accesses beyond the coalesced ideal, % of all
--- shared_conflict_pct DOUBLE: shared-memory bank conflicts, % of wavefronts
--- shared_load_conflict_ways DOUBLE: wavefronts per shared load that should need one; 1 means no conflicts
--- shared_excess_pct DOUBLE: shared wavefronts beyond the ideal, counted per instruction, % of all
--- spill_requests DOUBLE: warp instructions that spill or reload registers
--- spill_pct DOUBLE: share of local loads and stores, %; NULL if there are none
--- local_requests DOUBLE: local loads and stores
--- atomic_requests DOUBLE: global atomics and reductions
--- atomic_pct DOUBLE: sectors of atomics and reductions, % of those between L1 and L2; of global requests
---   if sectors were not collected
--- compression_success_pct DOUBLE: sectors that the L2 compression unit compressed, %; only relevant for
---   compressible memory
+-- sectors_per_store DOUBLE: 32-byte sectors per global store request; same ideal values as for loads
+-- load_bytes_per_sector DOUBLE: bytes that global loads use of each 32-byte sector; NULL without global loads
+-- store_bytes_per_sector DOUBLE: bytes that global stores use of each 32-byte sector; NULL without global
+--   stores
+-- global_excess_pct DOUBLE: sectors of global accesses beyond the coalesced ideal, % of all their sectors
+-- shared_conflict_pct DOUBLE: wavefronts due to shared-memory bank conflicts, % of all shared-memory
+--   wavefronts
+-- shared_load_conflict_ways DOUBLE: wavefronts per shared load that ideally needs one; 1 means no conflicts
+-- shared_excess_pct DOUBLE: shared-memory wavefronts beyond the ideal, counted per instruction, % of all
+--   wavefronts
+-- spill_requests DOUBLE: number of warp instructions that spill or reload registers
+-- spill_pct DOUBLE: share of spills and reloads in the local loads and stores, %; NULL without local accesses
+-- local_requests DOUBLE: number of local loads and stores
+-- atomic_requests DOUBLE: number of global atomics and reductions
+-- atomic_pct DOUBLE: sectors of atomics and reductions, % of all sectors between L1 and L2; % of global
+--   requests if sectors were not collected
+-- compression_success_pct DOUBLE: sectors that the L2 compression unit compressed successfully, %; only
+--   relevant for compressible memory
 CREATE VIEW kernel_memory AS
 SELECT
     w.report_id,

@@ -1,17 +1,17 @@
--- Memory traffic of each launch by level, as ncu's memory tables have it.  A level of which nothing was
--- collected has no row.
+-- Memory traffic of each launch by memory level, like ncu's memory tables. A level without collected metrics
+-- has no row.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
--- place INTEGER: 1 is nearest to the SMs
--- level VARCHAR: shared; l1 (global accesses); l2 (between L1 and L2); or dram
--- read_bytes DOUBLE: bytes read from that level; NULL for shared memory, of which accesses are counted
--- write_bytes DOUBLE: bytes written to it; NULL likewise
--- bytes_per_s DOUBLE: both over the duration, byte/s
--- hit_pct DOUBLE: hit rate, %; NULL where there is none
+-- launch_id BIGINT: launch number in the report, from 0
+-- place INTEGER: order of the levels, from 1 for the level nearest to the SMs
+-- level VARCHAR: shared, l1 (global accesses), l2 (between L1 and L2) or dram
+-- read_bytes DOUBLE: bytes read from the level; NULL for shared memory, which is counted in accesses
+-- write_bytes DOUBLE: bytes written to the level; NULL for shared memory
+-- bytes_per_s DOUBLE: bytes read and written / duration, byte/s
+-- hit_pct DOUBLE: hit rate, %; NULL for a level without hit rate
 -- sol_pct DOUBLE: throughput of the level, % of peak
--- excess_pct DOUBLE: what better access patterns would spare: l1: sectors beyond the coalesced ideal, shared:
---   wavefronts lost to bank conflicts, % of all; else NULL
+-- excess_pct DOUBLE: share that better access patterns would save, %: for l1, sectors beyond the coalesced
+--   ideal; for shared, wavefronts lost to bank conflicts; NULL for other levels
 CREATE VIEW kernel_memory_levels AS
 WITH levels AS (
     SELECT

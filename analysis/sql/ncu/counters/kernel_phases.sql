@@ -1,13 +1,13 @@
--- Phases of a kernel, from PM sampling: neighbouring parts of kernel_activity_parts with the same busiest
--- unit.  Where the SMs are below half of their plateau, the phase is idle.
+-- Phases of each kernel, from PM sampling: consecutive parts of kernel_activity_parts with the same busiest
+-- unit. A phase is idle if the SMs are below half of their plateau.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
--- phase BIGINT: phase of the kernel, from 0
--- unit VARCHAR: the busiest unit, or idle; NULL where none was sampled in the same pass as the SMs
--- start_pct DOUBLE: where it begins, % of the kernel's time
--- end_pct DOUBLE: where it ends, % of the kernel's time
--- unit_pct DOUBLE: mean activity of that unit, % of peak; NULL where idle
+-- launch_id BIGINT: launch number in the report, from 0
+-- phase BIGINT: number of the phase, from 0
+-- unit VARCHAR: busiest unit, or idle; NULL if no unit was sampled in the same pass as the SMs
+-- start_pct DOUBLE: start of the phase, % of the kernel's time
+-- end_pct DOUBLE: end of the phase, % of the kernel's time
+-- unit_pct DOUBLE: mean activity of the busiest unit, % of peak; NULL if idle
 -- sm_pct DOUBLE: mean activity of the SMs, % of their plateau
 CREATE VIEW kernel_phases AS
 WITH led AS (

@@ -1,6 +1,6 @@
--- What each instruction does beyond the least that its accesses and branches need, by problem; 0 where
--- there is none.  `counted` is all that the unit counts there.  Opcodes tell loads, stores and atomics
--- apart: the counters of an instruction do not.
+-- Excess of each instruction beyond the minimum for its accesses and branches, by problem; 0 without excess.
+-- `counted` is the total count of the instruction. Loads, stores and atomics are distinguished by opcode,
+-- because the counters of an instruction do not distinguish them.
 CREATE VIEW _excess_places AS
 WITH counters AS (
     SELECT
@@ -102,7 +102,7 @@ SELECT
     text,
     problem,
     unit,
-    -- Inactive or predicated threads leave an atomic nothing beyond its first operation.
+    -- An atomic with inactive or predicated threads has no excess beyond its first operation.
     greatest(excess, 0)::BIGINT AS excess,
     counted::BIGINT AS counted
 FROM problems

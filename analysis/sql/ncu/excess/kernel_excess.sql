@@ -1,31 +1,31 @@
--- Where a kernel does more than it needs to: the instructions and source lines with excess sectors,
--- shared-memory wavefronts, accesses to local memory, atomic operations and divergent branches, ranked by
--- problem. Needs SourceCounters, but for local_spill; lines need -lineinfo.  kernel_excess_totals sums them
--- up.
+-- Instructions and source lines that do more work than necessary: excess sectors, shared-memory wavefronts,
+-- accesses to local memory, atomic operations and divergent branches, ranked by problem. All problems except
+-- local_spill need SourceCounters, and source lines need -lineinfo. For sums by launch see
+-- kernel_excess_totals.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory),
---   bank_conflict, atomics, local_spill or divergence
--- kind VARCHAR: sass (an instruction) or line (a source line)
--- rank BIGINT: 1 has the most excess of its launch, problem and kind
--- pc BIGINT: offset of the instruction in its function, of the line's worst one, bytes; comparable between
+-- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (global memory), bank_conflict,
+--   atomics, local_spill or divergence
+-- kind VARCHAR: sass (instruction) or line (source line)
+-- rank BIGINT: position by excess among the rows of the launch, problem and kind, from 1 for the most
+-- pc BIGINT: offset of the instruction (the worst one of a line) in its function, bytes; comparable between
 --   runs
 -- sass VARCHAR: text of that instruction
 -- file VARCHAR: source file; NULL without -lineinfo
--- line BIGINT: source line
--- text VARCHAR: text of that line; NULL if sources were not imported
--- unit VARCHAR: what is counted: sectors (of 32 bytes, from L2), wavefronts (of shared memory), instructions
---   (per warp, on local memory: spills, and arrays that registers cannot hold), operations (atomics, per
+-- line BIGINT: line number in the source file
+-- text VARCHAR: source code of the line; NULL if sources were not imported
+-- unit VARCHAR: unit of the counts: sectors (32 bytes, from L2), wavefronts (shared memory), instructions
+--   (per warp, to local memory: spills, and arrays that do not fit into registers), operations (atomics, per
 --   thread) or branches (per warp)
--- excess BIGINT: sectors and wavefronts beyond those of a coalesced or conflict-free access, all instructions
---   on local memory, atomic operations beyond one per warp instruction (what aggregating them in the warp
---   could save), divergent branches
--- counted BIGINT: all that the unit counts there
--- share_pct DOUBLE: share of the launch's excess of that problem, %
--- excess_pct DOUBLE: the launch's excess, % of all that the unit counts in it; see kernel_excess_totals
--- notable BOOLEAN: whether that is much enough to be shown in reports
+-- excess BIGINT: excess count: sectors or wavefronts beyond a coalesced or conflict-free access, all
+--   instructions to local memory, atomic operations beyond one per warp instruction (which aggregation in the
+--   warp could save), or divergent branches
+-- counted BIGINT: total count at this instruction or line
+-- share_pct DOUBLE: share of the launch's excess for this problem, %
+-- excess_pct DOUBLE: excess of the whole launch, % of its total count; see kernel_excess_totals
+-- notable BOOLEAN: whether the excess is large enough to be shown in reports
 CREATE VIEW kernel_excess AS
 WITH places AS (
     SELECT

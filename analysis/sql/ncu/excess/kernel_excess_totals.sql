@@ -1,20 +1,21 @@
--- What a kernel does beyond what it needs to, summed over its instructions: a row for each problem of each
--- launch whose counters were collected, with excess 0 where there is none.  A launch without rows was
--- profiled without SourceCounters (kernel_gaps), or has no such access.
+-- Unnecessary work of each kernel, summed over its instructions: one row for each problem of a launch whose
+-- counters were collected, with excess 0 if there is none. A launch without rows was profiled without
+-- SourceCounters (see kernel_gaps) or does not have such accesses.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
--- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (of global memory),
---   bank_conflict, atomics, local_spill or divergence
--- unit VARCHAR: sectors, wavefronts, instructions, operations or branches; see kernel_excess
--- excess BIGINT: sum of what is beyond need
--- counted BIGINT: all that the unit counts in these instructions
+-- launch_id BIGINT: launch number in the report, from 0
+-- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (global memory), bank_conflict,
+--   atomics, local_spill or divergence
+-- unit VARCHAR: unit of the counts: sectors, wavefronts, instructions, operations or branches; see
+--   kernel_excess
+-- excess BIGINT: sum of the excess counts
+-- counted BIGINT: total count of these instructions
 -- excess_pct DOUBLE: excess / counted, %; for local_spill, share of all executed instructions, %
--- places BIGINT: instructions with excess
--- pc BIGINT: offset of the instruction with the most, bytes; NULL if there is no excess
--- sass VARCHAR: its text
--- file VARCHAR: its source file; NULL without -lineinfo
--- line BIGINT: its source line
+-- places BIGINT: number of instructions with excess
+-- pc BIGINT: offset of the instruction with the most excess, bytes; NULL without excess
+-- sass VARCHAR: text of that instruction
+-- file VARCHAR: source file of that instruction; NULL without -lineinfo
+-- line BIGINT: source line of that instruction
 CREATE VIEW kernel_excess_totals AS
 WITH executed AS (
     SELECT report_id, launch_id, sum(executions) AS instructions

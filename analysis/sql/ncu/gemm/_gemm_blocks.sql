@@ -1,8 +1,8 @@
--- The blocks of each product and those that fit on the GPU at once, and its tiles where M and N are known
--- and the grid bears them out: as many blocks as tiles (in whole clusters), or fewer that fill the GPU and
--- take several. A kernel may take M for its own n, as cuBLAS does with row-major operands: both ways are
--- tried, and one is known if they come to the same or only one fits the grid.  A grid that fills the GPU
--- once (fills_the_gpu), with one or more blocks on every SM, may be that of a persistent kernel.
+-- Blocks of each product, the number of blocks that fit on the GPU at once, and the tiles if M and N are
+-- known and match the grid: as many blocks as tiles (in whole clusters), or fewer blocks that fill the GPU
+-- and process several tiles. A kernel may swap M and N, as cuBLAS does with row-major operands. Both orders
+-- are tried; the tiles are known if the results are equal or only one fits the grid. A grid that fills the
+-- GPU once (fills_the_gpu), with one or more blocks on every SM, may belong to a persistent kernel.
 CREATE VIEW _gemm_blocks AS
 WITH launches AS (
     SELECT
@@ -48,7 +48,7 @@ covered AS (
     SELECT
         *,
         batch * tiles_m * tiles_n AS tiles,
-        -- Clusters are whole: those at the edge may have blocks without a tile.
+        -- Clusters are complete, so those at the edge may have blocks without a tile.
         batch * ceil(tiles_m / cluster_along_m)::BIGINT * cluster_along_m
             * ceil(tiles_n / cluster_along_n)::BIGINT * cluster_along_n AS places
     FROM tiled

@@ -1,44 +1,44 @@
--- What matrix products lose to whole tiles and whole waves: SMs without a block in the last wave, and the
--- part of the tiles that lies outside of the product (NVIDIA, Matrix Multiplication Background User's
--- Guide: wave and tile quantization).  All blocks are taken to last equally long; sm_idle_pct is what was
--- measured.  Matrix-vector products and reductions of split-K are left out.  Name M, N and K in the NVTX
--- range (gemm_m512_n1024_k2048) or as parameters of the run.
+-- Time that matrix products lose to tile and wave quantization: SMs without a block in the last wave, and the
+-- part of the tiles outside of the product (see NVIDIA, Matrix Multiplication Background User's Guide). All
+-- blocks are assumed to take equally long; sm_idle_pct is measured. Matrix-vector products and split-K
+-- reductions are excluded. To provide M, N and K, name them in the NVTX range (gemm_m512_n1024_k2048) or use
+-- parameters of the run with these names.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- tile_m BIGINT: rows of a tile, in the kernel's own order
--- tile_n BIGINT: columns of a tile
--- tile_k BIGINT: extent along K of a step
--- tile_source VARCHAR: where the tile is from: name (of the kernel), NVTX or parameters; NULL if unknown
--- batch BIGINT: products in the launch; NULL if unknown, as m, n and k
+-- tile_m BIGINT: number of rows of a tile, in the kernel's own order
+-- tile_n BIGINT: number of columns of a tile
+-- tile_k BIGINT: extent of a tile along K, per step
+-- tile_source VARCHAR: source of the tile: name (of the kernel), NVTX or parameters; NULL if unknown
+-- batch BIGINT: number of products in the launch; NULL if unknown, like m, n and k
 -- m BIGINT: M of the problem
 -- n BIGINT: N of the problem
 -- k BIGINT: K of the problem
--- problem_source VARCHAR: where these are from: NVTX (range) or parameters (of the run)
--- sm_count BIGINT: SMs
--- blocks_per_sm BIGINT: blocks that fit on an SM
--- blocks BIGINT: blocks in the grid
--- resident_blocks BIGINT: blocks that fit on the GPU at once, in whole clusters
--- tiles BIGINT: tiles of the product, over the batch; NULL if M or N is unknown, or the grid is not that of
---   these tiles
--- persistent BOOLEAN: whether blocks take several tiles, one after another; NULL if unknown
--- waves DOUBLE: blocks, or tiles where they are known, over the blocks that all SMs hold at once; NULL as
---   wave_lost_pct
--- rounds BIGINT: waves that run, the last one as long as the others
--- wave_lost_pct DOUBLE: SM time without a block, or with one that has no tile: 1 - waves / rounds, %; NULL
---   with wave_reason
--- wave_reason VARCHAR: why that is unknown
--- sm_idle_pct DOUBLE: measured: time of the busiest SM in which the mean SM is idle, %; NULL if not collected
--- padding_pct DOUBLE: share of the tiles outside of the product: 1 - MN / (tiles x tile area), %; NULL with
---   padding_reason
--- padding_reason VARCHAR: why that is unknown
--- lost_pct DOUBLE: both together, %
--- larger_m BIGINT: M of the nearest larger problem that would lose nothing: full tiles, as many as fit a
---   whole number of times (in whole clusters); NULL if tiles are unknown
--- larger_n BIGINT: its N
--- smaller_m BIGINT: M of the nearest smaller one; NULL if there is none
--- smaller_n BIGINT: its N
+-- problem_source VARCHAR: source of m, n and k: NVTX (range) or parameters (of the run)
+-- sm_count BIGINT: number of SMs
+-- blocks_per_sm BIGINT: number of blocks that fit on an SM
+-- blocks BIGINT: number of blocks in the grid
+-- resident_blocks BIGINT: number of blocks that fit on the GPU at once, in whole clusters
+-- tiles BIGINT: number of tiles of the product, including the batch; NULL if M or N is unknown, or the grid
+--   does not match the tiles
+-- persistent BOOLEAN: whether a block processes several tiles, one after another; NULL if unknown
+-- waves DOUBLE: blocks (or tiles, if known) / blocks that all SMs hold at once; NULL if wave_lost_pct is NULL
+-- rounds BIGINT: number of waves including the last, partial one
+-- wave_lost_pct DOUBLE: SM time without a block, or with a block that has no tile: 1 - waves / rounds, %;
+--   NULL if wave_reason is given
+-- wave_reason VARCHAR: why wave_lost_pct is unknown
+-- sm_idle_pct DOUBLE: measured idle time of the mean SM, % of the active time of the busiest SM; NULL if not
+--   collected
+-- padding_pct DOUBLE: share of the tiles outside of the product: 1 - MN / (tiles x tile area), %; NULL if
+--   padding_reason is given
+-- padding_reason VARCHAR: why padding_pct is unknown
+-- lost_pct DOUBLE: combined loss to waves and padding, %
+-- larger_m BIGINT: M of the nearest larger problem without loss: full tiles that fill whole waves (in whole
+--   clusters); NULL if tiles are unknown
+-- larger_n BIGINT: N of that problem
+-- smaller_m BIGINT: M of the nearest smaller problem without loss; NULL if there is none
+-- smaller_n BIGINT: N of that problem
 CREATE VIEW gemm_quantisation AS
 WITH reasoned AS (
     SELECT
@@ -60,7 +60,7 @@ WITH reasoned AS (
         ceil(
             coalesce(places * slices, blocks) / nullif(CASE WHEN persistent THEN blocks ELSE resident END, 0)
         )::BIGINT AS all_rounds,
-        -- A persistent kernel may leave room on every SM: then its own blocks are all that work at once.
+        -- A persistent kernel may leave room on every SM; if so, only its own blocks run concurrently.
         CASE WHEN persistent AND blocks % nullif(sm_count, 0) = 0 THEN blocks ELSE slots END AS at_once
     FROM _gemm_blocks
 ),
@@ -80,7 +80,7 @@ candidates AS (
         *,
         unnest(range(resident)) AS step
     FROM _gemm_blocks
-    -- A GPU holds far fewer blocks: more are those of a damaged report.
+    -- A GPU holds far fewer blocks; more blocks indicate a damaged report.
     WHERE tiles IS NOT NULL AND resident BETWEEN 1 AND 1000000
 ),
 rows_of_tiles AS (
@@ -136,9 +136,9 @@ chosen_smaller AS (
     WHERE tiles_along_n > 0
     GROUP BY report_id, launch_id
 ),
--- The nearest M and N, both larger or both smaller, whose tiles fill the resident blocks a whole number of
--- times and are full: least or most area.  For every number of tiles along M, the tiles along N must be a
--- multiple of what is missing to a whole number of rounds.
+-- Nearest M and N, both larger or both smaller, with full tiles that fill the resident blocks a whole number
+-- of times: least or largest area. For every number of tiles along M, the tiles along N must be a multiple of
+-- the number that completes a whole round.
 gemm_shapes AS (
     SELECT
         l.report_id,

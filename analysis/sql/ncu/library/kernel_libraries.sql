@@ -1,22 +1,22 @@
--- Where the code of each profiled kernel comes from, and whether it is the user's to change.
+-- Library that the code of each profiled kernel comes from, and whether the user can change it.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- library VARCHAR: cublas, cudnn, cusparse, cufft, nccl, nvshmem, flash_attention, flashinfer,
 --   transformer_engine, tensorrt_llm, vllm, torch_native, thrust_cub, xla, inductor, triton, cutlass (built
---   by the user) or own, which is what no rule knows (analysis/libraries.toml)
--- closed BOOLEAN: whether the user cannot change its code, only what is asked of it: shapes, types, layouts,
---   the algorithm
--- told_by VARCHAR: name, or source where a Triton kernel is told by the Python file that its instructions
---   come from; NULL for own
+--   by the user) or own (matched by no rule of analysis/libraries.toml)
+-- closed BOOLEAN: whether the user cannot change the code, only the inputs: shapes, types, layouts, the
+--   algorithm
+-- told_by VARCHAR: how the library was recognized: name, or source for a Triton kernel recognized by the
+--   Python file of its instructions; NULL for own
 CREATE VIEW kernel_libraries AS
 WITH judged AS (
     SELECT kernel_name, kernel_demangled, kernel_library(kernel_name, kernel_demangled) AS library
     FROM (SELECT DISTINCT kernel_name, kernel_demangled FROM ncu_launches)
 ),
--- Triton's kernels are bare names without parameters, as those of other compilers are, but of Python source.
--- One launch with its source tells for all of the same name in the report.
+-- Triton kernels have names without parameters, like those of other compilers, but Python sources. One launch
+-- with its source identifies all launches with the same name in the report.
 python AS (
     SELECT DISTINCT l.report_id, l.kernel_demangled
     FROM ncu_source AS s

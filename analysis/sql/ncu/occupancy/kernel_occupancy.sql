@@ -1,16 +1,16 @@
--- Occupancy: active warps per SM relative to the maximum, what limits them (ties are a set), and
--- how the grid fills the GPU.  Limits are ncu's, or calculated if a report lacks them; NVIDIA's own
--- rule ignores barriers and clusters.
+-- Occupancy of each launch: active warps per SM relative to the maximum, the limiting resources (several if
+-- they tie), and how the grid fills the GPU. Limits come from ncu, or are calculated if a report lacks them.
+-- NVIDIA's own rule ignores barriers and clusters.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- block_size BIGINT: threads per block
 -- registers BIGINT: registers per thread
 -- smem_allocated BIGINT: shared memory allocated per block, bytes
--- theoretical_occupancy_pct DOUBLE: warps that fit on an SM, % of its warp slots
--- calculated_occupancy_pct DOUBLE: the same, by perfpipe's calculator, %
--- achieved_occupancy_pct DOUBLE: active warps, % of the warp slots
+-- theoretical_occupancy_pct DOUBLE: theoretical occupancy: warps that fit on an SM, % of its warp slots
+-- calculated_occupancy_pct DOUBLE: theoretical occupancy by perfpipe's calculator, %
+-- achieved_occupancy_pct DOUBLE: achieved occupancy: active warps, % of the warp slots
 -- achieved_warps DOUBLE: active warps per SM
 -- limit_warps BIGINT: blocks per SM that the warp slots allow
 -- limit_blocks BIGINT: blocks per SM that the block slots allow
@@ -18,13 +18,13 @@
 -- limit_shared_mem BIGINT: blocks per SM that shared memory allows
 -- limit_barriers BIGINT: blocks per SM that named barriers allow; NULL below compute capability 9.0
 -- limit_clusters BIGINT: blocks per SM that clusters allow; NULL without clusters
--- blocks_per_sm BIGINT: smallest of the limits
--- limiters VARCHAR[]: the resources with that limit; more than one is normal
+-- blocks_per_sm BIGINT: blocks that fit on an SM, the smallest of the limits
+-- limiters VARCHAR[]: resources with that limit; there may be more than one
 -- waves DOUBLE: blocks in the grid / blocks that fit on the GPU at once
 -- full_waves BIGINT: number of full waves
--- tail_blocks BIGINT: blocks in the last, partial wave; 0 if there is none
--- tail_pct DOUBLE: run time that the partial wave may cost if all blocks take equally long, %; NULL if
---   there is no full wave
+-- tail_blocks BIGINT: number of blocks in the last, partial wave; 0 if there is none
+-- tail_pct DOUBLE: run time that the partial wave may cost if all blocks take equally long, %; NULL without a
+--   full wave
 CREATE VIEW kernel_occupancy AS
 WITH calculated AS (
     SELECT

@@ -1,16 +1,16 @@
--- Occupancy as one resource at a time changes, by perfpipe's calculator.  Registers and block size
--- keep the shared-memory carve-out of the launch, as ncu's own curves do; shared memory is followed
--- up to the largest carve-out, which the driver would choose.
+-- Theoretical occupancy as a function of one resource at a time, by perfpipe's calculator. Registers and
+-- block size keep the shared-memory carve-out of the launch, like ncu's own curves. The shared-memory curve
+-- extends to the largest carve-out, which the driver would choose.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- resource VARCHAR: registers, shared_mem or block_size
--- value BIGINT: registers per thread, bytes of shared memory per block (driver's share included), or
+-- value BIGINT: registers per thread, bytes of shared memory per block (including the driver's share), or
 --   threads per block
--- blocks_per_sm BIGINT: blocks that would fit on an SM
--- warps_per_sm BIGINT: warps that would be active
--- occupancy_pct DOUBLE: occupancy, % of the warp slots
--- current BOOLEAN: whether the launch has this value; registers count in allocation units
+-- blocks_per_sm BIGINT: number of blocks that would fit on an SM
+-- warps_per_sm BIGINT: number of warps that would be active on an SM
+-- occupancy_pct DOUBLE: theoretical occupancy, % of the warp slots
+-- current BOOLEAN: whether the launch has this value; registers are compared in allocation units
 CREATE VIEW kernel_occupancy_curves AS
 WITH launches AS (
     SELECT *

@@ -1,14 +1,14 @@
--- Where occupancy would change as one resource changes: the points of kernel_occupancy_curves at
--- which more or fewer warps fit than just below, and the value of the launch.
+-- Points at which occupancy changes with one resource: the points of kernel_occupancy_curves at which more or
+-- fewer warps fit than just below, and the value of the launch.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- resource VARCHAR: registers, shared_mem or block_size
--- value BIGINT: registers per thread, bytes of shared memory per block (driver's share included), or
+-- value BIGINT: registers per thread, bytes of shared memory per block (including the driver's share), or
 --   threads per block
--- warps_per_sm BIGINT: warps that would be active from here on
--- occupancy_pct DOUBLE: occupancy, % of the warp slots
--- gain_pct DOUBLE: occupancy minus that of the launch, percentage points
+-- warps_per_sm BIGINT: number of warps per SM that would be active from this value on
+-- occupancy_pct DOUBLE: theoretical occupancy, % of the warp slots
+-- gain_pct DOUBLE: occupancy minus the occupancy of the launch, percentage points
 -- current BOOLEAN: whether the launch has this value
 CREATE VIEW kernel_occupancy_what_if AS
 WITH curves AS (

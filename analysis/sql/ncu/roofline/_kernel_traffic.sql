@@ -1,5 +1,5 @@
--- Bytes per second that each memory level moved and can move, for the roofline, by NVIDIA's
--- definitions; if those counters are missing, by the older ones (bytes over time).
+-- Achieved and peak bytes per second of each memory level for the roofline, by NVIDIA's definitions, or by
+-- older ones (bytes / time) if those counters are missing.
 CREATE VIEW _kernel_traffic AS
 WITH timed AS (
     SELECT
@@ -57,9 +57,9 @@ SELECT
     seconds
 FROM w
 UNION ALL BY NAME
--- NVIDIA's L1 number only counts load returns of global and local memory through the LSU.  In kernels
--- that work out of shared memory it is close to zero, and wgmma and TMA bypass the LSU altogether: in
--- that case shared-memory wavefronts, 128 bytes each, are the L1 traffic.
+-- NVIDIA's L1 number only counts load returns of global and local memory through the LSU. It is close to zero
+-- in kernels that mostly use shared memory, and wgmma and TMA bypass the LSU. For such kernels the L1 traffic
+-- is shared-memory wavefronts of 128 bytes each.
 SELECT
     report_id,
     launch_id,

@@ -1,4 +1,4 @@
--- FLOPs of each launch, all precisions together; NULL, with a reason, where some were not counted.
+-- FLOPs of each launch, summed over all precisions; NULL with a reason if some were not counted.
 CREATE VIEW _launch_flops AS
 WITH counted AS (
     SELECT
@@ -24,7 +24,7 @@ judged AS (
             WHEN c.flop IS NULL AND c.reason IS NULL
                 THEN 'not collected: ncu --section SpeedOfLight_RooflineChart'
             WHEN c.reason IS NOT NULL THEN c.reason
-            -- Nothing counted may be a kernel without FLOPs, or one that has them all on tensor cores.
+            -- If nothing was counted, the kernel may have no FLOPs, or all of them on tensor cores.
             WHEN c.flop = 0 AND NOT c.tensor AND p.report_id IS NULL THEN tensor_not_collected()
         END AS reason
     FROM ncu_launches AS l

@@ -1,4 +1,4 @@
--- The work that was declared of each launch with 'perfpipe work'; the most specific declaration wins.
+-- Work of each launch declared with 'perfpipe work'; the most specific declaration applies.
 CREATE VIEW _launch_work AS
 SELECT l.report_id, l.launch_id, w.flop, w.bytes, w.dtype
 FROM ncu_launches AS l

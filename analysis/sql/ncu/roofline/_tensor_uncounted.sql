@@ -1,5 +1,5 @@
--- Launches that kept the tensor pipe busy, but whose tensor operations were not counted: what the other
--- counters saw is not their work.
+-- Launches with a busy tensor pipe whose tensor operations were not counted, so that the other counters do
+-- not show their work.
 CREATE VIEW _tensor_uncounted AS
 WITH pipes AS (
     SELECT
@@ -23,5 +23,5 @@ SELECT p.report_id, p.launch_id
 FROM pipes AS p
 ANTI JOIN counted USING (report_id, launch_id)
 WHERE p.tensor_pct >= threshold('rule.pipe_low_pct')
-    -- Moves with packed FP16 instructions run there too.
+    -- Moves with packed FP16 instructions run on this pipe too.
     OR (p.tensor_pct >= threshold('flop.tensor_pipe_pct') AND p.tensor_pct > coalesce(p.fma_pct, 0));

@@ -1,18 +1,17 @@
--- Floating-point operations that the counters saw, by precision, with the peak.  CUDA cores: thread
--- instructions not predicated off, where a fused multiply-add counts 2 and a packed FP16
--- instruction works on 2 values.  Tensor cores: sm__ops_path_tensor_*, whose aggregates count the
--- work of their leaves again and have the 2:4 sparse peak; leaves are used if there are any, with
--- the dense peak.  Moves with packed FP16 instructions are no work: they are taken off where the
--- instructions were counted.
+-- Counted floating-point operations of each launch by precision, with the peak. CUDA cores: thread
+-- instructions that are not predicated off; a fused multiply-add counts 2, and a packed FP16 instruction
+-- works on 2 values. Tensor cores: sm__ops_path_tensor_* metrics; leaf metrics with the dense peak are
+-- preferred, because the aggregates repeat the work of their leaves and have the 2:4 sparse peak. Data moves
+-- by packed FP16 instructions do no arithmetic; they are subtracted if the instructions were counted.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
--- precision VARCHAR: fp64, fp32, fp16, or tensor_ and the operand type; tensor where the tensor pipe was
---   busy, but no tensor operations were collected
+-- launch_id BIGINT: launch number in the report, from 0
+-- precision VARCHAR: fp64, fp32, fp16, or tensor_ and the operand type; tensor if the tensor pipe was busy
+--   but tensor operations were not collected
 -- flop DOUBLE: FLOPs of the launch; NULL if not collected
--- flop_per_s DOUBLE: FLOP/s, at the clock of the pass that counted them
--- peak_flop_per_cycle DOUBLE: dense peak of the GPU per cycle; NULL if the counters do not give it
--- reason VARCHAR: why flop is NULL or in doubt, and what to collect
+-- flop_per_s DOUBLE: achieved FLOP/s, at the clock of the pass that counted them
+-- peak_flop_per_cycle DOUBLE: dense peak of the GPU per cycle; NULL if the counters do not provide it
+-- reason VARCHAR: why flop is NULL or uncertain, and what to collect
 CREATE VIEW kernel_flops AS
 WITH per_prefix AS (
     SELECT
@@ -27,7 +26,7 @@ WITH per_prefix AS (
     GROUP BY m.report_id, m.launch_id, f.precision, f.part, f.prefix
 ),
 counted AS (
-    -- The same counter per SM and per sub-partition: either will do.
+    -- The same counter per SM and per sub-partition; either is sufficient.
     SELECT
         report_id,
         launch_id,
@@ -83,9 +82,8 @@ every AS (
     FROM counted AS c
     JOIN kernel_metrics AS w USING (report_id, launch_id)
 ),
--- Threads that moved a constant or a register with a packed FP16 multiply-add of zeros, such as
--- HFMA2.MMA R5, -RZ, RZ, 0, 0: ncu counts 4 FLOP each.  A launch has a row where its instructions were
--- counted by thread.
+-- Threads that moved a constant or a register with a packed FP16 multiply-add of zeros, such as HFMA2.MMA R5,
+-- -RZ, RZ, 0, 0: ncu counts 4 FLOP each. A launch has a row if its instructions were counted by thread.
 register_moves AS (
     SELECT
         s.report_id,
@@ -131,7 +129,7 @@ rated AS (
     LEFT JOIN register_moves AS v USING (report_id, launch_id)
 ),
 shares AS (
-    -- Passes differ a little in their cycles, so that a rest within that is nothing.
+    -- Passes differ a little in their cycles, so that a small rest is treated as 0.
     SELECT *, coalesce(1 - 4 * moves / nullif(flop, 0), 1) AS share
     FROM rated
 )

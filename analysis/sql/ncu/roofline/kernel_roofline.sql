@@ -1,34 +1,33 @@
--- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): for each precision of a
--- launch and each memory level, its arithmetic intensity, its FLOP/s, and what the roofs allow at
--- that intensity.  There are three peaks: at the measured clock (ncu's roofline), at the maximum
--- clock, and the vendor's.  A launch without floating-point operations, or whose tensor operations were
--- not collected, has rows of precision none, which show its traffic.
+-- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): arithmetic intensity, FLOP/s and
+-- attainable FLOP/s for each precision and memory level of a launch. There are three peaks: at the measured
+-- clock (as in ncu's roofline), at the maximum clock, and the vendor's. A launch without floating-point
+-- operations, or without collected tensor operations, has rows of precision none that show its traffic.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- precision VARCHAR: fp64, fp32, fp16, tensor_ and a type, or none
 -- level VARCHAR: dram, l2 or l1
 -- flop DOUBLE: FLOPs of the launch
--- flop_per_s DOUBLE: achieved, FLOP/s
--- bytes DOUBLE: bytes moved at this level; bandwidth x duration
--- bytes_per_s DOUBLE: achieved bandwidth, byte/s; NULL if not collected (note says what to collect)
+-- flop_per_s DOUBLE: achieved FLOP/s
+-- bytes DOUBLE: bytes moved at this level: bandwidth x duration
+-- bytes_per_s DOUBLE: achieved bandwidth, byte/s; NULL if not collected (see note)
 -- intensity DOUBLE: arithmetic intensity at this level, FLOP/byte
--- peak_bytes_per_s DOUBLE: peak of this level at the measured clock, byte/s
+-- peak_bytes_per_s DOUBLE: peak bandwidth of this level at the measured clock, byte/s
 -- peak_bytes_per_s_nominal DOUBLE: vendor's DRAM bandwidth, byte/s; NULL for other levels
 -- peak_flop_per_s DOUBLE: dense peak at the measured clock, FLOP/s
 -- peak_flop_per_s_max_clock DOUBLE: dense peak at the maximum clock, FLOP/s
 -- peak_flop_per_s_nominal DOUBLE: vendor's dense peak, FLOP/s; NULL for an unknown GPU
 -- ridge DOUBLE: ridge point: intensity at which the two roofs meet at the measured clock, FLOP/byte
--- attainable_flop_per_s DOUBLE: the lower roof at this intensity and the measured clock, FLOP/s
--- roof VARCHAR: the lower roof: compute or the level
--- attained_pct DOUBLE: achieved, % of attainable; the rest is the distance to the roof
--- pct_of_peak DOUBLE: achieved, % of the peak at the measured clock
--- pct_of_peak_max_clock DOUBLE: achieved, % of the peak at the maximum clock
--- pct_of_peak_nominal DOUBLE: achieved, % of the vendor's peak
+-- attainable_flop_per_s DOUBLE: FLOP/s under the lower roof, at this intensity and the measured clock
+-- roof VARCHAR: lower roof: compute, or the memory level
+-- attained_pct DOUBLE: achieved FLOP/s, % of attainable; the rest is the distance to the roof
+-- pct_of_peak DOUBLE: achieved FLOP/s, % of the peak at the measured clock
+-- pct_of_peak_max_clock DOUBLE: achieved FLOP/s, % of the peak at the maximum clock
+-- pct_of_peak_nominal DOUBLE: achieved FLOP/s, % of the vendor's peak
 -- bandwidth_pct DOUBLE: achieved bandwidth, % of the level's peak
--- note VARCHAR: what the level's bytes are, or what to collect
--- reason VARCHAR: why FLOPs are unknown or in doubt, and what to collect
+-- note VARCHAR: meaning of the level's bytes, or what to collect
+-- reason VARCHAR: why FLOPs are unknown or uncertain, and what to collect
 CREATE VIEW kernel_roofline AS
 WITH working AS (
     SELECT report_id, launch_id, precision, flop, flop_per_s, peak_flop_per_cycle, reason

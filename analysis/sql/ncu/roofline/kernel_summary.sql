@@ -1,34 +1,33 @@
--- Key numbers of a launch in one row: FLOP/s, % of peak, traffic and footprint.  The precision is
--- the one closest to its peak.  HFU counts the FLOPs that the hardware executed, MFU those that the
--- model needs: declared with 'perfpipe work', or in a workload file, whose configurations are in
--- run_efficiency.
+-- Key numbers of each launch in one row: FLOP/s, share of the peak, traffic and resource use. The precision
+-- is the one closest to its peak. HFU counts the FLOPs that the hardware executed. MFU counts the FLOPs that
+-- the model needs, declared with 'perfpipe work' or in a workload file (for its configurations see
+-- run_efficiency).
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- precision VARCHAR: dominant precision; NULL without floating-point operations, or if not all were collected
--- flop DOUBLE: FLOPs executed in it
--- flop_per_s DOUBLE: achieved, FLOP/s
--- pct_of_peak DOUBLE: achieved, % of the dense peak at the measured clock
--- pct_of_peak_max_clock DOUBLE: achieved, % of the dense peak at the maximum clock
+-- flop DOUBLE: FLOPs executed in this precision
+-- flop_per_s DOUBLE: achieved FLOP/s
+-- pct_of_peak DOUBLE: achieved FLOP/s, % of the dense peak at the measured clock
+-- pct_of_peak_max_clock DOUBLE: achieved FLOP/s, % of the dense peak at the maximum clock
 -- hfu_pct DOUBLE: HFU: FLOPs counted by the hardware, % of the vendor's dense peak
--- mfu_pct DOUBLE: MFU: FLOPs that the algorithm needs, declared with 'perfpipe work', over the duration, %
---   of the vendor's peak
+-- mfu_pct DOUBLE: MFU: FLOPs that the algorithm needs, declared with 'perfpipe work', divided by the
+--   duration, % of the vendor's peak
 -- model_flop DOUBLE: FLOPs that the algorithm needs
--- model_intensity DOUBLE: arithmetic intensity of the algorithm: those FLOPs over the bytes that must
---   move, FLOP/byte
--- intensity DOUBLE: arithmetic intensity: FLOPs over DRAM bytes, FLOP/byte
--- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, to 20, above); compare with
---   ridge
+-- model_intensity DOUBLE: arithmetic intensity of the algorithm: model_flop / bytes that must move, FLOP/byte
+-- intensity DOUBLE: arithmetic intensity: FLOPs / DRAM bytes, FLOP/byte
+-- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, 5 to 20, above 20); compare
+--   with ridge
 -- ridge DOUBLE: ridge point of this GPU, FLOP/byte
--- attained_pct DOUBLE: achieved, % of what the DRAM roofline allows
+-- attained_pct DOUBLE: achieved FLOP/s, % of the limit of the DRAM roofline
 -- dram_bytes_per_s DOUBLE: DRAM bandwidth, byte/s
--- dram_pct_nominal DOUBLE: DRAM bandwidth, % of the vendor's
+-- dram_pct_nominal DOUBLE: DRAM bandwidth, % of the vendor's bandwidth
 -- registers_per_block BIGINT: registers per block
 -- smem_per_block BIGINT: shared memory per block, bytes
--- registers_pct DOUBLE: registers of an SM used by its resident blocks, %
--- smem_pct DOUBLE: shared memory of an SM used by its resident blocks, %
--- reason VARCHAR: why FLOP/s and HFU are NULL or in doubt, and what to collect
+-- registers_pct DOUBLE: registers used by the resident blocks, % of the SM's registers
+-- smem_pct DOUBLE: shared memory used by the resident blocks, % of the SM's shared memory
+-- reason VARCHAR: why FLOP/s and HFU are NULL or uncertain, and what to collect
 CREATE VIEW kernel_summary AS
 WITH dominant AS (
     SELECT *

@@ -1,5 +1,5 @@
--- NVIDIA's rules on schedulers and warps: SOLBottleneck, IssueSlotUtilization, CPIStall, ThreadDivergence.
--- The estimate of IssueSlotUtilization caps those of the rules below it, which then apply to the kernel.
+-- NVIDIA's rules for schedulers and warps: SOLBottleneck, IssueSlotUtilization, CPIStall, ThreadDivergence.
+-- The estimate of IssueSlotUtilization limits those of the rules below it, which then apply to the kernel.
 CREATE VIEW _rule_issue AS
 WITH slots AS (
     SELECT

@@ -1,19 +1,19 @@
--- Results of NVIDIA's rules for each launch: the report's own, or, if it has none (CSV raw page,
--- --apply-rules no), those that can be recomputed.  Estimated speedups are shares of the run time
--- and overlap: never add them.
+-- Results of NVIDIA's rules for each launch: those stored in the report, or, if it has none (CSV raw page,
+-- --apply-rules no), those that can be recomputed. Estimated speedups are shares of the run time and overlap:
+-- do not add them.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- rule VARCHAR: rule identifier
--- section VARCHAR: section whose metrics it uses
--- title VARCHAR: title of the result
--- type VARCHAR: OPT, INF, WRN or ERR
--- speedup_kind VARCHAR: local (of the analyzed unit), global (of the kernel) or NULL
+-- section VARCHAR: section with the metrics of the rule
+-- title VARCHAR: title of the rule's result
+-- type VARCHAR: type of the result: OPT, INF, WRN or ERR
+-- speedup_kind VARCHAR: local (speedup of the analyzed unit), global (speedup of the kernel) or NULL
 -- speedup_pct DOUBLE: estimated speedup, % of the run time
--- message VARCHAR: NVIDIA's text; NULL if recomputed
--- source VARCHAR: ncu or recomputed
--- secondary BOOLEAN: whether the kernel already runs at 80 % SOL or more, or the state is not a stall, so
---   that there is little to gain
+-- message VARCHAR: NVIDIA's message; NULL if recomputed
+-- source VARCHAR: ncu (stored in the report) or recomputed
+-- secondary BOOLEAN: whether there is little to gain: the kernel already runs at 80 % SOL or more, or the
+--   state is not a stall
 CREATE VIEW kernel_rules AS
 WITH own AS (
     SELECT
@@ -60,7 +60,7 @@ SELECT
     e.source,
     coalesce(s.max_sol_pct >= threshold('finding.secondary_sol_pct'), false)
         OR coalesce(e.title IN ('Selected Stalls', 'Not Selected Stalls'), false)
-        -- This rule asks to mark memory as compressible; it is meaningless if none is.
+        -- This rule recommends to mark memory as compressible; it is meaningless without compressible memory.
         OR e.rule = 'MemoryL2Compression' AS secondary
 FROM every AS e
 LEFT JOIN kernel_sol AS s USING (report_id, launch_id)

@@ -1,18 +1,19 @@
--- NVIDIA's rules, as far as their conditions can be computed from the metrics.  Estimated speedups
--- are shares of the run time and overlap: never add them.
+-- NVIDIA's rules, recomputed as far as the metrics allow. Estimated speedups are shares of the run time and
+-- overlap: do not add them.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- rule VARCHAR: rule identifier, such as CPIStall
--- section VARCHAR: section whose metrics it uses
+-- section VARCHAR: section with the metrics of the rule
 -- title VARCHAR: title of NVIDIA's result; NULL if it has none
--- subject VARCHAR: what it is about: a stall reason, a pipe, a kind of access; NULL for the whole kernel
--- type VARCHAR: OPT or INF, as in ncu
--- speedup_kind VARCHAR: local (of the analyzed unit), global (of the kernel) or NULL
+-- subject VARCHAR: subject of the result: a stall reason, a pipe or a kind of access; NULL for the whole
+--   kernel
+-- type VARCHAR: type of the result: OPT or INF, as in ncu
+-- speedup_kind VARCHAR: local (speedup of the analyzed unit), global (speedup of the kernel) or NULL
 -- speedup_pct DOUBLE: speedup estimated by NVIDIA's formula, % of the run time
--- metric VARCHAR: metric that was compared
--- value DOUBLE: its value
--- threshold DOUBLE: threshold it was compared with
+-- metric VARCHAR: metric that the rule compares
+-- value DOUBLE: value of the metric
+-- threshold DOUBLE: threshold for the metric
 CREATE VIEW kernel_rules_recomputed AS
 WITH launches AS (
     SELECT
@@ -25,7 +26,7 @@ WITH launches AS (
     JOIN kernel_occupancy AS o USING (report_id, launch_id)
     LEFT JOIN (SELECT DISTINCT report_id, launch_id, cap FROM _rule_issue) AS s USING (report_id, launch_id)
 ),
--- NVIDIA's rules on occupancy and launch: TheoreticalOccupancy, AchievedOccupancy, LaunchConfiguration,
+-- NVIDIA's rules for occupancy and launch: TheoreticalOccupancy, AchievedOccupancy, LaunchConfiguration,
 -- WorkloadImbalance (of SMs).
 rule_launch AS (
     SELECT
@@ -152,13 +153,13 @@ conflicts AS (
     FROM kernel_metrics
 ),
 busiest AS (
-    -- The rule looks at pipes that count active cycles.
+    -- The rule considers pipes that count active cycles.
     SELECT report_id, launch_id, first(pipe ORDER BY pct DESC, pipe) AS pipe, max(pct) AS pct
     FROM kernel_pipes
     WHERE pipe IN ('tensor', 'fma', 'fp64', 'alu')
     GROUP BY report_id, launch_id
 ),
--- NVIDIA's rules on pipes and memory units: HighPipeUtilization, SharedMemoryConflicts,
+-- NVIDIA's rules for pipes and memory units: HighPipeUtilization, SharedMemoryConflicts,
 -- UncoalescedGlobalAccess, UncoalescedSharedAccess.
 rule_units AS (
     SELECT

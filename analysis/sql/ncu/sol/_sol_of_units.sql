@@ -1,5 +1,5 @@
--- The main constituents of the SOLs of launches for which the SOLs were not collected, where all constituents
--- were (`whole`), or at least those that ncu counts in one pass.
+-- Main constituents of the SOLs for launches without collected SOLs, if all constituents were collected
+-- (`whole`), or at least those that ncu counts in one pass.
 CREATE VIEW _sol_of_units AS
 WITH wanted AS (
     SELECT l.report_id, l.launch_id, u.metric, u.side, u.one_pass

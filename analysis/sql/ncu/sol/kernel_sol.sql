@@ -1,45 +1,45 @@
--- Speed of light (SOL) of each launch: throughput as a percentage of the hardware's peak.  Memory
--- SOL is not the maximum of DRAM, L2 and L1: L2-internal activity does not count towards it, so the
--- levels only show the limiter.  kernel_sol_breakdown has the constituents.
+-- Speed of light (SOL) of each launch: throughput as a percentage of the hardware's peak. Memory SOL is not
+-- the maximum of DRAM, L2 and L1, because L2-internal activity does not count. The levels only show the
+-- limiter; for the constituents see kernel_sol_breakdown.
 --
--- Where ncu collected the main constituents of both SOLs instead of the SOLs, the largest stands for each:
--- compared on H200, it is the SOL wherever that is above 50 %, and at most 5 points lower elsewhere.  Where
--- it collected only those that one pass counts, the SOLs are at least so large.
+-- If ncu collected the main constituents of both SOLs instead of the SOLs, the largest constituent replaces
+-- the SOL. On H200 the two are equal if the SOL is above 50 %, and differ by at most 5 points otherwise. If
+-- ncu collected only the constituents that one pass can count, the true SOLs may be larger.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch, counted from 0 in report order
+-- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- kernel_demangled VARCHAR: full demangled name
 -- nvtx_path VARCHAR: enclosing NVTX ranges
--- grid VARCHAR: blocks as x,y,z
--- block VARCHAR: threads as x,y,z
+-- grid VARCHAR: grid in blocks, as x,y,z
+-- block VARCHAR: block in threads, as x,y,z
 -- duration_ns DOUBLE: gpu__time_duration.sum, ns
 -- compute_sol_pct DOUBLE: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- memory_sol_pct DOUBLE: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
--- of_units BOOLEAN: whether they are the largest of their main constituents
--- one_pass BOOLEAN: whether only those were collected that one pass counts: the SOLs may be larger
--- max_sol_pct DOUBLE: the larger of the two, %; NULL unless both are known
--- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), what the same work would save at 100 % SOL, ns;
---   NULL if either SOL is unknown
+-- of_units BOOLEAN: whether the SOLs are the largest of their main constituents
+-- one_pass BOOLEAN: whether only the constituents of one pass were collected, so that the SOLs may be larger
+-- max_sol_pct DOUBLE: larger of compute and memory SOL, %; NULL unless both are known
+-- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), which the same work would save at 100 % SOL,
+--   ns; NULL if either SOL is unknown
 -- dram_sol_pct DOUBLE: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l2_sol_pct DOUBLE: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
--- l1_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_active, %; of active cycles, as in ncu's
---   header
+-- l1_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_active, %; relative to active cycles, as in
+--   ncu's header
 -- l1_elapsed_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_elapsed, %; comparable with the
 --   other levels
 -- shared_sol_pct DOUBLE: shared-memory wavefronts, % of peak
 -- mem_busy_pct DOUBLE: Mem Busy, cache and DRAM internal activity, %
 -- max_bandwidth_pct DOUBLE: Max Bandwidth, interconnect between SM, L2 and DRAM, %
 -- mem_pipes_busy_pct DOUBLE: Mem Pipes Busy, memory instructions of the SMs, %
--- sm_clock_hz DOUBLE: gpc__cycles_elapsed.avg.per_second, Hz; shown by ncu as SM Frequency
--- sm_unit_clock_hz DOUBLE: sm__cycles_elapsed.avg.per_second, Hz; the same clock, measured in another pass
+-- sm_clock_hz DOUBLE: gpc__cycles_elapsed.avg.per_second, Hz; ncu shows it as SM Frequency
+-- sm_unit_clock_hz DOUBLE: sm__cycles_elapsed.avg.per_second, Hz; the SM clock, measured in another pass
 -- l1_clock_hz DOUBLE: l1tex__cycles_elapsed.avg.per_second, Hz
 -- l2_clock_hz DOUBLE: lts__cycles_elapsed.avg.per_second, Hz
 -- dram_clock_hz DOUBLE: dram__cycles_elapsed.avg.per_second, Hz
--- clock_drift_pct DOUBLE: relative difference of the SM clock between two passes, %; NULL if one is
+-- clock_drift_pct DOUBLE: relative difference of the SM clock between two passes, %; NULL if a clock is
 --   missing
--- passes_disagree BOOLEAN: whether the clocks of passes differ by more than the threshold (3 %): prefer
---   percentages to rates
+-- passes_disagree BOOLEAN: whether the clocks of two passes differ by more than the threshold (3 %); if so,
+--   prefer percentages to rates
 -- waves DOUBLE: launch__waves_per_multiprocessor: blocks in the grid / blocks that fit on the GPU at once
 -- registers BIGINT: registers per thread
 -- theoretical_occupancy_pct DOUBLE: sm__maximum_warps_per_active_cycle_pct, %

@@ -1,14 +1,15 @@
--- The constituents of the two SOL numbers, if the report names them (.ncu-rep does, CSV does not).
--- A SOL is the largest of its constituents.  Where ncu collected the main constituents and not the SOLs,
--- these.
+-- Constituents of compute and memory SOL, if the report names them (.ncu-rep does, CSV does not). A SOL is
+-- the largest of its constituents. If ncu collected the main constituents instead of the SOLs, the view lists
+-- the main constituents.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
--- side VARCHAR: compute or memory
--- rank BIGINT: 1 is the constituent that sets the SOL
--- metric VARCHAR: constituent
--- part VARCHAR: unit it belongs to: the pipe or issue for compute; dram, l2, l1 or interconnect for memory
--- pct DOUBLE: its throughput, % of peak
+-- launch_id BIGINT: launch number in the report, from 0
+-- side VARCHAR: SOL that the constituent belongs to: compute or memory
+-- rank BIGINT: order of the constituents by throughput, from 1 for the one that sets the SOL
+-- metric VARCHAR: metric of the constituent
+-- part VARCHAR: unit of the constituent: the pipe or issue for compute; dram, l2, l1 or interconnect for
+--   memory
+-- pct DOUBLE: throughput of the constituent, % of peak
 CREATE VIEW kernel_sol_breakdown AS
 WITH named AS (
     SELECT
@@ -29,7 +30,7 @@ valued AS (
     SELECT n.report_id, n.launch_id, n.side, n.metric, m.value AS pct
     FROM named AS n
     JOIN ncu_metrics AS m USING (report_id, launch_id, metric)
-    -- Of a report's thousands of metrics only these can occur.
+    -- Only these of a report's thousands of metrics can occur.
     WHERE ends_with(m.metric, '.avg.pct_of_peak_sustained_elapsed') AND m.value IS NOT NULL
     UNION ALL
     SELECT report_id, launch_id, side, metric, pct FROM _sol_of_units

@@ -1,5 +1,5 @@
--- The ordered rules: first the bound, then the limiter (subclass), then the cause.  The first
--- matching rule decides; a comparison with a number that was not collected does not match.
+-- Ordered rules for the bound, then the limiter (subclass), then the cause. The first matching rule decides.
+-- A comparison with a number that was not collected does not match.
 CREATE VIEW _bottleneck_class AS
 WITH ruled AS (
     SELECT
@@ -18,7 +18,7 @@ WITH ruled AS (
                 THEN 'larger_sol'
             WHEN max_sol_pct >= threshold('sol.latency_pct') THEN 'balanced'
             WHEN one_pass AND max_sol_pct >= threshold('sol.one_pass_pct') THEN 'unknown'
-            -- If all but a few SMs have work, the roof that is near decides.
+            -- If all but a few SMs have work, a nearby roof decides.
             WHEN waves < threshold('sol.full_wave')
                 THEN if(near_roof AND waves >= threshold('sol.nearly_full_wave'), 'near_roof', 'small_grid')
             WHEN busiest_level_pct >= threshold('rescue.level_pct') THEN 'busy_level' -- memory SOL hides it
@@ -26,8 +26,8 @@ WITH ruled AS (
             WHEN issue_active_pct >= threshold('compute.issue_pct') THEN 'issue'
             ELSE 'latency'
         END AS rule,
-        -- Matrix instructions read their operands from shared memory: an L1 data stage as busy as the
-        -- tensor pipe is the other side of the same work.
+        -- Matrix instructions read their operands from shared memory: an L1 data stage that is as busy as the
+        -- tensor pipe does the same work.
         coalesce(
             memory_sol_pct > compute_sol_pct
                 AND compute_sol_pct >= threshold('sol.high_pct')
@@ -96,7 +96,7 @@ subclasses AS (
             WHEN 'latency' THEN CASE
                 WHEN rule = 'small_grid' AND grid_size < sm_count THEN 'small_grid'
                 WHEN rule = 'imbalance' THEN 'tail'
-                -- Matrix instructions of a warpgroup are asynchronous: few warps keep them busy.
+                -- Warpgroup matrix instructions are asynchronous, so that few warps keep them busy.
                 WHEN rule = 'latency'
                     AND coalesce(gmma_pipe_pct = 0, true)
                     AND occupancy_pct < threshold('latency.occupancy_pct')
@@ -111,7 +111,7 @@ SELECT
     *,
     CASE
         WHEN bound IN ('launch', 'unknown', 'compute') THEN NULL
-        -- A partial wave explains no more of the imbalance than it leaves SMs without work.
+        -- A partial wave explains at most the imbalance of the SMs that it leaves without work.
         WHEN subclass = 'tail' AND wave_loss_pct >= coalesce(imbalance_pct, 0) / 2 THEN 'partial_wave'
         WHEN subclass = 'tail' THEN 'imbalance'
         WHEN subclass = 'occupancy' THEN limiters[1]

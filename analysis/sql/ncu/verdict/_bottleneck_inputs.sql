@@ -1,4 +1,4 @@
--- Inputs of the classifier, one row per launch; any of them may be NULL.
+-- Inputs of the classifier, one row per launch. Each input may be NULL.
 CREATE VIEW _bottleneck_inputs AS
 WITH pipes AS (
     SELECT
@@ -42,7 +42,7 @@ stalls AS (
     WHERE is_stall
     GROUP BY report_id, launch_id
 ),
--- What matrix instructions of a warp reach of what those of a warpgroup do, where there are both.
+-- Throughput of warp matrix instructions relative to warpgroup ones, on GPUs that have both.
 warp_rates AS (
     SELECT cc, 100 * min(mma.flop_per_cycle / wgmma.flop_per_cycle) AS pct
     FROM gpu_tensor_rates AS mma
@@ -64,13 +64,13 @@ SELECT
     s.l2_sol_pct,
     coalesce(s.l1_elapsed_sol_pct, s.l1_sol_pct) AS l1_sol_pct,
     s.l1_elapsed_sol_pct,
-    -- Over active cycles L1 looks busy in a mostly idle kernel: only elapsed cycles count here.
+    -- Relative to active cycles, L1 looks busy in a mostly idle kernel, so only elapsed cycles count here.
     greatest(s.dram_sol_pct, s.l2_sol_pct, s.l1_elapsed_sol_pct) AS busiest_level_pct,
     s.shared_sol_pct,
     s.passes_disagree,
     s.clock_drift_pct,
     s.waves,
-    -- Of equally long blocks, the share of the run that a wave of the missing blocks would use.
+    -- Share of the run time that a wave of the missing blocks would use, if all blocks take equally long.
     CASE WHEN s.waves >= 1 THEN 100 * (ceil(s.waves) - s.waves) / ceil(s.waves) END AS wave_loss_pct,
     w.grid_size,
     w.sm_count,
@@ -82,7 +82,7 @@ SELECT
     w.scheduler_warps_eligible AS eligible_warps,
     o.theoretical_occupancy_pct AS occupancy_pct,
     o.limiters,
-    -- Packed FP16 instructions run on the FMA pipe of GPUs without a pipe of their own for them.
+    -- Packed FP16 instructions run on the FMA pipe of GPUs without a separate pipe for them.
     CASE
         WHEN p.pipe = 'fma' AND r.fp16_flop > coalesce(r.other_flop, 0) THEN 'fp16'
         ELSE p.pipe
@@ -100,19 +100,19 @@ SELECT
     t.reason AS stall,
     t.family AS stall_family,
     t.pct AS stall_pct,
-    -- Atomics fill the queue to L1; those without a result hold the warp back at its end.
+    -- Atomics fill the queue to L1; atomics without a result delay the warp at its end.
     coalesce(t.lg_throttle_pct, 0) + coalesce(t.drain_pct, 0) AS atomic_stall_pct,
     used_bytes_per_sector(
         y.load_bytes_per_sector, w.global_load_sectors, y.store_bytes_per_sector, w.global_store_sectors
     ) AS bytes_per_sector,
-    -- A page of CSV may have NVIDIA's finding, and not the counters behind it.
+    -- A CSV page may contain NVIDIA's finding without the counters behind it.
     coalesce(is_uncoalesced(bytes_per_sector, y.global_excess_pct), n.found) AS uncoalesced,
     greatest(y.shared_conflict_pct, y.shared_excess_pct) AS conflict_pct,
     y.atomic_pct,
     100 * y.spill_requests / nullif(
         y.local_requests + w.global_load_requests + w.global_store_requests, 0
     ) AS spilled_pct,
-    -- TMA requests count as neither loads nor stores, so that the share of requests alone says little.
+    -- TMA requests count neither as loads nor as stores, so the share of requests alone is not sufficient.
     spilled_pct >= 100 * threshold('memory.spill_share')
         AND coalesce(
             y.spill_requests >= threshold('memory.spill_inst_share') * w.inst_executed, true

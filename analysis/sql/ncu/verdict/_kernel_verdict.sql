@@ -1,4 +1,4 @@
--- What bounds the profiled time: the classes with their share, and their SOL weighted by time.
+-- Bounds of the profiled time: the classes with their share, and their SOL weighted by time.
 CREATE VIEW _kernel_verdict AS
 WITH launches AS (
     SELECT b.bound, b.subclass, s.report_id, s.launch_id, s.duration_ns, s.compute_sol_pct, s.memory_sol_pct

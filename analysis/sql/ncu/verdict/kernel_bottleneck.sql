@@ -1,24 +1,23 @@
--- What bounds each launch, by ordered rules with the thresholds of thresholds.toml, next to
--- NVIDIA's own verdict.  Every launch has a row; one whose SOL was not collected is `unknown`.  If
--- the verdict differs from NVIDIA's or is uncertain, `explanation` says why.
+-- What bounds each launch, by ordered rules with the thresholds of thresholds.toml, next to NVIDIA's own
+-- verdict. Every launch has a row; a launch without collected SOL is `unknown`. If the verdict is uncertain
+-- or differs from NVIDIA's, `explanation` gives the reason.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
+-- launch_id BIGINT: launch number in the report, from 0
 -- bound VARCHAR: compute, memory, latency, launch (too small or too short to fill the GPU; only a timeline
---   tells whether launching costs time), balanced or unknown
--- subclass VARCHAR: limiter; compute: tensor, fma, fp64, fp16, alu, xu, lsu, issue or divergence; memory:
---   dram, l2, l1 or shared; latency: dependency, memory, barrier, small_grid, tail or occupancy;
---   launch: small_grid or short
+--   shows whether launches cost time), balanced or unknown
+-- subclass VARCHAR: limiter: for compute tensor, fma, fp64, fp16, alu, xu, lsu, issue or divergence; for
+--   memory dram, l2, l1 or shared; for latency dependency, memory, barrier, small_grid, tail or occupancy;
+--   for launch small_grid or short
 -- cause VARCHAR: uncoalesced, bank_conflict, atomics, local_spill, small_grid, partial_wave, imbalance,
---   divergence, or the resource that limits occupancy; NULL if none is found
--- confidence VARCHAR: high; medium near a threshold or without a limiter; low if the SOL numbers contradict
---   the verdict or passes disagree; NULL for unknown
+--   divergence, or the resource that limits occupancy; NULL if no cause was found
+-- confidence VARCHAR: high; medium if near a threshold or without a limiter; low if the SOL numbers
+--   contradict the verdict or passes disagree; NULL for unknown
 -- verdict VARCHAR: title of NVIDIA's SOLBottleneck rule, recomputed from the metrics
--- ncu_verdict VARCHAR: title of that rule in the report; NULL if there is none
--- agrees_with_ncu BOOLEAN: whether the bound matches NVIDIA's title; NULL if there is none
--- explanation VARCHAR: why the verdict is uncertain, unknown or different from NVIDIA's; NULL if there is
---   nothing to explain
--- evidence JSON: JSON list of metric, value, threshold and unit
+-- ncu_verdict VARCHAR: title of NVIDIA's SOLBottleneck rule in the report; NULL if the report has none
+-- agrees_with_ncu BOOLEAN: whether the bound matches NVIDIA's title; NULL if the report has none
+-- explanation VARCHAR: why the verdict is uncertain, unknown or different from NVIDIA's; NULL otherwise
+-- evidence JSON: JSON list of the compared metrics, each with value, threshold and unit
 CREATE VIEW kernel_bottleneck AS
 WITH ncu AS (
     SELECT report_id, launch_id, any_value(title ORDER BY result_index) AS title

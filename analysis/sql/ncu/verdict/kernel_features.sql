@@ -1,22 +1,22 @@
--- What the counters show of each launch besides its class; techniques require these.  A feature
--- whose metrics were not collected is not listed.
+-- Features of each launch that its counters show in addition to its class. Techniques require certain
+-- features. A feature whose metrics were not collected is not listed.
 --
 -- report_id VARCHAR: report
--- launch_id BIGINT: launch
--- features VARCHAR[]: any of closed (library code that is not the user's to change), open, triton, cuda
---   (open, not Triton), product (matrix product, attention; in XLA's programs convolution), convolution, nhwc
---   and no_nhwc (a convolution, by whether its name says that it computes in NHWC), optimizer (not a fused
---   one), fused (a fused optimizer), framework (another operator of a library), tensor, no_tensor, mma_sync
---   (matrix instructions of a warp where those of a warpgroup are faster), wide (most FLOPs in 32 or 64 bits,
---   or TF32), half (tensor operands of 16 bits, where FP8 would do; both by name where tensor operations were
---   not counted), shared, no_shared, loads_again (computes, and L1 had most of what it loads), elementwise,
---   neighbor (its stream has other kernels within its NVTX ranges), after_tensor, uncoalesced, conflicts,
---   spills, atomics, divergent, registers_limit, shared_limit, tail
--- category VARCHAR: what it does, as in kernel_categories
+-- launch_id BIGINT: launch number in the report, from 0
+-- features VARCHAR[]: any of closed (library code that the user cannot change), open, triton, cuda (open, not
+--   Triton), product (matrix product or attention; in XLA programs also convolution), convolution, nhwc or
+--   no_nhwc (a convolution whose name does or does not indicate NHWC), optimizer (not fused), fused (fused
+--   optimizer), framework (another library operator), tensor, no_tensor, mma_sync (warp matrix instructions
+--   on a GPU with faster warpgroup instructions), wide (most FLOPs in 32 or 64 bits, or TF32), half (16-bit
+--   tensor operands, for which FP8 would be possible; wide and half are inferred from the name if tensor
+--   operations were not counted), shared, no_shared, loads_again (the kernel computes, and most of its loads
+--   hit L1), elementwise, neighbor (other kernels in its stream and NVTX ranges), after_tensor, uncoalesced,
+--   conflicts, spills, atomics, divergent, registers_limit, shared_limit, tail
+-- category VARCHAR: what the kernel does, as in kernel_categories
 -- flop DOUBLE: FLOPs on CUDA and tensor cores
 -- tensor_flop DOUBLE: FLOPs on tensor cores; NULL if not collected
--- fusion_bytes DOUBLE: for an elementwise kernel after a tensor-core one, the bytes that fusing them
---   saves: its reads of the result and its writes
+-- fusion_bytes DOUBLE: traffic that fusion would save if an elementwise kernel follows a tensor-core kernel:
+--   its reads of the result and its writes, bytes
 CREATE VIEW kernel_features AS
 WITH work AS (
     SELECT
@@ -38,7 +38,7 @@ shown AS (
         -- Some GPUs run packed FP16 on the tensor pipe, so only matrix instructions or a busy pipe count.
         coalesce(f.tensor_flop > 0, i.tensor_pct >= threshold('rule.pipe_low_pct')) AS tensor,
         i.mma_sync_pct IS NOT NULL AS mma_sync,
-        -- What the other counters saw is not the type of its operands.
+        -- The other counters do not show the type of the tensor operands.
         if(u.launch_id IS NULL, coalesce(f.half, false), n.operands = 'half') AS half,
         if(u.launch_id IS NULL, coalesce(f.wide, false), n.operands = 'wide') AS wide,
         w.smem_static + w.smem_dynamic > 0 AS shared,
@@ -55,7 +55,7 @@ shown AS (
             AND i.occupancy_pct < threshold('rule.occupancy_pct') AS registers_limit,
         list_contains(i.limiters, 'shared_mem')
             AND i.occupancy_pct < threshold('rule.occupancy_pct') AS shared_limit,
-        -- Where the counters say that all SMs work equally long, there is no tail, whatever the grid.
+        -- If the counters show that all SMs work equally long, there is no tail, whatever the grid.
         i.wave_loss_pct >= threshold('latency.tail_pct')
             AND coalesce(i.imbalance_pct >= threshold('latency.imbalance_pct'), true) AS tail,
         y.l2_read_bytes + y.l2_write_bytes AS moved
@@ -99,7 +99,7 @@ SELECT
         CASE WHEN library = 'triton' THEN 'triton' WHEN NOT closed THEN 'cuda' END,
         CASE
             WHEN category IN ('gemm', 'attention') THEN 'product'
-            -- XLA tries the algorithms of its convolutions itself.
+            -- XLA tries the algorithms of its convolutions automatically.
             WHEN category = 'convolution' THEN if(of_xla, 'product', 'convolution')
             WHEN category = 'optimizer' THEN if(fused, 'fused', 'optimizer')
             WHEN closed AND NOT is_generated(library) THEN 'framework'

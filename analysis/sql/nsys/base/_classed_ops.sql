@@ -19,7 +19,7 @@ SELECT
     l.pid,
     l.tid,
     l.api_start_ns,
-    -- A call without a recorded end lasted at least until its operation began.
+    -- A call without a recorded end lasted at least up to the start of its operation.
     CASE
         WHEN l.api_start_ns IS NOT NULL THEN coalesce(l.api_end_ns, greatest(l.api_start_ns, l.start_ns))
     END AS api_end_ns,

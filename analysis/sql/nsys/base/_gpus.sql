@@ -1,4 +1,4 @@
--- The GPUs of each report that ran something.
+-- GPUs of each report on which work ran.
 -- @materialize
 CREATE VIEW _gpus AS
 SELECT DISTINCT track, report_id, device

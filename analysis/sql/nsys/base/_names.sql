@@ -1,6 +1,6 @@
--- Names on the timeline, each once, and their spelling in nsys's statistics: with millions of rows,
--- a regular expression costs more than everything else.  They are elements of a list, so that a
--- filter on names is applied after DISTINCT, not to all rows.  Those of operations are numbered.
+-- Distinct names on the timeline, with their spelling in nsys's statistics: with millions of rows, regular
+-- expressions would dominate the time. The names are elements of a list, so that a filter on names is applied
+-- after DISTINCT, not to all rows. Names of operations are numbered.
 -- @materialize
 CREATE VIEW _names AS
 SELECT 'operation' AS kind, name, NULL AS title, (row_number() OVER (ORDER BY name))::INTEGER AS number

@@ -1,10 +1,10 @@
--- GPU operations with the time until which earlier operations kept the device busy: what reaches
--- beyond it, summed, is the length of the union; the window in which it began; and whether the next
--- operation begins before it ends.
+-- GPU operations with the time up to which earlier operations kept the device busy (the parts beyond it add
+-- up to the length of the union), the window in which the operation began, and whether the next operation
+-- begins before it ends.
 -- @materialize
 CREATE VIEW _ops AS
 WITH begins AS (
-    -- A window of zero length begins where the next one does.
+    -- A window of zero length begins at the start of the next window.
     SELECT track, first_ns AS start_ns, max(window_id) AS begun
     FROM _step_windows
     GROUP BY track, first_ns

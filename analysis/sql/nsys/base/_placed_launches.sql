@@ -1,4 +1,4 @@
--- GPU operations with the GPU that ran them: its number among all, and its physical number.
+-- GPU operations with the GPU that ran them: its number among all GPUs, and its physical number.
 CREATE VIEW _placed_launches AS
 SELECT t.track, t.device AS gpu, l.*
 FROM launches AS l

@@ -1,4 +1,4 @@
--- What a trace viewer draws: GPU operations, CUDA calls, NVTX ranges and idle gaps of GPUs, each on a row.
+-- Contents of a trace viewer: GPU operations, CUDA calls, NVTX ranges and idle gaps of GPUs, each in a row.
 --
 -- report_id: report
 -- process: group of rows, GPU n or Process pid

@@ -1,5 +1,5 @@
--- The GPUs of each report that ran something, numbered: numbers sort and join faster than names.
--- Devices are physical (CUDA_VISIBLE_DEVICES renumbers them).
+-- Numbered GPUs of each report on which work ran, because numbers sort and join faster than names. Devices
+-- are physical (CUDA_VISIBLE_DEVICES renumbers them).
 -- @materialize
 CREATE VIEW _tracks AS
 SELECT DISTINCT l.report_id, l.pid, l.device AS cuda_device, coalesce(d.gpu, l.device) AS device,

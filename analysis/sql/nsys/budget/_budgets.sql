@@ -1,5 +1,5 @@
--- The partition of every window, one row per category, in integer nanoseconds that add up to the
--- window.  Positive windows add up to the whole device, category by category.
+-- Partition of every window, one row per category, in integer nanoseconds that add up to the window. Windows
+-- with positive numbers add up to the whole device, category by category.
 -- @materialize
 CREATE VIEW _budgets AS
 WITH windows AS (
@@ -10,7 +10,8 @@ WITH windows AS (
     FROM _chosen_windows
 ),
 begun AS (
-    -- Windows do not overlap, so an operation begins in exactly one; few extend into the next.
+    -- Windows do not overlap, so an operation begins in exactly one window; few operations extend into the
+    -- next.
     SELECT o.*, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns
     FROM _ops AS o
     JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
@@ -32,9 +33,9 @@ windowed AS (
     JOIN _chosen_windows AS w
         ON w.track = o.track AND o.start_ns < w.end_ns AND (o.end_ns > w.start_ns OR o.start_ns = w.start_ns)
 ),
--- Operations clipped to the windows they touch: positive ones follow one another (steps and what lies
--- between), negative ones were selected.  From *_from on, an operation adds to the union of all
--- operations, of compute, of kernels.
+-- Operations clipped to the windows that they overlap. Windows with positive numbers are consecutive (steps
+-- and the time between them); those with negative numbers were selected. From *_from on, an operation adds to
+-- the union of all operations, of compute, or of kernels.
 windowed_ops AS (
     SELECT
         track,
@@ -63,7 +64,8 @@ windowed_gaps AS (
     SELECT *
     FROM _gaps
     UNION ALL
-    -- Only between operations of a selected window: before its first and behind its last is edge.
+    -- Only between operations of a selected window: the time before the first and after the last operation is
+    -- edge.
     SELECT g.* REPLACE (w.window_id AS window_id)
     FROM _gaps AS g
     JOIN _chosen_windows AS w ON w.track = g.track AND w.start_ns <= g.start_ns AND g.end_ns < w.end_ns

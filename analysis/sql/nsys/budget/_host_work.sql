@@ -1,9 +1,8 @@
--- How long the host takes to issue the work of the windows that verdicts are about, if the GPU never
--- makes it wait: from the first launching call of a process to the end of its last, without the time in
--- which one of its launching threads is in a call that waits or loads code.  At least, and at most: a
--- copy, a launching call that takes long, and one behind a long queue, which may be full, may have been
--- held up by the GPU, or not.  `waits` counts the calls and long copies in which it may have waited for the
--- GPU: without any it runs ahead of it.
+-- Time that the host needs to issue the work of the analyzed windows if the GPU never makes it wait: from the
+-- first launching call of a process to the end of the last, without the time in which a launching thread is
+-- in a call that waits or loads code. There is a lower and an upper limit, because the GPU may have delayed a
+-- copy, a long launching call, or a call after a long and possibly full queue. `waits` counts the calls and
+-- long copies in which the host may have waited for the GPU. Without them the host runs ahead of the GPU.
 CREATE VIEW _host_work AS
 WITH calls AS (
     SELECT
@@ -15,7 +14,7 @@ WITH calls AS (
         l.api_start_ns,
         l.api_end_ns,
         l.kind = 'memcpy' AND l.graph_node_id IS NULL AS copies,
-        -- All of a copy may be waiting, and of a call that found the queue full.
+        -- All of a copy may be waiting, and all of a call that met a full queue.
         if(copies OR l.start_ns - l.api_end_ns > threshold('timeline.queued_ns'), 0,
             threshold('timeline.loading_ns'))::BIGINT AS own_ns
     FROM _analysed_spans AS w
@@ -46,7 +45,7 @@ blocked AS (
         i.pid,
         b.start_ns,
         least(b.end_ns, i.last_ns) AS end_ns,
-        -- Once among all that may hold the host up, and once for themselves.
+        -- Once among all calls that may delay the host, and once separately.
         unnest([true, false]) AS every,
         NOT b.loads AND b.end_ns - b.start_ns > threshold('timeline.named_call_ns') AS waited
     FROM issued AS i

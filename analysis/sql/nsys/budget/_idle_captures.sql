@@ -1,5 +1,5 @@
--- Timelines without steps on which the GPU's work begins and ends within so little of the time of the
--- program's CUDA calls that what it does there explains nothing.
+-- Timelines without steps on which GPU work only takes a small part of the time of the program's CUDA calls,
+-- so that its analysis explains nothing.
 -- @materialize
 CREATE VIEW _idle_captures AS
 WITH calls AS (

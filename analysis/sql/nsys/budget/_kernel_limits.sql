@@ -1,6 +1,6 @@
--- By how much faster kernels can shorten the windows that verdicts are about: by what is left beside the
--- time in which the host issues the work, however long that runs.  Tracing lengthens the host's time, by a
--- multiple of what launching calls take: without it, the GPU may be what the step waits for.
+-- Time that faster kernels can save in the analyzed windows: the rest after the time in which the host issues
+-- the work. Tracing lengthens the host's time by a multiple of the time of launching calls; without tracing,
+-- the GPU may be what the step waits for.
 -- @materialize
 CREATE VIEW _kernel_limits AS
 WITH busy AS (

@@ -1,5 +1,5 @@
--- Idle intervals in which the process whose work comes next started copies of itself, such as a data loader's
--- workers.
+-- Idle intervals in which the process of the next operation started copies of itself, such as the workers of
+-- a data loader.
 -- @materialize
 CREATE VIEW _starting_gaps AS
 SELECT DISTINCT i.track, i.op_id

@@ -1,4 +1,5 @@
--- Timelines of which what bounds them is told: not those of benchmarks, whose idle time is the harness's.
+-- Timelines with a verdict on their bound. Benchmarks are excluded, because their idle time belongs to the
+-- harness.
 CREATE VIEW _timeline_bounds AS
 FROM timeline_bottleneck
 ANTI JOIN benchmark_loops USING (report_id, device);

@@ -1,5 +1,5 @@
--- What takes much of each GPU's time, by category, and small copies to the host if they are many, or are what
--- most of the waiting is for.
+-- Categories with a large share of each GPU's time, and small copies to the host if there are many or if they
+-- cause most of the waiting.
 CREATE VIEW _timeline_contributors AS
 WITH parts AS (
     SELECT report_id, device, confidence, incomplete, unnest(shares) AS item
@@ -9,13 +9,13 @@ large AS (
     SELECT report_id, device, confidence, incomplete, item.category AS bound, item.share_pct AS share_pct
     FROM parts
     WHERE item.share_pct >= CASE
-        -- It has a cure that costs little.
+        -- There is a cure at low cost.
         WHEN item.category = 'launch_overhead' THEN threshold('timeline.launch_overhead_pct')
         ELSE threshold('timeline.contributor_pct')
     END
 ),
 mostly_readbacks AS (
-    -- Waiting that small copies cause for the most part is told as such.
+    -- Waiting that is mostly caused by small copies is reported as such.
     SELECT l.*
     FROM large AS l
     JOIN small_readbacks AS r USING (report_id, device)

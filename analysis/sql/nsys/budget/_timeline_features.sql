@@ -1,5 +1,6 @@
--- What techniques for a GPU's time require besides its category; and the shares of the window, %, that the
--- GPU idles for slow launches, and that its rank waits in the first collective, and in the others.
+-- Features that techniques for a GPU's time require besides its category, and the shares of the window, %, in
+-- which the GPU is idle because of slow launches, and in which its rank waits in the first and in later
+-- collectives.
 -- @materialize
 CREATE VIEW _timeline_features AS
 WITH slow AS (
@@ -15,7 +16,7 @@ copied AS (
         device,
         sum(bytes) FILTER (operation LIKE '%Host-to-Device%') AS there,
         sum(bytes) FILTER (operation LIKE '%Device-to-Host%') AS back,
-        -- What takes half of the time.
+        -- Categories that take half of the time.
         CASE
             WHEN 2 * sum(total_ns) FILTER (operation LIKE '%memset%') >= sum(total_ns) THEN 'clears'
             WHEN 2 * sum(total_ns) FILTER (operation LIKE '%Device-to-Device%') >= sum(total_ns)
@@ -42,7 +43,8 @@ ranks AS (
     FROM rank_skew
     QUALIFY row_number() OVER (PARTITION BY report_id, device ORDER BY job, rank) = 1
 ),
--- Whether most of the time in which the host launches nothing goes to input data, or to starting processes.
+-- Whether most of the time in which the host launches nothing is spent on input data or on starting
+-- processes.
 host_input AS (
     -- Copies to the device that are large enough for input data.
     WITH input_copies AS (
@@ -57,7 +59,7 @@ host_input AS (
         WHERE m.operation LIKE '[CUDA memcpy Host-to-Device%' AND m.bytes >= threshold('timeline.input_bytes')
     ),
     host AS (
-        -- Input data: ranges and OS calls that say so, or nothing but such copies time and again, for which
+        -- Input data: ranges and OS calls with such names, or only repeated copies of that size, for which
         -- the host may wait for another thread.
         SELECT
             c.track,
@@ -91,7 +93,7 @@ SELECT
     b.report_id,
     b.device,
     list_filter([
-        -- Graphs do not help work that already comes from graphs.
+        -- CUDA graphs do not help work that already runs in graphs.
         CASE WHEN s.graphs_save_pct >= threshold('timeline.launch_overhead_pct') THEN 'graphs_save' END,
         CASE
             WHEN 2 * s.graph_kernels >= s.kernels THEN 'graphs'
@@ -121,7 +123,7 @@ SELECT
                     >= threshold('timeline.contributor_pct')
                 THEN 'start_skew'
         END,
-        -- Of collectives whose other ranks were captured, what is not waiting.
+        -- Time without waiting in collectives whose other ranks were captured.
         CASE
             WHEN mostly_waits(k.waiting_pct, k.start_ns, k.waiting_ns)
                 AND o.communication_pct * (1 - k.waiting_pct / 100) < threshold('timeline.contributor_pct')

@@ -1,22 +1,22 @@
--- Time budget of each GPU: an exact partition of the steady steps (analysis_windows tells which part),
--- or of the time from its first operation to the end of its last, in integer nanoseconds.  Overlapped
--- work counts once: communication is what compute does not cover, transfer what neither covers.  Idle
--- time is split by what the host was doing before the next operation; time that the profiler itself
--- took is not the host's.
+-- Time budget of each GPU: an exact partition of the analyzed window in integer nanoseconds. The window is
+-- the steady steps (see analysis_windows), or the time from the first operation to the end of the last.
+-- Overlapping work counts once: communication is the time that compute does not overlap, and transfer is the
+-- time that neither overlaps. Idle time is split by the activity of the host before the next operation; the
+-- profiler's own time is separate.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- window_start_ns BIGINT: start of the first step, or of the first operation, ns
 -- window_end_ns BIGINT: end of the last step, or of the last operation, ns
--- window_ns BIGINT: duration of the steps, ns; less than window_end_ns - window_start_ns where steps between
---   are left out
--- category VARCHAR: compute (kernels that are not communication), communication (exposed), transfer (copies
---   and memsets, exposed), sync (the host waited for the GPU, which therefore ran dry), launch_gap
---   (the host was between launches), host (it launched nothing for longer than between launches),
---   launch_api (inside the launching call), queued (launched, not yet begun), kernel_gap (launched
---   before the GPU fell idle: between nodes of a graph, streams or dependent kernels), loading
---   (first use of a kernel, module loading), profiler_overhead, edge (before the first or after the
---   last operation of a selected window) or unattributed (no launching call is recorded)
+-- window_ns BIGINT: total duration of the steps, ns; less than window_end_ns - window_start_ns if steps in
+--   between are excluded
+-- category VARCHAR: compute (kernels except communication), communication (exposed), transfer (copies and
+--   memsets, exposed), sync (the host waited for the GPU, so the GPU ran out of work), launch_gap (the host
+--   was between launches), host (the host launched nothing for longer than the usual interval between
+--   launches), launch_api (during the launching call), queued (launched but not yet started), kernel_gap
+--   (launched before the GPU became idle: between graph nodes, streams or dependent kernels), loading (first
+--   use of a kernel, module loading), profiler_overhead, edge (before the first or after the last operation
+--   of a selected window) or unattributed (no launching call was recorded)
 -- time_ns BIGINT: time, ns; categories without time are included as 0
 -- share_pct DOUBLE: share of the window, %
 -- note VARCHAR: caveat; NULL if none

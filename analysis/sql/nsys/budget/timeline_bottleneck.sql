@@ -1,24 +1,24 @@
--- What bounds each GPU's time: the largest of compute, communication, transfer, launch overhead,
--- sync, loading, kernel gaps and host, with every contributor of 10 % or more.  Busy does not mean
--- compute-bound: only ncu (timeline_busy) or sampled GPU metrics show whether the kernels wait for memory.
+-- What bounds each GPU's time: the largest of compute, communication, transfer, launch overhead, sync,
+-- loading, kernel gaps and host, with all contributors of 10 % or more. Busy does not mean compute-bound:
+-- only ncu (timeline_busy) or sampled GPU metrics show whether the kernels wait for memory.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- bound VARCHAR: compute, communication, transfer, launch_overhead (launch_gap + launch_api + queued), sync,
 --   loading, kernel_gap or host
--- share_pct DOUBLE: its share of the window, %
--- contributors VARCHAR: categories with 10 % or more, largest first, as text
--- busy_bound VARCHAR: what bounds the kernels by sampled GPU metrics: compute, memory or neither (latency,
---   small kernels); NULL if none were sampled
--- confidence VARCHAR: high; medium if the profiler says that events might be missing; low if it says that
---   some were lost, if part of the file could not be read, or if kernels are hidden in CUDA graphs
--- incomplete BOOLEAN: whether the profiler says that it lost events, or failed to process them, or more
+-- share_pct DOUBLE: share of that category in the window, %
+-- contributors VARCHAR: categories of 10 % or more, largest first, as text
+-- busy_bound VARCHAR: bound of the kernels according to sampled GPU metrics: compute, memory or neither
+--   (latency, small kernels); NULL if GPU metrics were not sampled
+-- confidence VARCHAR: high; medium if the profiler warns that events might be missing; low if events were
+--   lost, if part of the file could not be read, or if kernels are hidden in CUDA graphs
+-- incomplete BOOLEAN: whether the profiler reports that it lost events or failed to process them, or more
 --   than 1 % of the rows of a table in the file could not be read
--- explanation VARCHAR: caveats of the verdict; NULL if none
--- notes VARCHAR[]: the parts of the explanation
--- shares STRUCT(category VARCHAR, share_pct DOUBLE)[]: category and share of the window (%) of each, largest
---   first
--- evidence JSON: shares as JSON
+-- explanation VARCHAR: caveats of the verdict; NULL without caveats
+-- notes VARCHAR[]: caveats of the verdict as a list
+-- shares STRUCT(category VARCHAR, share_pct DOUBLE)[]: all categories with their share of the window (%),
+--   largest first
+-- evidence JSON: shares of the categories as JSON
 CREATE VIEW timeline_bottleneck AS
 WITH grouped AS (
     SELECT
@@ -91,8 +91,8 @@ kept AS (
     SEMI JOIN failed USING (report_id)
     GROUP BY report_id
 ),
--- Reports of which nsys says that it failed to process events, with the share of CUDA's events that are
--- missing, %; NULL if it does not say how many there were.  What failed may be the names of ranges alone.
+-- Reports for which nsys failed to process events, with the share of CUDA events that are missing, %; NULL if
+-- their number is unknown. The failed events may only be the names of ranges.
 unprocessed AS (
     SELECT
         f.report_id,
@@ -118,8 +118,7 @@ said AS (
     FROM reports
     WHERE lost_pct > threshold('timeline.lost_pct')
 ),
--- What the profiler says that it lost of each report, in its words, and whether that makes the trace
--- incomplete.
+-- Messages of the profiler on lost data of each report, and whether they make the trace incomplete.
 losses AS (
     SELECT
         report_id,

@@ -1,35 +1,35 @@
--- What can be done about each GPU's time, largest share first: the techniques of the knowledge base for
--- every contributor of 10 % or more (launch overhead: 5 %), and for small copies to the host if they are
--- many; each with a bound on its gain.  None where the GPU hardly worked, or a benchmark times kernels.
--- For kernels see kernel_findings.
+-- Techniques of the knowledge base for each GPU's time, largest share first: for every contributor of 10 % or
+-- more (launch overhead: 5 %), and for small copies to the host if there are many. Each technique has an
+-- upper bound on its gain. GPUs that were hardly used, and programs that benchmark kernels, have no rows. For
+-- kernels see kernel_findings.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: 1 has the largest share
--- bound VARCHAR: category of timeline_bottleneck that it addresses, or readback: small copies to the host
--- share_pct DOUBLE: share of the window, %
--- technique VARCHAR: key in the knowledge base
--- gain_pct DOUBLE: the largest share of the window that it can save, %; NULL if no bound can be derived, or
---   if the trace is incomplete
--- floor VARCHAR: what it keeps: busy (what the GPU does takes as long as now, and so does the loading of
---   code; and where that is a finding of its own, what the host does in long intervals, beside the GPU's work
---   or, where it has waited for it, behind), synced (the same, and idle time while the host waits for the
---   GPU), unsynced (the same, all of it beside the GPU's work, and no such waits), others (so does all that
---   is not of this category), other_launches (all but slow launches), waiting (all but the waiting for other
---   ranks behind the first collective), start (all but the waiting in that), hidden (compute, behind which it
---   can hide), link (the same, and copied bytes at the peak of their link) or elsewhere (what the GPU does
---   and the loading of code, and what the host does besides reading back and launching); NULL without a bound
--- difficulty VARCHAR: low, medium or high
+-- rank BIGINT: order by share, from 1 for the largest
+-- bound VARCHAR: category of timeline_bottleneck that the technique addresses, or readback (small copies to
+--   the host)
+-- share_pct DOUBLE: share of the category in the window, %
+-- technique VARCHAR: key of the technique in the knowledge base
+-- gain_pct DOUBLE: upper bound on the gain: largest share of the window that the technique can save, %; NULL
+--   if no bound can be derived, or if the trace is incomplete
+-- floor VARCHAR: what the bound assumes to stay unchanged: busy (GPU work and code loading; if host is a
+--   contributor, also the host's work in its long intervals, which runs concurrently with the GPU or follows
+--   a wait for it), synced (as busy, and the idle time while the host waits for the GPU), unsynced (as busy,
+--   but all host work runs concurrently with the GPU and nothing waits), others (all other categories),
+--   other_launches (everything except slow launches), waiting (everything except waiting for other ranks
+--   after the first collective), start (everything except waiting in the first collective), hidden (compute,
+--   which can overlap the work), link (as hidden, and the copies at the peak of their link) or elsewhere (GPU
+--   work, code loading, and host work other than readbacks and launches); NULL without a bound
+-- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- confidence VARCHAR: confidence of the verdict
--- for_rank BIGINT: rank of the job that the technique is for: the one that this GPU waits for; NULL if it is
---   for this GPU
--- slow_pct DOUBLE: share of the window in which the host prepares the same launch time and again, %; for
---   launch_overhead where it is half of it or more
--- idle_in VARCHAR: what most of the idle time of that category lies in, in words; NULL if nothing is known,
---   or the category is not idle time
--- largest_gap VARCHAR: the longest idle interval of that category in words; NULL if the category is not
---   idle time
+-- for_rank BIGINT: rank of the job to which the technique applies, which this GPU waits for; NULL if it
+--   applies to this GPU
+-- slow_pct DOUBLE: share of the window in which the host repeatedly prepares the same launch, %; for
+--   launch_overhead, if it is at least half of that category
+-- idle_in VARCHAR: where most of the idle time of the category occurs, in words; NULL if unknown, or if the
+--   category is not idle time
+-- largest_gap VARCHAR: longest idle interval of the category, in words; NULL if the category is not idle time
 CREATE VIEW timeline_findings AS
 WITH copied AS (
     SELECT report_id, device, operation, sum(bytes / link_bytes_per_s ORDER BY src_kind, dst_kind) AS s
@@ -53,7 +53,7 @@ whole AS (
         coalesce(
             list_filter(b.shares, lambda part: part.category = 'compute')[1].share_pct, 0
         ) AS compute_pct,
-        -- Code that kernels need is loaded however they are launched.
+        -- The code of kernels is loaded however they are launched.
         coalesce(
             list_filter(b.shares, lambda part: part.category = 'loading')[1].share_pct, 0
         ) AS loading_pct,
@@ -64,7 +64,7 @@ whole AS (
         coalesce(list_filter(b.shares, lambda part: part.category = 'sync')[1].share_pct, 0) AS sync_pct,
         idle_pct - loading_pct AS rest_pct,
         100 - loading_pct - host_pct AS beside_pct,
-        -- Both directions of a link work at once.
+        -- Both directions of a link work concurrently.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
     FROM _timeline_bounds AS b
     JOIN analysis_windows AS v USING (report_id, device)
@@ -75,14 +75,14 @@ whole AS (
 ),
 matched AS (
     SELECT c.*, NULL AS for_rank, t.rank AS place, t.technique, t.difficulty,
-        -- Where events were lost, what looks idle may not be.
+        -- If events were lost, apparent idle time may not be idle.
         CASE WHEN NOT c.incomplete THEN t.keeps[1] END AS floor
     FROM _timeline_contributors AS c
     JOIN _timeline_features AS f USING (report_id, device)
     JOIN _techniques AS t ON t.bound = c.bound AND list_has_all(f.features, t.features)
     WHERE c.bound != 'compute'
     UNION ALL
-    -- Waiting for another rank is cured there, first of all.
+    -- Waiting for another rank is first cured on that rank.
     SELECT c.*, r.last_rank, t.rank - 1000, t.technique, t.difficulty,
         CASE WHEN NOT c.incomplete THEN 'waiting' END
     FROM _timeline_contributors AS c
@@ -134,7 +134,7 @@ most AS (
     WHERE kind IS NOT NULL AND part_pct >= threshold('timeline.named_pct')
     QUALIFY row_number() OVER (PARTITION BY report_id, device, bound ORDER BY time_ns DESC, kind, name) = 1
 ),
--- What idle time of each category of timeline_bottleneck lies in, and its longest interval, in words.
+-- Location of the idle time of each category of timeline_bottleneck, and its longest interval, in words.
 gap_words AS (
     SELECT
         w.report_id,

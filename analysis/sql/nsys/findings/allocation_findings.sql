@@ -1,14 +1,15 @@
--- GPUs that idle in their steady steps while the host allocates or frees device memory in each of them.
+-- GPUs that are idle in their steady steps while the host allocates or frees device memory in every step.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- calls BIGINT: number of calls that allocate or free device memory in the steady steps
--- per_step DOUBLE: their number in a step
--- call_ns BIGINT: their duration, ns
+-- per_step DOUBLE: number of these calls per step
+-- call_ns BIGINT: total duration of these calls, ns
 -- idle_ns BIGINT: idle time of the GPU during these calls, ns
--- share_pct DOUBLE: share of that in the time of the steady steps, %
--- gain_pct DOUBLE: the most that fewer such calls can save: that share, %
--- functions VARCHAR: the functions with the number of their calls, most calls first
+-- share_pct DOUBLE: share of this idle time in the steady steps, %
+-- gain_pct DOUBLE: upper bound on the gain of fewer calls: all idle time of the GPU, since cudaFree waits for the
+--   device and the host cannot run ahead, but at most the duration of the calls, %
+-- functions VARCHAR: functions with their number of calls, most calls first
 /* finding
 claim = "allocation"
 says = "waits while steps allocate device memory"
@@ -20,7 +21,7 @@ time_ns = "idle_ns"
 launches = "calls"
 
 [assumes]
-allocation = "steps allocated no device memory"
+allocation = "steps allocated no device memory and the GPU never waited for a launch"
 
 [techniques.allocate_once]
 technique = "Allocate device memory before the loop, or from a pool"
@@ -71,6 +72,11 @@ waited AS (
     SELECT report_id, device, sum(ns)::BIGINT AS idle_ns
     FROM idle
     GROUP BY report_id, device
+),
+all_idle AS (
+    SELECT report_id, device, sum(dur_ns) AS ns
+    FROM _analysed_idle
+    GROUP BY report_id, device
 )
 SELECT
     o.report_id,
@@ -80,9 +86,10 @@ SELECT
     o.call_ns,
     w.idle_ns,
     100.0 * w.idle_ns / nullif(o.time_ns, 0) AS share_pct,
-    share_pct AS gain_pct,
+    100.0 * least(a.ns, o.call_ns) / nullif(o.time_ns, 0) AS gain_pct,
     o.functions
 FROM often AS o
 JOIN waited AS w USING (report_id, device)
+JOIN all_idle AS a USING (report_id, device)
 WHERE share_pct >= threshold('timeline.launch_overhead_pct')
 ORDER BY o.report_id, o.device;

@@ -1,24 +1,26 @@
--- Operators of many kernels that take a notable share of a step, and what to do about each as a whole.
--- What is done already, such as a fused optimizer, is no finding; nor is what a benchmark times.
+-- Operators that consist of many kernels and take a notable share of a step, with a technique for each
+-- operator as a whole. Operators that are already optimized (such as a fused optimizer) and kernels that a
+-- benchmark times are excluded.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: 1 has the largest share
+-- rank BIGINT: order by share, from 1 for the largest
 -- operator VARCHAR: as in operator_times
--- share_pct DOUBLE: share of the time of the steps, %
--- weight_pct DOUBLE: what stands for its bound in the order of findings where there is none: its share, at
---   most that by which faster kernels can shorten the step, and that in which the GPU waits for input, if it
---   does: then they would only wait longer, %
--- step_ns DOUBLE: time of its kernels in a step, mean, ns; NULL without steps
--- step_launches BIGINT: number of launches in a step, mean; NULL without steps
--- kernels BIGINT: number of different kernels
--- longest VARCHAR: its kernels with most time, as in operator_times
--- names VARCHAR[]: full names of its kernels
--- technique VARCHAR: key in the knowledge base
--- difficulty VARCHAR: low, medium or high
--- gain_pct DOUBLE: bound on the gain, % of the time of the steps; NULL where none can be derived
--- floor VARCHAR: what the bound assumes to stay: around (the kernels around the operator's own)
+-- share_pct DOUBLE: share of the step time, %
+-- weight_pct DOUBLE: value for the ranking of findings if there is no bound, %: share_pct, limited to the
+--   time that faster kernels can save; if the GPU waits for input, further limited because faster kernels
+--   would only wait longer
+-- step_ns DOUBLE: mean time of the operator's kernels per step, ns; NULL without steps
+-- step_launches BIGINT: mean number of launches per step; NULL without steps
+-- kernels BIGINT: number of distinct kernels
+-- longest VARCHAR: kernels with the most time, as in operator_times
+-- names VARCHAR[]: full names of the operator's kernels
+-- technique VARCHAR: key of the technique in the knowledge base
+-- difficulty VARCHAR: difficulty of the technique: low, medium or high
+-- gain_pct DOUBLE: upper bound on the gain, % of the step time; NULL if no bound can be derived
+-- floor VARCHAR: what the bound assumes to stay unchanged: around (the kernels next to the operator's own
+--   kernels)
 /* finding
 claim = "operator"
 says = "spends time on {{ words[operator] }}"
@@ -120,7 +122,7 @@ difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 */
 CREATE VIEW operator_findings AS
--- GPUs that wait much for input data, and for what share of the window, %.
+-- GPUs that often wait for input data, with the share of the window, %.
 WITH waits_for_input AS (
     SELECT c.report_id, c.device, c.share_pct
     FROM _timeline_contributors AS c
@@ -155,6 +157,6 @@ LEFT JOIN waits_for_input AS i ON i.report_id = o.report_id AND i.device = o.dev
 ANTI JOIN benchmark_loops AS b ON b.report_id = o.report_id AND b.device = o.device
 WHERE o.share_pct >= threshold('operator.share_pct')
     AND o.launches > coalesce(o.steps, 1)
-    -- One kernel of these is all of the operator already.
+    -- One of these kernels is the whole operator already.
     AND (o.kernels > 1 OR o.operator NOT IN ('normalization', 'batch_norm', 'cross_entropy'))
 ORDER BY o.report_id, o.device, rank;

@@ -1,18 +1,18 @@
--- GPUs that compute in FP32 for most of the step, in a program of operators that neural networks have.
+-- GPUs that compute in FP32 for most of a step, in programs with neural-network operators.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- share_pct DOUBLE: share of the time of the steps in kernels whose names state FP32 or TF32, %
--- step_ns DOUBLE: time of these kernels in a step, mean, ns; NULL without steps
--- step_launches BIGINT: number of their launches in a step, mean; NULL without steps
--- longest VARCHAR: those with most time, as in precision_times
--- technique VARCHAR: key in the knowledge base
--- difficulty VARCHAR: low, medium or high
--- gain_pct DOUBLE: bound on the gain, % of the time of the steps: half of what they take, and all that
---   products take which do not use TF32, since tensor cores need a small part of it; at most the time in
---   which the host waits for the GPU
--- floor VARCHAR: what the bound assumes to stay: half_types (what narrower types leave of kernels) or host
---   (the time in which the host issues the step)
+-- share_pct DOUBLE: share of the step time in kernels whose names indicate FP32 or TF32, %
+-- step_ns DOUBLE: mean time of these kernels per step, ns; NULL without steps
+-- step_launches BIGINT: mean number of launches of these kernels per step; NULL without steps
+-- longest VARCHAR: kernels with the most time, as in precision_times
+-- technique VARCHAR: key of the technique in the knowledge base
+-- difficulty VARCHAR: difficulty of the technique: low, medium or high
+-- gain_pct DOUBLE: upper bound on the gain, % of the step time: half of the time of these kernels, and the
+--   whole time of matrix products without TF32, because tensor cores need only a small part of it; at most
+--   the time in which the host waits for the GPU
+-- floor VARCHAR: what the bound assumes to stay unchanged: half_types (the time of kernels in narrower types)
+--   or host (the time that the host needs to issue the step)
 /* finding
 claim = "single_precision"
 says = "computes in FP32"
@@ -52,7 +52,7 @@ FROM precision_times AS p
 JOIN _techniques AS t ON t.bound = 'single_precision' AND p.type = 'single'
 ANTI JOIN precision_times AS n
     ON n.report_id = p.report_id AND n.device = p.device
-        -- Products whose names state no type may be narrow ones.
+        -- Products without a type in their name may be narrow.
         AND n.kernel_pct * if(n.type = 'narrow', 1, if(n.type = 'other', n.product_ns / n.time_ns, 0))
         >= threshold('precision.narrow_pct')
 ANTI JOIN benchmark_loops AS b ON b.report_id = p.report_id AND b.device = p.device

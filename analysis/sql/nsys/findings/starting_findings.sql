@@ -1,14 +1,15 @@
--- GPUs that idle time and again between the steps that verdicts are about while the program starts
--- processes, as a data loader starts its workers for each epoch: such steps are not alike and are left out.
+-- GPUs that are repeatedly idle between the analyzed steps while the program starts processes, for example
+-- because a data loader starts its workers for each epoch. Such steps differ from the others and are excluded
+-- from the analyzed steps.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- intervals BIGINT: number of idle intervals in which processes were started
--- idle_ns BIGINT: their length, ns
--- share_pct DOUBLE: share of the time from the first steady step to the last, %
--- longest_ns BIGINT: the longest of them, ns
--- technique VARCHAR: key in the knowledge base
--- difficulty VARCHAR: low, medium or high
+-- intervals BIGINT: number of idle intervals in which processes start
+-- idle_ns BIGINT: total length of these intervals, ns
+-- share_pct DOUBLE: share of the time from the first to the last steady step, %
+-- longest_ns BIGINT: longest of these intervals, ns
+-- technique VARCHAR: key of the technique in the knowledge base
+-- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding
 claim = "process_starts"
 says = "idles between steps while the program starts processes, as for each epoch"

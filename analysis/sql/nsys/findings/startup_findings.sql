@@ -1,20 +1,19 @@
--- Start-up that is long, and what to do about it, one row per GPU: the time before the first steady step
--- as a share of the capture.  It does not recur, so it is no part of a step, and its share must not be
--- added to those of timeline_findings.  Only where the steady steps are analysed, and not where it is a
--- small part of what the program takes in all.
+-- Long start-up phases, one row per GPU: the time before the first steady step as a share of the capture.
+-- Start-up does not recur, so it is not part of a step, and its share must not be added to those of
+-- timeline_findings. A GPU only has a row if its steady steps are analyzed and start-up is not a small part
+-- of the program's total run time.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process
--- startup_ns BIGINT: time from its first CUDA call to its first steady step, without that in other loops, ns
--- capture_ns BIGINT: time from that call to the end of the last operation on the GPU, ns
--- share_pct DOUBLE: share of that, %: the most that can be saved
--- causes VARCHAR: what takes the time, in words; causes below 2 % of it are left out, and other loops stand
---   last
--- cause VARCHAR: what takes most of it: loading (modules, first uses of kernels), context, allocation,
---   communicator, autotuning or compilation; program if none takes 25 %
--- technique VARCHAR: key in the knowledge base
--- difficulty VARCHAR: low, medium or high
+-- startup_ns BIGINT: time from the first CUDA call to the first steady step, without time in other loops, ns
+-- capture_ns BIGINT: time from the first CUDA call to the end of the last operation on the GPU, ns
+-- share_pct DOUBLE: share of start-up in the capture, %; also the most that can be saved
+-- causes VARCHAR: causes of start-up time in words; causes below 2 % are omitted, and other loops come last
+-- cause VARCHAR: cause with the most time: loading (modules, first uses of kernels), context, allocation,
+--   communicator, autotuning or compilation; program if no cause takes 25 %
+-- technique VARCHAR: key of the technique in the knowledge base
+-- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding
 claim = "startup"
 says = "takes long to start"

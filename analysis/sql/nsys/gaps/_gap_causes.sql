@@ -1,6 +1,6 @@
--- Idle intervals longer than between launches, with what their largest part lies in: a call, a range,
--- what another thread did; if nothing is known, what came next.  Numbers in names of ranges are
--- replaced by *.
+-- Idle intervals longer than a launch gap, with the activity of their largest part: a call, a range, or the
+-- activity of another thread; if nothing is known, the next operation. Numbers in range names are replaced by
+-- *.
 -- @materialize
 CREATE VIEW _gap_causes AS
 WITH open AS (

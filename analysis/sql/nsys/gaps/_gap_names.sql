@@ -1,6 +1,6 @@
--- What was open on the host during idle time before a launching call, where that is longer than
--- between launches: the innermost NVTX range of the launching thread that covers at least half of it,
--- the CUDA call and the OS call that take most of it, and what covers half of it on another thread.
+-- Host activity during idle time before a launching call, if that time is longer than a launch gap: the
+-- innermost NVTX range of the launching thread that covers at least half of it, the CUDA call and the OS call
+-- with the most time in it, and the activity of another thread that covers half of it.
 -- @materialize
 CREATE VIEW _gap_names AS
 WITH RECURSIVE long AS MATERIALIZED (
@@ -11,7 +11,8 @@ WITH RECURSIVE long AS MATERIALIZED (
     JOIN _launch_gap_limits AS l USING (track)
     WHERE i.call_ns - i.start_ns > l.limit_ns
 ),
--- What covers half of an interval is open in its middle.  Of those that begin at once, the inner one.
+-- An activity that covers half of an interval is open in its middle. If several begin at once, the inner one
+-- is used.
 ranges AS MATERIALIZED (
     SELECT report_id, pid, tid, range_id, enclosing, name, coalesce(calls, 1) > 0 AS launches, start_ns,
         coalesce(end_ns, 9223372036854775807) AS end_ns
@@ -36,7 +37,7 @@ climbed AS (
     JOIN ranges AS r ON r.report_id = g.report_id AND r.range_id = g.enclosing
     WHERE 2 * g.open_ns < g.dur_ns
 ),
--- Short calls cannot matter, and are most.
+-- Most calls are short and cannot matter.
 calls AS MATERIALIZED (
     SELECT 'api' AS kind, report_id, pid, tid, name, start_ns, end_ns
     FROM nsys_api_calls
@@ -50,7 +51,7 @@ threads AS (
     SELECT DISTINCT report_id, pid, tid, track
     FROM long
 ),
--- Calls that begin during an interval, and the one of each kind that reaches into it.
+-- Calls that begin during an interval, and the call of each kind that extends into it.
 inside AS (
     SELECT g.track, g.op_id, c.kind, c.name, least(c.end_ns, g.end_ns) - c.start_ns AS ns
     FROM (FROM calls JOIN threads USING (report_id, pid, tid)) AS c
@@ -82,7 +83,7 @@ named AS (
     FROM summed
     GROUP BY track, op_id
 ),
--- Threads that wait for work explain nothing.
+-- Threads that wait for work do not explain idle time.
 spans AS (
     SELECT 'range' AS kind, report_id, pid, tid, name, start_ns, end_ns
     FROM inner_ranges
@@ -102,7 +103,7 @@ elsewhere AS (
     ASOF JOIN spans AS s
         ON s.report_id = g.report_id AND s.pid = g.pid AND s.tid = g.tid AND s.start_ns <= g.middle_ns
     WHERE 2 * overlap_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) >= g.dur_ns
-        -- One that goes on long after the interval did not hold the host up.
+        -- A call that continues long after the interval did not delay the host.
         AND (s.kind = 'range' OR s.end_ns <= g.end_ns + g.dur_ns)
 ),
 others AS (

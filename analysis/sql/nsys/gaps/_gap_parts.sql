@@ -1,12 +1,12 @@
--- Idle intervals between operations of a device, split at the launching call of the next operation:
--- before it, during it, after it.  The time before it is split into waiting, loading and the rest.
--- What was launched before the device fell idle is not split.  The profiler's own time is taken out
--- of each part.
+-- Idle intervals between operations of a device, split at the launching call of the next operation into the
+-- time before, during and after it. The time before it is split into waiting, loading and the rest. Intervals
+-- before operations that were launched before the device became idle are not split. The profiler's own time
+-- is subtracted from each part.
 -- @materialize
 CREATE VIEW _gap_parts AS
 WITH profiler AS (
-    -- Overlapping overhead of several threads of a process counts once; that of another process does
-    -- not delay it.
+    -- Overlapping overhead of several threads of a process counts once; overhead of another process does not
+    -- delay it.
     SELECT report_id, pid, greatest(start_ns, max(end_ns) OVER earlier) AS start_ns, end_ns
     FROM nsys_overhead
     WHERE end_ns > start_ns
@@ -32,8 +32,8 @@ disturbed AS (
     FROM profiled
     GROUP BY track, op_id
 ),
--- Time in calls that wait or load: how much a thread spent there until the end, less until the start.
--- Threads without such calls, as autograd's often are, need not be sorted.
+-- Time in calls that wait or load: the thread's total up to the end minus its total up to the start. Threads
+-- without such calls (often those of autograd) need not be sorted.
 reached AS (
     SELECT g.track, g.op_id, g.report_id, g.pid, g.tid, g.start_ns, g.call_ns
     FROM (
@@ -62,7 +62,7 @@ blocked AS (
         sum(m.sign * (b.waited_until - if(b.loads, 0, greatest(0, b.end_ns - m.at_ns)))) AS wait_ns,
         sum(m.sign * (b.loaded_until - if(b.loads, greatest(0, b.end_ns - m.at_ns), 0))) AS loading_ns,
         arg_max(b.name, b.start_ns) FILTER (NOT b.loads AND b.end_ns >= m.start_ns) AS sync_name,
-        -- The wait let the device run dry; one that began later found it idle.
+        -- The wait made the device run out of work; a wait that began later found it idle.
         coalesce(bool_or(NOT b.loads AND b.start_ns < m.start_ns AND b.end_ns >= m.start_ns), false)
             AS drained
     FROM moments AS m

@@ -17,8 +17,8 @@ uses AS (
     WHERE l.kind IN ('kernel', 'graph') AND coalesce(l.demangled, l.name) IN (SELECT name FROM long)
     GROUP BY ALL
 ),
--- Operations after an idle interval whose launching call took long because it was the first use of
--- a kernel or graph in its process: the driver loads the code.
+-- Operations after an idle interval whose launching call was slow because it was the first use of a kernel or
+-- graph in its process: the driver loads the code.
 loading_launches AS (
     SELECT o.track, o.op_id
     FROM long AS o
@@ -41,7 +41,7 @@ judged AS (
     LEFT JOIN _slow_launches AS s USING (track, op_id)
 ),
 split AS (
-    -- The latency of a launch is seen only because the wait before it let the device run dry.
+    -- The launch latency is only visible because the wait before it made the device run out of work.
     SELECT
         *,
         wait_ns

@@ -1,5 +1,5 @@
--- Idle intervals between operations of a device, with the launching call of the operation that ended
--- each, unless it was launched before the device fell idle.
+-- Idle intervals between operations of a device, with the launching call of the operation that ended each
+-- interval, unless it was launched before the device became idle.
 -- @materialize
 CREATE VIEW _idle AS
 WITH later AS (
@@ -17,9 +17,9 @@ SELECT
     o.pid,
     o.tid,
     o.op_id,
-    -- Idle time before the first operation of a window belongs to the window before.
+    -- Idle time before the first operation of a window belongs to the previous window.
     o.window_id - (o.busy_until < w.start_ns)::INTEGER AS window_id,
-    -- A call may have launched several operations, a graph, and return while the first of them run.
+    -- A call may launch several operations (a graph) and return while the first of them run.
     coalesce(o.api_end_ns <= o.busy_until, false) OR l.op_id IS NOT NULL AS launched,
     CASE WHEN NOT launched THEN o.api_start_ns END AS api_start_ns,
     CASE WHEN NOT launched THEN o.api_end_ns END AS api_end_ns,

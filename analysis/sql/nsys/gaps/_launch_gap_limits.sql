@@ -1,5 +1,5 @@
--- How long the host may take between launches on each GPU until it is doing something else: longer
--- in a program that always takes long, if it launches often enough to tell.
+-- Longest interval between launches on each GPU that counts as a launch gap. It is longer for a program with
+-- generally long intervals, if the program launches often enough to measure them.
 -- @materialize
 CREATE VIEW _launch_gap_limits AS
 SELECT

@@ -1,7 +1,7 @@
--- Long idle intervals that are the cost of launching: time and again before the same kernel, with no
--- wait, no input from the host, no OS call and no range without launches in which the host did
--- something else.  Libraries that prepare a kernel for every new shape make them; before a kernel that is
--- compiled into the program, and in a program with no others, it is the program that does something else.
+-- Long idle intervals that are a cost of launching: they recur before the same kernel, without waits, input
+-- from the host, OS calls or ranges without launches. They occur with libraries that prepare a kernel for
+-- every new shape. Before a kernel that is compiled into the program, and in a program without other kernels,
+-- the program itself does other work.
 -- @materialize
 CREATE VIEW _slow_launches AS
 WITH recurring AS (

@@ -1,32 +1,34 @@
--- Idle intervals of each GPU, longest first, with the cause of their largest part and what the host
--- was doing.
+-- Idle intervals of each GPU, longest first, with the cause of their largest part and the activity of the
+-- host.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: 1 is the longest
--- start_ns BIGINT: end of the preceding operations, ns
+-- rank BIGINT: order by length, from 1 for the longest
+-- start_ns BIGINT: end of the preceding operation, ns
 -- end_ns BIGINT: start of the next operation, ns
--- dur_ns BIGINT: length, ns
--- cause VARCHAR: cause of the largest part, by the categories of gpu_time_budget
--- before_ns BIGINT: time before the launching call began, ns; NULL if no call was recorded, or if it had
+-- dur_ns BIGINT: length of the interval, ns
+-- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
+-- before_ns BIGINT: idle time before the launching call began, ns; NULL if no call was recorded, or if it had
 --   returned before the interval
--- wait_ns BIGINT: part of it in calls that wait for the GPU, ns
--- loading_ns BIGINT: part of it in calls that load modules or libraries, ns
--- launch_api_ns BIGINT: time during the call, ns; NULL likewise
--- queued_ns BIGINT: time after it, ns; NULL likewise
--- profiler_overhead_ns BIGINT: time of the profiler itself, ns
--- next_name VARCHAR: operation that ended the gap
--- api_name VARCHAR: call that launched it
--- sync_name VARCHAR: synchronizing call of that thread within the gap; NULL if none
--- nvtx_range VARCHAR: innermost NVTX range of the launching call
--- nvtx_path VARCHAR: that range and up to two around it, outer ones first; only for gaps longer than a
+-- wait_ns BIGINT: part of before_ns in calls that wait for the GPU, ns
+-- loading_ns BIGINT: part of before_ns in calls that load modules or libraries, ns
+-- launch_api_ns BIGINT: idle time during the launching call, ns; NULL like before_ns
+-- queued_ns BIGINT: idle time after the launching call, ns; NULL like before_ns
+-- profiler_overhead_ns BIGINT: time of the profiler itself in the interval, ns
+-- next_name VARCHAR: operation that ended the interval
+-- api_name VARCHAR: call that launched this operation
+-- sync_name VARCHAR: synchronizing call of the launching thread in the interval; NULL without such a call
+-- nvtx_range VARCHAR: innermost NVTX range around the launching call
+-- nvtx_path VARCHAR: that range and up to two outer ranges, outermost first; only for intervals longer than a
 --   launch gap
--- during_range VARCHAR: innermost NVTX range of that thread that was open in at least half of the time before
---   the call; this and the next three only where that time is longer than between launches
--- api_call VARCHAR: CUDA call of that thread that takes most of that time; NULL if none takes 20 us
--- os_call VARCHAR: OS call of that thread that takes most of it; NULL likewise, or if not traced
--- other_thread VARCHAR: range or OS call that covers half of it on another thread of the process, other than
---   waiting
+-- during_range VARCHAR: innermost NVTX range of the launching thread that was open for at least half of
+--   before_ns; this and the next three columns are only set if before_ns is longer than a launch gap
+-- api_call VARCHAR: CUDA call of the launching thread with the most time in before_ns; NULL if no call takes
+--   20 us
+-- os_call VARCHAR: OS call of the launching thread with the most time in before_ns; NULL if no call takes 20
+--   us, or if OS calls were not traced
+-- other_thread VARCHAR: range or OS call (except waiting) of another thread of the process that covers at
+--   least half of before_ns
 -- pid BIGINT: process
 -- tid BIGINT: launching thread
 CREATE VIEW gpu_idle_gaps AS
@@ -57,7 +59,7 @@ long_gaps AS MATERIALIZED (
     JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
     WHERE g.dur_ns > threshold('timeline.launch_gap_ns') AND l.range_id IS NOT NULL
 ),
--- Enclosing ranges, one lookup each: recursion or joins would read or sort all ranges per level.
+-- Enclosing ranges with one lookup each: recursion or joins would read or sort all ranges per level.
 innermost AS MATERIALIZED (
     SELECT DISTINCT report_id, range_id
     FROM long_gaps
@@ -87,8 +89,8 @@ outwards AS (
     LEFT JOIN second AS b ON b.report_id = i.report_id AND b.range_id = a.enclosing
     LEFT JOIN third AS c ON c.report_id = i.report_id AND c.range_id = b.enclosing
 ),
--- NVTX ranges around the launching calls of operations that end idle intervals longer than a launch gap:
--- the innermost one and up to two around it, outer ones first.
+-- NVTX ranges around the launching calls of operations that end idle intervals longer than a launch gap: the
+-- innermost range and up to two outer ranges, outermost first.
 gap_paths AS (
     SELECT g.track, g.op_id, o.path
     FROM long_gaps AS g

@@ -1,14 +1,14 @@
--- Idle time of each GPU by interval length and cause of the largest part: few long waits or many
--- short ones.
+-- Idle time of each GPU by interval length and cause. It shows whether the idle time consists of few long
+-- waits or many short ones.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- size_index INTEGER: number of the length class, from 1 for the shortest
 -- size VARCHAR: length class
--- cause VARCHAR: cause of the largest part of the interval, by the categories of gpu_time_budget
+-- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
 -- count BIGINT: number of intervals
 -- time_ns BIGINT: total idle time, ns
--- share_pct DOUBLE: share of the time of the steady steps (analysis_windows), %
+-- share_pct DOUBLE: share of the steady steps (analysis_windows), %
 CREATE VIEW gpu_idle_sizes AS
 WITH sized AS (
     SELECT

@@ -1,20 +1,21 @@
--- What the idle time of each GPU lies in, longest first: the call, the range or the other thread that
--- was active in at least half of the time before the next launch; else what came next.  Only
--- intervals longer than between launches have a name.
+-- Where the idle time of each GPU occurs, longest first: the call, the range or the other thread that was
+-- active for at least half of the time before the next launch, else the next operation. Only intervals longer
+-- than a launch gap have a name.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: 1 has the most time
--- cause VARCHAR: cause of the largest part of the interval, by the categories of gpu_time_budget
--- kind VARCHAR: CUDA call, range (other than of a step), OS call, range of another thread, OS call of another
---   thread, or next operation: the first of these that there is, an OS call that waits after those of
---   other threads; NULL if the interval is short
--- name VARCHAR: its name, with numbers in names of ranges replaced by *; NULL likewise
--- nvtx_range VARCHAR: innermost range of the launching thread, likewise
+-- rank BIGINT: order by time, from 1 for the most
+-- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
+-- kind VARCHAR: kind of the named activity: CUDA call, range (except step ranges), OS call, range of another
+--   thread, OS call of another thread, or next operation; the first that applies is used, and waiting OS
+--   calls come after activity of other threads; NULL if the interval is short
+-- name VARCHAR: name of the activity, with numbers in range names replaced by *; NULL if the interval is
+--   short
+-- nvtx_range VARCHAR: innermost range of the launching thread, with numbers replaced by *
 -- count BIGINT: number of intervals
--- time_ns BIGINT: their total length, ns
--- share_pct DOUBLE: share of the idle time of the GPU, %
+-- time_ns BIGINT: total length of the intervals, ns
+-- share_pct DOUBLE: share of the GPU's idle time, %
 CREATE VIEW idle_causes AS
 WITH sums AS (
     SELECT track, cause, kind, name, nvtx_range, count(*) AS count, sum(dur_ns) AS ns

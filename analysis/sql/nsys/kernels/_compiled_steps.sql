@@ -1,4 +1,5 @@
--- Whether a compiler made the step of a GPU: what is generated, against what PyTorch launches by itself.
+-- Whether a compiler generated the step of a GPU: generated kernels compared with those that PyTorch launches
+-- directly.
 CREATE VIEW _compiled_steps AS
 WITH counted AS (
     SELECT

@@ -1,10 +1,9 @@
--- Executions of kernels on each GPU by name, in the windows that verdicts are about; views on
--- kernel time read operations only through it.
--- Durations are summed as nsys does: overlapping kernels count twice.
+-- Executions of kernels on each GPU by name, in the analyzed windows. Views on kernel time only read
+-- operations through this view. Durations are summed like in nsys: overlapping kernels count twice.
 -- @materialize
 CREATE VIEW _kernel_uses AS
 WITH sums AS (
-    -- The names stay as they are stored: anything computed from them would be computed per launch.
+    -- Names are used as stored, because any value computed from them would be computed per launch.
     SELECT track, name, demangled, count(*) AS launches, sum(end_ns - start_ns) AS time_ns
     FROM _analysed_launches
     WHERE kind = 'kernel'

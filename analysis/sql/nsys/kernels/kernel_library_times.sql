@@ -1,16 +1,16 @@
--- Kernel time of each GPU in the steady steps (analysis_windows) by the library that the kernels are from.
+-- Kernel time of each GPU in the steady steps (analysis_windows) by library.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- library VARCHAR: as in kernel_libraries; own is what no rule knows
--- closed BOOLEAN: whether the user cannot change its code, only what is asked of it
--- kernels BIGINT: number of different kernels, by full name
+-- library VARCHAR: as in kernel_libraries; own if no rule matches
+-- closed BOOLEAN: whether the user cannot change the code, only the inputs
+-- kernels BIGINT: number of distinct kernels, by full name
 -- launches BIGINT: number of executions
--- time_ns BIGINT: sum of durations, ns; overlapping ones count twice
--- share_pct DOUBLE: share of the sum over all kernels of the GPU, %; NULL if that is 0
+-- time_ns BIGINT: total duration, ns; overlaps count twice
+-- share_pct DOUBLE: share of the GPU's total kernel time, %; NULL if the total is 0
 -- longest VARCHAR: short name of the kernel with the most time
--- longest_pct DOUBLE: its share of the library's time, %; NULL if that is 0
+-- longest_pct DOUBLE: share of that kernel in the library's time, %; NULL if the time is 0
 CREATE VIEW kernel_library_times AS
 WITH sums AS (
     SELECT

@@ -1,5 +1,6 @@
--- Each change of the memory that a process has on a GPU: CUDA's allocations under nsys, tensors under
--- torch.profiler.  `delta` is of what is in use, `reserved_delta` of what is held of the device for it.
+-- Changes of the memory that a process has on a GPU: CUDA allocations from nsys, tensors from torch.profiler.
+-- `delta` is the change of memory in use, `reserved_delta` the change of memory reserved on the device for
+-- it.
 -- @materialize
 CREATE VIEW _memory_changes AS
 WITH recorded AS (
@@ -9,11 +10,11 @@ WITH recorded AS (
         nullif(pool_address, 0) AS pool,
         pool_bytes
     FROM nsys_memory_usage
-    -- What another process allocated is counted there.
+    -- Memory that another process allocated is counted for that process.
     WHERE coalesce(imported_pool, 0) = 0
 ),
--- An address holds what was last allocated there: a release that was lost, and one of memory that was
--- never seen, leave no trace.
+-- An address holds the latest allocation, so a lost release, or a release of memory whose allocation was not
+-- recorded, has no effect.
 changed AS (
     SELECT
         *,

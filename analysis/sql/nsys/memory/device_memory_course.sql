@@ -1,15 +1,15 @@
--- The course of each GPU's memory in 240 parts of equal length: of all that is in use, of what is held of the
--- GPU, and of each kind.
+-- Memory use of each GPU over time, in 240 parts of equal length: total memory in use, reserved memory, and
+-- each kind.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- kind VARCHAR: in use, held, or a kind as in device_memory
--- start_ns BIGINT: begin of the first part, ns: the first change behind time 0 or, under nsys, operation of
---   the GPU
+-- kind VARCHAR: in use, held (reserved), or a kind as in device_memory
+-- start_ns BIGINT: start of the first part, ns: the first change after time 0 or, for nsys, the first GPU
+--   operation
 -- end_ns BIGINT: end of the last part, ns: the last change or operation
--- max_bytes BIGINT: most bytes at a time
--- course VARCHAR: the same as a bar, from an eighth of max_bytes to all of it, six parts a sign
--- parts_bytes BIGINT[]: most bytes in each part
+-- max_bytes BIGINT: largest number of bytes at any time
+-- course VARCHAR: memory use as a bar, in eighths of max_bytes; each character covers six parts
+-- parts_bytes BIGINT[]: largest number of bytes in each part
 CREATE VIEW device_memory_course AS
 WITH moments AS (
     SELECT report_id, device, 'in use' AS kind, time_ns, any_value(total_bytes) AS bytes
@@ -31,7 +31,7 @@ spans AS (
     SELECT
         m.report_id,
         m.device,
-        -- What PyTorch had before its first recorded event is not known.
+        -- PyTorch's memory before its first recorded event is unknown.
         if(
             bool_or(m.kind = 'tensor'),
             min(m.time_ns),
@@ -46,7 +46,7 @@ spans AS (
 placed AS (
     SELECT
         m.*, s.start_ns, s.end_ns,
-        -- What came before the first part is there when it begins.
+        -- Memory from before the first part exists when it begins.
         greatest(0, (m.time_ns - s.start_ns) * 240 // (s.end_ns - s.start_ns))::BIGINT AS part
     FROM moments AS m
     JOIN spans AS s ON s.report_id = m.report_id AND s.device IS NOT DISTINCT FROM m.device
@@ -60,7 +60,7 @@ highest AS (
     FROM placed
     GROUP BY ALL
 ),
--- What is there at the end of a part is there when the next begins, up to the next change.
+-- Memory at the end of a part exists at the start of the next, up to the next change.
 parts AS (
     SELECT
         *,

@@ -1,15 +1,15 @@
--- The largest use of each GPU's memory, and where the program was then, of what device_memory has.
+-- Peak memory use of each GPU according to device_memory, and where the program was at that time.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- peak_bytes BIGINT: most bytes in use at a time
--- peak_ns BIGINT: when that was first reached, ns on the host
--- step VARCHAR: step whose launching calls were being made then; NULL outside steps
--- nvtx_path VARCHAR: NVTX ranges then open on the thread that allocated, or on the main thread if it had
---   none, outer ones first; NULL if none
--- reserved_bytes BIGINT: most bytes held of the GPU at a time; NULL if not recorded
--- memory_bytes BIGINT: memory of the GPU, bytes; NULL if the report lacks it
--- peak_pct DOUBLE: reserved_bytes (peak_bytes if NULL), share of the GPU's memory, %
+-- peak_bytes BIGINT: largest number of bytes in use at any time
+-- peak_ns BIGINT: time on the host at which the peak was first reached, ns
+-- step VARCHAR: step whose launching calls were being made at the peak; NULL outside steps
+-- nvtx_path VARCHAR: NVTX ranges open at the peak on the allocating thread (on the main thread if it had
+--   none), outermost first; NULL without open ranges
+-- reserved_bytes BIGINT: largest number of bytes reserved on the GPU at any time; NULL if not recorded
+-- memory_bytes BIGINT: total memory of the GPU, bytes; NULL if the report does not contain it
+-- peak_pct DOUBLE: reserved_bytes (peak_bytes if NULL), % of the GPU's memory
 -- last_bytes BIGINT: bytes in use after the last change
 -- allocations BIGINT: number of recorded allocations
 CREATE VIEW device_memory_peak AS
@@ -43,7 +43,7 @@ allocated AS (
         ON c.report_id = p.report_id AND c.device IS NOT DISTINCT FROM p.device AND c.time_ns = p.peak_ns
     GROUP BY p.report_id, p.device, p.peak_bytes, p.peak_ns
 ),
--- The first time of each GPU's largest use of memory, and the process and thread that allocated there.
+-- First time of each GPU's peak memory use, with the process and thread that allocated there.
 memory_places AS (
     SELECT
         a.report_id, a.device, a.peak_bytes, a.peak_ns, a.by.pid AS pid,

@@ -1,10 +1,10 @@
--- Sampled GPU metrics, one row per sample: each value holds from the previous sample to this one.
--- The *_before columns are values times durations, summed over the earlier samples, so that the
--- difference of two gives the mean of any window.
+-- Sampled GPU metrics, one row per sample; a value applies from the previous sample to this one. The *_before
+-- columns are values times durations, summed over earlier samples, so that the difference of two rows gives
+-- the mean of any window.
 -- @materialize
 CREATE VIEW _metric_samples AS
 WITH samples AS (
-    -- Sums of integers do not depend on the order of rows: 1/256 % is finer than what is sampled.
+    -- Sums of integers do not depend on the order of rows; 1/256 % is finer than the sampled values.
     SELECT report_id, gpu, timestamp_ns, metric, TRY_CAST(round(value * 256) AS BIGINT) AS units
     FROM nsys_gpu_metrics
 ),

@@ -1,4 +1,4 @@
--- Where the ranges of each report begin when those of all reports lie in one sequence.
+-- Position at which the ranges of each report begin in the sequence of the ranges of all reports.
 -- @materialize
 CREATE VIEW _range_places AS
 SELECT report_id, (sum(ranges) OVER (ORDER BY report_id) - ranges)::BIGINT AS first

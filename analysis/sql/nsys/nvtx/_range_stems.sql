@@ -1,5 +1,5 @@
--- Names of ranges with their numbers replaced by *, and domains, numbered from 1: string expressions run
--- once per name, not per range.  The lists are short to DuckDB's estimates, so that it joins ranges to them.
+-- Range names with their numbers replaced by *, and domains, numbered from 1, so that string expressions run
+-- once per name and not per range. DuckDB estimates the lists as short, so that it joins ranges to them.
 -- @materialize
 CREATE VIEW _range_stems AS
 SELECT 'name' AS kind, name, stem, dense_rank() OVER (ORDER BY stem)::INTEGER AS number

@@ -1,6 +1,6 @@
--- Ranges that launched something, on the eight outermost levels, by their place and that of the range around
--- each (its own if there is none), with the numbers of their names; 0 stands for what has no name.
--- A duration of -1 is unknown.
+-- Ranges that launched work, on the eight outermost levels, with their position, the position of the
+-- enclosing range (their own if there is none), and the numbers of their names; 0 represents an empty name. A
+-- duration of -1 is unknown.
 CREATE VIEW _tree_ranges AS
 SELECT
     (p.first + r.range_id)::INTEGER AS place,

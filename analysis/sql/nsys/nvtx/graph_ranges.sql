@@ -1,18 +1,18 @@
--- GPU time of kernels in CUDA graphs by the NVTX range in which their graph node was created: a graph's
--- launch is within no layer, its capture is.  Of a cloned node that is the creation of the original.  Needs
--- a capture that includes the graph's creation, with --cuda-graph-trace=node; in the windows that verdicts
--- are about.
+-- GPU time of kernels in CUDA graphs, by the NVTX range in which their graph node was created. The launch of
+-- a graph is not inside the range of a layer, but its capture is. For a cloned node, the creation of the
+-- original node counts. The view needs a capture that includes the creation of the graph, with
+-- --cuda-graph-trace=node, and covers the analyzed windows.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- path VARCHAR: ranges around the creation on its thread, outer ones first, up to four; NULL where no range
---   was open or the creation was not recorded
--- reason VARCHAR: why path is NULL: no_creation (before the capture began), or no_range
--- nodes BIGINT: number of different graph nodes
+-- path VARCHAR: ranges around the creation on its thread, outermost first, up to four; NULL if no range was
+--   open or the creation was not recorded
+-- reason VARCHAR: why path is NULL: no_creation (the node was created before the capture began) or no_range
+-- nodes BIGINT: number of distinct graph nodes
 -- launches BIGINT: number of executions
--- time_ns BIGINT: sum of their durations, ns
--- share_pct DOUBLE: share of the time of all kernels in graphs on this GPU, %
--- longest VARCHAR: short name of the kernel with most time
+-- time_ns BIGINT: sum of the kernel durations, ns
+-- share_pct DOUBLE: share of the time of all graph kernels on this GPU, %
+-- longest VARCHAR: short name of the kernel with the most time
 CREATE VIEW graph_ranges AS
 WITH RECURSIVE nodes AS (
     SELECT DISTINCT report_id, graph_node_id

@@ -1,15 +1,19 @@
--- How much GPU work is attributed to an NVTX range, per process: on the launching thread, or
--- through the main thread (autograd).  Statements about ranges hold for that share only.
+-- GPU work attributed to NVTX ranges, per process: by the launching thread, or through the main thread (for
+-- autograd). Results by NVTX range only cover this share of the work.
 --
 -- report_id VARCHAR: report
 -- pid BIGINT: process
 -- operations BIGINT: number of GPU operations
--- own_thread BIGINT: of these, launched within a range of the launching thread
--- main_thread BIGINT: launched outside any range by another thread, while the main thread was in a range
--- without_range BIGINT: the rest
--- own_thread_time_pct DOUBLE: share of the operations' time, %; NULL if they have none
--- main_thread_time_pct DOUBLE: likewise
--- without_range_time_pct DOUBLE: likewise
+-- own_thread BIGINT: number of operations launched within a range of the launching thread
+-- main_thread BIGINT: number of operations launched outside any range by another thread, while the main
+--   thread was in a range
+-- without_range BIGINT: number of all other operations
+-- own_thread_time_pct DOUBLE: share of own_thread operations in the time of all operations, %; NULL if the
+--   time is 0
+-- main_thread_time_pct DOUBLE: share of main_thread operations in the time of all operations, %; NULL if the
+--   time is 0
+-- without_range_time_pct DOUBLE: share of the other operations in the time of all operations, %; NULL if the
+--   time is 0
 CREATE VIEW nvtx_attribution AS
 SELECT
     report_id,

@@ -1,24 +1,24 @@
 -- Kernel time by the NVTX ranges in which the kernels were launched, equal to `nsys stats --report
--- nvtx_kern_sum`.  A kernel counts in every range around its launching call, on that call's thread;
--- kernels launched outside any range are listed under an empty name.
+-- nvtx_kern_sum`. A kernel counts in every range around its launching call, on the thread of that call.
+-- Kernels launched outside any range are listed under an empty name.
 --
 -- report_id VARCHAR: report
--- nvtx_range VARCHAR: domain:text; NULL outside any range
--- style VARCHAR: PushPop; NULL outside any range
--- pid BIGINT: process id
+-- nvtx_range VARCHAR: name of the range, as domain:text; NULL outside any range
+-- style VARCHAR: range style, PushPop; NULL outside any range
+-- pid BIGINT: process
 -- tid BIGINT: launching thread
--- nvtx_inst BIGINT: number of ranges of this name that launched the kernel
--- kern_inst BIGINT: number of kernels
+-- nvtx_inst BIGINT: number of ranges with this name that launched the kernel
+-- kern_inst BIGINT: number of kernel executions
 -- total_time_ns BIGINT: sum of kernel durations, ns
 -- avg_ns DOUBLE: mean duration, ns, rounded to 0.1
 -- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
--- min_ns BIGINT: shortest, ns
--- max_ns BIGINT: longest, ns
--- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
+-- min_ns BIGINT: shortest duration, ns
+-- max_ns BIGINT: longest duration, ns
+-- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one value), ns, rounded to 0.1
 -- kernel_name VARCHAR: kernel name with template arguments
 CREATE VIEW nvtx_kern_sum AS
 WITH threads AS MATERIALIZED (
-    -- Numbers instead of names: a kernel counts in every range around it, which makes many rows.
+    -- Numbers instead of names, because a kernel counts in every enclosing range, which makes many rows.
     SELECT
         *,
         row_number() OVER () AS kernel,
@@ -39,7 +39,7 @@ names AS MATERIALIZED (
     WHERE kind = 'range'
 ),
 domains AS MATERIALIZED (
-    -- A list is short to DuckDB's estimates, so that it joins ranges to domains and not domains to ranges.
+    -- DuckDB estimates a list as short, so that it joins ranges to domains and not domains to ranges.
     SELECT domain, row_number() OVER () AS number
     FROM (SELECT unnest(list(DISTINCT domain)) AS domain FROM nsys_nvtx_ranges)
 ),
@@ -60,7 +60,7 @@ kernels AS (
     WHERE l.kind = 'kernel' AND l.call_id IS NOT NULL
 ),
 ranges AS NOT MATERIALIZED (
-    -- Joined on one text at a time, which costs least.  0 stands for what has no name.
+    -- Joined on one text at a time, which is cheapest. 0 represents an empty name.
     SELECT
         4294967296 * p.report + r.first_call AS first_call,
         r.calls,

@@ -1,17 +1,16 @@
--- NVTX ranges by style and name, equal to `nsys stats --report nvtx_sum`; the total includes nested
--- ranges.
+-- NVTX ranges by style and name, equal to `nsys stats --report nvtx_sum`. The total includes nested ranges.
 --
 -- report_id VARCHAR: report
--- time_pct DOUBLE: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
--- total_time_ns BIGINT: sum of durations, ns; overlapping ones count twice
+-- time_pct DOUBLE: share of the report's total time in this view, %, rounded to 0.1 as nsys does
+-- total_time_ns BIGINT: total duration, ns; overlaps count twice
 -- instances BIGINT: number of ranges
 -- avg_ns DOUBLE: mean duration, ns, rounded to 0.1
 -- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
--- min_ns BIGINT: shortest, ns
--- max_ns BIGINT: longest, ns
--- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
--- style VARCHAR: PushPop or StartEnd
--- range VARCHAR: domain:text; the default domain is empty
+-- min_ns BIGINT: shortest duration, ns
+-- max_ns BIGINT: longest duration, ns
+-- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one value), ns, rounded to 0.1
+-- style VARCHAR: range style: PushPop or StartEnd
+-- range VARCHAR: name as domain:text; the default domain is empty
 CREATE VIEW nvtx_sum AS
 SELECT
     report_id,

@@ -1,18 +1,19 @@
--- NVTX ranges as a tree: GPU time launched within each path of ranges, on the ranges' own threads.
--- Operators of PyTorch are ranges of the domain cpu_op.  Numbers in names are replaced by *, so that all
--- steps are one node; the eight outermost levels of each thread.
+-- NVTX ranges as a tree: GPU time launched within each path of ranges, on the threads of the ranges. PyTorch
+-- operators are ranges of the domain cpu_op. Numbers in names are replaced by *, so that all steps are one
+-- node. The tree contains the eight outermost levels of each thread.
 --
 -- report_id VARCHAR: report
--- path VARCHAR: the range and those around it, outer ones first
--- range VARCHAR: domain:text
--- depth INTEGER: number of ranges around it
--- instances BIGINT: number of ranges that launched something
--- gpu_time_ns BIGINT: total time: sum of the durations of what they launched, ns
--- own_gpu_time_ns BIGINT: self time: the part that no range of the next level launched, ns; too small where
---   start/end ranges of that level overlap, since what both launched counts twice, but never below 0
--- share_pct DOUBLE: share of the durations of all operations of the report, %
--- mean_ns DOUBLE: GPU time per instance, ns
--- host_time_ns BIGINT: sum of the durations of those ranges on the host, ns
+-- path VARCHAR: range and its outer ranges, outermost first
+-- range VARCHAR: name of the range, as domain:text
+-- depth INTEGER: number of outer ranges
+-- instances BIGINT: number of ranges that launched work
+-- gpu_time_ns BIGINT: total time: sum of the durations of the launched operations, ns
+-- own_gpu_time_ns BIGINT: self time: part of gpu_time_ns that was not launched in a range of the next level,
+--   ns; too small if start/end ranges of that level overlap, because work launched in both counts twice, but
+--   never below 0
+-- share_pct DOUBLE: share of the total duration of all operations of the report, %
+-- mean_ns DOUBLE: mean GPU time per range, ns
+-- host_time_ns BIGINT: sum of the durations of these ranges on the host, ns
 -- tree_order VARCHAR: position in the tree from top to bottom, longest first
 CREATE VIEW nvtx_tree AS
 WITH RECURSIVE totals AS (

@@ -1,25 +1,26 @@
--- Kernel launches on each GPU: how long the calls take, how long work is queued, how many kernels
--- are short, and the idle time that CUDA graphs would close.  A long queue is not a problem: it means that
--- the host is ahead of a busy GPU.  The cost of launching is the idle time before and during calls.
+-- Kernel launches on each GPU: duration of the launching calls, queueing time, number of short kernels, and
+-- the idle time that CUDA graphs would remove. A long queue is not a problem, because it means that the host
+-- is ahead of a busy GPU. The launch overhead is the idle time before, during and after launching calls.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- kernels BIGINT: number of kernels
--- calls BIGINT: number of launching calls; a CUDA graph launches many kernels with one
+-- calls BIGINT: number of launching calls; one call launches many kernels of a CUDA graph
 -- launches_per_ms DOUBLE: launching calls per millisecond of the window
 -- api_med_ns DOUBLE: median duration of a launching call, ns
--- api_ns BIGINT: their total duration, ns
--- queue_med_ns DOUBLE: median time from the return of the call to the start of the kernel, of those that
---   were queued, ns
--- short_kernels BIGINT: number of kernels under 10 us
--- short_kernels_pct DOUBLE: their share of all kernels, %
--- short_time_pct DOUBLE: their share of all kernel time, %
--- graph_launches BIGINT: launches of CUDA graphs traced as a whole; their kernels are hidden
--- graph_kernels BIGINT: number of kernels that came from CUDA graphs
+-- api_ns BIGINT: total duration of the launching calls, ns
+-- queue_med_ns DOUBLE: median time from the return of the call to the start of the kernel, for queued
+--   kernels, ns
+-- short_kernels BIGINT: number of kernels shorter than 10 us
+-- short_kernels_pct DOUBLE: share of short kernels in the number of kernels, %
+-- short_time_pct DOUBLE: share of short kernels in the kernel time, %
+-- graph_launches BIGINT: number of launches of CUDA graphs that were traced as a whole, so that their kernels
+--   are hidden
+-- graph_kernels BIGINT: number of kernels in CUDA graphs
 -- launch_overhead_ns BIGINT: idle time before, during and after launching calls, ns
--- graphs_save_pct DOUBLE: share of the window that CUDA graphs would close: the launch overhead before
---   operations outside graphs, without copies to the host, for which a graph would have to end, %
+-- graphs_save_pct DOUBLE: share of the window that CUDA graphs would save: launch overhead before operations
+--   outside graphs, except copies to the host, at which a graph would have to end, %
 CREATE VIEW launch_summary AS
 WITH ops AS (
     SELECT * EXCLUDE (report_id, device), end_ns - start_ns AS dur_ns

@@ -1,23 +1,24 @@
--- Copies and memsets by direction and memory kind on each GPU: bytes, achieved bandwidth, and how
--- much of their time overlaps with kernels.  Those that begin in the analyzed window: the steady
--- steps, where there are steps.
+-- Copies and memsets on each GPU by direction and memory kind: bytes, achieved bandwidth, and how much of
+-- their time overlaps with kernels. Only operations that begin in the analyzed window (the steady steps, if
+-- there are steps) are included.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- operation VARCHAR: as in nsys_memory_ops
--- src_kind VARCHAR: kind of the source memory; a Pageable copy is staged through pinned memory and blocks
+-- src_kind VARCHAR: kind of the source memory; Pageable copies are staged through pinned memory and block the
+--   host
 -- dst_kind VARCHAR: kind of the destination memory
 -- count BIGINT: number of operations
--- total_ns BIGINT: sum of durations, ns
--- bytes BIGINT: bytes copied or set
--- bytes_per_s DOUBLE: bytes over the sum of durations, byte/s
+-- total_ns BIGINT: sum of the durations, ns
+-- bytes BIGINT: number of bytes copied or set
+-- bytes_per_s DOUBLE: achieved bandwidth: bytes / total_ns, byte/s
 -- link VARCHAR: link that the bytes cross: PCIe (host), NVLink (peer) or DRAM (within the device); NULL for
---   others
--- link_bytes_per_s DOUBLE: its vendor peak in that direction, byte/s; half for DRAM, which is both read
---   and written; the host side may be slower; NULL if unknown
--- link_pct DOUBLE: achieved bandwidth, % of that peak; short copies are latency-bound
--- covered_pct DOUBLE: share of their time overlapped by a kernel on the same GPU, %
--- pageable BOOLEAN: whether either side is pageable host memory
+--   other operations
+-- link_bytes_per_s DOUBLE: vendor peak of the link in that direction, byte/s; half of the bandwidth for DRAM,
+--   which is both read and written; the host side may be slower; NULL if unknown
+-- link_pct DOUBLE: achieved bandwidth, % of link_bytes_per_s; short copies are latency-bound
+-- covered_pct DOUBLE: share of their time that is overlapped by a kernel on the same GPU, %
+-- pageable BOOLEAN: whether source or destination is pageable host memory
 CREATE VIEW memory_op_summary AS
 WITH kernels AS (
     -- The union of kernels as segments, each with the total kernel time before it.

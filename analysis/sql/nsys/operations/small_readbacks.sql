@@ -1,19 +1,19 @@
--- Copies of a few bytes to the host that the launching thread waits for before it launches anything
--- else, as `.item()` makes them, and those of CUDA graphs: each lets the GPU run dry, and a CUDA graph
--- cannot contain what the host does with them.
+-- Copies of a few bytes to the host that the launching thread waits for before its next launch, for example
+-- from `.item()`, including copies in CUDA graphs. Each copy makes the GPU run out of work, and host code
+-- that uses the value cannot be part of a CUDA graph.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- copies BIGINT: number of such copies; of a CUDA graph one for each of its launches
--- per_step DOUBLE: their number in a step; NULL without steps
--- calls_pct DOUBLE: their share of all launching calls, %
--- max_bytes BIGINT: bytes of the largest
--- idle_ns BIGINT: idle time that is sync, from them to the next launch of the thread, ns
--- share_pct DOUBLE: its share of the time of the steady steps (analysis_windows), %
--- host_pct DOUBLE: share of that time in which the host reads back, from the beginning of such a call, or the
---   end of a graph's launch, to the next launch of the thread, or launches, which tracing slows down, %:
---   what else it does takes as long without the copies
+-- copies BIGINT: number of such copies; a copy in a CUDA graph counts once per graph launch
+-- per_step DOUBLE: number of copies per step; NULL without steps
+-- calls_pct DOUBLE: number of copies relative to all launching calls, %
+-- max_bytes BIGINT: size of the largest copy, bytes
+-- idle_ns BIGINT: idle time of category sync between these copies and the next launch of the thread, ns
+-- share_pct DOUBLE: share of this idle time in the steady steps (analysis_windows), %
+-- host_pct DOUBLE: share of the steady steps that the host spends on readbacks and launches, %. A readback
+--   lasts from the start of the copy call, or the end of the graph launch, to the next launch of the thread.
+--   Tracing slows launches down. Other host work takes as long without the copies
 CREATE VIEW small_readbacks AS
 WITH copies AS (
     SELECT
@@ -42,7 +42,7 @@ waited AS (
     FROM following AS f
     ASOF LEFT JOIN _sync_calls AS s
         ON s.report_id = f.report_id AND s.pid = f.pid AND s.tid = f.tid AND s.start_ns >= f.begin_ns
-    -- A copy to pageable memory blocks by itself, unless a graph makes it.
+    -- A copy to pageable memory blocks by itself, unless it is part of a graph.
     WHERE f.blocks OR s.start_ns < coalesce(f.next_ns, s.end_ns)
 ),
 sums AS (

@@ -1,15 +1,15 @@
--- Kernels in the windows of operators, each with its operator.  What lies between two products on a stream is
--- a chain: its pointwise kernels belong to the operator of the chain, and batch norm that only scales and
--- shifts to that with statistics.
+-- Kernels in the windows of operators, each with its operator. The kernels between two products on a stream
+-- are a chain: its pointwise kernels belong to the operator of the chain, and batch norm with only scale and
+-- shift belongs to batch norm with statistics.
 -- @materialize
 CREATE VIEW _operator_launches AS
 WITH told AS (
     SELECT *, nullif(kernel_operator(name, demangled), 'none') AS told FROM kernel_names
 ),
--- The kernels of each report with the operator that their names give away: a product (matrix product,
--- convolution, attention), one of operators.toml, pointwise (what elementwise operations, copies and
--- reductions of a framework do), or nothing of these.  XLA and Inductor have fused theirs already; what they
--- do not fuse with matrix products stays: softmax, cross-entropy, batch norm of inference.
+-- Kernels of each report with the operator that their names indicate: a product (matrix product, convolution,
+-- attention), an operator of operators.toml, pointwise (elementwise operations, copies and reductions of a
+-- framework), or none. XLA and Inductor have already fused their pointwise kernels; operators that they do
+-- not fuse with matrix products remain: softmax, cross-entropy, batch norm of inference.
 operator_names AS (
     SELECT
         report_id,
@@ -31,7 +31,7 @@ operator_names AS (
     FROM told
 ),
 names AS MATERIALIZED (
-    -- Windows sort numbers in place of names.
+    -- Window functions sort numbers instead of names.
     SELECT *, chain_rank(operator) AS rank, (row_number() OVER ())::INTEGER AS number
     FROM operator_names
 ),
@@ -58,7 +58,7 @@ named AS (
 chains AS (
     SELECT
         *,
-        -- With FILTER a running count takes 25 times as long.
+        -- A running count with FILTER takes 25 times as long.
         count(if(product, 1, NULL)) OVER (
             PARTITION BY track, stream ORDER BY start_ns, op_id
         ) AS chain

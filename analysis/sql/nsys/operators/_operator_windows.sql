@@ -1,6 +1,5 @@
--- The windows whose kernels are told apart by operators: of those that verdicts are about the nearest to the
--- median.  A few steps are enough for shares, and cost no more in a long capture; without steps it is all of
--- the time.
+-- Windows whose kernels are classified by operator: the analyzed windows nearest to the median. A few steps
+-- are enough for shares and limit the cost in a long capture. Without steps, the whole time is used.
 -- @materialize
 CREATE VIEW _operator_windows AS
 WITH analysed AS (

@@ -1,24 +1,24 @@
--- Matrix products of PyTorch by M, N, K and type: rate, and share of the dense peak of the GPU.  Of mm,
--- addmm, bmm, baddbmm and _scaled_mm in a torch.profiler trace with record_shapes=True; in the windows that
--- verdicts are about (analysis_windows).
+-- Matrix products of PyTorch by M, N, K and type, with their rate and share of the GPU's dense peak. The view
+-- covers mm, addmm, bmm, baddbmm and _scaled_mm in a torch.profiler trace with record_shapes=True, in the
+-- analyzed windows (analysis_windows).
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: 1 takes most time
--- operator VARCHAR: name, such as aten::mm
--- batch BIGINT: number of products in a call
--- m BIGINT: rows of the first matrix
--- n BIGINT: columns of the second matrix
--- k BIGINT: columns of the first matrix
--- dtype VARCHAR: type of the multiplication as in gpu_peaks: that of the first matrix; tf32 where it is float
---   and the kernel's name says that it uses tensor cores; NULL for others
+-- rank BIGINT: order by time, from 1 for the most
+-- operator VARCHAR: name of the operator, such as aten::mm
+-- batch BIGINT: number of products per call
+-- m BIGINT: number of rows of the first matrix
+-- n BIGINT: number of columns of the second matrix
+-- k BIGINT: number of columns of the first matrix
+-- dtype VARCHAR: type of the multiplication, as in gpu_peaks: the type of the first matrix, or tf32 if it is
+--   float and the kernel name indicates tensor cores; NULL for other types
 -- calls BIGINT: number of calls
--- time_ns BIGINT: GPU time of these, ns
--- share_pct DOUBLE: share of the durations of all GPU operations in these windows, %
--- mean_ns DOUBLE: GPU time of a call, ns
--- flop_per_s DOUBLE: 2 x batch x M x N x K over that, FLOP/s
--- pct_of_peak DOUBLE: share of the dense peak of that type, %; NULL if the type or the peak is unknown
--- longest VARCHAR: name of the kernel with most time
+-- time_ns BIGINT: GPU time of these calls, ns
+-- share_pct DOUBLE: share of the total duration of all GPU operations in the windows, %
+-- mean_ns DOUBLE: mean GPU time per call, ns
+-- flop_per_s DOUBLE: 2 x batch x M x N x K / mean_ns, FLOP/s
+-- pct_of_peak DOUBLE: achieved rate, % of the dense peak of the type; NULL if the type or the peak is unknown
+-- longest VARCHAR: name of the kernel with the most time
 CREATE VIEW operator_gemms AS
 WITH placed AS (
     SELECT

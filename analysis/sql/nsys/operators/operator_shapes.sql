@@ -1,22 +1,22 @@
--- Operators of PyTorch by the shapes and types of their inputs, with the GPU time of what they launched
--- themselves, not through other operators.  Needs a torch.profiler trace with record_shapes=True; in the
--- windows that verdicts are about (analysis_windows).
+-- PyTorch operators by shapes and types of their inputs, with the GPU time of the work that they launched
+-- directly, not through other operators. The view needs a torch.profiler trace with record_shapes=True and
+-- covers the analyzed windows (analysis_windows).
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: 1 takes most time
--- operator VARCHAR: name, such as aten::mm
+-- rank BIGINT: order by time, from 1 for the most
+-- operator VARCHAR: name of the operator, such as aten::mm
 -- shapes VARCHAR: dimensions of each input as JSON
 -- types VARCHAR: type of each input as JSON
--- calls BIGINT: number of calls that launched something
+-- calls BIGINT: number of calls that launched work
 -- launches BIGINT: number of GPU operations
--- time_ns BIGINT: sum of their durations, ns
--- share_pct DOUBLE: share of the durations of all GPU operations in these windows, %
--- mean_ns DOUBLE: GPU time of a call, ns
--- longest VARCHAR: name of the operation with most time
+-- time_ns BIGINT: sum of the durations of these operations, ns
+-- share_pct DOUBLE: share of the total duration of all GPU operations in the windows, %
+-- mean_ns DOUBLE: mean GPU time per call, ns
+-- longest VARCHAR: name of the operation with the most time
 CREATE VIEW operator_shapes AS
--- GPU operations in the windows that verdicts are about that an operator of PyTorch with known shapes
--- launched itself: the innermost range of the launching call is that operator.
+-- GPU operations in the analyzed windows that a PyTorch operator with known shapes launched directly: it is
+-- the innermost range of the launching call.
 WITH shaped_launches AS (
     SELECT
         l.track,

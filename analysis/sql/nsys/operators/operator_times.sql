@@ -1,23 +1,24 @@
--- Time of each GPU by operators that consist of many kernels: what lies between matrix products,
--- convolutions and attention.  A chain of pointwise kernels between two products belongs to the operator that
--- is part of it: the casts of logits to cross-entropy, a ReLU to batch norm.  Shares are of the ten
--- analyzed steps nearest to the median; without steps, of all of the analyzed time.
+-- Time of each GPU in operators that consist of many kernels and run between matrix products, convolutions
+-- and attention. A chain of pointwise kernels between two products counts with the operator that is part of
+-- the chain: the casts of logits with cross-entropy, a ReLU with batch norm. Shares refer to the ten analyzed
+-- steps nearest to the median, or to all of the analyzed time if there are no steps.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- operator VARCHAR: cross_entropy, batch_norm, fixed_batch_norm (only scales and shifts, as in inference),
---   normalization, softmax, pointwise (none of these is part of the chain), layout (conversions of the
---   memory layout), optimizer (a launch for each operation) or fused_optimizer
--- launches BIGINT: number of launches in those steps
--- steps BIGINT: number of those steps; NULL without steps
--- time_ns BIGINT: sum of their durations, ns
--- share_pct DOUBLE: share of the time of those steps, %
--- own_pct DOUBLE: share of the kernels that give it away, without the pointwise ones around them, %
--- kernels BIGINT: number of different kernels
--- longest VARCHAR: short names of the four kernels with most time, each with its share of the steps' time, as
---   text
--- names VARCHAR[]: their full names
+-- operator VARCHAR: cross_entropy, batch_norm, fixed_batch_norm (only scale and shift, as in inference),
+--   normalization, softmax, pointwise (a chain without any of these), layout (conversion of the memory
+--   layout), optimizer (one launch per operation) or fused_optimizer
+-- launches BIGINT: number of launches in these steps
+-- steps BIGINT: number of these steps; NULL without steps
+-- time_ns BIGINT: sum of the kernel durations, ns
+-- share_pct DOUBLE: share of the time of these steps, %
+-- own_pct DOUBLE: share of the operator's own kernels in the time of these steps, without the pointwise
+--   kernels around them, %
+-- kernels BIGINT: number of distinct kernels
+-- longest VARCHAR: short names of the four kernels with the most time, each with its share of the step time,
+--   as text
+-- names VARCHAR[]: full names of the operator's kernels, longest first
 CREATE VIEW operator_times AS
 WITH sums AS (
     SELECT track, operator, demangled, any_value(short_name) AS short_name, bool_and(own) AS own,

@@ -1,20 +1,20 @@
--- Time of each GPU's kernels by the types that their names state, in the steps that operator_times reads.
--- Names of compilers (XLA, Inductor, Triton) state none.
+-- Kernel time of each GPU by the data type that the kernel name indicates, in the same steps as
+-- operator_times. Compiler-generated names (XLA, Inductor, Triton) do not indicate a type.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- type VARCHAR: narrow (16 bits or fewer), single (FP32, or TF32 in matrix products), or other (FP64,
---   integers, none stated; optimizers and communication)
--- launches BIGINT: number of launches in those steps
--- steps BIGINT: number of those steps; NULL without steps
--- time_ns BIGINT: sum of their durations, ns
--- share_pct DOUBLE: share of the time of those steps, %
--- kernel_pct DOUBLE: share of their kernel time, %
--- product_ns BIGINT: of that time, matrix products, convolutions and attention that do not use TF32, ns
--- kernels BIGINT: number of different kernels
--- longest VARCHAR: short names of the four kernels with most time, each with its share of the steps' time, as
---   text
+-- type VARCHAR: narrow (16 bits or fewer), single (FP32, or TF32 in matrix products) or other (FP64,
+--   integers, unknown types; optimizers and communication)
+-- launches BIGINT: number of launches in these steps
+-- steps BIGINT: number of these steps; NULL without steps
+-- time_ns BIGINT: sum of the kernel durations, ns
+-- share_pct DOUBLE: share of the time of these steps, %
+-- kernel_pct DOUBLE: share of the kernel time of these steps, %
+-- product_ns BIGINT: part of time_ns in matrix products, convolutions and attention that do not use TF32, ns
+-- kernels BIGINT: number of distinct kernels
+-- longest VARCHAR: short names of the four kernels with the most time, each with its share of the step time,
+--   as text
 CREATE VIEW precision_times AS
 WITH sums AS (
     SELECT track, demangled, any_value(short_name) AS short_name, any_value(category) AS category,

@@ -1,5 +1,5 @@
--- Kernel executions with a number for what ncu tells apart: name, grid, block and shared memory.  Numbers
--- sort and join faster than names.
+-- Kernel executions with a number for each combination that ncu distinguishes: name, grid, block and shared
+-- memory. Numbers sort and join faster than names.
 CREATE VIEW _configured_kernels AS
 SELECT
     *,

@@ -1,16 +1,16 @@
--- Launches of the process to profile, on its GPU, without communication and what empties the L2 cache for a
--- benchmark, that ncu may take: those of the analyzed window's first step, and the first one behind it of
--- each configuration.  `place` is the number among all that the process launches from the window's start on,
--- as ncu counts them, `earlier_place` that of the launch of the same configuration before it.  `gain_ns` is
--- what a profile of the launch stands for: the time of those launches of the same configuration in the window
--- that take about as long, since a kernel may do quite different work with the same grid (persistent kernels
--- always have the same).
+-- Launches of the process to profile, on its GPU, that ncu may profile: those in the first step of the
+-- analyzed window, and the first launch after it of each configuration. Communication and kernels with which
+-- a benchmark flushes the L2 cache are excluded. `place` is the number of the launch among all launches of
+-- the process from the start of the window, as ncu counts them; `earlier_place` is the place of the previous
+-- launch of the same configuration. `gain_ns` is the time that a profile of the launch represents: the
+-- launches of the same configuration in the window that take about as long, because a kernel may do different
+-- work with the same grid (persistent kernels always have the same grid).
 -- @materialize
 CREATE VIEW _plan_launches AS
 WITH windows AS (
     SELECT
         p.report_id,
-        -- Sorts and joins faster than its name.
+        -- Sorts and joins faster than the name.
         row_number() OVER () AS report,
         p.pid,
         p.cuda_device,
@@ -27,7 +27,7 @@ left_out AS (
     JOIN windows AS w USING (report_id)
     WHERE k.communication OR k.flush
 ),
--- Launches are counted by process, whatever GPU they are for.
+-- Launches are counted per process, for all of its GPUs.
 numbered AS (
     SELECT
         w.report,
@@ -74,7 +74,7 @@ chosen AS (
     JOIN later USING (report, config, place)
     JOIN firsts AS f USING (report)
 ),
--- Durations of a configuration repeat, so that there are far fewer than launches.
+-- Durations of a configuration repeat, so that there are far fewer durations than launches.
 durations AS (
     SELECT report, config, dur_ns, sum(dur_ns) FILTER (inside)::BIGINT AS inside_ns
     FROM own

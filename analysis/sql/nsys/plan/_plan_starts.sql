@@ -1,5 +1,5 @@
--- From which launch on ncu looks: the first of the window, or a later one of its first step if the
--- launches that come first from there on stand for clearly more time.
+-- First launch that ncu considers: the first one of the window, or a later one of its first step if the
+-- launches after it represent clearly more time.
 CREATE VIEW _plan_starts AS
 WITH totals AS (
     SELECT w.report_id, sum(w.time_ns) AS all_ns
@@ -11,7 +11,7 @@ WITH totals AS (
     WHERE NOT w.communication
     GROUP BY w.report_id
 ),
--- A launch is the first of its configuration for every start behind the one before it.
+-- A launch is the first of its configuration for every start after the previous launch of the configuration.
 borders AS (
     SELECT report_id, last_place, earlier_place + 1 AS start_place, gain_ns AS change_ns
     FROM _plan_launches

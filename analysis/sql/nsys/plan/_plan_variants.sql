@@ -1,7 +1,8 @@
--- What ncu tells apart of the kernels that may be profiled: names, sizes and shared memory.  `first_place`
--- and `first_end_ns` are those of the launch that ncu takes, `gain_ns` what it stands for.  ncu selects by
--- name and takes one launch of each size, so that names are chosen: those first that stand for most time for
--- each launch, until they cover what is asked for.  `fits` is false where that would be too many launches.
+-- Variants that ncu distinguishes among the kernels that may be profiled: names, sizes and shared memory.
+-- `first_place` and `first_end_ns` refer to the launch that ncu profiles; `gain_ns` is the time that it
+-- represents. ncu selects by name and profiles one launch of each size, so names are chosen: first those that
+-- represent the most time per launch, up to the requested coverage. `fits` is false if this would be too many
+-- launches.
 -- @materialize
 CREATE VIEW _plan_variants AS
 WITH taken AS (

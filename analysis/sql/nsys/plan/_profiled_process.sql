@@ -1,6 +1,6 @@
--- The process and GPU of each report whose kernels are profiled.  Of several ranks it is one, the first
--- that computes at least half as much as any: ranks mostly run the same kernels, and each one that is
--- profiled holds up the others.  `refused` says why none may be.
+-- Process and GPU of each report whose kernels are profiled. With several ranks, it is the first rank that
+-- computes at least half as much as any other: ranks mostly run the same kernels, and each profiled rank
+-- delays the others. `refused` is the reason if none may be profiled.
 -- @materialize
 CREATE VIEW _profiled_process AS
 WITH processes AS (

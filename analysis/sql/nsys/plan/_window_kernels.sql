@@ -1,6 +1,6 @@
--- Kernel configurations of each process and GPU: launches before the window, launches and time in it,
--- and when the first launch from its start on begins.  `config` numbers what ncu tells apart; `flush` says
--- that a benchmark empties the L2 cache with it.
+-- Kernel configurations of each process and GPU: launches before the window, launches and time in it, and the
+-- start of the first launch in or after it. `config` numbers the configurations that ncu distinguishes;
+-- `flush` marks kernels with which a benchmark flushes the L2 cache.
 -- @materialize
 CREATE VIEW _window_kernels AS
 WITH sums AS (

@@ -1,27 +1,28 @@
--- Which kernels of a timeline to profile with ncu: those that take most time in the analyzed window (the
--- steady steps, where there are steps), until they cover 85 % of its kernel time.  ncu selects by name and
--- takes one launch of each size (grid, block, shared memory), which stands for those that take about as
--- long.  Communication is never among them: ncu replays a kernel several times, and one that waits for
--- other ranks would hang.  Of several ranks, one is profiled.  For totals see profile_plan_totals.
+-- Kernels of a timeline to profile with ncu: those with the most time in the analyzed window (the steady
+-- steps, if there are steps), up to 85 % of its kernel time. ncu selects kernels by name and profiles one
+-- launch of each size (grid, block, shared memory), which represents the launches that take about as long.
+-- Communication is never profiled, because ncu replays a kernel several times, and a kernel that waits for
+-- other ranks would hang. In a job with several ranks, one rank is profiled. For totals see
+-- profile_plan_totals.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: 1 takes most time; communication is ranked apart
+-- rank BIGINT: order by time, from 1 for the most; communication is ranked separately
 -- name VARCHAR: function name
--- demangled VARCHAR: name with template arguments, of the instance that takes most time
--- grid VARCHAR: blocks as x,y,z
--- block VARCHAR: threads as x,y,z
--- instances BIGINT: template instances and sizes of shared memory; ncu tells them apart
--- launches BIGINT: executions in the window
--- time_ns BIGINT: sum of their durations, ns
+-- demangled VARCHAR: name with template arguments, of the instance with the most time
+-- grid VARCHAR: grid in blocks, as x,y,z
+-- block VARCHAR: block in threads, as x,y,z
+-- instances BIGINT: number of template instances and shared-memory sizes, which ncu distinguishes
+-- launches BIGINT: number of executions in the window
+-- time_ns BIGINT: sum of the durations, ns
 -- share_pct DOUBLE: share of the window's kernel time without communication, %; NULL for communication
--- cumulative_pct DOUBLE: share of this and all higher ranks, %; NULL for communication
--- chosen BOOLEAN: whether it is to be profiled
--- covered_pct DOUBLE: share that its profiles stand for: launches that take about as long as a profiled one,
---   %; NULL for communication
--- why VARCHAR: reason
--- ncu_names VARCHAR[]: names by which ncu selects the instances that are profiled: mangled, or functions
---   where the trace lacks mangled names
+-- cumulative_pct DOUBLE: share of this kernel and all kernels ranked before it, %; NULL for communication
+-- chosen BOOLEAN: whether the kernel should be profiled
+-- covered_pct DOUBLE: share that the profiles represent, by launches that take about as long as a profiled
+--   one, %; NULL for communication
+-- why VARCHAR: reason for the choice
+-- ncu_names VARCHAR[]: names by which ncu selects the profiled instances: mangled names, or function names if
+--   the trace lacks mangled names
 CREATE VIEW profile_plan AS
 WITH own AS (
     SELECT k.*

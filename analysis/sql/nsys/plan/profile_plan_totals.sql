@@ -1,26 +1,25 @@
--- What the kernels of profile_plan amount to: the time that they cover, and what ncu must skip and
--- profile for them.  ncu takes one launch of each configuration (grid, block, shared memory) of the
--- chosen names.
+-- Totals of profile_plan: the time that the chosen kernels cover, and how many launches ncu must skip and
+-- profile. ncu profiles one launch of each configuration (grid, block, shared memory) of the chosen names.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- cc VARCHAR: its compute capability; NULL if the report does not say
--- cuda_device BIGINT: number of that GPU in its process
+-- cc VARCHAR: compute capability of the GPU; NULL if the report does not contain it
+-- cuda_device BIGINT: CUDA device number of the GPU in its process
 -- process_id BIGINT: process
--- processes BIGINT: number of processes (ranks) with kernels; one of them is profiled
--- window_kind VARCHAR: steady, or whole where no repeating step was found
--- steps BIGINT: number of steps in the window; NULL for whole
--- launches_before BIGINT: kernels that the process launches before the first that may be profiled: those
---   before the window, and those of its first step behind which better ones come first
--- configurations BIGINT: kernel configurations in the window, without communication
--- chosen BIGINT: how many of them are to be profiled
--- coverage_pct DOUBLE: share of the window's kernel time without communication that the profiles stand for, %
--- communication_pct DOUBLE: share of communication in the process's kernel time, %
--- expected_launches BIGINT: launches that ncu profiles until it has seen all that are chosen
--- most_launches BIGINT: launches that it profiles if the program runs to its end
--- span_ns BIGINT: time on the timeline from the first launch that may be profiled to the end of the last that
---   is chosen, ns; NULL if none is
--- refused VARCHAR: why nothing may be profiled; NULL if it may
+-- processes BIGINT: number of processes (ranks) with kernels, one of which is profiled
+-- window_kind VARCHAR: steady, or whole if no repeating step was found
+-- steps BIGINT: number of steps in the window; NULL for a whole window
+-- launches_before BIGINT: number of kernels that the process launches before the first one that may be
+--   profiled: those before the window, and those in its first step that precede better candidates
+-- configurations BIGINT: number of kernel configurations in the window, without communication
+-- chosen BIGINT: number of configurations that should be profiled
+-- coverage_pct DOUBLE: share of the window's kernel time without communication that the profiles represent, %
+-- communication_pct DOUBLE: share of communication in the kernel time of the process, %
+-- expected_launches BIGINT: number of launches that ncu profiles up to the last chosen one
+-- most_launches BIGINT: number of launches that ncu profiles if the program runs to its end
+-- span_ns BIGINT: time on the timeline from the first launch that may be profiled to the end of the last
+--   chosen one, ns; NULL if none was chosen
+-- refused VARCHAR: why profiling is not possible; NULL if it is
 CREATE VIEW profile_plan_totals AS
 WITH processes AS (
     SELECT p.*, w.kind AS window_kind, w.steps, w.start_ns AS window_start_ns
@@ -28,7 +27,7 @@ WITH processes AS (
     JOIN analysis_windows AS w
         ON w.report_id = p.report_id AND w.device IS NOT DISTINCT FROM p.device
 ),
--- Launches are skipped by process, whatever GPU they are for.
+-- Launches are skipped per process, for all of its GPUs.
 before AS (
     SELECT p.report_id, count(*) AS launches
     FROM nsys_kernels AS k
@@ -44,7 +43,7 @@ planned AS (
     FROM profile_plan
     GROUP BY report_id
 ),
--- The last launch that is asked for; those of the same names that come later are not waited for.
+-- Last requested launch; later launches with the same names are not waited for.
 lasts AS (
     SELECT
         report_id,

@@ -1,6 +1,6 @@
--- What converts a report's times to the clock of its job, whose zero is the start of the first
--- capture: the difference of the starts, corrected so that collectives end at the same time (they
--- end on all ranks within microseconds).
+-- Conversion of a report's times to the clock of its job, which starts at the beginning of the first capture:
+-- the difference of the starts, corrected so that collectives end at the same time (they end on all ranks
+-- within microseconds).
 -- @materialize
 CREATE VIEW _clocks AS
 WITH starts AS (

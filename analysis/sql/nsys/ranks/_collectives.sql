@@ -1,5 +1,5 @@
--- Communication kernels with what is known about their calls.  A group of calls that launched one
--- kernel counts with all its bytes.  `analysed` are those that begin in the analyzed window.
+-- Communication kernels with the known properties of their calls. A group of calls that launched one kernel
+-- counts with all its bytes. `analysed` marks kernels that begin in the analyzed window.
 -- @materialize
 CREATE VIEW _collectives AS
 WITH payloads AS (
@@ -37,7 +37,7 @@ calls AS (
     LEFT JOIN payloads AS p USING (report_id, range_id)
     WHERE r.domain = 'NCCL'
     UNION ALL
-    -- As NCCL counts: what one rank contributes or receives; to one peer if each sends to all.
+    -- As NCCL counts: the bytes that one rank contributes or receives; to one peer if each rank sends to all.
     SELECT
         r.report_id, r.range_id, r.pid, r.tid, r.start_ns, p.torch_call, p.communicator,
         p.element_bytes * CASE
@@ -54,8 +54,8 @@ calls AS (
     WHERE name = 'nccl:coalesced'
 ),
 grouped AS (
-    -- A group is all calls since it was opened; in torch, since the last call that launched its own
-    -- kernel.
+    -- A group consists of all calls since it was opened; in torch, of all calls since the last call that
+    -- launched its own kernel.
     SELECT
         report_id, pid, tid, range_id, start_ns,
         coalesce(
@@ -125,8 +125,8 @@ told AS (
     GROUP BY report_id, range_id
     HAVING min(communicator) = max(other)
 ),
--- What is known about communication calls: from NCCL's NVTX ranges, if the export has their
--- payloads, or from torch.distributed in a torch.profiler trace.
+-- Known properties of communication calls: from NCCL's NVTX ranges if the export has their payloads, or from
+-- torch.distributed in a torch.profiler trace.
 collective_calls AS (
     SELECT t.*, s.ranks
     FROM told AS t

@@ -1,5 +1,4 @@
--- Ranks of the members of each job, from the first source that gives every member a rank of its
--- own.
+-- Ranks of the members of each job, from the first source that gives every member a different rank.
 -- @materialize
 CREATE VIEW _job_ranks AS
 WITH members AS (
@@ -44,9 +43,8 @@ numbered AS (
         count(if(NOT joins, 1, NULL)) OVER (PARTITION BY directory ORDER BY start_ns, report_id) AS island
     FROM islands
 ),
--- Processes and GPUs that communicated, with their job: reports of one directory whose captures
--- overlap in time (clocks of machines may differ a little) are one job; a report whose start is
--- unknown is a job of its own.
+-- Processes and GPUs that communicated, with their job. Reports in one directory whose captures overlap in
+-- time are one job (clocks of machines may differ a little); a report with unknown start is a separate job.
 job_members AS (
     SELECT
         min(m.report_id) OVER (PARTITION BY n.directory, n.island) AS job,
@@ -72,7 +70,7 @@ candidates AS (
     JOIN mpi_ranks AS r USING (report_id, pid)
     GROUP BY m.job, m.report_id, m.track, m.pid
     UNION ALL
-    -- The environment is that of the process that nsys started, so it is of no use for several.
+    -- The environment belongs to the process that nsys started, so it cannot be used for several processes.
     SELECT
         m.job,
         m.report_id,

@@ -1,6 +1,6 @@
--- Participants of each collective of a job: the n-th of an operation on every rank is one
--- collective, per communicator if that is known.  Left unpaired if ranks differ in number, and for
--- send and receive.
+-- Participants of each collective of a job: the n-th operation on every rank is one collective, per
+-- communicator if it is known. Collectives with different numbers of ranks, and send and receive, are not
+-- paired.
 -- @materialize
 CREATE VIEW _paired AS
 WITH numbered AS (

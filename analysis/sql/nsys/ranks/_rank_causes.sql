@@ -1,5 +1,5 @@
--- Ranks that wait for another one in collectives, apart from the first: which rank they wait for, and
--- the category of which that rank has the most time more, the cause.
+-- Ranks that wait for another rank in collectives after the first one: the rank that they wait for, and the
+-- cause, which is the category with the most extra time of that rank.
 -- @materialize
 CREATE VIEW _rank_causes AS
 WITH last AS (

@@ -1,4 +1,4 @@
--- GPUs whose rank waits for others in collectives, and the rank that arrives last most often.
+-- GPUs whose rank waits for other ranks in collectives, and the rank that most often arrives last.
 -- @materialize
 CREATE VIEW _rank_waits AS
 WITH stragglers AS (

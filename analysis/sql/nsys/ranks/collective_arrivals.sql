@@ -1,18 +1,18 @@
--- When each rank arrived in each collective of a job, on the clock of the job (paired_collectives).
+-- Arrival time of each rank in each collective of a job, on the clock of the job (paired_collectives).
 --
 -- job VARCHAR: as in job_ranks
--- place BIGINT: 1 is the collective in which ranks waited longest, summed over the ranks
--- operation VARCHAR: AllReduce, AllGather, ...
+-- place BIGINT: order of the collectives by waiting time, summed over the ranks, from 1 for the longest
+-- operation VARCHAR: operation, such as AllReduce or AllGather
 -- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
--- nth BIGINT: number of the operation in that communicator, from 1 at the start of the capture
+-- nth BIGINT: number of the operation in the communicator, from 1 at the start of the capture
 -- rank BIGINT: rank
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- start_ns BIGINT: start of its kernel on the clock of the job, ns
--- late_ns BIGINT: start after that of the first rank, ns
--- dur_ns BIGINT: duration of its kernel, ns
--- waiting_ns BIGINT: duration beyond the transfer, ns
--- last BOOLEAN: whether it arrived last; NULL if ranks arrived closer together than the clock error
+-- start_ns BIGINT: start of the rank's kernel on the clock of the job, ns
+-- late_ns BIGINT: delay after the start of the first rank, ns
+-- dur_ns BIGINT: duration of the rank's kernel, ns
+-- waiting_ns BIGINT: waiting time: duration beyond the transfer time, ns
+-- last BOOLEAN: whether the rank arrived last; NULL if ranks arrived closer together than the clock error
 CREATE VIEW collective_arrivals AS
 WITH ranked AS (
     SELECT

@@ -1,17 +1,16 @@
--- Bandwidth of the collectives of a job by message size: what paired_collectives says of those of one
--- operation and size together.  The transfer is the time of the rank that arrived last, so that waiting is
--- not part of it.
+-- Bandwidth of the collectives of a job by operation and message size, summarized from paired_collectives.
+-- The transfer time is the time of the rank that arrived last, so it does not include waiting.
 --
 -- job VARCHAR: as in job_ranks
--- operation VARCHAR: AllReduce, AllGather, ...
--- ranks BIGINT: number of participants captured
--- bytes BIGINT: bytes of a rank's call
+-- operation VARCHAR: operation, such as AllReduce or AllGather
+-- ranks BIGINT: number of captured participants
+-- bytes BIGINT: bytes per call of a rank
 -- count BIGINT: number of collectives
--- transfer_ns DOUBLE: transfer, median, ns
--- waiting_ns BIGINT: time beyond the transfer, summed over ranks and collectives, ns
--- spread_ns DOUBLE: time from the first arrival to the last, median, ns
--- algorithm_bytes_per_s DOUBLE: bytes over the transfer, median, byte/s; NULL if unknown
--- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, median, byte/s; NULL likewise
+-- transfer_ns DOUBLE: median transfer time, ns
+-- waiting_ns BIGINT: waiting time beyond the transfer time, summed over ranks and collectives, ns
+-- spread_ns DOUBLE: median time from the first to the last arrival, ns
+-- algorithm_bytes_per_s DOUBLE: median algorithm bandwidth: bytes / transfer time, byte/s; NULL if unknown
+-- bus_bytes_per_s DOUBLE: median bus bandwidth as in nccl-tests, byte/s; NULL if unknown
 CREATE VIEW collective_sizes AS
 SELECT
     job,

@@ -1,13 +1,13 @@
--- How much communication between GPUs is overlapped by compute, from unions of intervals, never
--- sums.  Of the kernels that begin in the analyzed window: the steady steps, where there are steps.
+-- Overlap of inter-GPU communication with compute, from unions of intervals, not sums. Only kernels that
+-- begin in the analyzed window (the steady steps, if there are steps) are included.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- communication_ns BIGINT: time with at least one communication kernel, ns
 -- compute_ns BIGINT: time with at least one other kernel, ns
--- overlapped_ns BIGINT: time with both, ns
+-- overlapped_ns BIGINT: time with both communication and compute, ns
 -- exposed_ns BIGINT: exposed communication: time not overlapped by compute, ns
--- overlap_pct DOUBLE: overlapped share of the communication, %; NULL if there is none
+-- overlap_pct DOUBLE: overlapped share of the communication time, %; NULL without communication
 CREATE VIEW comm_overlap AS
 WITH unions AS (
     SELECT

@@ -1,18 +1,18 @@
--- Ranks of distributed jobs: each process and GPU that communicated.  Reports of one directory
--- whose captures overlap in time are one job; so is one report of several processes.
+-- Ranks of distributed jobs: each process and GPU that communicated. Reports in one directory whose captures
+-- overlap in time form a job; so does one report of several processes.
 --
--- job VARCHAR: report_id of one of its reports
+-- job VARCHAR: job, named by the report_id of one of its reports
 -- rank BIGINT: rank
 -- rank_source VARCHAR: source of the rank: MPI_RANKS, an environment variable, or file order
 -- report_id VARCHAR: report
 -- pid BIGINT: process
 -- device BIGINT: physical GPU number
 -- collectives BIGINT: number of communication kernels
--- paired BIGINT: number of these that were found on other ranks as well
+-- paired BIGINT: number of communication kernels that were also found on other ranks
 -- clock_offset_ns BIGINT: offset to add to times of the report to get times of the job, ns
--- clock_shift_ns BIGINT: part of it that comes from aligning the ends of collectives, ns; NULL if there
---   are none to compare
--- clock_residual_ns DOUBLE: median distance between the ends of collectives after alignment, ns
+-- clock_shift_ns BIGINT: part of the offset that comes from the alignment of the ends of collectives, ns;
+--   NULL without collectives to compare
+-- clock_residual_ns DOUBLE: median distance between the ends of collectives after the alignment, ns
 CREATE VIEW job_ranks AS
 SELECT
     r.job,

@@ -1,24 +1,24 @@
--- Communication kernels by operation on each GPU.  Durations include waiting for the other ranks:
--- of the participants of one collective, the shortest is closest to the transfer time.
+-- Communication kernels on each GPU by operation. Durations include waiting for other ranks: the shortest
+-- participant of a collective is closest to the transfer time.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- operation VARCHAR: kernel function
--- collective VARCHAR: operation performed: AllReduce, AllGather, ...
+-- collective VARCHAR: collective operation, such as AllReduce or AllGather
 -- count BIGINT: number of executions
--- total_ns BIGINT: sum of durations, ns
--- share_pct DOUBLE: share of all communication kernel time, %
+-- total_ns BIGINT: sum of the durations, ns
+-- share_pct DOUBLE: share of the total communication kernel time, %
 -- avg_ns DOUBLE: mean duration, ns
--- med_ns DOUBLE: median, ns
--- min_ns BIGINT: shortest, ns
--- p95_ns DOUBLE: 95th percentile, ns
--- max_ns BIGINT: longest, ns
--- bytes BIGINT: bytes of this rank's calls as NCCL counts them: of one rank; for an AllToAll on average to
---   one peer; for a group that sends and receives the larger direction; NULL if unknown (nsys
---   export --include-blobs=true records them; torch.profiler does)
--- algorithm_bytes_per_s DOUBLE: bytes over the sum of durations, waiting included, byte/s
--- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, waiting included (paired_collectives has it
---   without), byte/s
+-- med_ns DOUBLE: median duration, ns
+-- min_ns BIGINT: shortest duration, ns
+-- p95_ns DOUBLE: 95th percentile (p95) of the duration, ns
+-- max_ns BIGINT: longest duration, ns
+-- bytes BIGINT: bytes of this rank's calls, counted per rank like in NCCL: for an AllToAll, the mean per
+--   peer; for a group with sends and receives, the larger direction; NULL if unknown (recorded by nsys export
+--   --include-blobs=true and by torch.profiler)
+-- algorithm_bytes_per_s DOUBLE: algorithm bandwidth: bytes / total_ns, including waiting, byte/s
+-- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, including waiting, byte/s; for the value without
+--   waiting see paired_collectives
 CREATE VIEW nccl_collectives AS
 WITH sums AS (
     SELECT

@@ -1,16 +1,17 @@
--- How much of each kernel is overlapped by other kernels, communication and compute separately, as
--- in nsys's recipe nccl_gpu_overlap_trace: on GPUs that communicate, from unions of intervals.
+-- Overlap of each kernel with other kernels on GPUs that communicate, separately for communication and
+-- compute, like nsys's recipe nccl_gpu_overlap_trace. It is computed from unions of intervals.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- pid BIGINT: process
 -- name VARCHAR: kernel function
--- start_ns BIGINT: start, ns
--- end_ns BIGINT: end, ns
+-- start_ns BIGINT: start of the kernel, ns
+-- end_ns BIGINT: end of the kernel, ns
 -- communicates BOOLEAN: whether it is a communication kernel
--- communication_overlap_pct DOUBLE: share of its time overlapped by another communication kernel on the
---   GPU, %; NULL if it has no duration
--- compute_overlap_pct DOUBLE: share overlapped by another kernel that is not communication, %
+-- communication_overlap_pct DOUBLE: share of the kernel's time overlapped by another communication kernel on
+--   the GPU, %; NULL if the duration is 0
+-- compute_overlap_pct DOUBLE: share of the kernel's time overlapped by another kernel that is not
+--   communication, %
 CREATE VIEW nccl_gpu_overlap_trace AS
 WITH kernels AS (
     SELECT
@@ -27,13 +28,13 @@ WITH kernels AS (
     FROM _ops
     WHERE class != 'transfer' AND track IN (SELECT track FROM _ops WHERE class = 'communication')
 ),
--- Most run alone, without even a copy beside them; they need not be sorted again.
+-- Most kernels run alone, without a concurrent copy; they need not be sorted again.
 together AS (
     SELECT *
     FROM kernels
     WHERE beside_next OR own_until > start_ns OR other_until > start_ns
 ),
--- Where a kernel runs together with an earlier one of its kind.
+-- Times in which a kernel runs concurrently with an earlier one of its kind.
 shared AS (
     SELECT
         track,
@@ -48,7 +49,7 @@ shared AS (
     FROM together
     WHERE own_until > start_ns
 ),
--- The time in which kernels of a kind run, at least one or at least two, as intervals one after the other.
+-- Time in which at least one or at least two kernels of a kind run, as consecutive intervals.
 unions AS (
     SELECT
         track,
@@ -69,8 +70,8 @@ covering AS (
         sum(end_ns - start_ns) OVER (PARTITION BY track, communicates, two ORDER BY start_ns) AS total_ns
     FROM unions
 ),
--- Both ends of kernels during which others start, for either kind of these.  A kernel does not overlap
--- itself: of its own kind, two must run.
+-- Both ends of kernels during which others start, for either kind. A kernel does not overlap itself: two
+-- kernels of its own kind must run.
 borders AS (
     SELECT
         track,
@@ -101,7 +102,7 @@ measured AS (
     GROUP BY track, op_id
 ),
 covered AS (
-    -- Where no other starts during a kernel, those before it cover it from its start on.
+    -- If no other kernel starts during a kernel, earlier kernels cover it from its start.
     SELECT
         k.*,
         coalesce(m.own_ns, overlap_ns(k.start_ns, k.end_ns, k.start_ns, k.own_until), 0) AS own_ns,

@@ -1,24 +1,24 @@
--- Collectives of a job that begin in the analyzed window of every rank (the steady steps, where there
--- are steps), each with all its ranks: the shortest participant's time is the transfer, what the others
--- take beyond it is waiting.  Times are on the clock of the job.
+-- Collectives of a job that begin in the analyzed window of every rank (the steady steps, if there are
+-- steps), each matched across its ranks. The time of the shortest participant is the transfer time; the time
+-- of other participants beyond it is waiting. Times are on the clock of the job.
 --
 -- job VARCHAR: as in job_ranks
--- operation VARCHAR: AllReduce, AllGather, ...
+-- operation VARCHAR: operation, such as AllReduce or AllGather
 -- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
--- nth BIGINT: number of the operation in that communicator, from 1 at the start of the capture
--- ranks BIGINT: number of participants captured
--- first_start_ns BIGINT: when the first rank arrived, ns
--- last_start_ns BIGINT: when the last rank arrived, ns
+-- nth BIGINT: number of the operation in the communicator, from 1 at the start of the capture
+-- ranks BIGINT: number of captured participants
+-- first_start_ns BIGINT: arrival of the first rank, ns
+-- last_start_ns BIGINT: arrival of the last rank, ns
 -- end_ns BIGINT: end of the last participant, ns
--- transfer_ns BIGINT: duration of the shortest participant, ns
--- waiting_ns BIGINT: time beyond the transfer, summed over the ranks, ns
+-- transfer_ns BIGINT: transfer time: duration of the shortest participant, ns
+-- waiting_ns BIGINT: waiting time beyond the transfer time, summed over the ranks, ns
 -- last_rank BIGINT: rank that arrived last; NULL if ranks arrived closer together than the clock error
--- bytes BIGINT: bytes of a rank's call; NULL if the export has no payloads
--- algorithm_bytes_per_s DOUBLE: bytes over the transfer, byte/s; NULL for rooted operations whose ranks
---   arrived apart
--- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, byte/s; NULL likewise, and if the number of
---   ranks is unknown
--- together BOOLEAN: whether all ranks were in it at the same time, as they must be
+-- bytes BIGINT: bytes per call of a rank; NULL if the export has no payloads
+-- algorithm_bytes_per_s DOUBLE: algorithm bandwidth: bytes / transfer time, byte/s; NULL for rooted
+--   operations whose ranks did not arrive together
+-- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, byte/s; NULL if algorithm_bytes_per_s is NULL or
+--   the number of ranks is unknown
+-- together BOOLEAN: whether all ranks were in the collective at the same time; if not, the match is doubtful
 CREATE VIEW paired_collectives AS
 WITH aligned AS (
     SELECT
@@ -41,7 +41,7 @@ sums AS (
         max(until_ns) AS end_ns,
         min(dur_ns) AS transfer_ns,
         (sum(dur_ns) - count(*) * min(dur_ns))::BIGINT AS waiting_ns,
-        -- Arrival of the second to last: the last is known if it arrived clearly later.
+        -- Arrival of the second to last rank: the last rank is known if it arrived clearly later.
         CASE
             WHEN max(at_ns) - list_sort(list(at_ns))[-2] > max(residual_ns) THEN arg_max(rank, at_ns)
         END AS last_rank,
@@ -53,7 +53,7 @@ sums AS (
     HAVING bool_and(p.analysed)
 ),
 carried AS (
-    -- One direction only, so late ranks find the data in their buffers already: no bandwidth.
+    -- Data moves in one direction only, so late ranks find it in their buffers already: no bandwidth.
     SELECT
         *,
         CASE

@@ -1,5 +1,5 @@
--- Which rank waits for which in a job, in the analyzed window (the steady steps, where there are
--- steps): time of each rank in collectives beyond the transfer, and how often it arrived last.
+-- Waiting between the ranks of a job in the analyzed window (the steady steps, if there are steps): the time
+-- of each rank in collectives beyond the transfer time, and how often it arrived last.
 -- @materialize
 --
 -- job VARCHAR: as in job_ranks
@@ -7,16 +7,16 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- collectives BIGINT: number of paired collectives
--- transfer_ns BIGINT: sum of their transfer times, ns
--- waiting_ns BIGINT: time that the rank waited in them, ns
--- waiting_pct DOUBLE: its share of the time in these collectives, %
--- window_pct DOUBLE: its share of the window, %
--- start_ns BIGINT: part of it in the rank's first collective: the ranks started apart, ns; 0 where that is
---   not in the window
--- last BIGINT: number of collectives in which it arrived last
--- last_pct DOUBLE: share of those with a known last rank, %
--- straggler VARCHAR: steady if one rank is last in at least 80 % of them, moves if none is; NULL if no rank
---   is known to be last
+-- transfer_ns BIGINT: sum of the transfer times of these collectives, ns
+-- waiting_ns BIGINT: time that the rank waited in these collectives, ns
+-- waiting_pct DOUBLE: share of waiting in the time of these collectives, %
+-- window_pct DOUBLE: share of waiting in the window, %
+-- start_ns BIGINT: waiting time in the rank's first collective, caused by different start times of the ranks,
+--   ns; 0 if the first collective is not in the window
+-- last BIGINT: number of collectives in which the rank arrived last
+-- last_pct DOUBLE: share of the collectives with a known last rank in which this rank arrived last, %
+-- straggler VARCHAR: steady if one rank is last in at least 80 % of the collectives, moves otherwise; NULL if
+--   no last rank is known
 CREATE VIEW rank_skew AS
 WITH ordered AS (
     SELECT *, row_number() OVER (PARTITION BY job, rank ORDER BY start_ns, op_id) = 1 AS first

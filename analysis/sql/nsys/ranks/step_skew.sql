@@ -1,16 +1,15 @@
--- How far apart the ranks of a job are in each step: a step takes as long as its slowest rank.
+-- Differences between the ranks of a job in each step. A step takes as long as its slowest rank.
 --
 -- job VARCHAR: as in job_ranks
 -- step VARCHAR: name of the step
--- step_index BIGINT: step number of a rank, from 1
+-- step_index BIGINT: step number on a rank, from 1
 -- ranks BIGINT: number of ranks that have the step
 -- mean_ns DOUBLE: mean duration over the ranks, ns
 -- slowest_ns BIGINT: longest duration, ns
 -- slowest_rank BIGINT: rank with the longest duration
 -- skew_ns BIGINT: longest minus shortest duration, ns
--- busiest_rank BIGINT: rank with the most time other than communication and waiting for it: the one the
---   others wait for
--- busy_skew_ns BIGINT: that time minus the smallest of any rank, ns
+-- busiest_rank BIGINT: rank with the most time outside communication and waiting, for which the others wait
+-- busy_skew_ns BIGINT: that time of the busiest rank minus the smallest of any rank, ns
 CREATE VIEW step_skew AS
 WITH own AS (
     SELECT report_id, device, process_id, step, step_index, any_value(step_ns) AS step_ns,

@@ -1,5 +1,5 @@
--- Copies and memsets with the calls that issued them.  Joined on process and correlation id; nsys
--- ignores the process.
+-- Copies and memsets with the calls that issued them, joined on process and correlation id; nsys ignores the
+-- process.
 -- @materialize
 CREATE VIEW _called_memory_ops AS
 SELECT

@@ -1,13 +1,13 @@
--- Calls that block the host on the GPU, longest first, as in `nsys analyze -r cuda_api_sync`.  nsys
--- only lists cudaDeviceSynchronize and cudaStreamSynchronize; this view adds driver API calls,
--- event synchronization and blocking copies.
+-- Calls that make the host wait for the GPU, longest first, as in `nsys analyze -r cuda_api_sync`. nsys only
+-- lists cudaDeviceSynchronize and cudaStreamSynchronize; this view adds driver API calls, event
+-- synchronization and blocking copies.
 --
 -- report_id VARCHAR: report
 -- duration_ns BIGINT: duration of the call, ns
--- start_ns BIGINT: start, ns
+-- start_ns BIGINT: start of the call, ns
 -- pid BIGINT: process
 -- tid BIGINT: thread
--- api_name VARCHAR: function as recorded
+-- api_name VARCHAR: function name as recorded
 -- nsys_lists BOOLEAN: whether nsys's own rule would list it
 CREATE VIEW rule_cuda_api_sync AS
 SELECT

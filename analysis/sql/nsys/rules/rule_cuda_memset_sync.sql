@@ -1,16 +1,16 @@
--- Memsets of pinned or managed memory by calls that block the host, longest first, as in `nsys
--- analyze -r cuda_memset_sync`.  Joined on process and correlation id.
+-- Memsets of pinned or managed memory by calls that block the host, longest first, as in `nsys analyze -r
+-- cuda_memset_sync`. Calls and memsets are joined on process and correlation id.
 --
 -- report_id VARCHAR: report
 -- duration_ns BIGINT: duration of the memset on the GPU, ns
--- start_ns BIGINT: start, ns
+-- start_ns BIGINT: start of the memset, ns
 -- memory_kind VARCHAR: kind of memory
--- bytes BIGINT: bytes
+-- bytes BIGINT: number of bytes set
 -- pid BIGINT: process
 -- device_id BIGINT: CUDA device number
 -- context_id BIGINT: CUDA context
 -- stream_id BIGINT: CUDA stream
--- api_name VARCHAR: function as recorded
+-- api_name VARCHAR: function name as recorded
 CREATE VIEW rule_cuda_memset_sync AS
 SELECT
     report_id,

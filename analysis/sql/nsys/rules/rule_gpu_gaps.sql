@@ -1,11 +1,11 @@
--- Idle intervals of 500 ms or more (threshold analyze.gap_ns), longest first, as in `nsys analyze
--- -r gpu_gaps`.  The whole GPU must be idle, not just one process on it; CUDA graphs traced as a
--- whole count as work; a limit never drops the longest.  As in nsys, time of the profiler is not
--- idle.
+-- Idle intervals of 500 ms or more (threshold analyze.gap_ns), longest first, as in `nsys analyze -r
+-- gpu_gaps`. The whole GPU must be idle, not just one process on it, and CUDA graphs traced as a whole count
+-- as work. As in nsys, time of the profiler does not count as idle. A row limit never drops the longest
+-- intervals.
 --
 -- report_id VARCHAR: report
 -- duration_ns BIGINT: duration without the profiler's own time, ns
--- start_ns BIGINT: start, ns
+-- start_ns BIGINT: start of the interval, ns
 -- device BIGINT: physical GPU number
 -- cause VARCHAR: as in gpu_idle_gaps
 CREATE VIEW rule_gpu_gaps AS

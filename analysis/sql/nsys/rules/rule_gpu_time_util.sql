@@ -1,12 +1,12 @@
--- Intervals in which a GPU is used less than half of the time (thresholds analyze.utilisation_pct
--- and analyze.chunks), least used first, as in `nsys analyze -r gpu_time_util`: the time from first
--- to last operation is cut into thirty equal chunks, and adjacent low ones are merged.  Overlapped
--- operations count once; nsys adds them up.
+-- Intervals in which a GPU is used for less than half of the time (thresholds analyze.utilisation_pct and
+-- analyze.chunks), least used first, as in `nsys analyze -r gpu_time_util`. The time from the first to the
+-- last operation is divided into thirty equal chunks, and adjacent chunks with low use are merged.
+-- Overlapping operations count once; nsys adds them up.
 --
 -- report_id VARCHAR: report
--- in_use_pct DOUBLE: time with an operation, % of the interval, rounded to 0.1
--- duration_ns BIGINT: duration, ns
--- start_ns BIGINT: start, ns
+-- in_use_pct DOUBLE: share of the interval with an operation, %, rounded to 0.1
+-- duration_ns BIGINT: duration of the interval, ns
+-- start_ns BIGINT: start of the interval, ns
 -- device BIGINT: physical GPU number
 CREATE VIEW rule_gpu_time_util AS
 WITH bounds AS (

@@ -1,5 +1,5 @@
--- The durations behind nsys's summaries, by kind: kernel, memory, api, os, or the style of an NVTX
--- range.  Only ranges have a domain.
+-- Durations for nsys's summaries by kind: kernel, memory, api, os, or the style of an NVTX range. Only ranges
+-- have a domain.
 CREATE VIEW _durations AS
 SELECT report_id, 'kernel' AS kind, NULL::VARCHAR AS domain, demangled AS name, dur_ns
 FROM nsys_kernels
@@ -14,7 +14,7 @@ WHERE c.api IN ('runtime', 'driver')
 UNION ALL
 SELECT report_id, 'os', NULL, name, dur_ns
 FROM nsys_osrt
--- Calls that nsys could not name appear in none of its reports.
+-- Calls that nsys could not name do not appear in its reports.
 WHERE name != '[Unknown]'
 UNION ALL
 SELECT report_id, style, domain, name, dur_ns

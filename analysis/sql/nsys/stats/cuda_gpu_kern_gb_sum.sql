@@ -1,16 +1,16 @@
 -- Kernel time by name, grid and block, equal to `nsys stats --report cuda_gpu_kern_gb_sum`.
 --
 -- report_id VARCHAR: report
--- time_pct DOUBLE: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
--- total_time_ns BIGINT: sum of durations, ns; overlapping ones count twice
+-- time_pct DOUBLE: share of the report's total time in this view, %, rounded to 0.1 as nsys does
+-- total_time_ns BIGINT: total duration, ns; overlaps count twice
 -- instances BIGINT: number of executions
 -- avg_ns DOUBLE: mean duration, ns, rounded to 0.1
 -- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
--- min_ns BIGINT: shortest, ns
--- max_ns BIGINT: longest, ns
--- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
--- gridxyz VARCHAR: blocks in x, y and z, as nsys prints them
--- blockxyz VARCHAR: threads in x, y and z
+-- min_ns BIGINT: shortest duration, ns
+-- max_ns BIGINT: longest duration, ns
+-- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one value), ns, rounded to 0.1
+-- gridxyz VARCHAR: grid in blocks (x, y and z), as nsys prints it
+-- blockxyz VARCHAR: block in threads (x, y and z)
 -- name VARCHAR: kernel name with template arguments
 CREATE VIEW cuda_gpu_kern_gb_sum AS
 WITH sums AS MATERIALIZED (

@@ -1,13 +1,13 @@
--- Bytes of memory operations by operation, equal to `nsys stats --report cuda_gpu_mem_size_sum`.
+-- Sizes of memory operations by operation, equal to `nsys stats --report cuda_gpu_mem_size_sum`.
 --
 -- report_id VARCHAR: report
--- total_mb DOUBLE: sum, MB (decimal), rounded to 0.001 as nsys does
+-- total_mb DOUBLE: total size, MB (decimal), rounded to 0.001 as nsys does
 -- count BIGINT: number of operations
--- avg_mb DOUBLE: mean, MB
--- med_mb DOUBLE: median (mean of the middle two), MB
--- min_mb DOUBLE: smallest, MB
--- max_mb DOUBLE: largest, MB
--- stddev_mb DOUBLE: sample standard deviation (n - 1; 0 for one), MB
+-- avg_mb DOUBLE: mean size, MB
+-- med_mb DOUBLE: median size (mean of the middle two), MB
+-- min_mb DOUBLE: smallest size, MB
+-- max_mb DOUBLE: largest size, MB
+-- stddev_mb DOUBLE: sample standard deviation of the size (n - 1; 0 for one operation), MB
 -- operation VARCHAR: copy direction or memset
 CREATE VIEW cuda_gpu_mem_size_sum AS
 SELECT

@@ -1,14 +1,14 @@
--- Memory operation time by operation, equal to `nsys stats --report cuda_gpu_mem_time_sum`.
+-- Time of memory operations by operation, equal to `nsys stats --report cuda_gpu_mem_time_sum`.
 --
 -- report_id VARCHAR: report
--- time_pct DOUBLE: share of the total of this view's rows in the report, %, rounded to 0.1 as nsys does
--- total_time_ns BIGINT: sum of durations, ns; overlapping ones count twice
+-- time_pct DOUBLE: share of the report's total time in this view, %, rounded to 0.1 as nsys does
+-- total_time_ns BIGINT: total duration, ns; overlaps count twice
 -- count BIGINT: number of operations
 -- avg_ns DOUBLE: mean duration, ns, rounded to 0.1
 -- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
--- min_ns BIGINT: shortest, ns
--- max_ns BIGINT: longest, ns
--- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one), ns, rounded to 0.1
+-- min_ns BIGINT: shortest duration, ns
+-- max_ns BIGINT: longest duration, ns
+-- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one value), ns, rounded to 0.1
 -- operation VARCHAR: copy direction or memset
 CREATE VIEW cuda_gpu_mem_time_sum AS
 SELECT

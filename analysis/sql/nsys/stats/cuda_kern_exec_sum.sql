@@ -1,35 +1,35 @@
--- Launch, queue and execution time of kernels, equal to `nsys stats --report cuda_kern_exec_sum`.
--- A long queue time is not a problem: the host is ahead of a busy GPU.  Kernels of one CUDA graph
--- share the time of one launching call.
+-- Launch, queue and execution time of kernels, equal to `nsys stats --report cuda_kern_exec_sum`. A long
+-- queue time is not a problem: the host is ahead of a busy GPU. Kernels of one CUDA graph share the time of
+-- one launching call.
 --
 -- report_id VARCHAR: report
--- pid BIGINT: process id
+-- pid BIGINT: process
 -- tid BIGINT: launching thread
 -- devid BIGINT: CUDA device number
 -- count BIGINT: number of kernels
 -- qcount BIGINT: number of kernels that began after their launching call had returned; the others have no
 --   queue time
 -- tavg_ns DOUBLE: mean time from the call to the kernel's end, ns, rounded to 0.1
--- tmed_ns DOUBLE: its median, ns
--- tmin_ns BIGINT: shortest, ns
--- tmax_ns BIGINT: longest, ns
--- tstddev_ns DOUBLE: sample standard deviation, ns
+-- tmed_ns DOUBLE: median time from the call to the kernel's end, ns
+-- tmin_ns BIGINT: shortest time from the call to the kernel's end, ns
+-- tmax_ns BIGINT: longest time from the call to the kernel's end, ns
+-- tstddev_ns DOUBLE: sample standard deviation of the time from the call to the kernel's end, ns
 -- aavg_ns DOUBLE: mean duration of the API call, ns
--- amed_ns DOUBLE: its median, ns
--- amin_ns BIGINT: shortest, ns
--- amax_ns BIGINT: longest, ns
--- astddev_ns DOUBLE: sample standard deviation, ns
+-- amed_ns DOUBLE: median duration of the API call, ns
+-- amin_ns BIGINT: shortest duration of the API call, ns
+-- amax_ns BIGINT: longest duration of the API call, ns
+-- astddev_ns DOUBLE: sample standard deviation of the duration of the API call, ns
 -- qavg_ns DOUBLE: mean queue time, ns; NULL if no kernel has one
--- qmed_ns DOUBLE: its median, ns
--- qmin_ns BIGINT: shortest, ns
--- qmax_ns BIGINT: longest, ns
--- qstddev_ns DOUBLE: sample standard deviation, ns; 0 for one value and for none, as in nsys
+-- qmed_ns DOUBLE: median queue time, ns
+-- qmin_ns BIGINT: shortest queue time, ns
+-- qmax_ns BIGINT: longest queue time, ns
+-- qstddev_ns DOUBLE: sample standard deviation of the queue time, ns; 0 for one or no value, as in nsys
 -- kavg_ns DOUBLE: mean kernel duration, ns
--- kmed_ns DOUBLE: its median, ns
--- kmin_ns BIGINT: shortest, ns
--- kmax_ns BIGINT: longest, ns
--- kstddev_ns DOUBLE: sample standard deviation, ns
--- api_name VARCHAR: launching function
+-- kmed_ns DOUBLE: median kernel duration, ns
+-- kmin_ns BIGINT: shortest kernel duration, ns
+-- kmax_ns BIGINT: longest kernel duration, ns
+-- kstddev_ns DOUBLE: sample standard deviation of the kernel duration, ns
+-- api_name VARCHAR: name of the launching function
 -- kernel_name VARCHAR: kernel name with template arguments
 CREATE VIEW cuda_kern_exec_sum AS
 WITH titles AS (

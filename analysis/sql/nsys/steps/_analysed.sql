@@ -1,4 +1,4 @@
--- The windows that verdicts are about: those of the chosen kind, where there are any, else all.
+-- Analyzed windows: those of the chosen kind if there are any, else all windows.
 -- @materialize
 CREATE VIEW _analysed AS
 WITH chosen AS (

@@ -1,4 +1,4 @@
--- GPU operations that begin in the windows that verdicts are about, with the number of their GPU.
+-- GPU operations that begin in the analyzed windows, with the number of their GPU.
 CREATE VIEW _analysed_launches AS
 SELECT w.track, l.*
 FROM launches AS l

@@ -1,5 +1,5 @@
--- The windows that verdicts are about as intervals, those that follow one another joined, for each
--- process on a GPU.  An operation belongs to the interval in which it begins.
+-- Analyzed windows as intervals, with consecutive windows merged, for each process on a GPU. An operation
+-- belongs to the interval in which it begins.
 -- @materialize
 CREATE VIEW _analysed_spans AS
 WITH islands AS (
@@ -7,7 +7,7 @@ WITH islands AS (
         w.track,
         w.start_ns,
         w.end_ns,
-        -- Numbers of windows that follow one another grow as fast as their rank.
+        -- Numbers of consecutive windows increase as fast as their rank.
         w.window_id - row_number() OVER (PARTITION BY w.track ORDER BY w.window_id) AS island,
         w.end_ns = p.end_ns AS last
     FROM _step_windows AS w

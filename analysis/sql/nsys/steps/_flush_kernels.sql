@@ -1,4 +1,4 @@
--- The kernels with which benchmarks empty the L2 cache of a GPU, by full name.
+-- Kernels with which benchmarks flush the L2 cache of a GPU, by full name.
 CREATE VIEW _flush_kernels AS
 SELECT report_id, device, unnest(flush_names) AS demangled
 FROM benchmark_loops;

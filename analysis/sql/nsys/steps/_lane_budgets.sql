@@ -1,6 +1,6 @@
--- The partition of each window of each process on GPUs that several processes share, in integer
--- nanoseconds that add up to the window: the work of the process itself, time in which only others work,
--- and idle time of the GPU.  What the process did while the GPU idled before another one's work is unknown.
+-- Partition of each window of each process on GPUs that several processes share, in integer nanoseconds that
+-- add up to the window: work of the process itself, time in which only other processes work, and idle time of
+-- the GPU. The activity of the process while the GPU was idle before another process's work is unknown.
 -- @materialize
 CREATE VIEW _lane_budgets AS
 WITH windows AS (
@@ -59,7 +59,7 @@ own AS (
     FROM clipped
     GROUP BY track, window_id
 ),
--- Windows of a process begin and end with its own operations, never within an idle interval.
+-- Windows of a process begin and end with its own operations, not within an idle interval.
 gaps AS (
     SELECT g.*, l.pid, o.pid IS NOT DISTINCT FROM l.pid AS before_own
     FROM _gaps AS g

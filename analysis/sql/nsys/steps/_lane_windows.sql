@@ -1,6 +1,6 @@
--- The time of each GPU in windows, one after the other, once for each process that has steps on it: its
--- steps, and what lies before, between and behind them.  Lane 1 is the process with the most work; a GPU
--- without steps has one lane of one window.
+-- Consecutive windows of each GPU, once for each process with steps on it: its steps, and the time before,
+-- between and after them. Lane 1 is the process with the most work; a GPU without steps has one lane with one
+-- window.
 -- @materialize
 CREATE VIEW _lane_windows AS
 WITH stepping AS (
@@ -8,7 +8,7 @@ WITH stepping AS (
     FROM _process_steps
     GROUP BY track, pid
 ),
--- How much a process works matters only where several have steps.
+-- The amount of work of a process only matters if several processes have steps.
 contended AS (
     SELECT o.track, o.pid, sum(o.end_ns - o.start_ns) AS time_ns
     FROM _classed_ops AS o
@@ -34,7 +34,7 @@ own AS (
         s.*,
         l.lane,
         row_number() OVER w AS step,
-        -- Up to where steps have reached, so that windows never overlap.
+        -- Up to the end of earlier steps, so that windows never overlap.
         coalesce(
             max(s.end_ns) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
             p.start_ns
@@ -67,7 +67,7 @@ parts AS (
 SELECT
     p.*,
     l.lane_pid,
-    -- Those of lane 1 follow one another.
+    -- Windows of lane 1 are consecutive.
     (row_number() OVER (
         PARTITION BY p.track ORDER BY p.lane, p.start_ns, p.end_ns, p.step NULLS LAST
     ))::INTEGER AS window_id

@@ -1,8 +1,7 @@
--- How long the loops of each period (launches in a repeat) last in a process on a GPU, and whether they are
--- its main ones: the loop that lasts longest at a time, and its like elsewhere (training, between
--- evaluations).  Auto-tuning repeats other things, but each for a short while.  Pauses between two steps are
--- not the loop's.  What repeats beside nearly all of the GPU's work, such as copies when a program starts, is
--- no loop.
+-- Duration of the loops of each period (launches per iteration) of a process on a GPU, and whether they are
+-- its main loops: the longest loop at a time, and equal loops elsewhere (training between evaluations).
+-- Auto-tuning repeats other sequences, but each for a short time. Pauses between two steps do not belong to
+-- the loop. A sequence with almost none of the GPU's work, such as copies at program start, is not a loop.
 -- @materialize
 CREATE VIEW _loop_times AS
 WITH loops AS (

@@ -1,10 +1,10 @@
--- What programs do before they run steadily: first uses of kernels, module loading, allocation of device
--- memory, contexts, communicators, compilation and autotuning.  What is loaded within a first use counts as
--- that.
+-- Activities of programs before they run steadily: first uses of kernels, module loading, allocation of
+-- device memory, contexts, communicators, compilation and autotuning. Loading within a first use counts as
+-- first use.
 -- @materialize
 CREATE VIEW _occasional_calls AS
 WITH first_uses AS (
-    -- Launches of one kernel take about as long each time but for the first, which loads it.
+    -- Launches of one kernel take about as long each time, except the first one, which loads it.
     SELECT
         report_id,
         pid,
@@ -37,11 +37,12 @@ known AS (
             WHERE kind = 'api' AND (is_loading(name) OR is_allocating(name) OR is_initializing(name))
         )
 ),
--- Where no call took long that could create the context, the first allocation creates it.
+-- If no call was long enough to create the context, the first allocation creates it.
 counted AS (
     SELECT
         k.*,
-        -- Once a kernel was launched there is a context, and what creates one at first does its own work.
+        -- After the first kernel launch, a context exists, and calls that could have created it do their own
+        -- work.
         coalesce(k.start_ns < l.start_ns, true) AS early,
         early
         AND sum(if(allocates, 1, 0)) OVER so_far = 1

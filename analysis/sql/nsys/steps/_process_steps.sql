@@ -1,6 +1,6 @@
--- The steps of each process on each GPU, by one source a process: ranges, else the order of
--- launches.  A step begins with the first operation that it launched and lasts until the next one
--- begins; the last step of a loop ends with its own last operation.
+-- Steps of each process on each GPU, from one source per process: ranges, else the order of launches. A step
+-- begins with the first operation that it launched and ends when the next step begins; the last step of a
+-- loop ends with its own last operation.
 -- @materialize
 CREATE VIEW _process_steps AS
 WITH ranges AS (
@@ -41,7 +41,7 @@ annotated AS (
     FROM ranges AS r
     JOIN begun AS b USING (report_id, range_id)
 ),
--- Other threads launch as well: the last operation of the last step may be theirs.
+-- Other threads launch as well: the last operation of the last step may belong to them.
 ends AS (
     SELECT a.track, a.pid, max(l.end_ns) AS end_ns
     FROM annotated AS a
@@ -88,7 +88,7 @@ found AS (
 SELECT
     * EXCLUDE (start_ns, end_ns),
     start_ns,
-    -- The next begins earlier than this one ends where streams overlap.
+    -- The next step begins before this one ends if streams overlap.
     coalesce(
         lead(start_ns) OVER (PARTITION BY track, pid, loop ORDER BY start_ns, host_start_ns),
         least(end_ns, lead(start_ns) OVER (PARTITION BY track, pid ORDER BY start_ns, host_start_ns)),

@@ -1,10 +1,10 @@
--- One name repeated, such as `iteration` or `train_step`, where no range is numbered: per process
--- the ranges of the name whose occurrences, one after the other on a thread, launch most of the
--- GPU's work; of names that launch about as much, that with the fewest occurrences.
+-- Ranges with one repeated name, such as `iteration` or `train_step`, if no range is numbered: per process,
+-- the ranges of the name whose consecutive occurrences on a thread launch most of the GPU's work. If several
+-- names launch about as much, the name with the fewest occurrences is used.
 -- @materialize
 CREATE VIEW _repeated_ranges AS
 WITH processes AS (
-    -- They come first: where all have numbered ranges, no range is read again.
+    -- Numbered ranges come first: if all processes have them, no range is read again.
     SELECT DISTINCT report_id, pid
     FROM _tracks
     ANTI JOIN _steps USING (report_id, pid)

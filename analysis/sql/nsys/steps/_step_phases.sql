@@ -1,14 +1,14 @@
--- The phase of each window of each process with steps, and why.  Warm-up are the first steps, up to the
--- last of them that loads, allocates or takes far longer than the median, and the one after it, in which
--- the host catches up.  Steps that launch other work or take a multiple of the median are not alike, unless
--- so many take as long that this is how the program runs.
+-- Phase of each window of each process with steps, and the reason. Warm-up consists of the first steps up to
+-- the last one that loads, allocates or takes far longer than the median, and the next step, in which the
+-- host catches up. Steps that launch other work or take a multiple of the median are different, unless so
+-- many take as long that this is normal for the program.
 -- @materialize
 CREATE VIEW _step_phases AS
 WITH own AS (
     SELECT DISTINCT report_id, pid, host_start_ns, host_end_ns
     FROM _process_steps
 ),
--- What the host did in a step that it does not do in every step, and how long, ns.
+-- Host activity in a step that does not occur in every step, and its duration, ns.
 step_signals AS (
     SELECT
         s.report_id,
@@ -73,8 +73,8 @@ counted AS (
     FROM disturbed
 ),
 warm_up AS (
-    -- Two of three steps up to there are disturbed: a slow step later on is not warm-up, nor is every
-    -- other one.
+    -- At least two of three steps up to there are disturbed: a slow step later on is not warm-up, nor is
+    -- every other step.
     SELECT
         track,
         lane,
@@ -85,7 +85,7 @@ warm_up AS (
     GROUP BY track, lane
 ),
 settled AS (
-    -- The step after it as well, where enough are left.
+    -- The next step as well, if enough steps remain.
     SELECT
         track,
         lane,

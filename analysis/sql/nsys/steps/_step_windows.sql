@@ -1,5 +1,5 @@
--- The time of each GPU in windows, one after the other: steps of the process with the most work, and what
--- lies before, between and behind them.  Without steps the whole is one window.
+-- Consecutive windows of each GPU: steps of the process with the most work, and the time before, between and
+-- after them. Without steps, the whole time is one window.
 -- @materialize
 CREATE VIEW _step_windows AS
 WITH main AS (
@@ -7,7 +7,7 @@ WITH main AS (
     FROM _lane_windows
     WHERE lane = 1
 ),
--- Steps begin with an operation; what lies between begins where the last operation ended.
+-- Steps begin with an operation; the time between steps begins at the end of the last operation.
 following AS (
     SELECT p.track, p.start_ns, min(o.start_ns) AS first_ns
     FROM main AS p

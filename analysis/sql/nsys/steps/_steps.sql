@@ -1,6 +1,6 @@
--- The ranges that are steps: numbered names, or what --step-range names; on each thread those that
--- are not nested in another, since the iteration of a harness may contain the step of the program.
--- Of ranges and torch.profiler's steps in one process, the program's own ranges count.
+-- Ranges that are steps: numbered names, or the names of --step-range. On each thread, only ranges that are
+-- not nested in another count, because the iteration of a harness may contain the step of the program. If a
+-- process has both ranges and torch.profiler's steps, the ranges of the program are used.
 -- @materialize
 CREATE VIEW _steps AS
 WITH named AS (

@@ -1,5 +1,5 @@
--- Kernels with the GPU that ran them, the part of its time that verdicts are about (analysis_windows), and
--- whether they begin within it.
+-- Kernels with the GPU that ran them, the analyzed part of its time (analysis_windows), and whether they
+-- begin within it.
 CREATE VIEW _windowed_kernels AS
 SELECT
     k.*,

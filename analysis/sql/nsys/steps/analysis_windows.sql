@@ -1,22 +1,23 @@
--- The part of each GPU's time that verdicts, budgets, idle gaps and kernel summaries are about: the
--- steady steps, unless --window chooses the whole capture, the start or one step.
+-- Analyzed window of each GPU, used for verdicts, budgets, idle gaps and kernel summaries: the steady steps,
+-- unless --window selects the whole capture, the start-up or one step.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process whose steps are counted; NULL without steps
 -- kind VARCHAR: steady, whole, startup or step
 -- start_ns BIGINT: start of the first window, ns
--- end_ns BIGINT: end of the last, ns
--- time_ns BIGINT: duration of the windows together, ns; less than end_ns - start_ns where some between are
---   left out
--- steps BIGINT: number of steps in it; NULL without steps
--- step_ns DOUBLE: median step, ns; NULL without steps
--- p95_ns DOUBLE: 95th percentile (p95) of the steps, ns; NULL without steps
--- averaged BIGINT: repeats of the loop that `steps` lists together, whose mean these two are of; 1 for most
--- source VARCHAR: where steps come from: step range, NVTX, ProfilerStep or period; NULL without steps
--- startup_ns BIGINT: time before it that is start-up or warm-up, without other loops, ns; NULL without steps
--- left_out BIGINT: steps of the loop behind its warm-up that are not alike and are left out
--- why VARCHAR: why that part; NULL if it is what was chosen
+-- end_ns BIGINT: end of the last window, ns
+-- time_ns BIGINT: total duration of the windows, ns; less than end_ns - start_ns if steps in between are
+--   excluded
+-- steps BIGINT: number of steps in the windows; NULL without steps
+-- step_ns DOUBLE: median step duration, ns; NULL without steps
+-- p95_ns DOUBLE: 95th percentile (p95) of the step duration, ns; NULL without steps
+-- averaged BIGINT: number of loop iterations that `steps` combines in one row, so that step_ns and p95_ns
+--   refer to their mean; usually 1
+-- source VARCHAR: source of the steps: step range, NVTX, ProfilerStep or period; NULL without steps
+-- startup_ns BIGINT: start-up and warm-up time before the window, without other loops, ns; NULL without steps
+-- left_out BIGINT: number of steps after warm-up that differ from the others and are excluded
+-- why VARCHAR: why this window was chosen; NULL if the user selected it
 CREATE VIEW analysis_windows AS
 WITH phased AS (
     SELECT
@@ -38,7 +39,7 @@ summed AS (
         quantile_cont(mean_ns, 0.95) FILTER (analysed AND step IS NOT NULL) AS p95_ns,
         max(repeats) FILTER (analysed) AS averaged,
         any_value(source) AS source,
-        -- Other loops before the steps are no start-up.
+        -- Other loops before the steps do not count as start-up.
         sum(dur_ns) FILTER (
             phase IN ('start-up', 'warm-up') AND (main OR step IS NULL)
         )::BIGINT AS startup_ns,

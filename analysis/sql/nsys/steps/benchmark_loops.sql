@@ -1,21 +1,22 @@
--- Programs that time kernels one by one, as triton.testing.do_bench and nvbench do: again and again they
--- overwrite the L2 cache, record an event and launch what is timed.  Such a loop is no step of a program:
--- its idle time and its overwriting are the harness's.  Programs whose ranges name steps are not looked at.
+-- Programs that time individual kernels, like triton.testing.do_bench and nvbench: they repeatedly overwrite
+-- the L2 cache, record an event and launch the timed kernel. Such a loop is not a step of a program, because
+-- its idle time and cache flushes belong to the benchmark harness. Programs whose ranges name steps are not
+-- checked.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- repetitions BIGINT: how often an event is recorded between the overwriting and the next launch
--- flushes BIGINT: how often the cache is overwritten
--- flush_ns BIGINT: time of that, ns
--- flush_pct DOUBLE: its share of the GPU's time in kernels and memsets, %
--- loops_pct DOUBLE: share of that time in the loops, overwriting included, %
--- span_pct DOUBLE: share of that time from the first repetition to the last: loops, and what warms up for
---   them, %
--- flush_names VARCHAR[]: full names of what overwrites
--- kernels BIGINT: number of different kernels that are timed, by full name
--- longest VARCHAR: short name of the one with most time
--- longest_pct DOUBLE: its share of the loops' time without overwriting, %
+-- repetitions BIGINT: number of flushes that are followed by an event record before the next launch
+-- flushes BIGINT: number of cache flushes
+-- flush_ns BIGINT: total time of the cache flushes, ns
+-- flush_pct DOUBLE: flush_ns, % of the GPU's time in kernels and memsets
+-- loops_pct DOUBLE: time of the loops including flushes, % of the GPU's time in kernels and memsets
+-- span_pct DOUBLE: time from the first to the last repetition, including warm-up between the loops, % of the
+--   GPU's time in kernels and memsets
+-- flush_names VARCHAR[]: full names of the operations that flush the cache
+-- kernels BIGINT: number of distinct timed kernels, by full name
+-- longest VARCHAR: short name of the timed kernel with the most time
+-- longest_pct DOUBLE: share of that kernel in the loops' time without flushes, %
 CREATE VIEW benchmark_loops AS
 WITH filling AS (
     SELECT DISTINCT demangled FROM _known_kernels WHERE regexp_matches(demangled, '\bFillFunctor<')
@@ -56,8 +57,8 @@ events AS (
     FROM nsys_api_calls
     WHERE name LIKE 'cu%EventRecord%' AND report_id IN (SELECT report_id FROM candidates)
 ),
--- Kernels and memsets of GPUs on which something overwrites the L2 cache again and again: which of them do
--- (flush), and which of those have an event recorded before the next launch (timed).
+-- Kernels and memsets of GPUs on which the L2 cache is overwritten repeatedly: which of them flush the cache
+-- (flush), and which flushes are followed by an event record before the next launch (timed).
 timed_ops AS (
     SELECT o.*, f.op_id IS NOT NULL AS flush, f.op_id IS NOT NULL AND e.start_ns < o.next_ns AS timed
     FROM ops AS o
@@ -75,8 +76,8 @@ sizes AS (
     WHERE repetition > 0
     GROUP BY track, repetition
 ),
--- A loop repeats what it times, so one of its repetitions has as many operations as its neighbor.  Behind
--- the last of a loop comes something else.
+-- A loop repeats the timed work, so one of its repetitions has as many operations as its neighbor. Other work
+-- follows the last repetition of a loop.
 alike AS (
     SELECT track, repetition
     FROM sizes

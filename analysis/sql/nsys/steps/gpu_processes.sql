@@ -1,16 +1,17 @@
--- The processes that share a GPU, busiest first; empty where each GPU is used by one.  Budgets and verdicts
--- are of the GPU, in the steps of the first process with steps; step_budget has those of each.
+-- Processes that share a GPU, busiest first. The view is empty if each GPU is used by one process. Budgets
+-- and verdicts refer to the whole GPU, in the steps of the first process with steps; for the steps of each
+-- process see step_budget.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process
--- busy_ns BIGINT: time in which its operations ran, overlaps counted once, ns
--- busy_pct DOUBLE: share of the time from the first operation on the GPU to the end of the last, %
--- steps BIGINT: number of its steady steps; NULL without any
--- step_ns DOUBLE: median of them, ns
--- own_pct DOUBLE: share of them in which its own operations run, %
--- other_pct DOUBLE: share in which only those of other processes run, %
--- idle_pct DOUBLE: share in which the GPU is idle, %
+-- busy_ns BIGINT: time in which operations of the process ran, with overlaps counted once, ns
+-- busy_pct DOUBLE: share of busy_ns in the time from the first operation on the GPU to the end of the last, %
+-- steps BIGINT: number of steady steps of the process; NULL without steady steps
+-- step_ns DOUBLE: median duration of these steps, ns
+-- own_pct DOUBLE: share of the step time in which operations of the process run, %
+-- other_pct DOUBLE: share of the step time in which only operations of other processes run, %
+-- idle_pct DOUBLE: share of the step time in which the GPU is idle, %
 CREATE VIEW gpu_processes AS
 WITH ops AS (
     SELECT

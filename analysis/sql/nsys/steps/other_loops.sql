@@ -1,14 +1,15 @@
--- Loops of a process besides that of its steps: training beside generation, a second benchmark.  They are
--- found by the order of launches, so none is known of a process whose ranges name its steps.
+-- Loops of a process in addition to the loop of its steps, such as training next to generation, or a second
+-- benchmark. They are detected from the sequence of launches, so processes whose ranges name the steps have
+-- no rows.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process
--- period_launches BIGINT: launches in a repeat
--- repeats BIGINT: number of repeats, of all loops with that period
--- repeat_ns DOUBLE: median duration of a repeat, ns
--- time_ns BIGINT: time that they take, from start to end, ns
--- share_pct DOUBLE: that over the time from the first to the last operation of the GPU, %
+-- period_launches BIGINT: number of launches per iteration
+-- repeats BIGINT: number of iterations, over all loops with this period
+-- repeat_ns DOUBLE: median duration of an iteration, ns
+-- time_ns BIGINT: total duration of the iterations, ns
+-- share_pct DOUBLE: share of the time from the first to the last operation of the GPU, %
 CREATE VIEW other_loops AS
 SELECT
     g.report_id,

@@ -1,16 +1,17 @@
--- What takes the host's time before the first steady step, from the first CUDA call of the process on;
--- the rest is the program's own: imports, reading data, Python.  Only where steps were found.
+-- Host time before the first steady step by cause, starting at the first CUDA call of the process. The
+-- remaining time is the program's own work, such as imports, reading data or Python code. Only timelines with
+-- steps have rows.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process
--- cause VARCHAR: first uses of kernels (with what they load), module loading, allocation of device memory,
---   context creation, communicator initialization, autotuning of kernels, compilation (without it), other
---   loops (what no other cause covers in them) or everything else
--- calls BIGINT: number of calls, ranges or repeats; NULL for everything else
--- time_ns BIGINT: host time in them, overlaps within a cause counted once, ns
+-- cause VARCHAR: first uses of kernels (including the code that they load), module loading, allocation of
+--   device memory, context creation, communicator initialization, autotuning of kernels, compilation (without
+--   autotuning), other loops (without time of the other causes) or everything else
+-- calls BIGINT: number of calls, ranges or iterations; NULL for everything else
+-- time_ns BIGINT: host time of the cause, with overlaps within the cause counted once, ns
 -- share_pct DOUBLE: share of the time from the first CUDA call to the first steady step, %
--- startup_ns BIGINT: that time, ns
+-- startup_ns BIGINT: time from the first CUDA call to the first steady step, ns
 CREATE VIEW startup_causes AS
 WITH begun AS (
     SELECT w.track, w.pid, min(w.host_start_ns) AS until_ns
@@ -53,7 +54,7 @@ clipped AS (
     JOIN (
         FROM _occasional_calls
         UNION ALL
-        -- Compilers tune within what they compile: it counts as tuning, and compilation is the rest.
+        -- Compilers tune during compilation: this time counts as tuning, and the rest as compilation.
         SELECT report_id, pid, start_ns, end_ns, 'compilation and autotuning'
         FROM _occasional_calls
         WHERE what IN ('compilation', 'autotuning of kernels')
@@ -63,7 +64,7 @@ clipped AS (
     ) AS o
         ON o.report_id = s.report_id AND o.pid = s.pid AND o.start_ns >= s.from_ns AND o.start_ns < s.until_ns
 ),
--- Everything else is what no cause covers, so of all causes together overlaps count once, too.
+-- Everything else is the time without a cause, so overlaps of causes count only once.
 together AS (
     SELECT track, what, start_ns, end_ns, max(end_ns) OVER w AS reached,
         max(if(what = 'other loops', NULL, end_ns)) OVER w AS reached_by_causes
@@ -89,7 +90,7 @@ sums AS (
     GROUP BY track
     HAVING bool_or(what = 'compilation')
     UNION ALL
-    -- Kernels are tuned and loaded in loops as well: only what no other cause covers is another loop's.
+    -- Kernels are tuned and loaded in loops as well: only time without another cause counts as a loop.
     SELECT
         track,
         'other loops',

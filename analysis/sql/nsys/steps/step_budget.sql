@@ -1,20 +1,20 @@
--- The time budget of each step of a training or inference loop, and of the time outside steps; see `steps`
--- for what a step is.  On a GPU that one process uses, they add up to that of the whole capture.  Where
--- several processes share a GPU, each has its steps with budgets of its own.
+-- Time budget of each step of a training or inference loop, and of the time outside steps. For the definition
+-- of steps see `steps`. On a GPU with one process, the budgets add up to the budget of the whole capture. If
+-- several processes share a GPU, each process has its own steps and budgets.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process whose step it is; NULL for time outside steps, which is of the process with the
---   most work
--- step VARCHAR: name of the step; NULL for time before, between and behind steps
+-- process_id BIGINT: process of the step; NULL for time outside steps, which is counted for the process with
+--   the most work
+-- step VARCHAR: name of the step; NULL for time before, between and after steps
 -- step_index BIGINT: step number of the process on the device, from 1; NULL for time outside steps
 -- phase VARCHAR: start-up, warm-up, steady, other or shutdown, as in steps
 -- window_start_ns BIGINT: start of the window, ns
 -- window_end_ns BIGINT: end of the window, ns
--- step_ns BIGINT: duration, ns
--- category VARCHAR: as in gpu_time_budget; where processes share the GPU, work is that of the process itself,
---   other_process is time in which only others work, and unattributed includes idle time before their
---   work
+-- step_ns BIGINT: duration of the step, ns
+-- category VARCHAR: as in gpu_time_budget; if processes share the GPU, only work of the process itself counts
+--   as work, other_process is time in which only other processes work, and unattributed includes idle time
+--   before their work
 -- time_ns BIGINT: time, ns
 -- share_pct DOUBLE: share of the step, %
 CREATE VIEW step_budget AS

@@ -1,16 +1,16 @@
--- The steps that are drawn: of each GPU the analyzed step nearest to the median, and the slowest one.  The
--- GPUs of a job show the same step.  Without steps it is the whole analyzed window.
+-- Steps for which the reports draw a timeline: on each GPU, the analyzed step nearest to the median, and the
+-- slowest step. All GPUs of a job show the same step. Without steps, the whole analyzed window is drawn.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- job VARCHAR: as in job_ranks; the report itself where nothing communicates
--- role VARCHAR: median or slowest; a window without steps is median
+-- job VARCHAR: as in job_ranks; the report itself if it does not communicate
+-- role VARCHAR: median or slowest; median for a window without steps
 -- step BIGINT: number of the step; NULL without steps
--- name VARCHAR: its name; NULL without steps
--- start_ns BIGINT: start, ns
--- end_ns BIGINT: end, ns
--- offset_ns BIGINT: to be added to times of the report to get times of the job, ns
+-- name VARCHAR: name of the step; NULL without steps
+-- start_ns BIGINT: start of the step, ns
+-- end_ns BIGINT: end of the step, ns
+-- offset_ns BIGINT: offset to add to times of the report to get times of the job, ns
 CREATE VIEW step_pictures AS
 WITH jobs AS (
     SELECT DISTINCT job, report_id
@@ -32,11 +32,11 @@ windows AS (
     SEMI JOIN _analysed USING (track, window_id)
     JOIN _gpus AS t USING (track)
     LEFT JOIN jobs AS j USING (report_id)
-    -- Beside steps, time between them is no step.
+    -- If there are steps, the time between them is not a step.
     QUALIFY w.step IS NOT NULL OR NOT bool_or(w.step IS NOT NULL) OVER (PARTITION BY w.track)
 ),
 chosen AS (
-    -- A step that all GPUs have, where there is one.
+    -- A step that all GPUs have, if there is one.
     SELECT job, step, count(*) AS gpus, sum(distance_ns) AS distance_ns, max(dur_ns) AS dur_ns
     FROM windows
     GROUP BY job, step

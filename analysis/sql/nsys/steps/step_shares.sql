@@ -1,4 +1,4 @@
--- The time budget of each step, one row per step: the share of each category of gpu_time_budget.
+-- Time budget of each step in one row per step: the share of each category of gpu_time_budget.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -6,21 +6,22 @@
 -- step VARCHAR: name of the step
 -- step_index BIGINT: step number of the process on the device, from 1
 -- phase VARCHAR: start-up, warm-up, steady, other or shutdown, as in steps
--- step_ns BIGINT: duration, ns
--- compute_pct DOUBLE: compute, %
--- communication_pct DOUBLE: communication that compute does not cover, %
--- transfer_pct DOUBLE: copies and memsets that no kernel covers, %
--- other_process_pct DOUBLE: only other processes on the GPU work, %; NULL unless several share it
--- sync_pct DOUBLE: idle because the host waited for the GPU, %
--- launch_gap_pct DOUBLE: idle between launches, %
--- launch_api_pct DOUBLE: idle during launching calls, %
--- queued_pct DOUBLE: idle after launching calls, %
--- kernel_gap_pct DOUBLE: idle although the next operation had been launched before, %
--- loading_pct DOUBLE: idle because the driver loaded code, %
--- host_pct DOUBLE: idle because the host launched nothing, %
--- profiler_overhead_pct DOUBLE: idle because of the profiler, %
--- edge_pct DOUBLE: before the first and after the last operation, %
--- unattributed_pct DOUBLE: idle before operations without a recorded call, %
+-- step_ns BIGINT: duration of the step, ns
+-- compute_pct DOUBLE: share of compute, %
+-- communication_pct DOUBLE: share of communication that compute does not overlap, %
+-- transfer_pct DOUBLE: share of copies and memsets that no kernel overlaps, %
+-- other_process_pct DOUBLE: share of time in which only other processes work on the GPU, %; NULL unless
+--   several processes share it
+-- sync_pct DOUBLE: share of idle time because the host waited for the GPU, %
+-- launch_gap_pct DOUBLE: share of idle time between launches, %
+-- launch_api_pct DOUBLE: share of idle time during launching calls, %
+-- queued_pct DOUBLE: share of idle time after launching calls, %
+-- kernel_gap_pct DOUBLE: share of idle time although the next operation had already been launched, %
+-- loading_pct DOUBLE: share of idle time because the driver loaded code, %
+-- host_pct DOUBLE: share of idle time because the host launched nothing, %
+-- profiler_overhead_pct DOUBLE: share of idle time because of the profiler, %
+-- edge_pct DOUBLE: share of time before the first and after the last operation, %
+-- unattributed_pct DOUBLE: share of idle time before operations without a recorded call, %
 CREATE VIEW step_shares AS
 SELECT
     report_id,

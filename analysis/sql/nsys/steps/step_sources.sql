@@ -1,20 +1,23 @@
--- Every source of steps of each process, to compare them: ranges of the program, torch.profiler's steps,
--- and what repeats in the order of launches.
+-- All sources of steps of each process, for comparison: ranges of the program, torch.profiler's steps, and
+-- the period of the launch sequence.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process
 -- source VARCHAR: step range, NVTX, ProfilerStep or period
 -- used BOOLEAN: whether `steps` uses it
--- steps BIGINT: number of steps; of a period, repeats of the loop that lasts longest
--- step_ns DOUBLE: median distance from one step to the next on the GPU, ns
--- period_launches BIGINT: launches in a repeat; NULL for ranges
--- part_launches BIGINT: launches that repeat within that, if they are most of it: layers, or iterations where
---   the period is that of what is done every so many of them; NULL if none do, or it is not known
--- parts BIGINT: how often; NULL likewise
--- match DOUBLE: median share of a repeat's launches that equal its neighbours', 0-1; NULL for ranges
--- boundary VARCHAR: why repeats begin where they do (idle, optimizer, host or launch); NULL for ranges
--- agrees BOOLEAN: whether the number of steps is that of the source in use, give or take one; NULL for that
+-- steps BIGINT: number of steps; for a period, the number of iterations of the loop with the longest duration
+-- step_ns DOUBLE: median time from the start of a step to the start of the next step on the GPU, ns
+-- period_launches BIGINT: number of launches per iteration; NULL for ranges
+-- part_launches BIGINT: number of launches in a shorter period within the iteration, if it covers most of the
+--   iteration: layers, or single iterations if the period contains several; NULL if there is no such period
+--   or it is unknown
+-- parts BIGINT: number of repetitions of that shorter period; NULL if part_launches is NULL
+-- match DOUBLE: median share of an iteration's launches that match those of its neighbors, 0-1; NULL for
+--   ranges
+-- boundary VARCHAR: event at which the iterations begin: idle, optimizer, host or launch; NULL for ranges
+-- agrees BOOLEAN: whether the number of steps differs by at most one from that of the source in use; NULL for
+--   the source in use
 CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT

@@ -1,20 +1,21 @@
--- Summary of the steps of each process on each GPU: duration, spread, outliers, and what the first one costs
--- (module loading, compilation, caches).
+-- Summary of the steps of each process on each GPU: duration, spread, outliers, and the extra cost of the
+-- first step (module loading, compilation, caches).
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process
 -- steps BIGINT: number of steps
--- mean_ns DOUBLE: mean duration, ns
--- p50_ns DOUBLE: median duration, ns
--- p95_ns DOUBLE: 95th percentile (p95) of the duration, ns
--- cv_pct DOUBLE: coefficient of variation: sample standard deviation over mean, %; NULL for one step
+-- mean_ns DOUBLE: mean duration of a step, ns
+-- p50_ns DOUBLE: median duration of a step, ns
+-- p95_ns DOUBLE: 95th percentile (p95) of the step duration, ns
+-- cv_pct DOUBLE: coefficient of variation of the step duration: sample standard deviation / mean, %; NULL for
+--   one step
 -- first_ns BIGINT: duration of the first step, ns
--- first_excess_ns DOUBLE: first step minus the median, ns
+-- first_excess_ns DOUBLE: duration of the first step minus the median, ns
 -- first_loading_ns BIGINT: module loading: total duration of the calls that loaded modules or libraries
 --   during the first step on the host, ns
--- outliers VARCHAR[]: steps that differ from the median by more than five median absolute deviations (and 5 %
---   of it)
+-- outliers VARCHAR[]: steps that differ from the median by more than five median absolute deviations and by
+--   more than 5 % of the median
 CREATE VIEW step_summary AS
 WITH own AS (
     SELECT

@@ -1,23 +1,24 @@
--- Steps of each process on each GPU, and the time before, between and behind them.  They come from
--- --step-range, NVTX ranges (numbered names, or one name repeated that covers most of the work),
--- torch.profiler's steps, or the period of the launch sequence: no annotation is needed.
+-- Steps of each process on each GPU, and the time before, between and after them. Steps come from
+-- --step-range, NVTX ranges (numbered names, or one repeated name that covers most of the work),
+-- torch.profiler's steps, or the period of the launch sequence, which needs no annotation.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process; NULL for time outside steps, which is listed for the process with the most
---   work on the GPU
--- step BIGINT: number of the step of that process on that GPU, from 1; NULL for time outside steps
--- name VARCHAR: name of the range, or `step n` of the loop; NULL for time outside steps
--- source VARCHAR: step range, NVTX, ProfilerStep or period
--- start_ns BIGINT: start of the first operation that it launched, ns
--- end_ns BIGINT: start of the next step, or end of its own last operation where none follows, ns
--- launches BIGINT: kernels and graphs of the process that began in it (graph nodes one by one, if traced by
---   node)
+-- process_id BIGINT: process; NULL for time outside steps, which belongs to the process with the most work on
+--   the GPU
+-- step BIGINT: step number of the process on that GPU, from 1; NULL for time outside steps
+-- name VARCHAR: name of the range, or `step n` for the period of the launch sequence; NULL for time outside
+--   steps
+-- source VARCHAR: source of the step: step range, NVTX, ProfilerStep or period
+-- start_ns BIGINT: start of the first operation that the step launched, ns
+-- end_ns BIGINT: start of the next step, or end of the last own operation if no step follows, ns
+-- launches BIGINT: number of kernels and graphs of the process that began in the step (graph nodes count
+--   individually if traced by node)
 -- phase VARCHAR: start-up, warm-up, steady, other (evaluation, steps that differ) or shutdown; whole if no
 --   step was found
--- match DOUBLE: share of its launches that equal those of a neighbouring step, 0-1; NULL for steps from
+-- match DOUBLE: share of the step's launches that match those of a neighboring step, 0-1; NULL for steps from
 --   ranges
--- why VARCHAR: why that phase; NULL for steady steps
+-- why VARCHAR: reason for the phase; NULL for steady steps
 CREATE VIEW steps AS
 WITH lanes AS (
     SELECT DISTINCT track, lane, lane_pid
@@ -30,13 +31,13 @@ kernels AS (
     WHERE l.lane > 1 AND o.class != 'transfer'
 ),
 begins AS (
-    -- Of windows that begin at the same time, all but the last have no length.
+    -- If windows begin at the same time, all but the last are empty.
     SELECT track, lane_pid, start_ns, max(window_id) AS window_id
     FROM _lane_windows
     GROUP BY track, lane_pid, start_ns
 ),
 counted AS (
-    -- Windows of lane 1 are those that operations are assigned to.
+    -- Operations are assigned to the windows of lane 1.
     SELECT o.track, o.window_id, count(*) AS launches
     FROM _ops AS o
     JOIN lanes AS l ON l.track = o.track AND coalesce(l.lane_pid = o.pid, true)
