@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import Tiny
+from conftest import Opened, Tiny
 from jinja2 import meta
 
 from perfpipe.analysis.finding_files import FindingFile, parse_block
@@ -177,3 +177,26 @@ def test_allocation_outside_the_steps_is_none_of_theirs() -> None:
         call = {"pid": 1, "tid": 1, "name": "cudaMalloc"}
         db.add("nsys_api_calls", {**call, "start_ns": start, "end_ns": start + MS})
     assert db.rows("FROM allocation_findings") == []
+
+
+#: Median step without a profiler, ms: every tensor from cudaMalloc, and from PyTorch's cache (H200).
+ALLOCATING_MS, CACHED_MS = 8.86, 4.58
+
+
+def test_what_a_cache_saves_is_within_the_bound(opened: Opened) -> None:
+    """Training steps of an MLP with PYTORCH_NO_CUDA_MEMORY_CACHING=1."""
+    with opened("real/allocating_steps.sqlite") as con:
+        ((per_step, share),) = con.execute(
+            "SELECT per_step, share_pct FROM allocation_findings"
+        ).fetchall()
+        ((claim, bound),) = con.execute(
+            "SELECT claim, bound_pct FROM findings WHERE rank = 1"
+        ).fetchall()
+        ((technique,),) = con.execute(
+            "SELECT technique FROM recommendations WHERE rank = 1"
+        ).fetchall()
+    saved = 100 * (1 - CACHED_MS / ALLOCATING_MS)
+    assert (claim, technique) == ("allocation", "allocate_once")
+    assert per_step == pytest.approx(144, abs=0.1)
+    assert share == pytest.approx(36.3, abs=0.1)
+    assert saved == pytest.approx(48.3, abs=0.1) and saved < bound < 60
