@@ -47,10 +47,14 @@ def _messages(path: Path) -> Iterator[tuple[int, str]]:
             first = node.body[0]
             if not is_help and isinstance(first, ast.Expr):
                 docstrings.add(id(first.value))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) not in docstrings and " " in node.value:
-                yield node.lineno, node.value
+    texts = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    for node in texts:
+        if id(node) not in docstrings and " " in str(node.value):
+            yield node.lineno, str(node.value)
 
 
 def _sql(path: Path) -> Iterator[tuple[int, str]]:
