@@ -23,10 +23,10 @@ _FILLED = 6 * "\u2588"
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
-#: Facts of the summary that say how long something takes, or what to do.
+#: Facts of the summary on times or on what to do.
 _FACTS = ("GPU", "Configurations", "Wall time", "Shared GPU", "Tracing", "Next", "Autotuning")
 
-#: Those of them that stand behind the actions where there is a first screen, which has the others.
+#: Those that follow the actions on a first screen, which shows the other facts elsewhere.
 _BEHIND = ("Wall time", "Shared GPU", "Tracing", "Autotuning")
 
 
@@ -37,8 +37,8 @@ def closing_lines(
 
     With `colour` the budget is drawn in the colors of pages (24-bit escape sequences).
 
-    They fill at most MOST lines of a terminal: where there is no room, evidence is cut, then the
-    last findings are left out.  `files` are the reports that were written, `store` the option that
+    They fill at most MOST lines of a terminal: if there is no room, evidence is cut, then the
+    last findings are dropped.  `files` are the reports that were written, `store` the option that
     commands need, if any.
     """
     width, store = max(width, 40), f" {store}" if store else ""
@@ -103,7 +103,7 @@ def _of_action(number: int, action: Action, store: str, width: int, evidence: in
 
 
 def _bar(budget: Budget, width: int, colour: bool) -> Iterator[str]:
-    """Yield the budget as a bar, a letter for each of its largest parts, and what these are."""
+    """Yield the budget as a bar, with a letter for each of its largest parts, and a legend."""
     room = min(width - 4, _BAR)
     told = [(name, share) for name, share in budget.shares if share >= 100 / room][:_PARTS]
     if not told:

@@ -1,4 +1,4 @@
-"""The figure of what kernels do over their time."""
+"""The figure of the activity of kernels over time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _UNITS = {
     "dram": "#d9730d",
 }
 
-#: How a unit is drawn where it is the busiest, and elsewhere.
+#: Opacity of a unit in parts in which it is the busiest, and in other parts.
 _STRONG, _PALE = 0.95, 0.35
 
 
 class _Lane(NamedTuple):
-    """One unit of a launch: its activity in parts of equal length, and those that it leads."""
+    """One unit of a launch: its activity in parts of equal length, and the parts that it leads."""
 
     kernel: str
     owner: str
@@ -67,7 +67,7 @@ def courses_figure(table: Table) -> Drawing | None:
                 if end > begin:
                     box = [top - len(own)] * 2, [top] * 2
                     axes.fill_between([begin, end], *box, color=GREY, alpha=0.2, linewidth=0)
-        axes.set(xlim=(0, 100), ylim=(top + 0.2, 0), xlabel="% of the kernel's time")
+        axes.set(xlim=(0, 100), ylim=(top + 0.2, 0), xlabel="% of the kernel duration")
         axes.set_yticks([at for at, _ in ticks], labels=[unit for _, unit in ticks], fontsize=7)
         axes.grid(visible=False, axis="y")
         return drawn
@@ -91,7 +91,7 @@ def _draw(axes: Any, lane: _Lane, base: float, gid: str, drawn: Marks) -> None:
             edges, base, heights, step="post", color=_UNITS[lane.unit], alpha=alpha, linewidth=0
         )
         patch.set_gid(f"{gid}-{name}")
-        peak = "their plateau" if lane.unit == "sm" else "peak"
+        peak = "the plateau" if lane.unit == "sm" else "peak"
         title = f"{lane.owner}: {lane.unit} {lane.mean:.0f} % of {peak} on average, "
         title += f"{min(lane.parts):.0f} to {max(lane.parts):.0f} %"
         drawn[f"{gid}-{name}"] = Mark(title, lane.kernel)

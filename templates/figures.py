@@ -134,7 +134,7 @@ class Drawing:
     def _save(
         self, buffer: Any, kind: str, *, within: bool = True, **options: Any
     ) -> tuple[Marks, dict[str, Any]]:
-        """Draw a file; the legend, labels and what stands before them, is `within` or left out."""
+        """Draw a file; with `within` it contains the legend."""
         load_matplotlib()
         from matplotlib import rc_context
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -182,7 +182,7 @@ class Drawing:
 
 
 def load_matplotlib() -> None:
-    """Import what drawing SVG does, so that it takes no time then.
+    """Import the modules for drawing SVG, so that drawing does not have to.
 
     Without the texts on properties that matplotlib writes into its own documentation: they take a
     third of the time.
@@ -250,7 +250,7 @@ def _spots(
 
 @cache
 def _outline(mark: str) -> tuple[Any, float | None]:
-    """Return the path of a mark, and the width of its line where it is a line alone."""
+    """Return the path of a mark, and the width of its line if it is only a line."""
     from matplotlib import rcParams
     from matplotlib.markers import MarkerStyle
 
@@ -269,7 +269,7 @@ def launches_of(
 ) -> list[tuple[str, tuple[Any, ...]]]:
     """Return the launch name of each row and the named cells, for rows that have the needed ones.
 
-    Launches are numbered within a report, so that the configuration tells those of several apart.
+    Launches are numbered within a report, so that several reports need the configuration as well.
     """
     labelled = any(column.name == "label" for column in table.columns)
     who = ("kernel_name", "launch_id", *(["label"] if labelled else []))

@@ -27,7 +27,7 @@ from perfpipe.viewmodel import Table
 
 
 class Figure(NamedTuple):
-    """How a table is drawn, and the caption; `draw` returns None if there is too little."""
+    """The drawing of a table, and its caption; `draw` returns None if there is too little data."""
 
     draw: Callable[[Table], Drawing | Icicle | None]
     caption: str
@@ -39,24 +39,24 @@ FIGURES = {
     "steps": Figure(steps_figure, "Duration of each step, by category"),
     "idle_time": Figure(idle_figure, "Idle time by interval length and cause"),
     "occupancy_what_if": Figure(
-        what_if_figure, "Occupancy as one resource changes; dots mark the launch"
+        what_if_figure, "Occupancy as a function of one resource; dots mark the launch"
     ),
-    "stalls": Figure(stalls_figure, "Warp states of each profiled kernel, the three largest"),
+    "stalls": Figure(stalls_figure, "The three largest warp states of each profiled kernel"),
     "occupancy": Figure(occupancy_figure, "Occupancy of each profiled kernel"),
     "courses": Figure(
         courses_figure,
-        "Activity over the time of the kernels whose SMs idle for longest: SMs in % of their "
-        "plateau, units in % of peak, strong where a unit is the busiest; shaded: ramp and tail",
+        "Activity over time of the kernels with the most idle SM time: SMs in % of their plateau, "
+        "units in % of peak, darker where a unit is the busiest; shaded: ramp and tail",
     ),
     "device_memory": Figure(
-        memory_figure, "Memory in use on each GPU; a dot marks the peak, dashed: held of the GPU"
+        memory_figure, "Memory in use on each GPU; dot: peak, dashed: held memory"
     ),
     "icicle": Figure(
         icicle,
-        "GPU time by range: as wide as what it launched, what is inside it below; click to enlarge",
+        "GPU time by range: the width is the GPU time, inner ranges are below; click to enlarge",
     ),
     "arrivals": Figure(
-        arrivals_figure, "Arrival of each rank in the collectives where ranks wait longest"
+        arrivals_figure, "Arrival of each rank in the collectives with the longest waits"
     ),
     "bandwidths": Figure(bandwidths_figure, "Bus bandwidth of collectives by message size"),
     "sizes": Figure(sizes_figure, "Throughput by problem size"),
@@ -64,15 +64,15 @@ FIGURES = {
         sol_figure,
         "Compute and memory SOL of each profiled kernel; area is duration",
     ),
-    "search": Figure(tuning_figure, "Time of each configuration tried"),
+    "search": Figure(tuning_figure, "Time of each tested configuration"),
     "change": Figure(
-        change_figure, "From the mean step before to that after, by category; hatched is saved"
+        change_figure, "Mean step before and after, and the change by category; hatched: time saved"
     ),
     "places": Figure(
         places_figure, "Time of each node for the same work, with 95 % confidence intervals"
     ),
     "history": Figure(
-        history_figure, "Time of each run or commit with 95 % intervals, and the level"
+        history_figure, "Time of each run or commit with 95 % confidence intervals, and the level"
     ),
     "roofline": Figure(
         roofline_figure,

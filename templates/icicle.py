@@ -1,4 +1,4 @@
-"""A tree of times as an icicle: what is part of something lies below it, as wide as its time."""
+"""A tree of times as an icicle: parts are below their parent, and widths are times."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Icicle:
 
 
 def icicle(table: Table) -> Icicle | None:
-    """Return the icicle of a table of ranges as a tree; None where no range lies in another.
+    """Return the icicle of a table of ranges as a tree; None if no range is inside another.
 
     Trees of several configurations lie side by side, each below its name.
     """

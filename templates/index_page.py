@@ -1,4 +1,4 @@
-"""The index of runs: verdict, times, how close to the peak, what changed since the run before."""
+"""The index of runs: verdict, times, share of the peak, change since the previous run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from perfpipe.templates.renderers import environment, text_of
 from perfpipe.units import format_ns
 from perfpipe.viewmodel import Report, Tile
 
-#: Tiles that tell how close a run comes to its roof, the best first.
-_REACHED = ("Best", "Of peak", "MFU", "Kernels at SOL", "SOL")
+#: Tiles on how close a run comes to its roof, best first.
+_REACHED = ("Best", "Share of peak", "MFU", "Mean SOL", "SOL")
 
 #: Size of a sparkline, pixels, and its border; values that its text names.
 _WIDTH, _HEIGHT, _BORDER = 110, 26, 3
@@ -52,7 +52,7 @@ class Entry:
 
     @property
     def reached(self) -> Tile | None:
-        """How close it comes to its roof; None where that is not known."""
+        """How close it comes to its roof; None if unknown."""
         tiles = self.report.opening.tiles if self.report.opening else ()
         known = [tile for tile in tiles if tile.name in _REACHED and tile.number.endswith("%")]
         return min(known, key=lambda tile: _REACHED.index(tile.name), default=None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-#: What means something anywhere in a line; an underscore only beside what is no letter, and a sharp
-#: sign or a bang only before what is escaped anyway.
+#: Characters with a meaning anywhere in a line; an underscore only next to a non-letter, and a
+#: sharp sign or a bang only before characters that are escaped anyway.
 _SIGNS = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])|^[#+-](?=\s)|(?<=^\d)[.)](?=\s|$)")
 
 

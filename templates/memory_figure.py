@@ -29,7 +29,7 @@ class _Course(NamedTuple):
 
 
 def memory_figure(table: Table) -> Drawing | None:
-    """Return the memory in use on each GPU over time with its peak, and what is held for it."""
+    """Return the memory in use on each GPU over time with its peak, and the held memory."""
     courses = _courses(table)
     gpus = list(dict.fromkeys(course.gpu for course in courses))[:_MOST]
     if not gpus:
@@ -58,7 +58,7 @@ def _draw(axes: Any, course: _Course, number: int, scale: float, drawn: Marks) -
     edges = [begin + width * at / len(course.parts) for at in range(len(course.parts) + 1)]
     heights = [value / scale for value in (*course.parts, course.parts[-1])]
     peak = max(course.parts)
-    said = f"{course.gpu}: {course.kind} at most {format_bytes(peak)}"
+    said = f"{course.gpu}: {course.kind} up to {format_bytes(peak)}"
     gid = f"memory-{len(drawn)}"
     if course.kind == _HELD:
         (line,) = axes.step(

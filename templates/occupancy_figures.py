@@ -82,7 +82,7 @@ def what_if_figure(table: Table) -> Drawing | None:
                 for x, y, kernel in points:
                     if kernel is None:
                         continue
-                    gid = f"now-{len(drawn)}"  # Of several launches of a kernel each has its own.
+                    gid = f"now-{len(drawn)}"  # Each launch of a kernel has its own mark.
                     spot(axes, (x, y), 34, colour, sign, gid, zorder=3)
                     drawn[gid] = Mark(f"{owner}: {y:.1f} % with {x:g} {title}", kernel)
         panels[0].set_ylabel("occupancy (%)")

@@ -23,7 +23,7 @@ def places_figure(table: Table) -> Drawing | None:
         return None
 
     def draw(axes: Any) -> Marks:
-        axes.set(xlabel="time for the same work, % over the median")
+        axes.set(xlabel="time for the same work, change from the median (%)")
         axes.axvline(0, color=GREY, linewidth=1)
         axes.set_yticks(range(len(points)), [shorten(str(point[0]), 32) for point in points])
         axes.invert_yaxis()

@@ -13,8 +13,8 @@ _STYLE = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 def policy(styles: Iterable[str], scripts: Iterable[str], drawings: Iterable[str] = ()) -> str:
     """Return a policy that allows inline styles and scripts by their digests, and nothing else.
 
-    `drawings` are SVG of ours, of which styles count.  Style attributes are allowed: they cannot be
-    told by digest, and templates set numbers in them only.
+    `drawings` are our SVG, whose styles count.  Style attributes are allowed: they have no digest,
+    and templates set only numbers in them.
     """
     own = [*styles, *(found for drawing in drawings for found in _STYLE.findall(drawing))]
     return "; ".join(

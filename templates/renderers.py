@@ -76,12 +76,12 @@ def render_html(report: Report) -> str:
 
 
 def load_ahead() -> None:
-    """Begin to load what a page needs, in a thread."""
+    """Start to load the modules of a page in a thread."""
     threading.Thread(target=_load, name="page").start()
 
 
 def _load() -> None:
-    # Who writes the page meets the error where it can be told.
+    # The error is raised where it can be reported.
     with contextlib.suppress(Exception):
         load_numpy()
         environment().get_template(_PAGE)
@@ -89,7 +89,7 @@ def _load() -> None:
 
 
 class Step(NamedTuple):
-    """The picture of a step: without scripts, and what the script draws."""
+    """The picture of a step: for pages without scripts, and the data for the script."""
 
     svg: str
     data: str
@@ -112,7 +112,7 @@ class Lead(NamedTuple):
 
 
 def _lead(report: Report) -> Lead | None:
-    """Return what leads the first screen, drawn as wide as that; None if the step does."""
+    """Return the leading table of the first screen, drawn at full width; None if the step leads."""
     title = report.opening.lead if report.opening else ""
     for table in report.tables:
         if title and table.title == title:
@@ -274,7 +274,7 @@ def _is_common(table: Table, at: int) -> bool:
 
 
 def _common(table: Table) -> str:
-    """Return what all rows are of, where no column says it."""
+    """Return the configuration or GPU of all rows, if no column shows it."""
     common = [(c, table.rows[0][at]) for at, c in enumerate(table.columns) if _is_common(table, at)]
     # A configuration without parameters has no name.
     said = [f"GPU {v}" if c.name == "device" else str(v) for c, v in common if v != "-"]
@@ -328,7 +328,7 @@ def _escapes(name: str | None) -> bool:
 
 @cache
 def environment() -> Environment:
-    """Return what renders templates."""
+    """Return the environment that renders templates."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(

@@ -248,7 +248,7 @@
       ["Reset zoom", "Reset zoom", () => { [x, y, width, height] = whole; put(); }]];
     const many = all(".mark", svg).length > 12;
     for (const [sign, label, action] of many ? bar : []) tools.append(button(sign, action, { "aria-label": label, title: label }));
-    // What lies within an image is no button: the legend goes before it.
+    // Elements inside an image cannot be buttons: the legend goes before it.
     const legend = drawing.querySelector(".legend");
     if (legend) drawing.before(legend);
     const marks = all("[data-series]", svg);

@@ -8,7 +8,7 @@ from perfpipe.templates.figures import CLASSES, GREY, Drawing, Mark, Marks, entr
 from perfpipe.viewmodel import Table
 
 #: Memory levels of the roofline: dash of the roof, opacity of marks, and opacity in words.
-_LEVELS = {"dram": ("-", 0.8, "full"), "l2": ("--", 0.35, "pale"), "l1": (":", 0.0, "hollow")}
+_LEVELS = {"dram": ("-", 0.8, "solid"), "l2": ("--", 0.35, "pale"), "l1": (":", 0.0, "hollow")}
 
 
 def roofline_figure(table: Table) -> Drawing | None:
@@ -64,7 +64,7 @@ def roofline_figure(table: Table) -> Drawing | None:
             spot(axes, (intensity, rate), size, full, mark, f"roof-{number}", edgecolors=edge)
             title = (
                 f"{name}, {precision}, {level}: {intensity:.4g} FLOP/B, {rate / 1e12:.4g} TFLOP/s "
-                f"of {peak / 1e12:.4g} at its clock, {bound}"
+                f"of {peak / 1e12:.4g} at the measured clock, {bound}"
             )
             drawn[f"roof-{number}"] = Mark(title, name, bound or "")
         for bound, (colour, mark) in CLASSES.items():
@@ -76,7 +76,7 @@ def roofline_figure(table: Table) -> Drawing | None:
 
 
 def _ceilings(points: list[tuple[Any, ...]]) -> dict[str, tuple[float, str]]:
-    """Return the peak of each precision, and what it is where that is not the vendor's.
+    """Return the peak of each precision, and a note if it is not the vendor's peak.
 
     Peaks at the clocks of their kernels do not compare: one precision may have run at a higher
     clock than another.
@@ -99,7 +99,7 @@ def _roofs(axes: Any, points: list[tuple[Any, ...]], left: float, right: float) 
         bandwidth = max((p[6] for p in points if p[2] == level), default=0)
         if bandwidth:
             ends = [left, min(right, top / bandwidth)]
-            label = f"{level} {bandwidth / 1e12:.3g} TB/s ({marks})"
+            label = f"{level} {bandwidth / 1e12:.3g} TB/s ({marks} marks)"
             axes.plot(
                 ends, [x * bandwidth for x in ends], dash, color=GREY, linewidth=1, label=label
             )

@@ -30,7 +30,7 @@
     }
   }
 
-  const canvas = make("canvas", { tabindex: "0", role: "application", "aria-label": "The step. W and S zoom, A and D pan, arrows go from slice to slice, Enter selects a kernel, 0 shows all." });
+  const canvas = make("canvas", { tabindex: "0", role: "application", "aria-label": "The step. W and S zoom, A and D pan, arrow keys move between slices, Enter selects a kernel, 0 resets the zoom." });
   const tip = make("p", { class: "tip", role: "status" });
   const tools = make("div", { class: "tools" });
   const pen = canvas.getContext("2d");
@@ -318,8 +318,8 @@
     tools.append(made);
     return made;
   };
-  button("Zoom in", keys.w, "W, or Ctrl and the wheel");
-  button("Zoom out", keys.s, "S, or Ctrl and the wheel");
+  button("Zoom in", keys.w, "W, or Ctrl + wheel");
+  button("Zoom out", keys.s, "S, or Ctrl + wheel");
   button("Reset zoom", keys[0], "0");
   button("Longest idle", () => {
     let best = null;
@@ -347,7 +347,7 @@
     tip.textContent = "Copied: " + shown;
     if (navigator.clipboard) navigator.clipboard.writeText(shown).catch(() => { tip.textContent = shown; });
     else tip.textContent = shown;
-  }, "Copies the command that writes this step for ui.perfetto.dev");
+  }, "Copies the command that exports this step for ui.perfetto.dev");
 
   const title = figure.querySelector(".view");
   const box = figure.querySelector(".drawing");

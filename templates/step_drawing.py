@@ -84,7 +84,7 @@ def height_of(panel: Panel) -> float:
 def segments_of(view: View, tops: Sequence[float]) -> list[Segment]:
     """Return the lines of all links, from the lower edge of a slice to the upper edge of the next.
 
-    `tops` are where panels begin, pixels.  None where there are too many to be told apart.
+    `tops` are where panels begin, pixels.  None if there are too many to distinguish.
     """
     links = links_of(view)
     if len(links) > MOST_LINKS:

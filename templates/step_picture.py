@@ -62,13 +62,13 @@ def _in_order(present: Iterable[str]) -> list[str]:
 #: Pixels of a picture that is not enlarged; each level has FINER times as many.
 PIXELS, FINER = 1200, 4
 
-#: A level with more blocks than this share of the slices is no cheaper to draw than these.
+#: A level with more blocks than this share of the slices is not cheaper to draw than the slices.
 _WORTH = 0.3
 
 #: Lanes with fewer slices are drawn as they are.
 _FEW = 1500
 
-#: Parts in which a block tells how full it is.
+#: Number of steps for the fill of a block.
 FULL = 9
 
 
@@ -165,7 +165,7 @@ class End(NamedTuple):
 
 
 def links_of(view: View) -> list[list[End]]:
-    """Return of each link its ends from top to bottom, as far as their slices are drawn."""
+    """Return the ends of each link from top to bottom, if their slices are drawn."""
     lanes = [_lanes(panel) for panel in view.panels] if view.links else []
     made = []
     for link in view.links:
@@ -196,8 +196,8 @@ _LEVEL = 4
 def payload(picture: Picture) -> str:
     """Return JSON, compressed by gzip, in base64: columns of numbers, each text once.
 
-    In base64 no name can end the script element that holds it.  A slice begins a gap behind the
-    one before; blocks of a level are counts of slices.
+    In base64 no name can end the script element that holds it.  A slice begins a gap after the
+    previous slice; blocks of a level are counts of slices.
     """
     categories = [*categories_of(picture)]
     places = {name: place for place, name in enumerate(categories)}

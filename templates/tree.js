@@ -12,7 +12,7 @@ function foldable(rows, kept) {
   });
   const sums = nodes.filter((node) => node.below.length);
 
-  // The first ones, as far as there is room.
+  // The first ones, if there is room.
   function unfold() {
     let shown = Math.min(roots.length, FIRST), room = true;
     for (const node of nodes) {

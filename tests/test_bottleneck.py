@@ -288,7 +288,7 @@ def test_shared_memory_that_feeds_tensor_cores_is_not_the_bound() -> None:
     db.add("ncu_metrics", {"launch_id": 0, "metric": stage, "value": 94.0})
     rows = db.rows("SELECT bound, subclass, explanation FROM kernel_bottleneck ORDER BY launch_id")
     assert rows[0][:2] == ("compute", "tensor")
-    assert "feeding a tensor pipe" in rows[0][2]
+    assert "that feeds a tensor pipe" in rows[0][2]
 
 
 def test_an_unsure_verdict_says_why() -> None:
@@ -307,7 +307,7 @@ def test_an_unsure_verdict_says_why() -> None:
     assert confidence == ["medium", "high", "low", "high", "low", "medium", None]
     reasons = [row[4] for row in rows]
     assert "within 2 points of a threshold" in reasons[0]
-    assert "clocks of its passes differ by 3.1 %" in reasons[2]
+    assert "clocks differ by 3.1 % between passes" in reasons[2]
     assert "dram alone runs at 70.0 %" in reasons[4]
     assert "ncu --section WarpStateStats" in reasons[5]
     assert reasons[6] == "compute SOL was not collected: ncu --section SpeedOfLight"
@@ -396,4 +396,4 @@ def test_a_grid_that_is_a_little_small_says_both(roof: str) -> None:
     sol = {roof[0]: 55.0, other[0]: 20.0, "dram" if roof == "memory" else "fma": 55.0}
     ((bound, _, cause, confidence, text),) = _classify([(1e5, sol | {"waves": 0.97})])
     assert (bound, cause, confidence) == (roof, None, "medium")
-    assert f"both a little small and close to being {roof}" in text
+    assert f"the grid is a bit small, and the kernel is almost {roof}" in text

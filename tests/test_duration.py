@@ -29,7 +29,7 @@ def _result() -> TaskResult:
 
 def test_a_program_that_does_not_end_is_ended(cli: Cli) -> None:
     said = _run(cli, ENDLESS, "--collector", "timing", "--duration", "0.5", report=True)
-    assert "Wall time: none: ended after 500 ms, as the run was told to" in said
+    assert "Wall time: unknown: stopped after 500 ms, as requested" in said
     result = _result()
     assert result.done
     assert (result.ended_after_s, result.wall_s) == (0.5, None)

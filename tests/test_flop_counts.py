@@ -231,5 +231,5 @@ def test_ceilings_are_the_vendors_whatever_the_clocks() -> None:
     labels = {text.get_text() for text in axes.texts}
     assert {"tensor fp16 989 TFLOP/s", "tensor bf16 989 TFLOP/s"} <= labels
     assert {"fp16 134 TFLOP/s at maximum clock", "fp8 1,500 TFLOP/s at measured clock"} <= labels
-    assert "of 1070 at its clock" in marks["roof-0"].title
-    assert "of 790 at its clock" in marks["roof-1"].title
+    assert "of 1070 at the measured clock" in marks["roof-0"].title
+    assert "of 790 at the measured clock" in marks["roof-1"].title

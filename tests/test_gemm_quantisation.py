@@ -227,7 +227,7 @@ def test_what_is_not_known_is_null_with_its_reason() -> None:
     waves, _, why, padding, why_padding = other_grid
     assert waves == pytest.approx(100 / 132)
     assert (why, padding) == (None, None)
-    assert "grid is not that" in why_padding
+    assert "grid does not match" in why_padding
 
     waves, _, why, padding, _ = sliced
     assert waves is None

@@ -67,7 +67,7 @@ def test_the_timeline_says_what_ncu_profiles(
     assert _kinds(tmp_path) == ["ncu", "nsys"]
     assert _task(tmp_path).notes == ()
     # They are too little of the step for their bounds to be told.
-    assert "of the step: what bounds them matters little" in (tmp_path / "report.md").read_text()
+    assert "of the step, so their bottlenecks hardly matter" in (tmp_path / "report.md").read_text()
 
 
 @pytest.mark.parametrize(

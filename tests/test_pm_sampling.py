@@ -244,7 +244,7 @@ def test_without_pm_sampling_it_is_said_what_to_collect(
     document = json.loads((pages(*names) / "report.json").read_text())
     titles = {table["title"] for one in document["sections"] for table in one["tables"]}
     assert {title for title in titles if "ctivity" in title} == {
-        "Kernels whose activity over time is unknown"
+        "Kernels with unknown activity over time"
     }
 
 
@@ -252,7 +252,7 @@ def test_the_course_of_kernels_is_drawn_and_told(pages: Callable[..., Path]) -> 
     folder = pages("ncu/visible.ncu-rep")
     page, text = ((folder / f"report.{kind}").read_text() for kind in ("html", "md"))
     # The kernel that idles for half of its time, with a lane for each of its units.
-    for title in ("sm 50 % of their plateau", "issue 49 % of peak"):
+    for title in ("sm 50 % of the plateau", "issue 49 % of peak"):
         assert f"<title>partial_wave (14): {title} on average" in page
     assert "issue at 96 % to 50 %, then SMs idle to 100 %" in text
     # One kernel is too short for enough samples.

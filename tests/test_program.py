@@ -72,7 +72,7 @@ def test_everything_that_a_file_does(
     assert task.wall_s and task.wall_s > 0
     assert "Wall time: " in cli.out
     assert "Report: report.html, report.md" in cli.out
-    assert "no time of an iteration is known" in (tmp_path / "report.md").read_text()
+    assert "the time per iteration is unknown" in (tmp_path / "report.md").read_text()
     assert "--trace=cuda,nvtx,osrt" in (profilers / "nsys.log").read_text()
 
     # The file that it would have needed does the same.

@@ -130,7 +130,7 @@ BUSY = {SOL: 20.0, MEMORY: 92.0, DRAM: 92.0}
 def test_a_rule_that_perfpipe_does_not_know_is_called_that() -> None:
     ((reason, agrees, explanation),) = _ruled((BUSY, {"rule": "NewRule", "speedup_pct": 5.0}))
     assert (reason, agrees) == ("not_named", False)
-    assert explanation == "perfpipe has no finding on it; what limits is memory (dram)"
+    assert explanation == "perfpipe has no such finding; the limiter is memory (dram)"
 
 
 def test_an_estimate_is_held_against_headroom() -> None:
@@ -146,7 +146,7 @@ def test_an_estimate_is_held_against_headroom() -> None:
     assert busy[0] == "busy_unit"
     reason, _, explanation = beyond
     assert reason == "beyond_headroom"
-    assert explanation == "the same work saves 8 % at most (SOL 92 %)"
+    assert explanation == "the same work allows up to 8 % (SOL 92 %)"
     assert local[0] == "local_unit"
     assert negligible[0] == "negligible"
     assert within[0] == "within_headroom"

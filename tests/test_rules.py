@@ -181,8 +181,8 @@ def _grid(size: int, block: int = 256, blocks_per_sm: int = 1) -> dict[str, floa
 
 GRIDS: list[tuple[dict[str, float], set[tuple[str, float | None]]]] = [
     (_grid(131), {("fewer blocks than SMs", 100 / 132)}),
-    (_grid(132), {("fewer than two blocks an SM", None)}),
-    (_grid(263), {("fewer than two blocks an SM", None), ("Tail Effect", 50.0)}),
+    (_grid(132), {("fewer than two blocks per SM", None)}),
+    (_grid(263), {("fewer than two blocks per SM", None), ("Tail Effect", 50.0)}),
     (_grid(264), set()),
     (_grid(132 * 4 + 1), {("Tail Effect", 20.0)}),
     (_grid(132 * 5 + 1), set()),

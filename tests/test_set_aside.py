@@ -100,7 +100,7 @@ def test_the_others_answer(
         assert f"report {damaged} is left out: " in caplog.text, command
         assert cli.out.splitlines() == alone.get(command, cli.out.splitlines())
     assert damaged in (tmp_path / "report.md").read_text()
-    assert "cannot be read and is left out" in (tmp_path / "report.md").read_text()
+    assert "cannot be read and is skipped" in (tmp_path / "report.md").read_text()
     assert cli("report", damaged) != 0
     assert cli.err.count("\n") == 1
 
@@ -124,9 +124,7 @@ def test_a_run_is_reported_without_the_report_that_is_damaged(
     assert rest
     _newer(store, damaged, "")
     assert cli("report", "--md", "report.md") == 0
-    assert (
-        f"report {damaged} cannot be read and is left out" in (tmp_path / "report.md").read_text()
-    )
+    assert f"report {damaged} cannot be read and is skipped" in (tmp_path / "report.md").read_text()
 
 
 def test_an_input_is_read_again_where_its_report_is_damaged(

@@ -191,10 +191,10 @@ def test_it_ranks_behind_what_the_steps_show_and_promises_nothing() -> None:
     last = told[-1]
     assert last.bound_pct is None
     assert last.evidence == (
-        "900 ms between the first CUDA call and the first steady step, 79.6 % of the capture, not of the "
-        "steps; autotuning of kernels 690 ms, the program itself 210 ms"
+        "900 ms between the first CUDA call and the first steady step, 79.6 % of the capture (not of the "
+        "steps); autotuning of kernels 690 ms, the program itself 210 ms"
     )
-    assert last.advice.startswith("Keep what was tuned")
+    assert last.advice.startswith("Cache autotuning results")
     assert "startup_causes" in last.command
 
 
@@ -234,9 +234,7 @@ def test_other_loops_before_the_steps_are_no_start_up() -> None:
     causes = dict(db.rows("SELECT cause, time_ns FROM startup_causes"))
     assert causes == {"other loops": 60 * unit - 1, "everything else": 40 * unit + 1}
     found = db.rows("SELECT startup_ns, causes FROM startup_findings")
-    assert found == [
-        (40 * unit + 1, "the program itself 400 ms; 0.60 s in other loops not counted")
-    ]
+    assert found == [(40 * unit + 1, "the program itself 400 ms; excluding 0.60 s in other loops")]
 
 
 def test_what_is_tuned_or_loaded_in_a_loop_is_start_up() -> None:

@@ -128,7 +128,7 @@ def test_verdicts(
         assert confidence == ("low" if capture == "graph_whole" else "medium")
         assert "Not all CUDA events might have been collected" in explanation
     if capture == "graph_whole":
-        assert "20 CUDA graph launches whose contents are hidden" in rows[0][5]
+        assert "20 CUDA graph launches with hidden kernels" in rows[0][5]
 
 
 def test_one_report_of_two_ranks_is_partitioned_by_gpu(opened: Opened) -> None:

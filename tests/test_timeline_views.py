@@ -199,7 +199,7 @@ def test_a_timeline_without_findings_says_so(pages: Callable[..., Path]) -> None
     assert document["findings"] == []
     assert (
         document["nothing_found"]
-        == "no category but compute takes 10 % of the analyzed time or more"
+        == "no category other than compute takes 10 % or more of the analyzed time"
     )
     nothing = document["nothing_found"].replace("'", "&#39;")
     assert f"None: {nothing}." in (folder / "report.html").read_text()

@@ -88,7 +88,7 @@ def test_a_full_queue_hides_the_host_so_only_the_gpu_is_compared() -> None:
     # 100 us of work; 900 us of a step are the host's.
     assert found["traced_step_ms"] == pytest.approx(0.1)
     assert found["lengthened_pct"] == pytest.approx(25)
-    assert "the GPU's part of a step by 25 %" in _told(db)[0]
+    assert "the GPU time of a step by 25 %" in _told(db)[0]
 
 
 @pytest.mark.parametrize("plain_ms", [0.3, 3.1])
@@ -99,7 +99,7 @@ def test_times_of_something_else_are_not_compared(plain_ms: float) -> None:
     _run(db, median_ms=plain_ms, wall_s=10.0)
     found = _row(db)
     assert (found["lengthened_pct"], found["basis"]) == (None, None)
-    assert found["why"] == "what the program reports is not the time of a step"
+    assert found["why"] == "the time that the program reports is not a step time"
     assert _told(db) == []
 
 
@@ -117,8 +117,8 @@ def test_without_times_the_wall_time_says_what_it_can() -> None:
     assert found["lengthened_pct"] == pytest.approx(20)
     assert (found["basis"], found["traced_wall_s"]) == ("wall time", 12.0)
     assert _told(db) == [
-        "The program took 12 s under nsys, 10 s without (+20 %): idle shares may be overstated; by how "
-        "much for a step is unknown (the program reports no time of an iteration; wall time includes "
+        "The program took 12 s under nsys, 10 s without (+20 %): idle shares may be overstated; the "
+        "effect on a single step is unknown (the program reports no iteration time; wall time includes "
         "start-up)"
     ]
 
@@ -131,7 +131,7 @@ def test_a_part_of_the_program_is_not_all_of_it() -> None:
     _run(db, wall_s=10.0, profiler_s='{"nsys": 15.0}')
     found = _row(db)
     assert (found["traced_wall_s"], found["lengthened_pct"]) == (None, pytest.approx(50))
-    assert "what the profiler takes to write its report" in found["why"]
+    assert "writing the profiler report" in found["why"]
 
 
 def test_an_older_record_says_nothing() -> None:
@@ -150,7 +150,7 @@ def test_of_several_timelines_the_range_is_told() -> None:
         _run(db, median_ms=1.0, label=label, short_label=label, task_index=index, reports=[report])
     (text,) = _told(db)
     assert text.startswith(
-        "Tracing lengthened a step by 20 to 40 % on 2 of 3 timelines, most with b (1 ms plain, 1.4 ms"
+        "Tracing lengthened a step by 20 to 40 % on 2 of 3 timelines, most for b (1 ms plain, 1.4 ms"
     )
 
 

@@ -53,7 +53,7 @@ def build_report(
     """Build the report of some ingested reports, and of the run they come from, if any.
 
     `con` is open on `reports` (ids in a store) alone, with the views of VIEWS_USED; every number is
-    read from these.  With `compared` the report tells how they differ from a baseline; `title` is
+    read from these.  With `compared` the report shows the differences from a baseline; `title` is
     for several runs, `both` the picture of a step of either side.  `left_out` are reports that
     cannot be read, and why.
     """
@@ -112,7 +112,7 @@ def picture_of_sides(con: DuckDBPyConnection, sides: Mapping[str, Sequence[str]]
         con, f"SELECT report_id, label FROM _labels WHERE report_id IN {in_list([*names])}"
     )
     if len({label for _, label in labels}) > 1:
-        # Sides are told apart by what differs.
+        # Names show how the sides differ.
         names = {report: f"{names[report]}: {dict(labels)[report]}" for report in names}
     scope = Scope(con, every, kinds_of(con, every))
     return picture.picture_of(scope, tuple(names), names)

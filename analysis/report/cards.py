@@ -1,4 +1,4 @@
-"""Cards of profiled kernels: all that is known of one launch, as ncu's Details page shows it."""
+"""Cards of profiled kernels: all data on one launch, like ncu's Details page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perfpipe.viewmodel import Card, Fact, Source, Table, Value
 #: Kernels that have a card.
 CARDS = 12
 
-#: Views that all cards read, beside those of their parts.
+#: Views that all cards read, in addition to the views of their parts.
 VIEWS = (
     "kernel_sol",
     "_launch_names",
@@ -34,7 +34,7 @@ VIEWS = (
 class Part(NamedTuple):
     """A table of a card: the rows of a view, or of the query `read` over it, on one launch.
 
-    Of these at most `most`, first by `order`.
+    It has the first `most` rows by `order`.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Part(NamedTuple):
     most: int | None = None
 
 
-#: What a card says of its launch, beside the tables.
+#: The facts of a card on its launch, next to the tables.
 _FACTS = """
     SELECT
         report_id, launch_id, short_name, label, kernel_demangled, grid, block, s.duration_ns,
@@ -69,7 +69,7 @@ _Launch = tuple[str, int]
 
 
 def _chosen(scope: Scope) -> str:
-    """Return the query of the launches that have a card: of each kernel the longest."""
+    """Return the query of the launches with a card: the longest launch of each kernel."""
     return f"""
         SELECT report_id, launch_id, of_kernel FROM (
             SELECT report_id, launch_id, headroom_ns, duration_ns,
@@ -127,7 +127,7 @@ def _rows(scope: Scope, part: Part, chosen: str) -> Mapping[_Launch, list[tuple[
 
 
 def _worded(part: Part, row: list[Any]) -> tuple[Value, ...]:
-    """Return a row with the technique and what its bound assumes in words."""
+    """Return a row with the technique and the assumption of its bound in words."""
     if part.view != "kernel_findings":
         return tuple(row)
     technique, gain, floor, difficulty = row
@@ -157,13 +157,13 @@ def _bound(one: Mapping[str, Any]) -> str:
 
 
 def _told(one: Mapping[str, Any], several: bool) -> Iterator[Fact]:
-    """Yield what is known of a launch, as far as it is."""
+    """Yield the known facts on a launch."""
 
     def pct(name: str) -> str:
         return f"{one[name]:.1f} %" if one[name] is not None else ""
 
     waves = f"{one['waves']:.3g}" if one["waves"] is not None else ""
-    tail = f", the last costs at most {pct('tail_pct')}" if one["tail_pct"] else ""
+    tail = f", the last wave costs up to {pct('tail_pct')}" if one["tail_pct"] else ""
     most = pct("theoretical_occupancy_pct")
     occupancy = f"{pct('achieved_occupancy_pct')} achieved" + (f" of {most}" if most else "")
     occupancy += f"; {one['next_step']}" if one["next_step"] else ""
@@ -174,7 +174,7 @@ def _told(one: Mapping[str, Any], several: bool) -> Iterator[Fact]:
     sides = {side: pct(f"{side}_sol_pct") for side in ("compute", "memory")}
     sol = [f"{side} {value}" for side, value in sides.items() if value]
     launch = (
-        f"<<<{one['grid']}; {one['block']}>>>, number {one['launch_id']}, the longest of "
+        f"<<<{one['grid']}; {one['block']}>>>, launch {one['launch_id']}, the longest of "
         f"{counted(one['of_kernel'], 'profiled launch')}"
     )
     for name, text, view in (

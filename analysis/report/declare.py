@@ -27,8 +27,8 @@ class Col:
     """A column: `name` of the view, or the value of `sql` over the view.
 
     `unit` is shown in the header.  A `detail` is only shown in HTML and JSON; with `hover_of` it is
-    the hover text of that column.  A column of `several` is left out for a single report.
-    `doc` is what it means, where no view says so.
+    the hover text of that column.  A column of `several` is hidden for a single report.
+    `doc` is its meaning, if no view documents it.
     """
 
     name: str
@@ -303,7 +303,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Cards:
-    """Cards made by a function, from some views; `note` says what they are of."""
+    """Cards made by a function, from some views; `note` describes them."""
 
     make: Callable[[Scope], Iterable[Card]]
     views: tuple[str, ...]

@@ -44,13 +44,13 @@ _ORIGINS = {
     "period": "by the period of the launch sequence",
 }
 
-#: Loops that are told besides that of the steps.
+#: Maximum number of other loops in the text on steps.
 _LOOPS = 2
 
 #: Maximum number of notes on verdicts.
 _NOTES = 4
 
-#: Names of calls that are told where a timeline has no GPU work.
+#: Maximum number of named calls if a timeline has no GPU work.
 _CALLS = 3
 
 
@@ -77,7 +77,7 @@ def notice_of(run: RunRecord | None) -> str | None:
 def gpus_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
     """Return the models of the GPUs that the reports used with their SM counts, common ones first.
 
-    With how many reports used each, where there are several.
+    If there are several, with the number of reports that used each model.
     """
     sql = f"""
         SELECT gpu, max(sm_count), count(DISTINCT report_id) FROM _used_gpus
@@ -158,10 +158,7 @@ def _steps(scope: Scope) -> Iterator[Fact]:
             says = "agrees" if agrees else "differs"
             text += f"; the launch sequence {says}: {repeats:,} repeats of {repeat}"
         if left_out:
-            which = (
-                "1 that is not alike is" if left_out == 1 else f"{left_out} that are not alike are"
-            )
-            text += f"; {which} left out"
+            text += f"; {counted(left_out, 'irregular step')} excluded"
         text += _of_program(*times)
         text += "".join(_others(scope))
         yield Fact("Steps", text, Source("analysis_windows", scope.reports))
@@ -176,7 +173,7 @@ def _repeat(period: int, part: int | None, parts: int | None) -> str:
 
 
 def _others(scope: Scope) -> Iterator[str]:
-    """Yield the loops that take much of the time besides that of the steps."""
+    """Yield other loops that take much of the time."""
     sql = f"""
         SELECT period_launches, repeats, repeat_ns, share_pct FROM other_loops
         WHERE report_id IN {in_list(scope.reports)}
@@ -185,27 +182,27 @@ def _others(scope: Scope) -> Iterator[str]:
     """
     for launches, repeats, repeat_ns, share_pct in rows_of(scope.con, sql):
         yield (
-            f"; another loop, of {counted(launches, 'launch')} and "
-            f"{format_ns(repeat_ns)} each, repeats {repeats:,} times: {share_pct:.2g} % of the "
-            "time from the first to the last GPU operation"
+            f"; another loop ({counted(launches, 'launch')}, {format_ns(repeat_ns)}) repeats "
+            f"{repeats:,} times and takes {share_pct:.2g} % of the time from the first to the last "
+            "GPU operation"
         )
 
 
 def _of_program(steps_ns: int, program_ns: float | None, before_ns: int | None) -> str:
-    """Return the share of a program's time that its steps take, and what passes before CUDA."""
+    """Return the share of the steps in the program's time, and the time before CUDA."""
     if program_ns is None or before_ns is None:
         return ""
     text = (
-        f"; they take {100 * steps_ns / program_ns:.2g} % of the {format_ns(program_ns)} that the "
-        "program ran under nsys"
+        f"; the steps take {100 * steps_ns / program_ns:.2g} % of the {format_ns(program_ns)} that "
+        "the program ran under nsys"
     )
     if 100 * before_ns < thresholds()["timeline.contributor_pct"] * program_ns:
         return text
-    return f"{text}, of which {format_ns(before_ns)} pass before its first CUDA call"
+    return f"{text}, including {format_ns(before_ns)} before its first CUDA call"
 
 
 def _wall_times(run: RunRecord) -> Iterator[Fact]:
-    """Yield how long programs take that report no times of their own."""
+    """Yield the wall time of programs that report no times of their own."""
     untimed = [task for task in run.tasks if task.done and not task.times_ms]
     times = sorted(task.wall_s for task in untimed if task.wall_s is not None)
     ended = sorted(task.ended_after_s for task in untimed if task.ended_after_s is not None)
@@ -213,17 +210,17 @@ def _wall_times(run: RunRecord) -> Iterator[Fact]:
     if times:
         low, high = format_ns(times[0] * 1e9), format_ns(times[-1] * 1e9)
         text = low if low == high else f"{low} to {high}"
-        text += " from start to end, without a profiler; no time of an iteration is known"
+        text += " from start to end, without a profiler; the time per iteration is unknown"
         told.append(text)
     if ended:
-        which = f"{counted(len(ended), 'configuration')} ended" if times else "none: ended"
-        told.append(f"{which} after {format_ns(ended[-1] * 1e9)}, as the run was told to")
+        which = f"{counted(len(ended), 'configuration')} stopped" if times else "unknown: stopped"
+        told.append(f"{which} after {format_ns(ended[-1] * 1e9)}, as requested")
     if told:
         yield Fact("Wall time", "; ".join(told), Source("run_tasks", (run.run_id,)))
 
 
 def _left_out(run: RunRecord) -> Iterator[Fact]:
-    """Yield what profilers left out, and why; of many configurations, each reason once."""
+    """Yield notes on what was collected or skipped, each note once for many configurations."""
     tasks: dict[str, list[str]] = {}
     for task in run.tasks:
         for note in task.notes:
@@ -231,7 +228,7 @@ def _left_out(run: RunRecord) -> Iterator[Fact]:
     for note, labels in tasks.items():
         of = f" ({labels[0]}{f' and {len(labels) - 1} more' if labels[1:] else ''})"
         text = f"{note}{of if len(run.tasks) > 1 else ''}"
-        yield Fact("Left out", text, Source("run_tasks", (run.run_id,)))
+        yield Fact("Collection", text, Source("run_tasks", (run.run_id,)))
 
 
 def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:
@@ -253,11 +250,11 @@ def nothing_of(scope: Scope) -> str:
     """Return why there are no findings."""
     if scope.timeline:
         least = thresholds()["timeline.contributor_pct"]
-        return f"no category but compute takes {least:g} % of the analyzed time or more"
+        return f"no category other than compute takes {least:g} % or more of the analyzed time"
     if not scope.kinds:
         return "no report was collected"
     return (
-        "no kernel was classified: no ncu report with speed-of-light metrics is among the reports"
+        "no kernel was classified: none of the reports is an ncu report with speed-of-light metrics"
     )
 
 
@@ -282,7 +279,7 @@ def _unprofiled(scope: Scope) -> str:
 
 
 def _without_work(scope: Scope) -> str:
-    """Return what the CUDA calls of timelines without GPU work were."""
+    """Return the CUDA calls of timelines without GPU work."""
     sql = f"""
         SELECT
             count(*),
@@ -293,20 +290,20 @@ def _without_work(scope: Scope) -> str:
     ((calls, working, names),) = rows_of(scope.con, sql)
     if not calls:
         return (
-            "no CUDA call was recorded: the program makes none, or nsys did not trace the process "
-            "that does (--trace=cuda)"
+            "no CUDA call was recorded: the program makes no CUDA calls, or nsys did not trace the "
+            "process that makes them (--trace=cuda)"
         )
     if not working:
         made = counted(calls, "CUDA call")
-        return f"the program made {made} ({', '.join(names)}), none of which launches or copies"
+        return f"the program made {made} ({', '.join(names)}), but no launch and no copy"
     return (
-        f"{counted(working, 'call')} launch or copy, but nsys recorded nothing on the GPU (WSL, "
-        "vGPU, no permission, a driver that it does not know)"
+        f"the program made {counted(working, 'launch or copy call')}, but nsys recorded nothing on "
+        "the GPU (WSL, vGPU, no permission, or a driver that nsys does not support)"
     )
 
 
 def warnings_of(scope: Scope) -> list[Fact]:
-    """Return which reports are left out, and the warnings of ingest, most frequent first."""
+    """Return the skipped reports, and the warnings of ingest, most frequent first."""
     chosen = scope.reports
     sql = f"""
         SELECT warning, count(*), any_value(source_name ORDER BY source_name)
@@ -319,7 +316,7 @@ def warnings_of(scope: Scope) -> list[Fact]:
     source = Source("reports", chosen)
     return [
         *(
-            Fact("", f"report {report_id} cannot be read and is left out: {fault}", source)
+            Fact("", f"report {report_id} cannot be read and is skipped: {fault}", source)
             for report_id, fault in sorted(scope.left_out.items())
         ),
         *(

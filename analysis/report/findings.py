@@ -24,24 +24,24 @@ VIEWS = ("findings", "recommendations", *(file.view for file in finding_files().
 _MOST = 10
 
 
-#: What a share of a part of the timeline is a share of.
+#: The whole of which a part of the timeline is a share.
 _PARTS = {
     "steady": "the steady steps",
     "whole": "the time between first and last operation",
     "startup": "start-up and warm-up",
     "step": "the step",
-    "capture": "the capture, not of the steps",
+    "capture": "the capture (not of the steps)",
     "between": (
-        "the time from the first steady step to the last (steps that it lengthens are left out)"
+        "the time from the first steady step to the last (the steps that it lengthens are excluded)"
     ),
 }
 
-#: What a share is of, by share_of.
+#: The whole of a share, by share_of.
 _WHOLES = {
     "step": "the step",
-    "steps": "the steps of all timelines",
+    "steps": "the step time of all timelines together",
     "timeline": "the GPU's time",
-    "timed": "what the benchmark times",
+    "timed": "the timed part of the benchmark",
     "capture": "the capture",
     "between": "the time from the first steady step to the last",
     "profile": "profiled time",
@@ -131,7 +131,7 @@ def _finding(found: _Found, claim: str, evidence: str, subject: str, kernel: str
 
 
 def whole(share_of: str) -> str:
-    """Return what a share is of (findings, kernel_classes)."""
+    """Return the whole of a share (findings, kernel_classes)."""
     return _WHOLES[share_of]
 
 
@@ -157,10 +157,10 @@ def _of_kernel(found: _Found) -> Finding:
     known = [f", {name} {pct:.1f} %" for name, pct in sol.items() if pct is not None]
     evidence = [share + "".join(known)]
     if found.headroom_pct is not None:
-        evidence[0] += f"; SOL headroom at unchanged work {found.headroom_pct:.1f} %"
+        evidence[0] += f"; SOL headroom {found.headroom_pct:.1f} % for the same work"
     if found.nvidia_pct is not None:
         evidence.append(
-            f"NVIDIA's estimate for the first advice: {found.nvidia_pct:.0f} % of its time"
+            f"NVIDIA's estimate for the first technique: {found.nvidia_pct:.0f} % of its time"
         )
     evidence += [f"NVIDIA: {found.ncu_verdict}"] if found.ncu_verdict else []
     evidence += [found.explanation] if found.explanation else []
@@ -178,7 +178,7 @@ def _of_gpu(scope: Scope, found: _Found, several: bool) -> Finding:
         claim = word("timeline", found.claim, "says")
         evidence = "; ".join(_of_category(found, share))
     if found.confidence == "low":
-        evidence += "; low confidence: the trace misses events, or hides kernels in graphs"
+        evidence += "; low confidence: the trace lost events or hides kernels in CUDA graphs"
     label = found.label if found.label != "-" else None
     claim = f"{gpu_name(found.device)} {claim}" + (f" ({label})" if several and label else "")
     subject = gpu_name(found.device) + (f" in {label}" if label else "")
@@ -186,7 +186,7 @@ def _of_gpu(scope: Scope, found: _Found, several: bool) -> Finding:
 
 
 def _of_file(scope: Scope, file: FindingFile, found: _Found, share: str) -> tuple[str, str]:
-    """Return what a finding in a file of its own claims, and its evidence, from its view."""
+    """Return the claim of a finding with a file of its own, and its evidence, from its view."""
     each = f"AND {file.each} = {quote(found.subclass or '')}" if file.each else ""
     sql = (
         f"FROM {file.view} WHERE report_id = {quote(found.reports[0])} "
@@ -204,21 +204,21 @@ def _of_category(found: _Found, share: str) -> list[str]:
     idle = f", removable idle time {found.bound_pct:.1f} %" if of_idle else ""
     lies = f": {found.idle_in}" if found.idle_in else ""
     if found.for_rank is not None:
-        lies = f", since rank {found.for_rank} is late: the advice is for rank {found.for_rank}"
+        lies = f", because rank {found.for_rank} is late (the advice is for rank {found.for_rank})"
     evidence = [f"{words(found.bound)} is {share}{_prepared(found)}{idle}{lies}"]
     if found.readbacks is not None:
-        evidence = [_readbacks(found), f"the GPU is idle after them for {share}"]
+        evidence = [_readbacks(found), f"the GPU then idles for {share}"]
     evidence += _waiting(found)
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
     return evidence
 
 
 def _prepared(found: _Found) -> str:
-    """Return how much of launch overhead is one launch that the host prepares each time anew."""
+    """Return how much of launch overhead is before one launch that the host prepares repeatedly."""
     if found.slow_pct is None:
         return ""
     return (
-        f" ({found.slow_pct:.1f} % in long intervals before the same launch each time, "
+        f" ({found.slow_pct:.1f} % in long intervals before one recurring launch, "
         "which a CUDA graph removes only if shapes are static)"
     )
 
@@ -227,23 +227,27 @@ def _readbacks(found: _Found) -> str:
     size = format_bytes(found.readback_bytes or 0)
     many = f"{found.readbacks:,} copies of up to {size} that the host waits for"
     if found.readbacks_per_step is not None:
-        many += f", {found.readbacks_per_step:.1f} a step"
+        many += f", {found.readbacks_per_step:.1f} per step"
     return many
 
 
 def _waiting(found: _Found) -> list[str]:
-    """Return how much of communication is waiting, for which rank, and why that one is late."""
+    """Return how much of communication is waiting, for which rank, and why that rank is late."""
     if found.waiting_pct is None:
         return []
     told = [f"{found.waiting_pct:.1f} % of the time in collectives is waiting"]
     if found.claim == "start_skew":
-        return [f"{told[0]}, {found.start_pct:.0f} % of that in the first one"]
+        return [f"{told[0]}, and {found.start_pct:.0f} % of the waiting is in the first collective"]
     if found.last_rank is not None:
-        told.append(f"rank {found.last_rank} arrives last in {found.last_pct:.0f} % of them")
+        told.append(
+            f"rank {found.last_rank} arrives last in {found.last_pct:.0f} % of the collectives"
+        )
         if found.last_cause is not None and found.last_excess_ns is not None:
             more = format_ns(found.last_excess_ns) + " more"
-            more += " a step" if found.part == "steady" else ""
-            told.append(f"it spends {more} on {words(found.last_cause)} than this one")
+            more += " per step" if found.part == "steady" else ""
+            told.append(
+                f"rank {found.last_rank} spends {more} on {words(found.last_cause)} than this rank"
+            )
     return told
 
 
@@ -314,11 +318,11 @@ def _on_kernels(advice: _Advice) -> tuple[str, str]:
     )
     gain = _gain(advice)
     if advice.nvidia_pct is not None:
-        gain += f"; NVIDIA's estimate for the longest: {advice.nvidia_pct:.0f} % of its time"
+        gain += f"; NVIDIA's estimate for the longest launch: {advice.nvidia_pct:.0f} % of its time"
     if advice.saved_bytes and advice.share_of == "profile":
         gain += f", {format_bytes(advice.saved_bytes)} less traffic"
     if advice.secondary:
-        gain += "; secondary: it leaves little to gain"
+        gain += "; secondary: little left to gain"
     return reason, gain
 
 

@@ -158,7 +158,7 @@ def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) 
     what = "Analyzed window" if step is None else f"{role.capitalize()} step"
     name = (windows[0].name or "")[:_NEXT]
     what += f" ({name})" if step is not None and not more else ""
-    cut = f" (the first {_MOST:,} slices)" if sum(map(_count, rows)) == _MOST else ""
+    cut = f" (first {_MOST:,} slices)" if sum(map(_count, rows)) == _MOST else ""
     length = format_ns(max(panel.dur_ns for panel in panels))
     title = f"{what}: {length}{_tracer(scope)}{cut}"
     return View(title, tuple(panels), tuple(_links(scope, windows, first)))
@@ -167,7 +167,7 @@ def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) 
 def _links(
     scope: Scope, windows: Sequence[_Window], first: Mapping[str, int]
 ) -> Iterator[tuple[Arrival, ...]]:
-    """Yield where the ranks of a job begin each collective, of those that several panels show."""
+    """Yield the start of each collective on each rank, for collectives in several panels."""
     panels = {(window.report_id, window.device): at for at, window in enumerate(windows)}
     if len(panels) < 2:
         return
@@ -190,7 +190,7 @@ def _links(
 
 
 def _tracer(scope: Scope) -> str:
-    """Return what the step was traced with: it takes longer than without."""
+    """Return the profiler that traced the step, since tracing makes the step longer."""
     names = [name for kind, name in _TRACERS.items() if scope.kinds.get(kind)]
     return f" under {names[0]}" if len(names) == 1 else ""
 
@@ -285,7 +285,7 @@ def _label(alike: _Alike, sol: Mapping[tuple[str, str, str], float]) -> Label:
     if alike.grid:
         told.append(f"<<<{alike.grid}; {alike.block}>>>")
         pct = sol.get((alike.name, alike.grid, alike.block or ""))
-        told += [f"{pct:.0f} % of SOL where profiled"] if pct is not None else []
+        told += [f"{pct:.0f} % of SOL (profiled)"] if pct is not None else []
     elif alike.next_name:
         told.append("before " + alike.next_name[:_NEXT])
     name = words(alike.name) if alike.kind == "idle" else alike.name
@@ -313,7 +313,7 @@ def _in_rows(
 
 
 def _side_by_side(slices: Sequence[Slice]) -> list[list[Slice]]:
-    """Return rows on which nothing overlaps, as few as there can be; outer slices come first."""
+    """Return the minimum number of rows without overlap; outer slices come first."""
     rows: list[list[Slice]] = []
     until: list[int] = []
     for one in slices:
@@ -366,4 +366,4 @@ def _memory(scope: Scope, window: _Window, shift: int) -> Iterator[Lane]:
     """
     if rows := rows_of(scope.con, sql):
         samples = tuple(Sample(until - start + shift, pct) for until, pct, _ in rows)
-        yield Lane(f"Memory, of {format_bytes(rows[0][2])}", "metric", samples=samples)
+        yield Lane(f"Memory (of {format_bytes(rows[0][2])})", "metric", samples=samples)

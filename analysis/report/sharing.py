@@ -18,7 +18,7 @@ _NAMED = 4
 
 
 def sharing_of(scope: Scope) -> Iterator[Fact]:
-    """Yield which processes share a GPU, and what the shares of its time are then about."""
+    """Yield the processes that share a GPU, and the scope of the shares of its time."""
     sql = f"""
         SELECT
             l.label, p.device, count(*),
@@ -41,11 +41,11 @@ def sharing_of(scope: Scope) -> Iterator[Fact]:
     text = f"{of}{gpu_name(device)} is shared by {many} processes: "
     text += ", ".join(_process(**process) for process in processes[:_NAMED])
     text += f" and {many - _NAMED} more" if many > _NAMED else ""
-    text += "; shares of time are of the GPU, whichever works"
+    text += "; shares of time include the work of all processes"
     if counted is not None:
         text += f", in the steps of process {counted}"
     if other_pct is not None:
-        text += f"; only others work in {other_pct:.0f} % of these"
+        text += f"; for {other_pct:.0f} % of this time only other processes use the GPU"
     text += f" (and {len(rows) - 1} more GPUs)" if len(rows) > 1 else ""
     yield Fact("Shared GPU", text, Source("gpu_processes", scope.reports))
 

@@ -1,4 +1,4 @@
-"""How much the profiler lengthens what a report is about."""
+"""How much the profiler lengthens the steps or programs of a report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEWS = ("run_tracing", "_labels")
 #: What was longer, and what that makes of the shares, by the basis of the comparison.
 _STEP = {
     "step": ("a step", "idle shares are overstated"),
-    "GPU time of a step": ("the GPU's part of a step", "gaps between kernels are overstated"),
+    "GPU time of a step": ("the GPU time of a step", "gaps between kernels are overstated"),
 }
 
 
@@ -77,7 +77,7 @@ def _of_steps(found: Sequence[_Lengthened]) -> str:
     low, high = f"{found[-1].pct:.0f}", f"{most.pct:.0f}"
     percent = f"{high} %" if low == high else f"{low} to {high} %"
     where = f" on {len(found)} of {most.timelines} timelines" if most.timelines > 1 else ""
-    where += f", most with {most.label}" if found[1:] else f" ({most.label})" if where else ""
+    where += f", most for {most.label}" if found[1:] else f" ({most.label})" if where else ""
     times = f"{format_ns(most.plain_ns)} plain, {format_ns(most.traced_ns)} traced"
     return f"Tracing lengthened {what} by {percent}{where} ({times}): {so}"
 
@@ -89,6 +89,6 @@ def _of_programs(found: Sequence[_Lengthened]) -> str:
         f" in {most.label}, the most of {most.timelines} timelines" if most.timelines > 1 else ""
     )
     return (
-        f"The program took {times} (+{most.pct:.0f} %){where}: idle shares may be overstated; by "
-        f"how much for a step is unknown ({most.why})"
+        f"The program took {times} (+{most.pct:.0f} %){where}: idle shares may be overstated; the "
+        f"effect on a single step is unknown ({most.why})"
     )

@@ -36,17 +36,17 @@ _BUSY = {
     "neither": ", neither compute- nor memory-bound",
 }
 
-#: What a share is of, by the kind of window.
+#: The whole of a share, by the kind of window.
 _WHOSE = {
     "whole": "the GPU's time",
     "startup": "the GPU's time in start-up and warm-up",
     "step": "the step",
 }
 
-#: What kernels' shares are of, where there are no steps.
-_KERNEL_TIME = {"whole": "kernel time", "timed": "timed kernels' time"}
+#: The whole of the kernels' shares if there are no steps.
+_KERNEL_TIME = {"whole": "kernel time", "timed": "time of the timed kernels"}
 
-#: What comes before a verdict on a trace that misses events.
+#: The start of a verdict on a trace that lost events.
 INCOMPLETE = "The profiler lost events: the trace is incomplete. "
 
 #: Maximum number of GPU timelines that a verdict lists individually.
@@ -65,9 +65,9 @@ _LIMITERS = {
     ("compute", "divergence"): "divergent warps",
     ("latency", "memory"): "memory latency",
     ("latency", "dependency"): "dependent instructions",
-    ("latency", "barrier"): "waits at barriers",
+    ("latency", "barrier"): "barriers",
     ("latency", "occupancy"): "too few warps",
-    ("latency", "tail"): "uneven work of SMs",
+    ("latency", "tail"): "uneven work across SMs",
     ("latency", "small_grid"): "small grids",
     ("launch", "small_grid"): "small grids",
     ("launch", "short"): "short kernels",
@@ -105,7 +105,7 @@ def search_of(scope: Scope) -> Iterator[Fact]:
 
 
 def _kernels(scope: Scope) -> str | None:
-    """Return what bounds most of the profiled time, its SOL, and how much was profiled."""
+    """Return the bound of most of the profiled time, its SOL, and how much was profiled."""
     verdict = verdict_on_kernels(scope)
     return of_profiled(scope, *verdict) if verdict else None
 
@@ -133,7 +133,7 @@ def profiled_of(scope: Scope) -> str:
 
 
 def _timelines(scope: Scope) -> str | None:
-    """Return what bounds the GPUs' time, or what a benchmark times; None without a timeline."""
+    """Return the bound of the GPUs' time, or a benchmark; None without a timeline."""
     if timed := benchmark_of(scope, scope.reports):
         return timed
     rows = rows_of(
@@ -155,7 +155,7 @@ def _timelines(scope: Scope) -> str | None:
 
 
 def benchmark_of(scope: Scope, reports: Sequence[str]) -> str:
-    """Return what a benchmark times, if it is all that some timelines show; else an empty text."""
+    """Return the benchmark of some timelines, if they have nothing else; else an empty text."""
     rows = rows_of(
         scope.con,
         f"""
@@ -169,7 +169,8 @@ def benchmark_of(scope: Scope, reports: Sequence[str]) -> str:
     ((repetitions, flush_pct, longest, longest_pct),) = rows
     return (
         f"A benchmark with {repetitions:,} timed repetitions; {longest} takes {longest_pct:.0f} % "
-        f"of their time. Emptying the L2 cache before each takes {flush_pct:.0f} % of kernel time"
+        f"of the timed kernel time. Flushing the L2 cache before each repetition takes "
+        f"{flush_pct:.0f} % of kernel time"
     )
 
 
@@ -198,7 +199,7 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
                 else word("category", bound, "part")
             )
             spread = f" (p95 {format_ns(p95_ns)})" if steps > 1 else ""
-            begun = f"; start-up and warm-up of {format_ns(startup_ns)} left out"
+            begun = f"; {format_ns(startup_ns)} of start-up and warm-up excluded"
             return (
                 f"{format_ns(step_ns)} a step{spread}, {share:.0f} % {busy}{more}"
                 f"{begun if startup_ns else ''}"
@@ -243,7 +244,7 @@ def _steps(steps: Sequence[float | None]) -> str:
 
 
 def of_steps(scope: Scope) -> str | None:
-    """Return what bounds the kernels of the one GPU with a timeline and profiles; else None."""
+    """Return the bounds of the kernels if one GPU has a timeline and profiles; else None."""
     rows = rows_of(
         scope.con,
         f"""
@@ -266,17 +267,17 @@ def of_steps(scope: Scope) -> str | None:
     if kernels_pct is not None and kernels_pct < least:
         of_it = "less than 0.1" if kernels_pct < 0.1 else f"{kernels_pct:.1f}"
         whose = "the step" if kind == "steady" else "the analyzed window"
-        return f"Kernels take {of_it} % of {whose}: what bounds them matters little"
+        return f"Kernels take only {of_it} % of {whose}, so their bottlenecks hardly matter"
     if covered_pct < least:
-        way_out = f"perfpipe plan {report_id} says which to profile"
+        way_out = f"perfpipe plan {report_id} lists the kernels to profile"
         if otherwise_pct >= thresholds()["plan.otherwise_pct"]:
             way_out = (
-                f"{otherwise_pct:.0f} % were profiled with another grid, block or duration only, "
-                "as when each process tunes its kernels anew"
+                f"{otherwise_pct:.0f} % was profiled only with another grid, block or duration, "
+                "as happens when each process autotunes its kernels"
             )
         return (
-            f"{looked_at}, {covered_pct:.2g} % of the {whole}: what bounds the rest is unknown "
-            f"({way_out})"
+            f"{looked_at}, {covered_pct:.2g} % of the {whole}: the bottleneck of the rest "
+            f"is unknown ({way_out})"
         )
     shares = rows_of(
         scope.con,
@@ -285,7 +286,7 @@ def of_steps(scope: Scope) -> str | None:
         WHERE report_id = {quote(report_id)} ORDER BY rank
         """,
     )
-    # Classes that read alike are told once: kernels limited by small grids may be of two bounds.
+    # Classes with the same words are merged: kernels limited by small grids may have two bounds.
     known: dict[str, float] = {}
     for bound, sub, share in shares:
         if bound not in ("unknown", "communication"):
@@ -306,7 +307,7 @@ def of_steps(scope: Scope) -> str | None:
 def limiter(bound: str, subclass: str | None) -> str:
     """Return what bounds a kernel, in words: DRAM, tensor cores, latency (small grid)."""
     if bound == "balanced":
-        return "compute and memory alike"
+        return "both compute and memory"
     known = _LIMITERS.get((bound, subclass or ""))
     return known or (f"{bound} ({words(subclass)})" if subclass else bound)
 

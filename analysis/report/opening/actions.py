@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.thresholds import thresholds
+from perfpipe.units import counted
 from perfpipe.viewmodel import Action, Finding
 
 #: How many there is room for.
@@ -13,13 +14,13 @@ _MOST = 3
 
 
 def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
-    """Return what to try first: of each technique one finding, those on the slowest first.
+    """Return what to try first: one finding of each technique, slowest configurations first.
 
-    A finding without advice is nothing to try, such as a kernel close to its limit; nor is one
-    that is about little of the time, or about little beside what another can save.
+    Findings without advice are skipped, such as a kernel close to its limit, and so are findings
+    on little of the time, or on little compared with what another finding can save.
 
-    Of the configurations of a sweep a large share of a short one saves less than a small share of
-    a long one.  Findings on one configuration keep their order.
+    In a sweep, a large share of a short configuration saves less than a small share of a long
+    one.  Findings on one configuration keep their order.
     """
     times = _times(scope)
     longest = max(times.values(), default=0.0)
@@ -47,7 +48,7 @@ def _times(scope: Scope) -> dict[str, float]:
 
 
 def _action(what: str, finding: Finding, others: int) -> Action:
-    more = f" (and {others} more such)" if others else ""
+    more = f" (and {counted(others, 'similar finding')})" if others else ""
     evidence = f"{finding.claim}{more}: {finding.evidence.partition('; ')[0]}"
     bound = finding.bound.partition(", if ")[0]
     return Action(what, evidence, bound, finding.command, finding.kernel, finding.source)

@@ -25,8 +25,8 @@ CHANGE = "Change of the step by category"
 
 _COLUMNS = (
     Column("part", "Part", "text", "", "category of the budget, as in gpu_time_budget"),
-    Column("change_ns", "Change", "ns", "", "what it adds to the step, mean over the steps"),
-    Column("so_far_ns", "So far", "ns", "", "the step with this and the changes above it"),
+    Column("change_ns", "Change", "ns", "", "change of the step time, mean over the steps"),
+    Column("so_far_ns", "So far", "ns", "", "step time with this change and the changes above it"),
 )
 
 #: Rows of the comparison on the first screen.
@@ -35,12 +35,12 @@ _ROWS = 8
 #: A category with no more than this share of its time before is gone.
 _GONE = 0.01
 
-#: From this ratio on a change is told as a multiple.
+#: From this ratio on, a change is shown as a multiple.
 _MULTIPLE = 1.2
 
 
 def change_of(compared: Comparison) -> Part | None:
-    """Return how much faster or slower it is; None where the sides have no time in common."""
+    """Return how much faster or slower it is; None if the sides have no time in common."""
     primary = _primary(compared, ENDPOINTS)
     if primary is None:
         return None
@@ -60,12 +60,12 @@ def change_table(compared: Comparison) -> Iterator[Table]:
     source = Source("comparison", tuple(fact.text for fact in compared.sides))
     rows = tuple(_waterfall(_parts(primary, compared.pairs.steps)))
     if rows:
-        doc = "From the step before to the step after, by the categories of their budgets."
+        doc = "Change from the step before to the step after, by budget category."
         yield Table(CHANGE, doc, _COLUMNS, rows, len(rows), source, "change")
 
 
 def _waterfall(parts: Sequence[Compared]) -> Iterator[tuple[Value, ...]]:
-    """Yield the categories with what they add, ns, and the time that is reached so far."""
+    """Yield the categories with their change and the running total, ns."""
     told = [part for part in parts if part.total_ns]
     if not told:
         return
@@ -80,14 +80,14 @@ def _waterfall(parts: Sequence[Compared]) -> Iterator[tuple[Value, ...]]:
 
 
 def _primary(compared: Comparison, parts: Sequence[str]) -> Compared | None:
-    """Return the change that matters most: of the first of these times the largest."""
+    """Return the most important change: the largest one of the first of these times."""
     known = [p for part in parts for p in compared.pairs.steps if p.key.part == part and p.change]
     own = [pair for pair in known if pair.key.part == known[0].key.part]
     return max(own, key=lambda pair: abs(pair.total_ns or 0), default=None)
 
 
 def _parts(primary: Compared, steps: Sequence[Compared]) -> list[Compared]:
-    """Return the categories of its step's budget by what they changed, largest first."""
+    """Return the categories of the step's budget by their change, largest first."""
     label = primary.key.label
     own = [p for p in steps if p.key.part not in ENDPOINTS and p.key.label == label and p.total_ns]
     profilers = dict.fromkeys(pair.key.profiler for pair in own)

@@ -45,7 +45,7 @@ def sol_of(scope: Scope) -> Iterator[Tile]:
     """Yield how close to SOL the kernels of the most frequent bound are."""
     if verdict := _verdict(scope):
         bound, share, sol = verdict
-        note = f"of the {share:.0f} % of profiled time bound by {bound}"
+        note = f"for the {share:.0f} % of profiled time bound by {bound}"
         yield Tile("SOL", f"{sol:.0f} %", note, Source("kernel_bottleneck", scope.reports))
 
 

@@ -44,7 +44,7 @@ def _sentence(history: History, best: Trial) -> str:
     faster = f"The fastest {of} takes {_time(best)}, {-100 * gain.change.ratio:.1f} % less"
     faster += f" than the default: {_chosen(best, history.default)}"
     if gain.interval_pct is None:
-        return f"{faster}; unreplicated, so launch both again"
+        return f"{faster}; unreplicated, so repeat both launches"
     return f"{faster}; {gain.verdict}"
 
 
@@ -70,7 +70,7 @@ def _tiles(scope: Scope, history: History, best: Trial, source: Source) -> Itera
         gain = gains(history)[best.index]
         note = f"default {_time(default)}; "
         if gain.interval_pct is None:
-            note += "one launch each proves nothing: --set launches=5"
+            note += "one launch each is not conclusive: --set launches=5"
         else:
             low, high = gain.interval_pct
             note += f"95 % interval {low:.1f} to {high:.1f} %, {gain.verdict}"

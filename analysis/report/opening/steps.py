@@ -33,10 +33,10 @@ VIEWS = (
     "_idle_captures",
 )
 
-#: Categories of kernels that the sentence names, and the least share that it tells.
+#: Categories of kernels that the sentence names, and their minimum share, %.
 _KINDS, _LEAST_PCT = 2, 1
 
-#: Share of the time from which idle time of one cause is told beside computing, %.
+#: Minimum share of idle time of one cause that is shown for a compute-bound GPU, %.
 _MUCH_PCT = 25
 
 #: GPUs that the sentence names one by one, and whose budgets are shown.
@@ -121,7 +121,7 @@ def of_task(scope: Scope, index: int) -> list[Gpu]:
 
 
 def why_slow(gpus: Sequence[Gpu], name: str) -> str:
-    """Return what a configuration spends most of its time on, where that is not computing."""
+    """Return the largest part of a configuration's time, if it is not compute."""
     if not gpus or gpus[0].bound == "compute":
         return ""
     return f"; {name} is {word('category', gpus[0].bound, 'does')}"
@@ -150,7 +150,7 @@ def steps_of(scope: Scope) -> Part | None:
 
 
 def _hardly_used(scope: Scope, report_id: str, gpus: int) -> str:
-    """Return that the GPUs of a timeline did next to nothing; empty where they did."""
+    """Return a sentence if the GPUs of a timeline were hardly used; else an empty text."""
     sql = f"""
         SELECT sum(time_ns), max(calls_ns) FROM _idle_captures
         WHERE report_id = {quote(report_id)}
@@ -194,7 +194,7 @@ def _length(gpu: Gpu, task: TaskResult | None) -> str:
 
 
 def _kinds(scope: Scope, gpu: Gpu) -> str:
-    """Return what most of the kernel time of a GPU is."""
+    """Return the largest categories of the kernel time of a GPU."""
     rows = rows_of(
         scope.con,
         f"""
@@ -212,7 +212,7 @@ def _kinds(scope: Scope, gpu: Gpu) -> str:
 
 
 def _kind(category: str, share: float, longest: str, own: float) -> str:
-    """Return what kernels are; those that no rule knows by the longest of them."""
+    """Return the category of kernels; the longest kernel if no rule matches them."""
     if category != "other":
         return f"{share:.0f} % {words(category)}"
     if 2 * own >= share:
@@ -228,9 +228,9 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
             return f"{busy}{_idle(gpu)}{kinds}"
         bound = word("category", gpu.bound, "does")
         if gpu.slow_pct is not None and gpu.bound == "launch_overhead":
-            bound += f", {gpu.slow_pct:.0f} % of it before the same launch each time"
+            bound += f", {gpu.slow_pct:.0f} % of it before one recurring launch"
         if gpu.loads and gpu.bound == "host":
-            bound += ", it waits for input data"
+            bound += ", waiting for input data"
         return f"{busy}: {bound}"
     if len(gpus) <= _NAMED:
         parts = [
@@ -246,7 +246,7 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
 
 
 def _idle(gpu: Gpu) -> str:
-    """Return what most idle time of a GPU is where much of its time is idle."""
+    """Return the largest cause of idle time of a GPU, if it is idle for much of its time."""
     if gpu.idle is None or gpu.idle_pct is None or gpu.idle_pct < _MUCH_PCT:
         return ""
     return f"; {words(gpu.idle)} is {gpu.idle_pct:.0f} %"
@@ -266,10 +266,14 @@ def _tiles(
         yield Tile("Iteration", format_ns(median * 1e6), note.rstrip("; "), timed)
     elif first.step_ns is not None:
         p95_ns = f"p95 {format_ns(first.p95_ns)}, " if first.p95_ns and first.steps != 1 else ""
-        means = f", means of {first.averaged}" if first.averaged and first.averaged > 1 else ""
+        means = (
+            f", each the mean of {counted(first.averaged, 'repeat')}"
+            if first.averaged and first.averaged > 1
+            else ""
+        )
         note = f"{p95_ns}{counted(first.steps or 0, 'steady step')}, traced{means}"
         if first.parts:
-            note += f"; {first.part_launches:,} launches repeat {first.parts:,} times in each"
+            note += f"; {first.part_launches:,} launches repeat {first.parts:,} times in each step"
         yield Tile("Step", format_ns(first.step_ns), note, windows)
     else:
         yield Tile("GPU time", format_ns(first.time_ns), "no repeating step was found", windows)
@@ -280,7 +284,7 @@ def _tiles(
 
 
 def busy_tile(gpus: Sequence[Gpu]) -> Tile:
-    """Return how busy GPUs are, and what the idle time of the first is due to."""
+    """Return how busy GPUs are, and the largest cause of idle time of the first GPU."""
     first = gpus[0]
     busy = [gpu.busy_pct for gpu in gpus]
     of = "the steady step" if first.kind == "steady" else "the analyzed window"
@@ -292,7 +296,7 @@ def busy_tile(gpus: Sequence[Gpu]) -> Tile:
 
 
 def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:
-    """Yield the MFU, where FLOPs are declared; else how far the kernels are from their limit."""
+    """Yield the MFU if FLOPs are declared; else how close the kernels are to their limit."""
     listed = in_list(reports)
     mfu = rows_of(
         scope.con, f"SELECT median(mfu_pct), count(*) FROM step_mfu WHERE report_id IN {listed}"
@@ -314,15 +318,15 @@ def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:
     )
     ((sol_pct, share_pct, joined),) = known
     if joined and (sol_pct is None or share_pct < thresholds()["timeline.contributor_pct"]):
-        why = f"{share_pct:.2g} % of the kernel time was profiled"
-        yield Tile("Kernels at SOL", "unknown", why, source)
+        why = f"{share_pct:.2g} % of kernel time profiled"
+        yield Tile("Mean SOL", "unknown", why, source)
     elif sol_pct is not None:
-        note = f"of the {share_pct:.0f} % of kernel time that was profiled"
+        note = f"{share_pct:.0f} % of kernel time profiled"
         ((some,),) = rows_of(scope.con, "SELECT coalesce(bool_or(one_pass), false) FROM kernel_sol")
         least = "≥ " if some else ""
-        yield Tile("Kernels at SOL", f"{least}{sol_pct:.0f} %", note, source)
+        yield Tile("Mean SOL", f"{least}{sol_pct:.0f} %", note, source)
     elif scope.profiled:
         yield from kernels.sol_of(scope)
     else:
-        why = "neither FLOPs declared (perfpipe work) nor kernels profiled"
-        yield Tile("Of peak", "unknown", why, source)
+        why = "no FLOPs declared (perfpipe work), no kernels profiled"
+        yield Tile("Share of peak", "unknown", why, source)

@@ -1,4 +1,4 @@
-"""The first screen of a sweep: the choice that matters, the best and the worst, where it falls."""
+"""The first screen of a sweep: the most important choice, the best and worst points."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Point(NamedTuple):
 
     @property
     def pct(self) -> float | None:
-        """Share of the right roof, %; MFU where only FLOPs are declared."""
+        """Share of the applicable roof, %; MFU if only FLOPs are declared."""
         return self.sol_pct if self.sol_pct is not None else self.mfu_pct
 
     @property
@@ -107,7 +107,7 @@ def reach_of(scope: Scope, index: int) -> Iterator[Tile]:
     for point in points_of(scope):
         if point.task == index and point.pct is not None:
             note = f"{point.of}: {point.rate}"
-            yield Tile("Of peak", f"{point.pct:.3g} %", note, _source(scope))
+            yield Tile("Share of peak", f"{point.pct:.3g} %", note, _source(scope))
 
 
 def sweep_of(scope: Scope) -> Part | None:
@@ -172,7 +172,7 @@ def _of_contrast(contrast: Contrast) -> str:
 
 
 def _of_curve(curve: Sequence[Point]) -> str:
-    """Return where a curve peaks, and to what it falls behind that, and why."""
+    """Return where a curve peaks, how far it falls after the peak, and why."""
     best = max(curve, key=lambda point: point.pct or 0)
     last, first = curve[-1], curve[0]
     text = (
@@ -208,7 +208,7 @@ def _contrasted(scope: Scope, contrast: Contrast, points: dict[int, Point]) -> I
 
 
 def _along(scope: Scope, curve: Sequence[Point]) -> list[Tile]:
-    """Return the best and the worst of a curve, and its last point where that is neither."""
+    """Return the best, worst and last point of a curve, without duplicates."""
     if not curve:
         return []
     best = max(curve, key=lambda point: point.pct or 0)

@@ -1,4 +1,4 @@
-"""What bounds the kernels of a step, and which of them were, or should be, profiled."""
+"""The bounds of the kernels of a step, and the kernels that were or should be profiled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STEP_COVERAGE = GpuTable(
         Col("profiled_pct", "Profiled share", "pct", "%", detail=True),
         Col("communication_pct", "Communication", "pct", "%"),
         Col("unprofiled_pct", "Not profiled", "pct", "%"),
-        Col("coverage_pct", "Coverage", "pct", "% without communication"),
+        Col("coverage_pct", "Coverage", "pct", "%, without communication"),
     ),
     order="device",
     profiled=True,
@@ -42,7 +42,7 @@ STEP_COVERAGE = GpuTable(
 
 PROFILE_PLAN = ReportTable(
     "profile_plan",
-    "Kernels to profile: those that take most of the time",
+    "Kernels to profile, most GPU time first",
     (
         Col("name", "Kernel"),
         Col("demangled", "Full name", detail=True, hover_of="name"),
@@ -53,7 +53,7 @@ PROFILE_PLAN = ReportTable(
         Col("launches", "Calls", "int"),
         Col("time_ns", "GPU time", "ns"),
         Col("share_pct", "Share", "pct", "%"),
-        Col("cumulative_pct", "Sum", "pct", "%"),
+        Col("cumulative_pct", "Cumulative", "pct", "%"),
     ),
     order="report_id, rank",
     where="chosen",

@@ -1,4 +1,4 @@
-"""Kernel time by what the kernels do, and by the libraries that they are from."""
+"""Kernel time by category and by library."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _CODE = "CASE WHEN closed THEN 'the library''s' ELSE 'yours' END"
 
 
 def _unknown(scope: Scope, table: Table) -> str:
-    """Return a sentence on the time of kernels that no rule knows."""
+    """Return a sentence on the time of kernels that no rule matches."""
     at = {column.name: index for index, column in enumerate(table.columns)}
     shares = [row[at["share_pct"]] for row in table.rows if row[at["category"]] == "other"]
     known = [share for share in shares if isinstance(share, float)]
     if not known:
         return ""
-    most = "at most " if len(known) > 1 else ""
-    return f"Here no rule knows {most}{max(known):.1f} % of a GPU's kernel time."
+    most = "up to " if len(known) > 1 else ""
+    return f"No rule matches {most}{max(known):.1f} % of the kernel time of a GPU here."
 
 
 KERNEL_CATEGORIES = GpuTable(
@@ -32,7 +32,7 @@ KERNEL_CATEGORIES = GpuTable(
         Col("kernels", "Kernels", "int"),
         Col("mean_ns", "Mean", "ns"),
         Col("longest", "Longest kernel"),
-        Col("longest_pct", "Its share", "pct", "% of category"),
+        Col("longest_pct", "Longest kernel's share", "pct", "% of category"),
     ),
     order="time_ns DESC, category",
     figure="kernel_categories",
@@ -45,13 +45,13 @@ KERNEL_LIBRARY_TIMES = GpuTable(
     (
         *GPU,
         Col("library", "Library", sql="replace(library, '_', ' ')"),
-        Col("code", "Code", sql=_CODE, doc="whether the kernels are the user's to change"),
+        Col("code", "Code", sql=_CODE, doc="whether the user can change the code of the kernels"),
         Col("time_ns", "Time", "ns"),
         Col("share_pct", "Share", "pct", "% of kernel time"),
         Col("launches", "Launches", "int"),
         Col("kernels", "Kernels", "int"),
         Col("longest", "Longest kernel"),
-        Col("longest_pct", "Its share", "pct", "% of library"),
+        Col("longest_pct", "Longest kernel's share", "pct", "% of library"),
     ),
     order="time_ns DESC, library",
 )

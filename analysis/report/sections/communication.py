@@ -1,4 +1,4 @@
-"""Collectives, their overlap with compute, and which rank waits for which."""
+"""Collectives, their overlap with compute, and the ranks that wait for each other."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ RANK_SKEW = GpuTable(
         Col("collectives", "Collectives", "int"),
         Col("transfer_ns", "Transfer", "ns"),
         Col("waiting_ns", "Waiting", "ns"),
-        Col("waiting_pct", "Of communication", "pct", "%"),
-        Col("start_ns", "In the first", "ns"),
+        Col("waiting_pct", "Waiting", "pct", "% of communication"),
+        Col("start_ns", "Waiting in the first", "ns"),
         Col("last_pct", "Last to arrive", "pct", "%"),
         Col("straggler", "Straggler"),
     ),
@@ -84,15 +84,15 @@ COLLECTIVE_SIZES = JobTable(
 
 COLLECTIVE_ARRIVALS = ReportTable(
     "collective_arrivals",
-    "Arrival of the ranks where they wait longest",
+    "Arrival of the ranks in the collectives with the longest waits",
     (
         Col("collective", "Collective", sql="operation || ' ' || nth"),
         LABEL,
         Col("job", "Job", detail=True, hover_of="collective"),
         Col("rank", "Rank", "int"),
-        Col("late_ns", "Arrives after the first", "ns"),
-        Col("dur_ns", "In the collective", "ns"),
-        Col("waiting_ns", "Of that waiting", "ns"),
+        Col("late_ns", "Arrival after the first rank", "ns"),
+        Col("dur_ns", "Time in the collective", "ns"),
+        Col("waiting_ns", "Waiting", "ns"),
         Col("last", "Last", sql="CASE WHEN last THEN 'last' END"),
         Col("communicator", "Communicator", detail=True),
     ),

@@ -1,4 +1,4 @@
-"""Each of the kernels with most SOL headroom by itself, as ncu's Details page shows it."""
+"""A card for each kernel with much SOL headroom, like ncu's Details page."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _PARTS = (
             Col("reason", "State", sql="replace(reason, '_', ' ')"),
             Col("family", "Family"),
             Col("cycles", "Cycles", "number", "per instruction"),
-            Col("pct", "Of warp latency", "pct", "%"),
-            Col("samples_pct", "Of samples", "pct", "%"),
+            Col("pct", "Share", "pct", "% of warp latency"),
+            Col("samples_pct", "Share", "pct", "% of samples"),
         ),
         "coalesce(pct, samples_pct) DESC NULLS LAST, reason",
         "coalesce(pct, samples_pct) >= 0.05",
@@ -52,7 +52,7 @@ _PARTS = (
         "Blocks that fit on an SM",
         "kernel_occupancy",
         (
-            Col("resource", "By"),
+            Col("resource", "Resource"),
             Col("blocks", "Blocks", "int", "per SM"),
             Col("limits", "Limiter", sql="CASE WHEN blocks = blocks_per_sm THEN 'yes' END"),
         ),
@@ -80,7 +80,7 @@ _PARTS = (
         "kernel_findings",
         (
             Col("technique", "Technique"),
-            Col("gain_pct", "At most", "pct", "% of time"),
+            Col("gain_pct", "Gain up to", "pct", "% of time"),
             Col("floor", "Assuming"),
             Col("difficulty", "Difficulty"),
         ),
@@ -93,9 +93,9 @@ _PARTS = (
         (
             Col("place", "Line", sql="parse_filename(file) || ':' || line"),
             Col("text", "Source", sql="coalesce(text, sass)"),
-            Col("stall_pct", "Of stalls", "pct", "%"),
+            Col("stall_pct", "Share", "pct", "% of stalls"),
             Col("top_reason", "Top stall", sql="replace(top_reason, '_', ' ')"),
-            Col("top_reason_pct", "Its share", "pct", "%"),
+            Col("top_reason_pct", "Top stall's share", "pct", "%"),
         ),
         "kind, rank",
         # Instructions stand in for lines where these are unknown.
@@ -111,7 +111,7 @@ SECTION = SectionSpec(
     cards=Cards(
         lambda scope: cards_of(scope, _PARTS),
         (*(part.view for part in _PARTS), *VIEWS),
-        "The longest launch of each of the kernels with most SOL headroom. A click on a kernel in "
-        "a table or the picture opens it here.",
+        "The longest launch of each kernel, for the kernels with the most SOL headroom. Click a "
+        "kernel in a table or in the picture to open it here.",
     ),
 )

@@ -25,7 +25,7 @@ from perfpipe.database import in_list
 from perfpipe.units import counted
 from perfpipe.viewmodel import Column, Source, Table
 
-#: Kernels of which NVIDIA's rules are compared.
+#: Kernels for which NVIDIA's rules are compared.
 _COMPARED = 20
 
 
@@ -94,15 +94,15 @@ KERNEL_SOL = LaunchTable(
 
 
 def _agreeing(scope: Scope, _: Table) -> str:
-    """Return how many results of NVIDIA's rules say what perfpipe says; these have no rows."""
+    """Return how many results of NVIDIA's rules agree with perfpipe; these have no rows."""
     sql = f"""
         SELECT count(*) FILTER (agrees), count(*) FROM kernel_rule_comparison
         WHERE report_id IN {in_list(scope.reports)}
     """
     ((agree, total),) = rows_of(scope.con, sql)
     return (
-        f"Of {counted(total, 'result')} {agree:,} say the same; the rows are what differs in the "
-        f"longest launches of at most {_COMPARED} kernels."
+        f"perfpipe agrees with {agree:,} of {counted(total, 'result')}. The rows list the "
+        f"differences in the longest launches of up to {_COMPARED} kernels."
     )
 
 
@@ -134,15 +134,21 @@ KERNEL_SUMMARY = LaunchTable(
         Col("duration_ns", "Duration", "ns"),
         Col("precision", "Precision"),
         Col("flop_per_s", "Throughput", "flops"),
-        Col("pct_of_peak", "Of peak at measured clock", "pct", "%"),
-        Col("pct_of_peak_max_clock", "Of peak at maximum clock", "pct", "%", detail=True),
+        Col("pct_of_peak", "Throughput", "pct", "% of peak at measured clock"),
+        Col(
+            "pct_of_peak_max_clock",
+            "Throughput",
+            "pct",
+            "% of peak at maximum clock",
+            detail=True,
+        ),
         Col("hfu_pct", "HFU", "pct", "%"),
         Col("mfu_pct", "MFU", "pct", "%"),
         Col("intensity", "Intensity", "number", "FLOP/B"),
         Col("model_intensity", "Algorithm intensity", "number", "FLOP/B", detail=True),
         Col("ridge", "Ridge", "number", "FLOP/B"),
         Col("intensity_band", "Band", detail=True),
-        Col("attained_pct", "Of the DRAM roofline", "pct", "%"),
+        Col("attained_pct", "Attained", "pct", "% of the DRAM roofline"),
         Col("dram_bytes_per_s", "DRAM", "bandwidth"),
         Col("registers_per_block", "Registers", "int", "per block", detail=True),
         Col("smem_per_block", "Shared memory", "bytes", "per block", detail=True),
@@ -160,20 +166,20 @@ KERNEL_ACTIVITY = LaunchTable(
         Col("bubble_pct", "Bubbles", "pct", "% of time"),
         Col("longest_bubble_ns", "Longest bubble", "ns", detail=True),
         Col("tail_pct", "Tail", "pct", "% of time"),
-        Col("phases", "In its course"),
+        Col("phases", "Phases"),
     ),
     where="activity_pct IS NOT NULL",
 )
 
 KERNEL_COURSES = LaunchTable(
     "kernel_courses",
-    "Activity of units over a kernel's time, from PM sampling",
+    "Activity of units over the duration of a kernel, from PM sampling",
     (
         *LAUNCH,
         Col("unit", "Unit"),
         Col("mean_pct", "Mean", "pct", "%"),
         Col("max_pct", "Busiest part", "pct", "%"),
-        Col("course", "From start to end"),
+        Col("course", "Course"),
         Col("parts_pct", "Parts", sql=_texts("parts_pct"), detail=True, hover_of="course"),
         Col("leads", "Leads", sql=_texts("leads"), detail=True, hover_of="unit"),
         Col("ramp_pct", "Ramp", "pct", "% of time", detail=True),
@@ -181,14 +187,14 @@ KERNEL_COURSES = LaunchTable(
     ),
     order="rank",
     joined=("kernel_activity",),
-    # Kernels whose SMs are idle for longest come first.
+    # Kernels with the longest idle time of SMs come first.
     first="duration_ns * (100 - activity_pct)",
     figure="courses",
 )
 
 
 def _unsampled(scope: Scope) -> Iterator[Table]:
-    """Yield what to collect for the kernels whose activity over time is unknown."""
+    """Yield what to collect for kernels with unknown activity over time."""
     if not scope.profiled:
         return
     rows = rows_of(
@@ -200,12 +206,12 @@ def _unsampled(scope: Scope) -> Iterator[Table]:
         """,
     )
     yield Table(
-        "Kernels whose activity over time is unknown",
+        "Kernels with unknown activity over time",
         views()["kernel_activity"].doc,
         (
             Column("launches", "Launches", "int", "", "number of launches"),
             Column(
-                "reason", "Why, and what to collect", "text", "", "why nothing is known of them"
+                "reason", "Reason, and what to collect", "text", "", "why the activity is unknown"
             ),
         ),
         tuple(rows),

@@ -29,7 +29,7 @@ GPU_IDLE_SIZES = GpuTable(
 
 IDLE_CAUSES = GpuTable(
     "idle_causes",
-    "Idle time by what it lies in",
+    "Idle time by cause and place",
     (
         *GPU,
         Col("cause", "Cause"),
@@ -38,7 +38,7 @@ IDLE_CAUSES = GpuTable(
         Col("nvtx_range", "NVTX range"),
         Col("count", "Intervals", "int"),
         Col("time_ns", "Time", "ns"),
-        Col("share_pct", "Of idle time", "pct", "%"),
+        Col("share_pct", "Share", "pct", "% of idle time"),
     ),
     order="rank",
     where="rank <= 12",
@@ -86,10 +86,10 @@ SMALL_READBACKS = GpuTable(
         *GPU,
         Col("copies", "Copies", "int"),
         Col("per_step", "Per step", "number"),
-        Col("calls_pct", "Of launching calls", "pct", "%"),
+        Col("calls_pct", "Share", "pct", "% of launching calls"),
         Col("max_bytes", "Largest", "bytes"),
         Col("idle_ns", "Idle after them", "ns"),
-        Col("share_pct", "Of the GPU's time", "pct", "%"),
+        Col("share_pct", "Idle after them", "pct", "% of the GPU's time"),
     ),
     order="copies DESC",
 )

@@ -47,7 +47,7 @@ MEMORY_OP_SUMMARY = GpuTable(
         Col("total_ns", "Time", "ns"),
         Col("bytes", "Bytes", "bytes"),
         Col("bytes_per_s", "Bandwidth", "bandwidth", detail=True),
-        Col("link_pct", "Of link peak", "pct", "%"),
+        Col("link_pct", "Bandwidth", "pct", "% of link peak"),
         Col("covered_pct", "Overlapped", "pct", "%"),
     ),
     order="total_ns DESC, operation, src_kind, dst_kind",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from perfpipe.analysis.report.declare import LABEL, LONG, Col, ReportTable, SectionSpec
 
-#: Share of the GPU time below which ranges of the tree are left out, %.
+#: Share of the GPU time below which ranges are excluded from the tree, %.
 _LEAST_PCT = 0.05
 
-#: What says nothing of a range: the default domain, that of operators, and how autograd calls one.
+#: Prefixes without information: the default domain, the domain of operators, autograd's wrapper.
 _PREFIX = "^(cpu_op)?:(autograd::engine::evaluate_function: )?"
 
 NVTX_TREE = ReportTable(
@@ -27,7 +27,7 @@ NVTX_TREE = ReportTable(
     ),
     order="position NULLS LAST, label, report_id, tree_order",
     where=f"share_pct >= {_LEAST_PCT}",
-    told=lambda *_: f"Ranges of less than {_LEAST_PCT} % of the GPU time are left out.",
+    told=lambda *_: f"Ranges below {_LEAST_PCT} % of the GPU time are excluded.",
     limit=LONG,
     figure="icicle",
     tree="depth",

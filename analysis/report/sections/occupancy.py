@@ -1,4 +1,4 @@
-"""Occupancy, its limiters, what would raise it, and what products lose to waves and tiles."""
+"""Occupancy, its limiters, ways to raise it, and losses of products to waves and tiles."""
 
 from __future__ import annotations
 
@@ -55,22 +55,27 @@ KERNEL_OCCUPANCY_WHAT_IF = LaunchTable(
 
 GEMM_QUANTISATION = LaunchTable(
     "gemm_quantisation",
-    "Matrix products: what whole waves and whole tiles lose",
+    "Matrix products: losses to partial waves and tiles",
     (
         *LAUNCH,
-        Col("problem", "M x N x K", sql=_PROBLEM, doc="the problem, behind the number in a batch"),
-        Col("problem_source", "Known by", detail=True),
+        Col(
+            "problem",
+            "M x N x K",
+            sql=_PROBLEM,
+            doc="problem size, after the batch size if there is one",
+        ),
+        Col("problem_source", "Size source", detail=True),
         Col("tile", "Tile", sql=_shape("tile_m", "tile_n"), doc="rows x columns of a tile"),
-        Col("tile_source", "Tile known by", detail=True),
+        Col("tile_source", "Tile source", detail=True),
         Col("blocks", "Blocks", "int"),
-        Col("resident_blocks", "At once", "int", "blocks", detail=True),
+        Col("resident_blocks", "Concurrent", "int", "blocks", detail=True),
         Col("tiles", "Tiles", "int", detail=True),
         Col("waves", "Waves", "number"),
         Col("wave_lost_pct", "Lost to the last wave", "pct", "%"),
         Col("sm_idle_pct", "SMs idle", "pct", "%, measured"),
         Col("padding_pct", "Lost to padding", "pct", "%"),
         Col("larger", "Next full size", sql=_shape("larger_m", "larger_n"), doc=_FULL),
-        Col("smaller", "Last full size", sql=_shape("smaller_m", "smaller_n"), doc=_FULL),
+        Col("smaller", "Previous full size", sql=_shape("smaller_m", "smaller_n"), doc=_FULL),
         Col("wave_reason", "Why waves are unknown", detail=True, hover_of="waves"),
         Col("padding_reason", "Why padding is unknown", detail=True, hover_of="padding_pct"),
     ),

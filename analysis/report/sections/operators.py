@@ -20,7 +20,7 @@ OPERATOR_GEMMS = GpuTable(
         Col("share_pct", "Share", "pct", "% of all operations"),
         Col("mean_ns", "Mean", "ns"),
         Col("flop_per_s", "Rate", "flops"),
-        Col("pct_of_peak", "Of peak", "pct", "% of dense peak"),
+        Col("pct_of_peak", "Rate", "pct", "% of dense peak"),
         Col("longest", "Kernel", detail=True),
     ),
     order="rank",
@@ -53,7 +53,7 @@ GRAPH_RANGES = GpuTable(
     "graph_ranges",
     "Kernels in CUDA graphs by the range that captured them",
     (
-        Col("path", "Range at the capture", sql=_UNKNOWN),
+        Col("path", "Range at capture", sql=_UNKNOWN),
         *GPU,
         Col("nodes", "Nodes", "int"),
         Col("launches", "Launches", "int"),
@@ -67,7 +67,7 @@ GRAPH_RANGES = GpuTable(
 SECTION = SectionSpec(
     "operators",
     "Operators and graphs",
-    "no operators with shapes, nor CUDA graphs node by node; profile with torch.profiler and "
+    "no operators with shapes and no CUDA graph nodes; profile with torch.profiler and "
     "record_shapes=True, or nsys --cuda-graph-trace=node",
     (OPERATOR_GEMMS, OPERATOR_SHAPES, GRAPH_RANGES),
 )

@@ -22,7 +22,7 @@ KERNEL_ROOFLINE = LaunchTable(
         Col("peak_flop_per_s_nominal", "Vendor's peak", "flops", detail=True),
         Col("bytes_per_s", "Bandwidth", "bandwidth", detail=True),
         Col("peak_bytes_per_s", "Peak bandwidth", "bandwidth", detail=True),
-        Col("bandwidth_pct", "Of peak bandwidth", "pct", "%"),
+        Col("bandwidth_pct", "Bandwidth", "pct", "% of peak"),
         Col("duration_ns", "Duration", "ns"),
         Col("note", "Note", detail=True, hover_of="level"),
     ),

@@ -14,7 +14,7 @@ def _peaks(scope: Scope, table: Table) -> str:
     """Return a sentence on the source of the peaks."""
     (run_id,) = table.source.reports
     sql = f"SELECT DISTINCT gpu, peak_source FROM run_times WHERE run_id = {quote(run_id)}"
-    said = [f"Peaks of {gpu} from {source}." for gpu, source in rows_of(scope.con, sql) if gpu]
+    said = [f"Peaks of the {gpu}: {source}." for gpu, source in rows_of(scope.con, sql) if gpu]
     return " ".join(said)
 
 
@@ -67,7 +67,7 @@ RUN_TIMES = RunTable(
             "Clock limiter",
             sql="throttled_by",
             detail=True,
-            doc="what lowered clocks during timing",
+            doc="reason for lower clocks during timing",
         ),
     ),
     order="task_index",
@@ -93,7 +93,7 @@ RUN_EFFICIENCY = RunTable(
         Col("intensity_band", "Band", detail=True),
         Col("ridge", "Ridge", "number", "FLOP/B"),
         Col("roof", "Roof"),
-        Col("sol_pct", "Of the roof", "pct", "%"),
+        Col("sol_pct", "Share", "pct", "% of the roof"),
         Col("effective_bytes_per_s", "Effective bandwidth", "bandwidth"),
         Col("actual_bytes_per_s", "Actual bandwidth", "bandwidth"),
         Col("registers", "Registers", "int", "per thread", detail=True),
@@ -107,7 +107,7 @@ RUN_EFFICIENCY = RunTable(
 
 RUN_AGREEMENT = RunTable(
     "run_agreement",
-    "Time of an iteration: timing, nsys and ncu",
+    "Iteration time: timing, nsys and ncu",
     (
         Col("label", "Configuration"),
         Col("timed_ms", "Timed", "ms", "ms"),

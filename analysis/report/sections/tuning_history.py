@@ -28,8 +28,8 @@ _TRIAL = (
         "Against the default",
         "text",
         "",
-        "verdict by launches of the program, as in comparisons: for the fastest those in turns "
-        "after the search; unreplicated with one launch",
+        "verdict from launches of the program, as in comparisons; for the fastest configuration, "
+        "from alternating launches after the search; unreplicated with one launch",
     ),
     Column("spread_pct", "Spread", "pct", "%", "(slowest - fastest sample) / median", core=False),
 )
@@ -50,7 +50,7 @@ def tuning_tables(history: History, source: Source) -> list[Table]:
 
 _BEST_DOC = "The fastest fifth of the valid configurations, at least three."
 _PARETO_DOC = (
-    "Pareto front: configurations that no other beats in both time and registers; fewer registers "
+    "Pareto front: no other configuration is better in both time and registers. Fewer registers "
     "leave room for more warps, or for more work in the same kernel."
 )
 
@@ -77,13 +77,13 @@ def _generations(history: History, source: Source) -> Table:
         Column("worked", "Valid", "int", "", "correct result, and timed"),
         Column("failures", "Rejected", "text"),
         Column("best_ms", "Best", "ms", "ms", "of this generation"),
-        Column("median_ms", "Median", "ms", "ms", "of the valid ones in this generation"),
-        Column("worst_ms", "Worst", "ms", "ms", "of the valid ones in this generation"),
+        Column("median_ms", "Median", "ms", "ms", "of the valid configurations in this generation"),
+        Column("worst_ms", "Worst", "ms", "ms", "of the valid configurations in this generation"),
         Column("best_so_far_ms", "Best so far", "ms", "ms"),
         Column("gain_pct", "Gain", "pct", "%", "over the best of all earlier generations"),
     )
     rows = [tuple(vars(round_).values()) for round_ in generations(history)]
-    doc = "The generations of the search: the first is random, each later one near the best so far."
+    doc = "The search: the first generation is random, later ones stay close to the best so far."
     return _table("Tuning: generations", doc, columns, rows, source)
 
 
@@ -122,16 +122,16 @@ def _traits(history: History, source: Source) -> Table:
     columns = (
         Column("parameter", "Parameter", "text"),
         Column("value", "Value", "text"),
-        Column("best", "Among the best", "int", "", "how many of the best have it"),
+        Column("best", "Among the best", "int", "", "best configurations with this value"),
         Column("best_pct", "Share of best", "pct", "%"),
-        Column("all_pct", "Share of all", "pct", "%", "of all valid ones"),
+        Column("all_pct", "Share of all", "pct", "%", "of all valid configurations"),
     )
     rows: list[tuple[Value, ...]] = [
         (t.parameter, t.value, t.best, t.best_pct, t.all_pct) for t in traits(history)
     ]
     doc = (
-        f"What the {len(best_of(history))} best configurations have in common: values "
-        "that are much more frequent among them than among all, most distinctive first."
+        f"Values that are much more frequent among the {len(best_of(history))} best configurations "
+        "than among all, most distinctive first."
     )
     return _table("Tuning: what the best have in common", doc, columns, rows, source)
 
@@ -146,7 +146,7 @@ def _failures(history: History, source: Source) -> Table:
     rows: list[tuple[Value, ...]] = [
         (t.label, t.generation, words(t.failure), t.error) for t in history.trials if t.failure
     ]
-    doc = "Rejected configurations, with the reason; they are neither slow nor fast."
+    doc = "Rejected configurations and the reasons. They count neither as slow nor as fast."
     return _table("Tuning: rejected configurations", doc, columns, rows, source)
 
 

@@ -208,51 +208,51 @@ SELECT
         WHEN 'same_limiter'
             THEN concat('same finding', printf('; perfpipe''s bound is %.0f %%', advised.gain_pct))
         WHEN 'verdict' THEN coalesce(explanation, limiter)
-        WHEN 'no_stall' THEN 'these warps are ready and another one issues: no time is lost'
-        WHEN 'not_compressible' THEN 'nothing compressed: it takes memory allocated as compressible'
+        WHEN 'no_stall' THEN 'no stall: these warps are ready while another warp issues'
+        WHEN 'not_compressible' THEN 'nothing is compressed: it requires compressible allocations'
         WHEN 'beyond_bound' THEN printf(
-            'same finding, but what stays (%s) takes %.0f %% of the time at its peak: at most %.0f %% can go',
+            'same finding, but the other work (%s) takes %.0f %% of the time at peak: up to %.0f %% to save',
             replace(advised.floor, '_', ' '), advised.floor_pct, advised.gain_pct
         )
         WHEN 'local_unit' THEN printf(
-            'one unit''s gain; the same work saves %.0f %% at most (SOL %.0f %%)', headroom_pct, max_sol_pct
+            'gain of one unit; the same work allows up to %.0f %% (SOL %.0f %%)', headroom_pct, max_sol_pct
         )
         WHEN 'beyond_headroom'
-            THEN printf('the same work saves %.0f %% at most (SOL %.0f %%)', headroom_pct, max_sol_pct)
+            THEN printf('the same work allows up to %.0f %% (SOL %.0f %%)', headroom_pct, max_sol_pct)
         WHEN 'negligible' THEN printf('less than %.0f %% of its time', threshold('rule.negligible_pct'))
         WHEN 'too_small' THEN printf(
-            'it takes %.1f us and leaves SMs idle: more work per launch comes first', duration_ns / 1000
+            'takes %.1f us and leaves SMs idle: first give each launch more work', duration_ns / 1000
         )
         WHEN 'tail_first'
-            THEN printf('SMs are idle for %.0f %% of the time behind the last blocks', imbalance_pct)
-        WHEN 'few_warps' THEN concat('too few warps run to hide any wait: ', limiter, ' comes first')
+            THEN printf('SMs are idle for %.0f %% of the time after their last blocks', imbalance_pct)
+        WHEN 'few_warps' THEN concat('too few warps run to hide latency: first fix ', limiter)
         WHEN 'below_threshold' THEN CASE
             WHEN rule = 'WorkloadImbalance' OR title = 'Tail Effect' THEN printf(
-                'SMs are idle for %.0f %% of the time; perfpipe calls it the limiter from %.0f %% on',
+                'SMs are idle for %.0f %% of the time (limiter from %.0f %%)',
                 imbalance_pct, threshold('latency.imbalance_pct')
             )
             WHEN rule = 'ThreadDivergence' THEN printf(
-                '%.1f of 32 threads are active in an instruction; NVIDIA also counts those that a predicate '
-                || 'switches off', threads_per_inst
+                '%.1f of 32 threads are active per instruction; NVIDIA also counts threads that are '
+                || 'predicated off', threads_per_inst
             )
             ELSE printf(
-                '%.0f of 32 bytes of a sector are used; perfpipe calls less than %.0f uncoalesced',
+                '%.0f of 32 bytes per sector are used (uncoalesced below %.0f)',
                 bytes_per_sector, 32 * threshold('memory.bytes_per_sector_share')
             )
         END
         WHEN 'busy_unit' THEN printf(
-            '%s limits, at %.0f %% of its peak: the rest waits for it', limiter, max_sol_pct
+            'limited by %s at %.0f %% of peak: other units wait for it', limiter, max_sol_pct
         )
         WHEN 'within_headroom' THEN printf(
-            'within the SOL headroom of %.0f %%; perfpipe names what limits first: %s', headroom_pct, limiter
+            'within the SOL headroom (%.0f %%); limiter: %s', headroom_pct, limiter
         )
         WHEN 'other_unit'
-            THEN printf('%s runs at %.0f %% of its peak; what limits is %s', unit, unit_pct, limiter)
+            THEN printf('%s runs at %.0f %% of peak; the limiter is %s', unit, unit_pct, limiter)
         WHEN 'other_wait' THEN printf(
-            'warps wait longer for another reason: %s, %.0f %% of the cycles between instructions',
+            'a larger stall reason: %s, %.0f %% of the cycles between instructions',
             replace(stall, '_', ' '), stall_pct
         )
-        ELSE concat('perfpipe has no finding on it; what limits is ', limiter)
+        ELSE concat('perfpipe has no such finding; the limiter is ', limiter)
     END AS explanation
 FROM reasoned
 ORDER BY report_id, launch_id, agrees, nvidia_pct DESC NULLS LAST, rule, title;

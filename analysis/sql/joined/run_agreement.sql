@@ -126,7 +126,7 @@ SELECT
             WHEN traced_pct < -threshold('agreement.differ_pct') AND timing_method = 'queued'
                 THEN 'the time includes gaps between the operations of an iteration'
             WHEN traced_pct < -threshold('agreement.differ_pct')
-                THEN 'the time includes the host: launch overhead, waiting, copies'
+                THEN 'the time includes host time: launch overhead, waiting, copies'
             WHEN traced_pct > threshold('agreement.differ_pct')
                 THEN 'operations overlap, or GPU clocks were lower under nsys'
         END,
@@ -139,7 +139,7 @@ SELECT
                 THEN 'under steady load the power cap lowers the clocks; '
                     || 'under ncu the GPU is idle between kernels'
             WHEN profiled_pct < -threshold('agreement.differ_pct')
-                THEN 'ncu measures kernels alone, without the gaps between them'
+                THEN 'ncu measures each kernel alone, without gaps'
         END
     ) AS explanation
 FROM shares

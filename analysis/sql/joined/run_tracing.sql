@@ -114,16 +114,16 @@ SELECT
         '; ',
         CASE
             WHEN step_pct IS NOT NULL AND timing_method = 'queued'
-                THEN 'iterations were timed from a full queue, which hides what the host does'
+                THEN 'iterations were timed with a full queue, which hides host time'
             WHEN step_pct IS NOT NULL THEN NULL
-            WHEN median_ms IS NULL THEN 'the program reports no time of an iteration'
+            WHEN median_ms IS NULL THEN 'the program reports no iteration time'
             WHEN traced_step_ms IS NULL THEN 'the timeline has no steady steps'
-            ELSE 'what the program reports is not the time of a step'
+            ELSE 'the time that the program reports is not a step time'
         END,
         CASE
             WHEN step_pct IS NOT NULL OR wall_pct IS NULL THEN NULL
             WHEN traced_wall_s IS NULL
-                THEN 'wall time includes start-up and what the profiler takes to write its report'
+                THEN 'wall time includes start-up and writing the profiler report'
             ELSE 'wall time includes start-up'
         END
     ) AS why

@@ -46,15 +46,15 @@ WITH reasoned AS (
         'not collected: run ncu with --section LaunchStats --section Occupancy' AS not_collected,
         CASE
             WHEN slots IS NULL OR blocks IS NULL THEN not_collected
-            WHEN stream_k THEN 'stream-K: all blocks share the work evenly, whatever the tiles'
+            WHEN stream_k THEN 'stream-K: all blocks share the work evenly, regardless of tiles'
             WHEN tiles IS NULL AND fills_the_gpu THEN
-                'the grid fills the GPU once: blocks may take several tiles (persistent), how many is unknown'
+                'the grid fills the GPU once: blocks may take an unknown number of tiles (persistent kernel)'
         END AS wave_reason,
         CASE
-            WHEN tile_m IS NULL THEN 'no tile in the name of the kernel or its range, or in parameters'
-            WHEN m IS NULL THEN 'M and N are unknown: no range or parameters name them'
+            WHEN tile_m IS NULL THEN 'no tile in the kernel name, its range or the parameters'
+            WHEN m IS NULL THEN 'M and N are unknown: neither a range nor a parameter has them'
             WHEN slots IS NULL OR blocks IS NULL THEN not_collected
-            WHEN tiles IS NULL THEN 'the grid is not that of M x N in such tiles, or fits more than one way'
+            WHEN tiles IS NULL THEN 'the grid does not match M x N in such tiles, or matches in several ways'
         END AS padding_reason,
         coalesce(tiles * slices, blocks) AS work,
         ceil(

@@ -86,7 +86,7 @@ rule_launch AS (
         'Small Grid' AS title,
         CASE
             WHEN grid_size < sm_count THEN 'fewer blocks than SMs'
-            ELSE 'fewer than two blocks an SM'
+            ELSE 'fewer than two blocks per SM'
         END AS subject,
         'OPT' AS type,
         CASE WHEN grid_size < sm_count THEN 'global' END AS speedup_kind,
@@ -172,7 +172,7 @@ rule_units AS (
         'OPT' AS type,
         'global' AS speedup_kind,
         conflicts / nullif(wavefronts, 0) * l1_active_sol_pct AS speedup_pct,
-        'bank conflicts of wavefronts' AS metric,
+        'wavefronts from bank conflicts' AS metric,
         conflicts / nullif(wavefronts, 0) AS value,
         threshold('rule.conflict_share') AS threshold
     FROM conflicts

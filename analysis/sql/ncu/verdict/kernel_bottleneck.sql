@@ -75,29 +75,29 @@ bottleneck_judged AS (
                 THEN printf('SM activity was not collected; a grid of %.2f waves leaves SMs idle', waves) END,
             CASE
                 WHEN rule = 'busy_level' THEN printf(
-                    'memory SOL is %.1f %%, which ncu reads as latency, but %s alone runs at %.1f %% of its '
-                    || 'peak: part of its work does not count towards memory SOL',
+                    'memory SOL is %.1f %%, which ncu classifies as latency, but %s alone runs at %.1f %% of '
+                    || 'peak: memory SOL does not count part of its work',
                     memory_sol_pct, level, busiest_level_pct
                 )
             END,
             CASE
                 WHEN feeds_tensor THEN printf(
-                    'memory SOL, %.1f %%, is larger, but it comes from shared memory feeding a tensor pipe '
-                    || 'that is %.1f %% busy',
+                    'memory SOL (%.1f %%) is larger, but comes from shared memory that feeds a tensor pipe, '
+                    || '%.1f %% busy',
                     memory_sol_pct, pipe_pct
                 )
             END,
             CASE
                 WHEN rule = 'issue' THEN printf(
-                    'both SOLs are low over the whole run, but while SMs are active the schedulers issue in '
-                    || '%.1f %% of cycles',
+                    'both SOLs are low over the whole run, but the schedulers issue in %.1f %% of the cycles '
+                    || 'in which SMs are active',
                     issue_active_pct
                 )
             END,
             CASE
                 WHEN rule = 'near_roof' THEN printf(
-                    'the grid of %.2f waves leaves few SMs without work, and %s SOL, %.1f %%, is within '
-                    || '%.0f points of %.0f %%: it is both a little small and close to being %s-bound',
+                    'the grid of %.2f waves leaves few SMs without work, and %s SOL (%.1f %%) is within '
+                    || '%.0f points of %.0f %%: the grid is a bit small, and the kernel is almost %s-bound',
                     waves,
                     bound,
                     max_sol_pct,
@@ -108,22 +108,22 @@ bottleneck_judged AS (
             END,
             CASE
                 WHEN subclass = 'tensor' AND mma_sync_pct IS NOT NULL THEN printf(
-                    'it uses matrix instructions of a warp (mma.sync), which reach %.0f %% of the tensor '
-                    || 'peak of this GPU; those of a warpgroup (wgmma) reach all of it',
+                    'the kernel uses warp matrix instructions (mma.sync), which reach %.0f %% of the tensor '
+                    || 'peak of this GPU; warpgroup instructions (wgmma) reach 100 %%',
                     mma_sync_pct
                 )
                 WHEN subclass IN ('fma', 'fp64', 'fp16')
                     AND flops_pct < threshold('compute.flops_share') * pipe_pct
                     THEN printf(
-                        'the %s pipe is %.1f %% busy at %.1f %% of the FLOP peak: that counts fused '
+                        'the %s pipe is %.1f %% busy at %.1f %% of the FLOP peak: the peak counts fused '
                         || 'multiply-adds, and adds, multiplies and other instructions do half as '
-                        || 'much or less',
+                        || 'many FLOPs or fewer',
                         subclass, pipe_pct, flops_pct
                     )
             END,
             CASE
                 WHEN rule = 'launch' AND NOT agrees
-                    THEN 'shorter than the cost of a launch, with idle SMs: too small to be judged by SOL'
+                    THEN 'shorter than a launch, with idle SMs: too small to judge by SOL'
             END,
             CASE
                 WHEN borderline THEN printf(
@@ -133,11 +133,11 @@ bottleneck_judged AS (
             END,
             CASE
                 WHEN one_pass
-                    THEN 'SOL is the largest of what one pass counts, and may be higher (ncu --set basic)'
+                    THEN 'SOL is the maximum of the metrics of one pass, and may be higher (ncu --set basic)'
                 WHEN of_units
-                    THEN 'SOL is the largest of its main constituents (below 50 %, up to 5 points low)'
+                    THEN 'SOL is the maximum of its main parts (below 50 %, up to 5 points too low)'
             END,
-            if(passes_disagree, printf('SM clocks of its passes differ by %.1f %%', clock_drift_pct), NULL),
+            if(passes_disagree, printf('SM clocks differ by %.1f %% between passes', clock_drift_pct), NULL),
             CASE
                 WHEN subclass IS NULL AND bound IN ('latency', 'compute', 'memory') THEN concat(
                     'the limiter was not collected: ncu --section ',
@@ -231,25 +231,25 @@ SELECT
             '%'
         ),
         evidence(
-            'bytes used of each sector (kernel_memory)',
+            'bytes used per sector (kernel_memory)',
             CASE cause WHEN 'uncoalesced' THEN bytes_per_sector END,
             32 * threshold('memory.bytes_per_sector_share'),
             'byte/sector'
         ),
         evidence(
-            'bank conflicts of wavefronts (kernel_memory)',
+            'wavefronts from bank conflicts (kernel_memory)',
             CASE cause WHEN 'bank_conflict' THEN conflict_pct END,
             100 * threshold('memory.conflict_share'),
             '%'
         ),
         evidence(
-            'spills of memory requests',
+            'memory requests from spills',
             CASE cause WHEN 'local_spill' THEN spilled_pct END,
             100 * threshold('memory.spill_share'),
             '%'
         ),
         evidence(
-            'atomics of global requests (kernel_memory)',
+            'global requests from atomics (kernel_memory)',
             CASE cause WHEN 'atomics' THEN atomic_pct END,
             100 * threshold('memory.atomic_share'),
             '%'

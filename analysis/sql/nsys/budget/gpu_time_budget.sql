@@ -46,7 +46,7 @@ SELECT
     CASE
         WHEN b.category = 'compute' AND h.n > 0
             THEN printf(
-                'has %d CUDA graph launches whose contents are hidden (trace with --cuda-graph-trace=node)',
+                'includes %d CUDA graph launches with hidden kernels (trace with --cuda-graph-trace=node)',
                 h.n
             )
     END AS note

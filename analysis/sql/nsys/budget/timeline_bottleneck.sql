@@ -141,8 +141,8 @@ explained AS (
             m.text,
             CASE
                 WHEN r.bound = 'compute' AND m.text IS NULL
-                    THEN 'busy with kernels: whether they are bound by compute or memory only ncu or sampled '
-                        || 'GPU metrics tell (nsys profile --gpu-metrics-devices=all)'
+                    THEN 'busy with kernels: only ncu or sampled GPU metrics (nsys profile '
+                        || '--gpu-metrics-devices=all) show whether they are compute- or memory-bound'
             END
         ], lambda note: note IS NOT NULL) AS notes
     FROM ranked AS r

@@ -141,11 +141,11 @@ gap_words AS (
         w.device,
         w.bound,
         w.text AS largest_gap,
-        printf('%.0f %% of that idle time lies ', m.part_pct)
+        printf('%.0f %% of this idle time is ', m.part_pct)
         || CASE m.kind
             WHEN 'range' THEN concat('inside `', m.name, '`')
-            WHEN 'range of another thread' THEN concat('where another thread is inside `', m.name, '`')
-            WHEN 'OS call of another thread' THEN concat('where another thread is in ', m.name)
+            WHEN 'range of another thread' THEN concat('while another thread is inside `', m.name, '`')
+            WHEN 'OS call of another thread' THEN concat('while another thread is in ', m.name)
             WHEN 'next operation' THEN concat('before ', m.name)
             ELSE concat('in ', m.name)
         END

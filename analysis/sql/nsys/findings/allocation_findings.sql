@@ -13,7 +13,7 @@
 /* finding
 claim = "allocation"
 says = "waits while steps allocate device memory"
-evidence = "{{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} a step, {{ call_ns | ns }} in all; the GPU is idle meanwhile for {{ share }}"
+evidence = "{{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} per step, {{ call_ns | ns }} in total; the GPU idles during them for {{ share }}"
 question = "SELECT calls, per_step, call_ns, idle_ns, share_pct, functions FROM allocation_findings"
 
 [columns]
@@ -25,8 +25,8 @@ allocation = "steps allocated no device memory and the GPU never waited for a la
 
 [techniques.allocate_once]
 technique = "Allocate device memory before the loop, or from a pool"
-detail = "cudaMalloc and cudaFree take the host long, and cudaFree waits for the device. Allocate buffers once and use them in every step, or allocate stream-ordered from a pool (cudaMallocAsync with a release threshold). A caching allocator that allocates in every step has run out of memory or is fragmented: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fewer sizes, a smaller batch."
-check_first = "Which range the calls are in (nsys_api_calls, nvtx_range), and in PyTorch torch.cuda.memory_stats(): num_alloc_retries and segments that grow in every step."
+detail = "cudaMalloc and cudaFree are slow on the host, and cudaFree waits for the device. Allocate buffers once and use them in every step, or allocate stream-ordered from a pool (cudaMallocAsync with a release threshold). A caching allocator that allocates in every step has run out of memory or is fragmented: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fewer sizes, a smaller batch."
+check_first = "Which range contains the calls (nsys_api_calls, nvtx_range). In PyTorch also torch.cuda.memory_stats(): num_alloc_retries, and segments that grow in every step."
 difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"
 */

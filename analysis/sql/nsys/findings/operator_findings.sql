@@ -24,7 +24,7 @@
 /* finding
 claim = "operator"
 says = "spends time on {{ words[operator] }}"
-evidence = "{{ share }}{% if step_launches %}: {{ step_launches | counted('launch') }} a step, {{ step_ns | ns }}{% endif %}; most of it {{ longest }}"
+evidence = "{{ share }}{% if step_launches %}: {{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step{% endif %}; most time in {{ longest }}"
 question = "SELECT operator, launches, time_ns, share_pct, longest FROM operator_times"
 each = "operator"
 
@@ -34,9 +34,9 @@ launches = "step_launches"
 causes = "longest"
 
 [words]
-cross_entropy = "cross-entropy: from the logits to their gradient"
-batch_norm = "batch norm and what surrounds it between convolutions"
-fixed_batch_norm = "batch norm of inference and what surrounds it between convolutions"
+cross_entropy = "cross-entropy (from the logits to their gradient)"
+batch_norm = "batch norm and its neighbors between convolutions"
+fixed_batch_norm = "inference batch norm and its neighbors between convolutions"
 normalization = "normalization and the pointwise kernels around it"
 softmax = "softmax between two matrix products"
 pointwise = "pointwise kernels between matrix products"
@@ -48,24 +48,24 @@ around = "these kernels took no time"
 
 [techniques.fused_cross_entropy]
 technique = "Fuse logits and cross-entropy"
-detail = "The logits of a large vocabulary are cast, normalized, read for the loss and written as gradients in passes of their own. A fused kernel does it in one or two: torch.compile over the model's head and loss, Liger's FusedLinearCrossEntropy (computes the logits in chunks and keeps none), or a loss in chunks; at least, do not cast all logits to FP32."
-check_first = "The size of the vocabulary, what casts the logits (.float()), and whether anything else needs them; compare losses."
+detail = "Separate passes cast the logits of a large vocabulary, normalize them, read them for the loss and write their gradients. A fused kernel needs one or two passes: torch.compile over the model's head and loss, Liger's FusedLinearCrossEntropy (computes the logits in chunks and stores none of them), or a chunked loss. At least, do not cast all logits to FP32."
+check_first = "The size of the vocabulary, which operation casts the logits (.float()), and whether other code needs them. Compare losses."
 of = "cross_entropy"
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.fused_batch_norm]
 technique = "Fuse batch norm with activation and addition"
-detail = "Statistics, normalization, ReLU and the residual addition each pass over the activations. torch.compile fuses what is pointwise with the normalization; in channels_last, cuDNN has kernels for BN + ReLU + addition (Apex's BatchNorm2d_NHWC)."
-check_first = "That the model and its input are channels_last throughout, what batch norm computes in (FP32 statistics are kept), and that it trains at all: frozen batch norm folds."
+detail = "Statistics, normalization, ReLU and the residual addition are separate passes over the activations. torch.compile fuses pointwise operations with the normalization. In channels_last, cuDNN has kernels for BN + ReLU + addition (Apex's BatchNorm2d_NHWC)."
+check_first = "The model and its input are channels_last throughout, the type in which batch norm computes (FP32 statistics are kept), and whether batch norm trains at all: fold frozen batch norm."
 of = "batch_norm"
 difficulty = "medium"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.compiled_batch_norm]
 technique = "Compile inference: batch norm, activation and addition in one pass"
-detail = "In inference batch norm is a fixed scale and shift of each channel. torch.compile does it in one pass with activation and addition; with freezing (TORCHINDUCTOR_FREEZING=1), or in TensorRT, the weights of the convolution before it take the scale. Folding alone (torch.nn.utils.fusion.fuse_conv_bn_eval) gains little in eager PyTorch: a kernel that adds the bias takes its place."
-check_first = "That the model stays in eval mode, that nothing else reads what the convolution gives, and the results: they differ by rounding."
+detail = "In inference, batch norm is a fixed scale and shift of each channel. torch.compile combines it with activation and addition in one pass. With freezing (TORCHINDUCTOR_FREEZING=1), or in TensorRT, the weights of the preceding convolution absorb the scale. Folding alone (torch.nn.utils.fusion.fuse_conv_bn_eval) gains little in eager PyTorch: a kernel that adds the bias takes its place."
+check_first = "The model stays in eval mode, nothing else reads the output of the convolution, and the results are accurate enough: they differ by rounding."
 of = "fixed_batch_norm"
 features = ["eager"]
 difficulty = "low"
@@ -73,41 +73,41 @@ link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-l
 
 [techniques.folded_batch_norm]
 technique = "Fold batch norm into the convolution"
-detail = "In inference batch norm is a fixed scale and shift of each channel, which the weights and the bias of the convolution before it can take: torch.compile with freezing (TORCHINDUCTOR_FREEZING=1), TensorRT. Activation and addition stay one pass."
-check_first = "That the model stays in eval mode, that nothing else reads what the convolution gives, and the results: they differ by rounding."
+detail = "In inference, batch norm is a fixed scale and shift of each channel, which the weights and the bias of the preceding convolution can absorb: torch.compile with freezing (TORCHINDUCTOR_FREEZING=1), TensorRT. Activation and addition remain as one pass."
+check_first = "The model stays in eval mode, nothing else reads the output of the convolution, and the results are accurate enough: they differ by rounding."
 of = "fixed_batch_norm"
 features = ["compiled"]
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html"
 
 [techniques.fused_normalization]
-technique = "Fuse normalization with what surrounds it"
-detail = "Residual addition, casts, normalization and scaling each pass over the activations: torch.compile, or fused kernels of layer norm and RMS norm (Liger, Transformer Engine, Apex), do it in one pass forward and one backward."
-check_first = "Which casts autocast puts around it, and the hidden size: fused kernels keep a row in registers."
+technique = "Fuse normalization with its neighbors"
+detail = "Residual addition, casts, normalization and scaling are separate passes over the activations. torch.compile, or fused kernels of layer norm and RMS norm (Liger, Transformer Engine, Apex), need one pass forward and one backward."
+check_first = "Which casts autocast adds around it, and the hidden size: fused kernels keep a row in registers."
 of = "normalization"
 difficulty = "medium"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.fused_attention]
-technique = "Let softmax be part of a fused attention"
-detail = "Scores are written, scaled, masked, normalized and read again between two products. scaled_dot_product_attention, FlashAttention or cuDNN's attention keep them on the SM."
-check_first = "That this softmax is attention's, and which mask, bias or dropout keeps the fused kernels from being chosen (torch.nn.attention.sdpa_kernel says why)."
+technique = "Replace softmax between products with fused attention"
+detail = "Scores are written, scaled, masked, normalized and read again between two products. scaled_dot_product_attention, FlashAttention or cuDNN's attention keep the scores on the SM."
+check_first = "This softmax belongs to attention, and which mask, bias or dropout disables the fused kernels (torch.nn.attention.sdpa_kernel reports the reason)."
 of = "softmax"
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.fused_pointwise]
 technique = "Fuse pointwise kernels: compile the model, or write a chain as one kernel"
-detail = "Elementwise operations, casts, copies and reductions between matrix products each read and write all of their data: torch.compile, or a fused kernel of the operator (rotary embedding, SwiGLU, RMS norm, dropout with addition), does a chain of them in one pass. Copies that make tensors contiguous, and casts between types, can often go."
-check_first = "Which operators they are (nvtx_kern_sum; emit_nvtx or the profiler's shapes), and graph breaks (TORCH_LOGS=graph_breaks)."
+detail = "Elementwise operations, casts, copies and reductions between matrix products each read and write all of their data. torch.compile, or a fused kernel of the operator (rotary embedding, SwiGLU, RMS norm, dropout with addition), runs a chain of them in one pass. Copies that make tensors contiguous, and casts between types, are often unnecessary."
+check_first = "Which operators launch these kernels (nvtx_kern_sum; emit_nvtx or the profiler's shapes), and graph breaks (TORCH_LOGS=graph_breaks)."
 of = "pointwise"
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.no_conversions]
-technique = "Give convolutions the layout that they compute in"
-detail = "Tensor cores take NHWC with channels in multiples of 8 (FP16, BF16) or 4 (TF32): tensors in NCHW are converted before a convolution and back behind it, and odd numbers of channels are padded. Keep model and input in channels_last (memory_format=torch.channels_last), pad the channels of the first layer, and let cuDNN try its algorithms (torch.backends.cudnn.benchmark). In JAX: dimension numbers in NHWC, channels in such multiples, and a type that tensor cores take."
-check_first = "Which convolutions are converted (the kernels beside nchwToNhwc, nhwcAddPadding, convertTensor), and whether any operator between them falls back to NCHW."
+technique = "Keep tensors in the layout in which convolutions compute"
+detail = "Tensor cores need NHWC with channels in multiples of 8 (FP16, BF16) or 4 (TF32). Tensors in NCHW are converted before a convolution and back after it, and other numbers of channels are padded. Keep model and input in channels_last (memory_format=torch.channels_last), pad the channels of the first layer, and enable cuDNN autotuning (torch.backends.cudnn.benchmark). In JAX: dimension numbers in NHWC, channels in such multiples, and a type that tensor cores support."
+check_first = "Which convolutions are converted (the kernels next to nchwToNhwc, nhwcAddPadding, convertTensor), and whether any operator between them falls back to NCHW."
 of = "layout"
 keeps = ["around"]
 difficulty = "low"
@@ -115,8 +115,8 @@ link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolut
 
 [techniques.fused_step]
 technique = "Use a fused optimizer: one kernel for the whole update"
-detail = "Each operation of the update is a launch of its own over all parameters (foreach), or even over each: AdamW(fused=True), Apex, Transformer Engine, or torch.compile over optimizer.step() read and write each state once."
-check_first = "Which implementation runs (foreach launches a multi_tensor_apply kernel for each operation), that the fused one supports the parameters' types and devices, and what clipping of gradients adds."
+detail = "Each operation of the update is a separate launch over all parameters (foreach), or even over each parameter. AdamW(fused=True), Apex, Transformer Engine, or torch.compile over optimizer.step() read and write each state once."
+check_first = "Which implementation runs (foreach launches a multi_tensor_apply kernel for each operation), whether the fused implementation supports the parameters' types and devices, and the cost of gradient clipping."
 of = "optimizer"
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"

@@ -16,7 +16,7 @@
 /* finding
 claim = "single_precision"
 says = "computes in FP32"
-evidence = "kernels whose names state FP32 or TF32 are {{ share }}{% if step_launches %}: {{ step_launches | counted('launch') }} a step, {{ step_ns | ns }}{% endif %}; most of it {{ longest }}"
+evidence = "kernels with FP32 or TF32 in their names take {{ share }}{% if step_launches %}: {{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step{% endif %}; most time in {{ longest }}"
 question = "SELECT type, launches, time_ns, share_pct, kernel_pct, longest FROM precision_times"
 confidence = "medium"
 
@@ -30,8 +30,8 @@ half_types = "these kernels moved half the bytes, and products ran in BF16"
 
 [techniques.mixed_precision]
 technique = "Train and infer in mixed precision (BF16)"
-detail = "torch.autocast(\"cuda\", dtype=torch.bfloat16), or jax's and Transformer Engine's equivalents: activations take half the bytes, so that pointwise kernels, normalization, pooling and conversions move half as much, and products run at twice the rate of TF32 (which torch.set_float32_matmul_precision(\"high\") gives FP32 products with no other change). Weights, optimizer states, losses and reductions stay in FP32."
-check_first = "That training converges as before, what stays in FP32 under autocast (batch and layer norm take BF16 and compute in FP32), and that the program does not need FP32 accuracy, as simulations and solvers do."
+detail = "torch.autocast(\"cuda\", dtype=torch.bfloat16), or the equivalents of JAX and Transformer Engine. Activations take half the bytes, so that pointwise kernels, normalization, pooling and conversions move half as much, and products run at twice the rate of TF32. TF32 alone needs no other change: torch.set_float32_matmul_precision(\"high\"). Weights, optimizer states, losses and reductions stay in FP32."
+check_first = "Training converges as before, which operators stay in FP32 under autocast (batch and layer norm take BF16 and compute in FP32), and the program does not need FP32 accuracy, as simulations and solvers do."
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/index.html"
 precision = true

@@ -12,8 +12,8 @@
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding
 claim = "process_starts"
-says = "idles between steps while the program starts processes, as for each epoch"
-evidence = "{{ intervals | counted('time') }}, {{ idle_ns | ns }} in all, {{ share }}"
+says = "idles between steps while the program starts processes, for example at each epoch"
+evidence = "{{ intervals | counted('time') }}, {{ idle_ns | ns }} in total, {{ share }}"
 question = "SELECT intervals, idle_ns, longest_ns, share_pct FROM starting_findings"
 part = "between"
 

@@ -28,24 +28,24 @@ subclass = "cause"
 time_ns = "startup_ns"
 
 [techniques.cache_tuned]
-technique = "Keep what was tuned: a cache of autotuning results"
-detail = "Compilers and libraries time many kernels to choose one, at every start. JAX: a persistent compilation cache (JAX_COMPILATION_CACHE_DIR) keeps the choices, XLA_FLAGS=--xla_gpu_per_fusion_autotune_cache_dir=DIR those of fusions, and --xla_gpu_autotune_level sets how much is tried. PyTorch: TORCHINDUCTOR_CACHE_DIR; mode max-autotune and cudnn.benchmark tune anew for each shape."
+technique = "Cache autotuning results"
+detail = "At every start, compilers and libraries time many kernels to choose the fastest. JAX: a persistent compilation cache (JAX_COMPILATION_CACHE_DIR) stores the choices, XLA_FLAGS=--xla_gpu_per_fusion_autotune_cache_dir=DIR stores the choices for fusions, and --xla_gpu_autotune_level limits the number of candidates. PyTorch: TORCHINDUCTOR_CACHE_DIR; mode max-autotune and cudnn.benchmark tune again for each shape."
 check_first = "Whether a second run tunes again (startup_causes), and how many shapes there are."
 of = "autotuning"
 difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
 
 [techniques.cache_compiled]
-technique = "Keep what was compiled: a cache on disk, or compile ahead of time"
-detail = "Point the caches of the compilers to a directory that outlives the process (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR, JAX_COMPILATION_CACHE_DIR, CUDA_CACHE_PATH), build for the architecture of this GPU so that PTX is not compiled when it is loaded, and keep shapes and options the same, since each combination is compiled anew."
+technique = "Cache compiled code on disk, or compile ahead of time"
+detail = "Point the caches of the compilers to a directory that outlives the process (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR, JAX_COMPILATION_CACHE_DIR, CUDA_CACHE_PATH). Build for the architecture of this GPU, so that no PTX is compiled at load time. Keep shapes and options the same, because each combination is compiled separately."
 check_first = "What is compiled, and whether a second run compiles it again (startup_causes; nsys_nvtx_ranges)."
 of = "compilation"
 difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
 
 [techniques.fewer_communicators]
-technique = "Create fewer communicators, and let their creation overlap with other start-up"
-detail = "Each process group has a communicator of its own: reuse groups, split one communicator (ncclCommSplit) instead of creating more, and create it while weights are loaded (non-blocking communicators)."
+technique = "Create fewer communicators, and overlap their creation with other start-up work"
+detail = "Each process group has its own communicator. Reuse groups, split one communicator (ncclCommSplit) instead of creating more, and create it while weights are loaded (non-blocking communicators)."
 check_first = "How many communicators are created, and when (nsys_nvtx_ranges: ncclCommInitRank)."
 of = "communicator"
 difficulty = "medium"
@@ -53,16 +53,16 @@ link = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communic
 
 [techniques.fewer_allocations]
 technique = "Allocate device memory once, from a pool"
-detail = "cudaMalloc and cudaHostAlloc take long and may synchronize: reserve a pool at the start (a caching or stream-ordered allocator), instead of growing it call by call."
+detail = "cudaMalloc and cudaHostAlloc take long and may synchronize. Reserve a pool at the start (a caching or stream-ordered allocator) instead of growing it call by call."
 check_first = "Number and size of the allocations (cuda_api_sum)."
 of = "allocation"
 difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"
 
 [techniques.keep_alive]
-technique = "Start once, or do less before the first step"
-detail = "Every process creates its context, loads modules and kernels, and reads its input anew. Serve many requests from one process, or run several jobs in it; read weights and data while kernels are loaded. In a long run start-up hardly counts: profile more steps to see."
-check_first = "What takes the time (startup_causes), and what the program itself does meanwhile (python -X importtime, py-spy, nsys --sample=process-tree)."
+technique = "Start once, or do less work before the first step"
+detail = "Every process creates its own context, loads modules and kernels, and reads its input. Serve many requests from one process, or run several jobs in it. Read weights and data while kernels are loaded. In a long run, start-up hardly matters: profile more steps to confirm."
+check_first = "The largest causes (startup_causes), and what the program does during start-up (python -X importtime, py-spy, nsys --sample=process-tree)."
 difficulty = "medium"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/lazy-loading.html"
 */
@@ -106,7 +106,7 @@ worded AS (
         concat_ws(
             '; ',
             string_agg(text, ', ' ORDER BY kind = 'program', time_ns DESC, cause) FILTER (share_pct >= 2),
-            if(loops_ns >= 5e6, printf('%.2f s in other loops not counted', loops_ns / 1e9), NULL)
+            if(loops_ns >= 5e6, printf('excluding %.2f s in other loops', loops_ns / 1e9), NULL)
         ) AS causes
     FROM causes
     GROUP BY report_id, device, loops_ns

@@ -32,10 +32,10 @@ SELECT
     communication_ns,
     processes,
     CASE
-        WHEN compute_ns = 0 THEN 'no kernel besides communication runs in the analyzed window'
+        WHEN compute_ns = 0 THEN 'only communication kernels run in the analyzed window'
         WHEN communicates AND alike > 1 THEN printf(
-            '%d ranks each call their GPU number %d, so ncu cannot profile one of them alone, and replaying '
-            || 'kernels on all of them can deadlock; put ncu before the program of one rank',
+            '%d ranks all use GPU number %d, so ncu cannot select one of them, and replaying kernels on '
+            || 'all ranks can deadlock; run ncu on the program of one rank only',
             alike,
             cuda_device
         )

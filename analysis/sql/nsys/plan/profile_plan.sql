@@ -84,9 +84,9 @@ SELECT
     if(communication, NULL, 100.0 * covered_ns / nullif(all_ns, 0)) AS covered_pct,
     CASE
         WHEN communication THEN 'communication: replaying a kernel that waits for other ranks hangs'
-        WHEN chosen THEN printf('among those that take %g %% of the time', threshold('plan.coverage_pct'))
-        WHEN needed THEN printf('others stand for more time with %g launches', threshold('plan.max_kernels'))
-        ELSE printf('%g %% of the time is covered without it', threshold('plan.coverage_pct'))
+        WHEN chosen THEN printf('among kernels that take %g %% of the time', threshold('plan.coverage_pct'))
+        WHEN needed THEN printf('%g launches with more time come first', threshold('plan.max_kernels'))
+        ELSE printf('other kernels cover %g %% of the time', threshold('plan.coverage_pct'))
     END AS why,
     ncu_names
 FROM ranked

@@ -123,14 +123,14 @@ SELECT
         ELSE 'steady'
     END AS phase,
     CASE
-        WHEN b.first_ns IS NULL THEN 'no repeating step found; the whole capture is analysed'
+        WHEN b.first_ns IS NULL THEN 'no repeating step found; the whole capture is analyzed'
         WHEN c.main AND c.place <= s.last AND c.disturbed AND c.occasional_ns > 2 * c.usual_ns THEN c.what
         WHEN c.main AND c.place <= s.last AND c.disturbed
             THEN printf('takes %.1f times the median', c.step_ns / c.median_ns)
-        WHEN c.main AND c.place <= s.last THEN 'between steps that warm up'
-        WHEN c.main AND c.place <= s.until THEN 'follows the last step that warms up'
+        WHEN c.main AND c.place <= s.last THEN 'between warm-up steps'
+        WHEN c.main AND c.place <= s.until THEN 'follows the last warm-up step'
         WHEN c.main AND c.match < threshold('timeline.alike_match')
-            THEN printf('%.0f %% of its launches are those of its neighbours', 100 * c.match)
+            THEN printf('%.0f %% of its launches match its neighbors', 100 * c.match)
         WHEN c.main AND NOT u.usual AND c.step_ns > threshold('timeline.alike_times') * c.median_ns
             THEN printf('takes %.1f times the median', c.step_ns / c.median_ns)
         WHEN NOT c.main AND c.step IS NOT NULL THEN 'another loop'

@@ -71,15 +71,15 @@ SELECT
     s.left_out,
     coalesce(
         CASE WHEN b.repetitions IS NOT NULL THEN concat('none: a benchmark times kernels ',
-            printf('%,d', b.repetitions), ' times, each after the L2 cache was overwritten; ',
-            printf('that takes %.0f %% of the GPU''s time in kernels', b.flush_pct))
+            printf('%,d', b.repetitions), ' times and flushes the L2 cache before each repetition; ',
+            printf('flushing takes %.0f %% of kernel time', b.flush_pct))
         END,
         s.why,
         CASE WHEN s.all_of_it AND window_choice() = 'steady' AND NOT s.has_steady
-            THEN 'no steady steps behind the warm-up; the whole capture is analysed'
+            THEN 'no steady steps after the warm-up; the whole capture is analyzed'
         END,
         CASE WHEN s.all_of_it AND window_choice() NOT IN ('steady', 'whole')
-            THEN concat('no window ', window_choice(), ' on this GPU; the whole capture is analysed')
+            THEN concat('no window ', window_choice(), ' on this GPU; the whole capture is analyzed')
         END
     ) AS why
 FROM summed AS s
