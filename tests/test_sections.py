@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import DATA, ROOT, Cli
 
-from perfpipe.analysis.report.declare import Col, GpuTable, TableSpec
+from perfpipe.analysis.report.declare import Col, GpuTable, Missing, TableSpec
 from perfpipe.analysis.report.sections import ORDER, SECTIONS
 from perfpipe.analysis.views import views
 from perfpipe.templates.gallery import FIGURES
@@ -112,3 +113,33 @@ def test_a_table_without_its_figure_is_refused() -> None:
 def test_a_column_that_stands_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="duplicate column"):
         GpuTable("gpu_time_budget", "T", (Col("a", "A"), Col("a", "B")), order="a")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ({}, "no x; all, or by nsys, or by ncu, or by torch"),
+        ({"nsys": 1}, "no x; all, or by nsys, or by ncu, or by torch"),
+        ({"ncu": 1}, "no x; all, or by nsys, or by ncu, or by torch"),
+        ({"torch": 2}, "no x; all, or by torch"),
+        ({"torch": 1, "ncu": 1}, "no x; all, or by nsys, or by ncu, or by torch"),
+        ({"rocprof": 1}, "no x; all"),
+    ],
+)
+def test_what_to_collect_depends_on_the_tool(kinds: dict[str, int], expected: str) -> None:
+    missing = Missing("no x", nsys="by nsys", ncu="by ncu", torch="by torch", perfpipe="all")
+    assert missing.sentence(kinds) == expected
+    assert Missing("no x", ncu="by ncu").sentence({"torch": 1}) == "no x"
+
+
+@pytest.mark.parametrize("name", ["train_step", "memory"])
+def test_a_trace_of_torch_is_not_advised_to_run_nsight(name: str, cli: Cli, tmp_path: Path) -> None:
+    pages = {kind: tmp_path / f"page.{kind}" for kind in ("html", "md", "json")}
+    options = [word for kind, path in pages.items() for word in (f"--{kind}", str(path))]
+    assert cli("report", str(DATA / "torch" / f"{name}.kineto.json.gz"), *options) == 0
+    for path in pages.values():
+        advised = re.findall(
+            r"[^.\n]*(?:\bncu --|\bnsys (?:profile|--)|prints the ncu command)[^.\n]*",
+            path.read_text(encoding="utf-8"),
+        )
+        assert not advised, path.suffix

@@ -8,7 +8,7 @@ templates draw the figure that `figure` names.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Protocol
 
@@ -311,12 +311,36 @@ class Cards:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """What a section lacks, and how each tool collects it; `perfpipe` is how with any tool.
+
+    A report of another profiler, such as a torch.profiler trace, does not lead to NVIDIA's: its
+    program may run on other hardware, or where they are not installed.
+    """
+
+    what: str
+    nsys: str = ""
+    ncu: str = ""
+    torch: str = ""
+    perfpipe: str = ""
+
+    def sentence(self, kinds: Mapping[str, int]) -> str:
+        """Return what is missing, and how the profilers of these kinds of reports collect it."""
+        from_nvidia = not kinds or bool(kinds.keys() & {"nsys", "ncu"})
+        ways = [self.perfpipe]
+        ways += [self.nsys, self.ncu] if from_nvidia else []
+        ways += [self.torch] if from_nvidia or "torch" in kinds else []
+        known = ", or ".join(way for way in ways if way)
+        return f"{self.what}; {known}" if known else self.what
+
+
+@dataclass(frozen=True)
 class SectionSpec:
-    """A section: `missing` says what to collect if none of its parts has rows."""
+    """A section: `missing` is what it lacks if none of its parts has rows."""
 
     id: str
     title: str
-    missing: str
+    missing: Missing
     parts: tuple[Part, ...] = ()
     cards: Cards | None = None
 
@@ -330,6 +354,7 @@ class SectionSpec:
         """Return the section of a scope, with its non-empty tables."""
         tables = tuple(t for part in self.parts for t in part.tables(scope) if t.rows)
         cards = tuple(self.cards.make(scope)) if self.cards else ()
-        missing = "" if tables or cards else self.missing
+        kinds = {kind: count for kind, count in scope.kinds.items() if count}
+        missing = "" if tables or cards else self.missing.sentence(kinds)
         note = self.cards.note if self.cards and cards else ""
         return Section(self.id, self.title, tables, missing, cards, note)

@@ -120,7 +120,7 @@ def summary_of(scope: Scope) -> list[Fact]:
             add("Verdicts that match NVIDIA's", f"{agreed:,} of {judged:,}", "kernel_bottleneck")
     if scope.timeline:
         lasting = f", {format_ns(traced)} in total" if traced else ""
-        add("Kernels on the timeline", f"{kernels:,}{lasting}", "nsys_kernels")
+        add("Kernels on the timeline", f"{kernels:,}{lasting}", "kernels")
     facts += _steps(scope)
     facts += sharing.sharing_of(scope)
     facts += tracing.tracing_of(scope)
@@ -288,6 +288,8 @@ def _without_work(scope: Scope) -> str:
         FROM nsys_api_calls WHERE report_id IN {in_list(scope.reports)}
     """
     ((calls, working, names),) = rows_of(scope.con, sql)
+    if not scope.kinds.get("nsys"):
+        return "the trace has no launch and no copy that ran on a GPU"
     if not calls:
         return (
             "no CUDA call was recorded: the program makes no CUDA calls, or nsys did not trace the "

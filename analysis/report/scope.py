@@ -33,7 +33,7 @@ class Scope:
     @property
     def timeline(self) -> bool:
         """Whether any report is a timeline."""
-        return bool(self.kinds.get("nsys") or self.kinds.get("torch"))
+        return any(count for kind, count in self.kinds.items() if kind != "ncu")
 
     @property
     def profiled(self) -> bool:

@@ -313,12 +313,13 @@ def limiter(bound: str, subclass: str | None) -> str:
 
 
 def next_step(scope: Scope) -> Iterator[Fact]:
-    """Yield which kernels to profile if compute takes most of the time."""
+    """Yield which kernels of an nsys report to profile if compute takes most of the time."""
     rows = rows_of(
         scope.con,
         f"""
         SELECT report_id, chosen, coverage_pct, window_kind FROM profile_plan_totals
         WHERE report_id IN (SELECT report_id FROM timeline_bottleneck WHERE bound = 'compute')
+            AND report_id IN (SELECT report_id FROM reports WHERE kind = 'nsys')
             AND report_id IN {in_list(scope.reports)} AND chosen > 0 AND refused IS NULL
         ORDER BY report_id LIMIT 1
         """,

@@ -57,10 +57,10 @@ _LACKING = {
     "nsys_syncs": "a Kineto trace only has synchronizing calls",
     "nsys_cuda_events": "not in a Kineto trace",
     "nsys_graph_nodes": "not in a Kineto trace",
-    "nsys_osrt": "not in a Kineto trace; use nsys --trace=osrt",
+    "nsys_osrt": "not in a Kineto trace",
     "nsys_overhead": "not in a Kineto trace",
-    "nsys_memory_usage": "not in a Kineto trace; use nsys --cuda-memory-usage=true",
-    "nsys_gpu_metrics": "not in a Kineto trace; use nsys --gpu-metrics-devices",
+    "nsys_memory_usage": "not in a Kineto trace",
+    "nsys_gpu_metrics": "not in a Kineto trace",
     "nsys_diagnostics": "not in a Kineto trace",
 }
 

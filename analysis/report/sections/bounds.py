@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import GPU, LABEL, Col, GpuTable, ReportTable, SectionSpec
+from perfpipe.analysis.report.declare import (
+    GPU,
+    LABEL,
+    Col,
+    GpuTable,
+    Missing,
+    ReportTable,
+    SectionSpec,
+)
 
 STEP_BOUNDS = GpuTable(
     "step_bounds",
@@ -62,6 +70,6 @@ PROFILE_PLAN = ReportTable(
 SECTION = SectionSpec(
     "bounds",
     "What bounds the kernels",
-    "no timeline with kernels; collect one with nsys profile --trace=cuda,nvtx",
+    Missing("no timeline with kernels", nsys="collect one with nsys profile --trace=cuda,nvtx"),
     (STEP_BOUNDS, STEP_COVERAGE, PROFILE_PLAN),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from perfpipe.analysis.report.declare import GPU, Col, GpuTable, Missing, SectionSpec
 
 GPU_TIME_BUDGET = GpuTable(
     "gpu_time_budget",
@@ -111,7 +111,7 @@ GPU_METRICS_SUM = GpuTable(
 SECTION = SectionSpec(
     "budget",
     "Time budget",
-    "no timeline; collect one with nsys profile --trace=cuda,nvtx",
+    Missing("no timeline", nsys="collect one with nsys profile --trace=cuda,nvtx"),
     (
         GPU_TIME_BUDGET,
         STEP_SUMMARY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from perfpipe.analysis.report.declare import GPU, Col, GpuTable, Missing, SectionSpec
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.viewmodel import Table
 
@@ -59,7 +59,7 @@ KERNEL_LIBRARY_TIMES = GpuTable(
 SECTION = SectionSpec(
     "categories",
     "Kernel categories",
-    "no kernels on a timeline; collect one with nsys profile --trace=cuda,nvtx",
+    Missing("no kernels on a timeline", nsys="collect one with nsys profile --trace=cuda,nvtx"),
     (
         KERNEL_CATEGORIES,
         KERNEL_LIBRARY_TIMES,

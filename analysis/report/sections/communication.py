@@ -8,6 +8,7 @@ from perfpipe.analysis.report.declare import (
     Col,
     GpuTable,
     JobTable,
+    Missing,
     ReportTable,
     SectionSpec,
 )
@@ -104,7 +105,11 @@ COLLECTIVE_ARRIVALS = ReportTable(
 SECTION = SectionSpec(
     "communication",
     "Communication and ranks",
-    "no communication on the timeline; collect all ranks with nsys profile --trace=cuda,nvtx",
+    Missing(
+        "no communication on the timeline",
+        nsys="collect all ranks with nsys profile --trace=cuda,nvtx",
+        torch="trace all ranks with torch.profiler",
+    ),
     (
         COMM_OVERLAP,
         NCCL_COLLECTIVES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfpipe.analysis.report.cards import VIEWS, Part, cards_of
-from perfpipe.analysis.report.declare import Cards, Col, SectionSpec
+from perfpipe.analysis.report.declare import Cards, Col, Missing, SectionSpec
 
 #: Techniques and lines of a card.
 _TECHNIQUES, _LINES = 4, 8
@@ -107,7 +107,7 @@ _PARTS = (
 SECTION = SectionSpec(
     "details",
     "Kernel details",
-    "no profiled kernels; collect them with ncu --set full",
+    Missing("no profiled kernels", ncu="collect them with ncu --set full"),
     cards=Cards(
         lambda scope: cards_of(scope, _PARTS),
         (*(part.view for part in _PARTS), *VIEWS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from perfpipe.analysis.report.declare import GPU, Col, GpuTable, Missing, SectionSpec
 
 _PARTS = "array_to_string(parts_bytes, ' ')"
 
@@ -42,8 +42,11 @@ DEVICE_MEMORY_COURSE = GpuTable(
 SECTION = SectionSpec(
     "device_memory",
     "Device memory",
-    "no allocations; record them with nsys profile --cuda-memory-usage=true, "
-    "or torch.profiler with profile_memory=True",
+    Missing(
+        "no allocations",
+        nsys="record them with nsys profile --cuda-memory-usage=true",
+        torch="with torch.profiler and profile_memory=True",
+    ),
     (
         DEVICE_MEMORY_PEAK,
         DEVICE_MEMORY_COURSE,

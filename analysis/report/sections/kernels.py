@@ -15,6 +15,7 @@ from perfpipe.analysis.report.declare import (
     Given,
     GpuTable,
     LaunchTable,
+    Missing,
     ReportTable,
     SectionSpec,
 )
@@ -245,7 +246,11 @@ KERNEL_TREE = GpuTable(
 SECTION = SectionSpec(
     "kernels",
     "Kernels",
-    "no kernels; collect a timeline with nsys, or kernels with ncu --set basic",
+    Missing(
+        "no kernels",
+        nsys="collect a timeline with nsys",
+        ncu="kernels with ncu --set basic",
+    ),
     (
         KERNEL_TREE,
         KERNEL_HEADROOM,

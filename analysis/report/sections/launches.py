@@ -8,6 +8,7 @@ from perfpipe.analysis.report.declare import (
     LABEL,
     Col,
     GpuTable,
+    Missing,
     ReportTable,
     SectionSpec,
 )
@@ -111,7 +112,7 @@ CUDA_API_SUM = ReportTable(
 SECTION = SectionSpec(
     "launches",
     "Idle gaps and launch overhead",
-    "no timeline; collect one with nsys profile --trace=cuda,nvtx",
+    Missing("no timeline", nsys="collect one with nsys profile --trace=cuda,nvtx"),
     (
         GPU_IDLE_SIZES,
         IDLE_CAUSES,

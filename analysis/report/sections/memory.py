@@ -10,6 +10,7 @@ from perfpipe.analysis.report.declare import (
     Col,
     GpuTable,
     LaunchTable,
+    Missing,
     ReportTable,
     SectionSpec,
 )
@@ -70,7 +71,7 @@ CUDA_GPU_MEM_TIME_SUM = ReportTable(
 SECTION = SectionSpec(
     "memory",
     "Memory",
-    "no memory counters; collect them with ncu --section MemoryWorkloadAnalysis",
+    Missing("no memory counters", ncu="collect them with ncu --section MemoryWorkloadAnalysis"),
     (
         KERNEL_MEMORY,
         MEMORY_OP_SUMMARY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import LABEL, LONG, Col, ReportTable, SectionSpec
+from perfpipe.analysis.report.declare import LABEL, LONG, Col, Missing, ReportTable, SectionSpec
 
 #: Share of the GPU time below which ranges are excluded from the tree, %.
 _LEAST_PCT = 0.05
@@ -55,8 +55,11 @@ NVTX_GPU_PROJ_SUM = ReportTable(
 SECTION = SectionSpec(
     "nvtx",
     "NVTX ranges",
-    "no NVTX range launched GPU work; mark steps and phases with NVTX and "
-    "collect with nsys profile --trace=cuda,nvtx",
+    Missing(
+        "no NVTX range launched GPU work",
+        nsys="mark steps and phases with NVTX and collect with nsys profile --trace=cuda,nvtx",
+        torch="mark them with torch.profiler.record_function",
+    ),
     (
         NVTX_TREE,
         NVTX_GPU_PROJ_SUM,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, Missing, SectionSpec
 
 _PROBLEM = "CASE WHEN batch > 1 THEN batch || ' of ' ELSE '' END || m || ' x ' || n || ' x ' || k"
 
@@ -84,7 +84,7 @@ GEMM_QUANTISATION = LaunchTable(
 SECTION = SectionSpec(
     "occupancy",
     "Occupancy",
-    "no occupancy; collect it with ncu --section Occupancy --section LaunchStats",
+    Missing("no occupancy", ncu="collect it with ncu --section Occupancy --section LaunchStats"),
     (
         KERNEL_OCCUPANCY,
         KERNEL_OCCUPANCY_WHAT_IF,

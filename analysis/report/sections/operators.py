@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import GPU, Col, GpuTable, SectionSpec
+from perfpipe.analysis.report.declare import GPU, Col, GpuTable, Missing, SectionSpec
 
 OPERATOR_GEMMS = GpuTable(
     "operator_gemms",
@@ -67,7 +67,10 @@ GRAPH_RANGES = GpuTable(
 SECTION = SectionSpec(
     "operators",
     "Operators and graphs",
-    "no operators with shapes and no CUDA graph nodes; profile with torch.profiler and "
-    "record_shapes=True, or nsys --cuda-graph-trace=node",
+    Missing(
+        "no operators with shapes and no CUDA graph nodes",
+        torch="profile with torch.profiler and record_shapes=True",
+        nsys="trace the nodes of graphs with nsys --cuda-graph-trace=node",
+    ),
     (OPERATOR_GEMMS, OPERATOR_SHAPES, GRAPH_RANGES),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfpipe.analysis.comparison_story import Comparison
-from perfpipe.analysis.report.declare import Given, SectionSpec
+from perfpipe.analysis.report.declare import Given, Missing, SectionSpec
 from perfpipe.analysis.report.opening.comparisons import change_table
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.viewmodel import Table
@@ -27,6 +27,6 @@ def _compared(scope: Scope) -> Iterator[Table]:
 SECTION = SectionSpec(
     "regression",
     "Comparison with a baseline",
-    "no baseline; compare runs with perfpipe report RUN --baseline RUN",
+    Missing("no baseline", perfpipe="compare runs with perfpipe report RUN --baseline RUN"),
     (Given(_compared),),
 )

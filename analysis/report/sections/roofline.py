@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, Missing, SectionSpec
 
 KERNEL_ROOFLINE = LaunchTable(
     "kernel_roofline",
@@ -35,7 +35,10 @@ KERNEL_ROOFLINE = LaunchTable(
 SECTION = SectionSpec(
     "roofline",
     "Roofline",
-    "no FLOP counters; collect them with ncu --section SpeedOfLight_RooflineChart, and "
-    "SpeedOfLight_HierarchicalTensorRooflineChart for tensor cores",
+    Missing(
+        "no FLOP counters",
+        ncu="collect them with ncu --section SpeedOfLight_RooflineChart, and "
+        "SpeedOfLight_HierarchicalTensorRooflineChart for tensor cores",
+    ),
     (KERNEL_ROOFLINE,),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import Col, RunTable, SectionSpec
+from perfpipe.analysis.report.declare import Col, Missing, RunTable, SectionSpec
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.runs import class_change
@@ -126,6 +126,6 @@ RUN_AGREEMENT = RunTable(
 SECTION = SectionSpec(
     "sizes",
     "Problem sizes",
-    "no run of a workload; time a sweep with perfpipe run WORKLOAD.yaml",
+    Missing("no run of a workload", perfpipe="time a sweep with perfpipe run WORKLOAD.yaml"),
     (RUN_TIMES, RUN_EFFICIENCY, RUN_AGREEMENT),
 )

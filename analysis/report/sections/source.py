@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, Missing, SectionSpec
 
 KERNEL_HOTSPOTS = LaunchTable(
     "kernel_hotspots",
@@ -54,7 +54,10 @@ KERNEL_EXCESS = LaunchTable(
 SECTION = SectionSpec(
     "source",
     "Source hot spots",
-    "no source counters; collect them with ncu --section SourceCounters --import-source yes",
+    Missing(
+        "no source counters",
+        ncu="collect them with ncu --section SourceCounters --import-source yes",
+    ),
     (
         KERNEL_HOTSPOTS,
         KERNEL_EXCESS,

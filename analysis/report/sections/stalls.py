@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, SectionSpec
+from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, Missing, SectionSpec
 
 KERNEL_STALLS = LaunchTable(
     "kernel_stalls",
@@ -24,6 +24,6 @@ KERNEL_STALLS = LaunchTable(
 SECTION = SectionSpec(
     "stalls",
     "Stalls",
-    "no warp states; collect them with ncu --section WarpStateStats",
+    Missing("no warp states", ncu="collect them with ncu --section WarpStateStats"),
     (KERNEL_STALLS,),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perfpipe.analysis.history import History, Trial
-from perfpipe.analysis.report.declare import Given, SectionSpec
+from perfpipe.analysis.report.declare import Given, Missing, SectionSpec
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.search_gain import Gain, gains
 from perfpipe.analysis.search_story import best_of, generations, pareto, traits
@@ -159,6 +159,6 @@ def _of_run(scope: Scope) -> Iterable[Table]:
 SECTION = SectionSpec(
     "tuning",
     "Tuning history",
-    "no autotuning run; add 'tune' to a workload to search its parameters",
+    Missing("no autotuning run", perfpipe="add 'tune' to a workload to search its parameters"),
     (Given(_of_run),),
 )

@@ -6,7 +6,7 @@
 CREATE VIEW _timed_kernels AS
 SELECT
     k.report_id,
-    CASE WHEN r.kind = 'torch' THEN 'torch' ELSE 'nsys' END AS profiler,
+    r.kind AS profiler,
     k.demangled AS kernel_name,
     concat_ws(', ', k.grid_x, k.grid_y, k.grid_z) AS grid,
     concat_ws(', ', k.block_x, k.block_y, k.block_z) AS block,

@@ -42,7 +42,7 @@ parts AS (
 )
 SELECT
     p.report_id,
-    CASE WHEN r.kind = 'torch' THEN 'torch' ELSE 'nsys' END AS profiler,
+    r.kind AS profiler,
     p.part,
     w.gpus,
     w.steps,

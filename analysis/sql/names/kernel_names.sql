@@ -4,7 +4,7 @@
 --
 -- report_id VARCHAR: report
 -- name VARCHAR: function name
--- demangled VARCHAR: full name, as in nsys_kernels and ncu_launches
+-- demangled VARCHAR: full name, as in kernels and ncu_launches
 -- short_name VARCHAR: unique short name: the function, with the functor or operator inside its template as
 --   far as needed to distinguish it from other kernels; at most 60 characters
 -- category VARCHAR: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,

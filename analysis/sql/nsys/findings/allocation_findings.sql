@@ -7,8 +7,8 @@
 -- call_ns BIGINT: total duration of these calls, ns
 -- idle_ns BIGINT: idle time of the GPU during these calls, ns
 -- share_pct DOUBLE: share of this idle time in the steady steps, %
--- gain_pct DOUBLE: upper bound on the gain of fewer calls: all idle time of the GPU, since cudaFree waits for the
---   device and the host cannot run ahead, but at most the duration of the calls, %
+-- gain_pct DOUBLE: upper bound on the gain of fewer calls: all idle time of the GPU, since cudaFree waits for
+--   the device and the host cannot run ahead, but at most the duration of the calls, %
 -- functions VARCHAR: functions with their number of calls, most calls first
 /* finding
 claim = "allocation"
@@ -26,7 +26,7 @@ allocation = "steps allocated no device memory and the GPU never waited for a la
 [techniques.allocate_once]
 technique = "Allocate device memory before the loop, or from a pool"
 detail = "cudaMalloc and cudaFree are slow on the host, and cudaFree waits for the device. Allocate buffers once and use them in every step, or allocate stream-ordered from a pool (cudaMallocAsync with a release threshold). A caching allocator that allocates in every step has run out of memory or is fragmented: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fewer sizes, a smaller batch."
-check_first = "Which range contains the calls (nsys_api_calls, nvtx_range). In PyTorch also torch.cuda.memory_stats(): num_alloc_retries, and segments that grow in every step."
+check_first = "Which range contains the calls (api_calls, nvtx_range). In PyTorch also torch.cuda.memory_stats(): num_alloc_retries, and segments that grow in every step."
 difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"
 */

@@ -38,7 +38,7 @@ link = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/enviro
 [techniques.cache_compiled]
 technique = "Cache compiled code on disk, or compile ahead of time"
 detail = "Point the caches of the compilers to a directory that outlives the process (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR, JAX_COMPILATION_CACHE_DIR, CUDA_CACHE_PATH). Build for the architecture of this GPU, so that no PTX is compiled at load time. Keep shapes and options the same, because each combination is compiled separately."
-check_first = "What is compiled, and whether a second run compiles it again (startup_causes; nsys_nvtx_ranges)."
+check_first = "What is compiled, and whether a second run compiles it again (startup_causes; nvtx_ranges)."
 of = "compilation"
 difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
@@ -46,7 +46,7 @@ link = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/enviro
 [techniques.fewer_communicators]
 technique = "Create fewer communicators, and overlap their creation with other start-up work"
 detail = "Each process group has its own communicator. Reuse groups, split one communicator (ncclCommSplit) instead of creating more, and create it while weights are loaded (non-blocking communicators)."
-check_first = "How many communicators are created, and when (nsys_nvtx_ranges: ncclCommInitRank)."
+check_first = "How many communicators are created, and when (nvtx_ranges: ncclCommInitRank)."
 of = "communicator"
 difficulty = "medium"
 link = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
@@ -62,7 +62,7 @@ link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/st
 [techniques.keep_alive]
 technique = "Start once, or do less work before the first step"
 detail = "Every process creates its own context, loads modules and kernels, and reads its input. Serve many requests from one process, or run several jobs in it. Read weights and data while kernels are loaded. In a long run, start-up hardly matters: profile more steps to confirm."
-check_first = "The largest causes (startup_causes), and what the program does during start-up (python -X importtime, py-spy, nsys --sample=process-tree)."
+check_first = "The largest causes (startup_causes), and what the program does during start-up (python -X importtime, py-spy, perf)."
 difficulty = "medium"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/lazy-loading.html"
 */

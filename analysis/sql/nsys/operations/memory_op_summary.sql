@@ -4,7 +4,7 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- operation VARCHAR: as in nsys_memory_ops
+-- operation VARCHAR: as in memory_ops
 -- src_kind VARCHAR: kind of the source memory; Pageable copies are staged through pinned memory and block the
 --   host
 -- dst_kind VARCHAR: kind of the destination memory
