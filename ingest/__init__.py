@@ -1,1 +1,1 @@
-"""Readers: a profiler's report in, Parquet tables out."""
+"""Readers, which convert a profiler's report into Parquet tables."""

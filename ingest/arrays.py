@@ -14,14 +14,14 @@ import pyarrow as pa
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
-#: End of an interval that was open when the capture ended, ns; half the largest integer, so that
-#: it can be doubled.
+#: End of an interval that was still open when the capture ended, ns; half the largest integer, so
+#: that it can be doubled.
 STILL_OPEN = np.iinfo(np.int64).max // 2
 
-#: Codes up to so many times the number of values are counted.
+#: Codes up to this many times the number of values are counted.
 _SPARSE = 8
 
-#: Groups up to which each is looked for by itself.
+#: Up to this many groups, each group is searched for separately.
 _FEW = 64
 
 #: Code of a missing value.
@@ -44,9 +44,9 @@ def ints(values: pa.Array | pa.ChunkedArray, missing: int = 0) -> Ints:
 
 
 def give_back() -> None:
-    """Return freed memory to the system, which the allocators of Arrow and of C would keep."""
+    """Return freed memory to the system, which the Arrow and C allocators would keep."""
     pa.default_memory_pool().release_unused()
-    # Only glibc has it.
+    # Only glibc has malloc_trim.
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -57,9 +57,9 @@ def nullable(values: npt.NDArray[Any], missing: int = NONE) -> pa.Array:
 
 
 def time_order(start: Ints, *ties: npt.NDArray[Any]) -> Ints:
-    """Return the indices that sort by `start`, and by `ties` in turn where starts are equal.
+    """Return the indices that sort by `start`, and for equal starts by each of `ties`.
 
-    Much faster than sorting by all keys where starts are mostly in order and seldom equal.
+    Much faster than sorting by all keys if starts are mostly in order and rarely equal.
     """
     order = np.argsort(start, kind="stable")
     ordered = start[order]
@@ -73,7 +73,7 @@ def time_order(start: Ints, *ties: npt.NDArray[Any]) -> Ints:
 
 
 def groups(codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, Ints]]:
-    """Yield each code (0 or more) that occurs, and the indices where, in order."""
+    """Yield each occurring code (0 or more) and its indices, in order."""
     present = _present(codes)
     if len(present) <= _FEW:
         # Comparing is faster than sorting, and uses less memory.
@@ -87,12 +87,12 @@ def groups(codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, Ints]]:
 
 
 def distinct(codes: npt.NDArray[np.integer]) -> int:
-    """Return how many different codes (0 or more) occur."""
+    """Return the number of distinct codes (0 or more)."""
     return len(_present(codes))
 
 
 def numbered(codes: npt.NDArray[np.integer]) -> tuple[Ints, Codes]:
-    """Return the codes (0 or more) that occur, in order, and the place there of each of `codes`."""
+    """Return the occurring codes (0 or more) in order, and the index of each of `codes` in them."""
     present = _present(codes)
     if int(codes.max(initial=0)) > _SPARSE * max(len(codes), _FEW):
         return present, np.searchsorted(present, codes).astype(np.int32)
@@ -102,19 +102,19 @@ def numbered(codes: npt.NDArray[np.integer]) -> tuple[Ints, Codes]:
 
 
 def _present(codes: npt.NDArray[np.integer]) -> Ints:
-    """Return the codes that occur, in order; counting is faster, but takes memory for each."""
+    """Return the occurring codes in order; counting is faster, but takes memory per code."""
     if int(codes.max(initial=0)) > _SPARSE * max(len(codes), _FEW):
         return np.unique(codes).astype(np.int64)
     return np.flatnonzero(np.bincount(codes))
 
 
 def none(count: int) -> Codes:
-    """Return as many NONE, which take no memory; they are not to be written to."""
+    """Return an array of NONE that takes no memory and must not be written to."""
     return np.broadcast_to(np.int32(NONE), (count,))
 
 
 class Vocabulary:
-    """Numbers values as they come, so that a batch of text becomes a column of small integers."""
+    """Numbers values in order of appearance, to store text as a column of small integers."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -137,7 +137,7 @@ class Vocabulary:
         return np.asarray(found.to_numpy(zero_copy_only=False), np.int32)
 
     def adopt(self, other: Vocabulary) -> Codes:
-        """Take in the values of another one; return our number of each of its, NONE for NONE."""
+        """Add the values of another numbering; return our number for each of its numbers."""
         numbers = [self._numbers.setdefault(v, len(self._numbers)) for v in other._numbers]
-        # Indexed with NONE, the last one is found.
+        # The index NONE (-1) finds the last element.
         return np.array([*numbers, NONE], np.int32)

@@ -1,4 +1,4 @@
-"""Finds where the repeats of a loop begin and end, irregular ones included."""
+"""Finds where the iterations of a loop begin and end, including irregular iterations."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import numpy.typing as npt
 from perfpipe.ingest.arrays import Codes, Ints
 from perfpipe.ingest.periods import ALIKE, Loop
 
-#: Share of the symbols around a boundary by which it is recognized elsewhere.
+#: Share of equal symbols around a boundary that identifies other boundaries.
 _SAME_PLACE = 0.8
 
-#: Symbols on either side of a boundary that identify it.
+#: Symbols on each side of a boundary that identify it.
 _CONTEXT = 24
 
 
 def boundaries(symbols: Codes, loop: Loop, start: int) -> Ints:
-    """Return where each repeat of a loop begins, and where the last whole one ends.
+    """Return where each iteration of a loop begins, and where the last complete iteration ends.
 
-    `start` is the beginning of a regular repeat.  Repeats with some symbols more or fewer are
-    found by what surrounds a boundary; one that noise hides is put a period further on.
+    `start` is the beginning of a regular iteration.  Iterations with a few more or fewer symbols
+    are found by the context of their boundary; a boundary hidden by noise is placed one period
+    later.
     """
     period = loop.period
-    # Of short repeats less, so that one irregular repeat hides none of its two boundaries.
+    # Less context for short periods: one irregular iteration must not hide both of its boundaries.
     after = min(_CONTEXT, -(-period // 3))
     before = min(after, start)
     context = symbols[start - before : start + after]
-    # Only around the loop: a sequence may have many.
+    # Search only around the loop: a sequence may have many loops.
     low = max(loop.first - period - before, 0)
     places, marks = _occurrences(symbols[low : loop.last + period + after], context)
     places += low + before
@@ -37,7 +38,7 @@ def boundaries(symbols: Codes, loop: Loop, start: int) -> Ints:
 
 
 def _occurrences(symbols: Codes, context: Codes) -> tuple[Ints, npt.NDArray[np.int16]]:
-    """Return where a sequence nearly equals a context, and in how many symbols."""
+    """Return where a sequence nearly equals a context, and the number of equal symbols."""
     alike = np.zeros(len(symbols) - len(context) + 1, np.int16)
     for offset, symbol in enumerate(context):
         alike += symbols[offset : offset + len(alike)] == symbol
@@ -46,7 +47,7 @@ def _occurrences(symbols: Codes, context: Codes) -> tuple[Ints, npt.NDArray[np.i
 
 
 def _spaced(places: Ints, marks: npt.NDArray[np.int16], start: int, period: int) -> list[int]:
-    """Choose places about a period apart, forwards and backwards from a known one."""
+    """Choose places about one period apart, forward and backward from a known place."""
     reach = period // 4
     chosen = [start]
     for direction in (1, -1):
@@ -58,7 +59,7 @@ def _spaced(places: Ints, marks: npt.NDArray[np.int16], start: int, period: int)
                 score = marks[low:high] * period - np.abs(places[low:high] - target)
                 at = int(places[low + int(np.argmax(score))])
             else:
-                # The next that fits: the repeat between is irregular.
+                # The next place that fits: the iteration before it is irregular.
                 beyond = high if direction > 0 else low - 1
                 if not 0 <= beyond < len(places):
                     break
@@ -68,7 +69,7 @@ def _spaced(places: Ints, marks: npt.NDArray[np.int16], start: int, period: int)
 
 
 def _completed(chosen: list[int], loop: Loop, size: int) -> Ints:
-    """Add boundaries that noise hid: where a repeat is a multiple of the period long."""
+    """Add boundaries hidden by noise, if an iteration spans a multiple of the period."""
     period, whole = loop.period, list[int]()
     slack = period // 8
     head = (chosen[0] - loop.first + slack) // period
@@ -84,10 +85,10 @@ def _completed(chosen: list[int], loop: Loop, size: int) -> Ints:
 
 
 def irregular_first(symbols: Codes, loop: Loop, first: int) -> int | None:
-    """Return where an irregular repeat before the first begins; None if there is none.
+    """Return where an irregular iteration before the first begins; None if there is none.
 
-    It begins as the first does, and holds most of what a repeat holds: first repeats also set
-    things up, so they are longer.
+    It begins like the first iteration and contains most of its symbols.  Such an iteration is
+    longer, because it includes initialization.
     """
     period = loop.period
     context = symbols[first : first + min(_CONTEXT, -(-period // 3))]
@@ -105,9 +106,9 @@ def irregular_first(symbols: Codes, loop: Loop, first: int) -> int | None:
 
 
 def irregular_last(symbols: Codes, loop: Loop, last: int) -> int | None:
-    """Return where an irregular repeat behind the last ends; None if there is none.
+    """Return where an irregular iteration after the last ends; None if there is none.
 
-    It is a first one read backwards: it ends as the last does, and holds most of what that holds.
+    This is the mirrored case: it ends like the last iteration and contains most of its symbols.
     """
     found = irregular_first(symbols[::-1], loop, len(symbols) - last)
     return None if found is None else len(symbols) - found

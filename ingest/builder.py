@@ -18,13 +18,13 @@ from perfpipe.provenance import provenance
 from perfpipe.secrets import hidden
 from perfpipe.tablewriter import TableWriter
 
-#: A report that lost more of the rows of a table is refused, %.
+#: A report with a larger share of lost rows in a table is refused, %.
 REFUSED_PCT = 20
 
 
 @dataclass
 class ReportBuilder:
-    """Writes the tables of one report into `directory`; readers fill in the rest."""
+    """Writes the tables of one report into `directory`; readers add the other facts."""
 
     directory: Path
     source: Input
@@ -33,7 +33,7 @@ class ReportBuilder:
     warnings: list[str] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     stored: dict[str, StoredTable] = field(default_factory=dict)
-    #: The largest share of the rows of a table that is lost or damaged, and the sentence on it.
+    #: The largest share of lost or damaged rows in a table, and the message about it.
     lost: tuple[float, str] = (0.0, "")
 
     @contextmanager
@@ -56,8 +56,8 @@ class ReportBuilder:
     def lose(self, what: str, reason: str, rows: int, of: int, *, counts: bool = True) -> None:
         """Record that some of the rows of `what` in the input are lost or damaged.
 
-        `reason` continues "3 of 80 rows of WHAT".  Where it `counts` the share lowers what can be
-        concluded from the report, or refuses it.
+        `reason` continues "3 of 80 rows of WHAT".  If it `counts`, a large share limits the
+        conclusions from the report, or refuses it.
         """
         text = f"{rows:,} of {of:,} rows of {what} {reason}"
         self.warn(text)
@@ -65,11 +65,12 @@ class ReportBuilder:
             self.lost = max(self.lost, (100 * rows / max(of, rows, 1), text))
 
     def check_losses(self) -> None:
-        """Raise InputError if too much of the input is lost to conclude anything from the rest."""
+        """Raise InputError if too much of the input is lost for any conclusion."""
         share, text = self.lost
         if share > REFUSED_PCT:
             raise InputError(
-                f"{self.source.path}: {text}: more than {REFUSED_PCT} %; --force stores the rest"
+                f"{self.source.path}: {text}; this is over {REFUSED_PCT} % "
+                "(--force stores the other rows)"
             )
 
     def lacks(self, table: str, reason: str, column: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Opens .xz, .gz and .zst transparently, told from their content, within bounds.
+"""Opens .xz, .gz and .zst transparently, detected from their content, within limits.
 
 A file may expand to MAX_RATIO times its size, or to HARMLESS_BYTES, and never fills the disk.
 """
@@ -21,11 +21,11 @@ from perfpipe.units import format_bytes
 
 CHUNK = 1 << 20
 
-#: Bytes given to a decompressor of .zst at a time, which returns all that they expand to: blocks of
-#: 128 kB from four bytes each.
+#: Bytes given to the .zst decompressor at a time, which returns everything that they expand to:
+#: four bytes can become a block of 128 kB.
 _ZST_CHUNK = 1 << 10
 
-#: Effort of compression, 0 to 9: scrubbed reports are sent around, so size counts, not time.
+#: Compression level, 0 to 9: scrubbed reports are shared, so size matters more than time.
 XZ_PRESET = 6
 
 #: A file that expands by more than this factor is treated as a decompression bomb; real reports
@@ -35,14 +35,14 @@ MAX_RATIO = 300
 #: Below this size the factor does not matter.
 HARMLESS_BYTES = 256 << 20
 
-#: Memory of a decompressor; those that perfpipe and nsys users write need less.
+#: Memory limit of a decompressor; files that perfpipe and nsys users write need less.
 _MEMORY = 1 << 28
 
 _MAGIC = {b"\xfd7zXZ\x00": "xz", b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
 
 
 class _Decompressor(Protocol):
-    """A stream: `expand` yields pieces of CHUNK or so, however much they expand to."""
+    """A compressed stream: `expand` yields pieces of about CHUNK bytes at any ratio."""
 
     @property
     def eof(self) -> bool: ...
@@ -109,7 +109,7 @@ class _Zst:
 
 
 def compression_of(path: Path) -> str | None:
-    """Return xz, gz, zst, or None for a file that is not compressed."""
+    """Return xz, gz or zst, or None for an uncompressed file."""
     with reading(path) as file:
         head = file.read(6)
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
@@ -118,7 +118,7 @@ def compression_of(path: Path) -> str | None:
 def reading(path: Path) -> BufferedReader:
     """Open a regular file for reading; raises InputError on failure.
 
-    A pipe is none: it may never end, and cannot be read twice.
+    A pipe is refused: it may never end, and cannot be read twice.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -184,6 +184,6 @@ def _bounded(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
         if total > limit:
             raise InputError(
                 f"{path}: expands to more than {format_bytes(limit)}, over {MAX_RATIO} times its "
-                "size; decompress it yourself if it is a real report"
+                "size; if it is a real report, decompress it yourself"
             )
         yield piece

@@ -13,10 +13,10 @@ _PACKED = (".xz", ".gz", ".zst")
 
 
 def expand_paths(paths: list[str]) -> list[Path]:
-    """Return the inputs that arguments stand for, without duplicates.
+    """Return the inputs that arguments select, without duplicates.
 
-    A folder gives the reports in it and below it; other files there are passed over.  Raises
-    InputError when a name or a pattern matches nothing, or a folder has no report.
+    A folder selects the reports in it and below it; other files are ignored.  Raises InputError if
+    a name or a pattern matches nothing, or if a folder has no report.
     """
     found = list(chain.from_iterable(_expand_one(Path(text)) for text in paths))
     return list(dict.fromkeys(found))
@@ -39,7 +39,7 @@ def _expand_one(path: Path) -> list[Path]:
 
 
 def _reports_below(folder: Path, seen: set[Path]) -> list[Path]:
-    """Return the reports in a folder and below it; each folder once, links may go in circles."""
+    """Return the reports in a folder and below it; visits each folder once despite link cycles."""
     real = folder.resolve()
     if real in seen:
         return []
@@ -63,7 +63,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _has_name_of_report(path: Path) -> bool:
-    """Return whether a file is named like a report, and is one if the name is ambiguous."""
+    """Return whether a file has the name of a report; ambiguous names are checked by content."""
     name = path.name.lower()
     for ending in _PACKED:
         name = name.removesuffix(ending)

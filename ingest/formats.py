@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perfpipe.ingest.builder import ReportBuilder
 
-#: How much of a text file is searched for its format: a program may print before it.
+#: How much of a text file is searched for its format: a program may print text before it.
 _TEXT_SEARCH = 4 << 20
 
 #: How much of a JSON file is searched for the start of a trace.
@@ -53,10 +53,10 @@ class Content:
 
 @dataclass(frozen=True)
 class Format:
-    """A format: its name, how it is recognized, and what reads and scrubs it.
+    """A format: its name, how it is recognized, and its reader and scrubber.
 
-    `reader` and `scrubber` are module:function, imported when they are needed; without a reader a
-    tool of the vendor turns the file into the format `exported` first.
+    `reader` and `scrubber` are module:function, imported when needed; without a reader, a vendor
+    tool first converts the file to the format `exported`.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Format:
     exported: str = ""
     #: File name suffixes to search folders for; the first is used for scrubbed files.
     endings: tuple[str, ...] = ()
-    #: Whether files other than reports also have such names.
+    #: Whether other files also have such names.
     ambiguous: bool = False
 
     def read(self, builder: ReportBuilder) -> None:
@@ -86,7 +86,7 @@ def _load(place: str) -> Callable[..., Any]:
     return found
 
 
-#: In the order in which they are tried.
+#: In the order of detection.
 FORMATS = {
     form.name: form
     for form in (
@@ -125,7 +125,7 @@ FORMATS = {
         Format(
             "nsys-rep",
             "nsys",
-            ".nsys-rep where nsys is installed",
+            ".nsys-rep (if nsys is installed)",
             lambda content: content.head.startswith(b"NVIDIA Tegra Profiler Report"),
             exported="nsys-sqlite",
             endings=(".nsys-rep",),

@@ -1,4 +1,4 @@
-"""What an input is, told from its content, and its identity; both are found out once."""
+"""Detects the format of an input from its content, and its identity; each is computed once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perfpipe.units import format_bytes
 #: First bytes of a file that are compared.
 _HEAD = 100
 
-#: Bytes of a disk that decompressing leaves free, and after how many it looks.
+#: Disk space that decompressing leaves free, and how often it checks, bytes.
 SPARED_BYTES, _CHECKED_BYTES = 256 << 20, 16 << 20
 
 
@@ -37,7 +37,7 @@ def identify(path: Path) -> Input:
         if not content.head:
             raise InputError(f"{path}: the file is empty")
     found = _format(content)
-    # What lies beside a link says nothing of its target.
+    # Files next to a link are unrelated to its target.
     return Input(path, found, FORMATS[found].kind, path.resolve(), compressed)
 
 
@@ -69,19 +69,19 @@ def opened(found: Input) -> Iterator[Input]:
 
 
 def check_unchanged(found: Input) -> None:
-    """Raise InputError if the files of a hashed input changed since: somebody writes them."""
+    """Raise InputError if the files of a hashed input have changed since."""
     before, after = ({name: own for name, *own in state} for state in (found.state, _state(found)))
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             path = found.path / name if name else found.path
             raise InputError(
                 f"{path}: still being written (it changed while it was read); "
-                "ingest it when its writer has ended"
+                "ingest it when it is complete"
             )
 
 
 def _state(found: Input) -> State:
-    """Return what the files of an input are like; the target of a link, not the link."""
+    """Return the state of the files of an input; of the target of a link, not the link."""
     if found.path.is_dir():
         return tuple(_file_state(path, path.name) for path in sorted(found.path.iterdir()))
     return (_file_state(found.path, ""),)
@@ -92,7 +92,7 @@ def _file_state(path: Path, name: str) -> tuple[str, int, int, int, bytes]:
         return name, 0, 0, 0, b""
     with reading(path) as file:
         at = os.fstat(file.fileno())
-        # SQLite counts changes there; a file system may not tell them by their time.
+        # SQLite counts changes there; file times may be too coarse.
         return name, at.st_size, at.st_mtime_ns, at.st_ino, file.read(_HEAD)
 
 
@@ -120,12 +120,12 @@ def _expand(path: Path, target: Path) -> tuple[str, int]:
 
 
 def _check_room(path: Path, target: Path) -> None:
-    """Raise StoreError before an expanding file fills the disk, which others use too."""
+    """Raise StoreError before a decompressed file fills a shared disk."""
     free = shutil.disk_usage(target.parent).free
     if free < SPARED_BYTES:
         raise StoreError(
-            f"{path}: no room to decompress it to {target.parent.parent} "
-            f"({format_bytes(free)} are free); set TMPDIR to a larger disk"
+            f"{path}: not enough space to decompress it in {target.parent.parent} "
+            f"({format_bytes(free)} free); set TMPDIR to a larger disk"
         )
 
 
@@ -146,12 +146,12 @@ def _format(content: Content) -> str:
 
 
 def _what_else(content: Content) -> str:
-    """Return what an unrecognized input is, and what to do about it."""
+    """Return a description of an unrecognized input, with a remedy."""
     path = content.path
     if path.is_dir():
-        return "a directory, but not an nsys parquetdir or arrowdir export"
+        return "a directory that is not an nsys parquetdir or arrowdir export"
     if content.head.startswith((b"PAR1", b"ARROW1")):
-        return "one table of an export; give the whole directory instead"
+        return "a single table of an export; give the whole directory instead"
     if path.name.removesuffix(".xz").endswith(".qdstrm"):
         return (
             f"raw nsys data that was never imported; run 'QdstrmImporter -i {path.name}' "
@@ -159,7 +159,7 @@ def _what_else(content: Content) -> str:
         )
     if re.search(rb'^"?ID"?[,;\t]"?Process ID"?[,;\t]', content.text, re.MULTILINE):
         return (
-            "an ncu CSV that another program re-saved with different separators "
+            "an ncu CSV that was saved again by another program with different separators "
             "or quotes; export it with 'ncu --import REPORT --csv --page raw'"
         )
     return f"not a report that perfpipe reads ({_looks_like(content.text)})"

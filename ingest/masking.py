@@ -1,6 +1,6 @@
 """Masks what a shared report must not reveal: paths, host and user names, environment variables.
 
-One place for the rules, for texts of any length and for bytes whose length must stay.
+The same rules apply to texts of any length and to bytes whose length must not change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PATH = re.compile(r"(?<![\w/.])/(?:[\w.+@~-]+/)+[\w.+-]*")
 _ANY_PATH_BYTES = re.compile(rb"/(?=[\w.+@~-]{1,120}/)")
 _PATH_BYTES = re.compile(rb"(?<![\w/.])/(?:[\w.+@~-]{1,120}/)+[\w.+-]+")
 
-#: A variable that reveals who or where; its value ends with the text.
+#: A variable that reveals a person or place; its value ends with the text.
 _VARIABLE = re.compile(
     r"\b(?:USER|LOGNAME|HOME|HOSTNAME|PWD|OLDPWD|PATH|LD_LIBRARY_PATH|PYTHONPATH|MAIL|SSH_\w+|"
     r"XDG_\w+|\w*TOKEN\w*|\w*SECRET\w*|\w*PASSWORD\w*|\w*KEY)=[^\n\0;]*"
@@ -36,7 +36,7 @@ _SHORTEST_NAME = 3
 
 
 def names_in(texts: Iterable[str | None], *more: str | None) -> frozenset[str]:
-    """Return user and host names found in texts, in addition to known ones."""
+    """Return user and host names found in texts, in addition to known names."""
     found = {name for name in more if name}
     for text in texts:
         found |= set(_HOME.findall(text or "")) | set(_NAMING.findall(text or ""))
@@ -79,8 +79,8 @@ def mask_value(value: Any, names: frozenset[str]) -> Any:
 
 
 def telling_bytes(content: bytes, names: frozenset[str]) -> set[int]:
-    """Return places where `mask_bytes` may change something, and some where it does not."""
-    # What stands before a text may look like one of its letters.
+    """Return places that `mask_bytes` may change, and some that it does not change."""
+    # A byte before a text may look like one of its letters.
     places = {match.start() for match in _ANY_PATH_BYTES.finditer(content)}
     places |= {match.start() for match in _VARIABLE_BYTES.finditer(content)}
     places |= secrets_in(content)

@@ -28,7 +28,7 @@ class Outcome:
 
 
 def known(found: Input, store: Store) -> Outcome | None:
-    """Return the outcome if the store already has the bytes of a hashed input, undamaged."""
+    """Return the outcome if the store already has an intact report of a hashed input."""
     report_id = store.alias(found.file_sha256) if found.compressed else None
     report_id = report_id or found.report_id
     if not report_id or not store.has_report(report_id) or store.is_damaged(report_id):

@@ -1,4 +1,4 @@
-"""Finds what repeats in a sequence: the steps of a loop, from what a program launches alone."""
+"""Finds loops in a sequence of launches, without annotations."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ import numpy.typing as npt
 
 from perfpipe.ingest.arrays import Codes
 
-#: Symbols that the spectrum is taken of; lags are then checked on the whole sequence.
+#: Maximum symbols for the spectrum; lags are then checked on the whole sequence.
 _SAMPLE = 1 << 17
 
-#: Random phases: the noise of the spectrum falls with the root of their number.
+#: Number of random phases: the noise of the spectrum falls with its square root.
 _DRAWS = 6
 
-#: Lags that are checked exactly, of those with the highest scores.
+#: Number of lags with the highest scores that are checked exactly.
 _CHECKED = 48
 
-#: A lag within this of the best, plus half of what the best misses, is as good: noise and drift
-#: favour one multiple of the period or another.
+#: A lag is as good as the best if its score is within this plus half of what the best misses: noise
+#: and drift favor one or another multiple of the period.
 _AS_GOOD = 0.008
 
-#: The same for a lag of which the best is a multiple: a step, whose like comes every few steps.
+#: The same if the best lag is a multiple of it: a step that matches better every few steps.
 _AS_GOOD_PART = 0.02
 
-#: Share of symbols that must be alike, within about a period, for a stretch to go on.
+#: Share of equal symbols, within about one period, that continues a stretch.
 ALIKE = 0.7
 
-#: Share of symbols that must be alike where a stretch is continued to its very ends.
+#: Share of equal symbols that extends a stretch to its ends.
 _NEARLY_ALL = 0.9
 
-#: Repeats without which nothing is called a loop.
+#: Minimum iterations of a loop.
 _REPEATS = 3
 
-#: Share of a sequence that repeats at the distance of marks, and marks that a step may have.
+#: Share of a sequence that must repeat at the distance of marks, and maximum marks per step.
 _MOSTLY = 0.4
 _APART = 12
 
-#: Parts of a sequence that are searched, the longest first, and loops that are kept of all found.
+#: Maximum parts of a sequence to search, longest first, and maximum loops to keep.
 _SEARCHES, _LOOPS = 12, 200
 
-#: A part of the sequence below this share is not searched for loops of its own.
+#: A part below this share of the sequence is not searched for loops.
 _WORTHWHILE = 0.02
 
-#: Periods for which something has to repeat more often not to be layers of a step.
+#: Periods for which a shorter pattern must repeat to be a separate loop, not layers of a step.
 _FOR_LONG = 1.5
 
-#: Stretches below this share of the longest one at a period are not told: a step has such too.
+#: Stretches below this share of the longest stretch at a period are ignored.
 _FRAGMENT = 0.1
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A part of a sequence that repeats itself: symbols first <= i < last, `period` at a time.
+    """A repeating part of a sequence: symbols first <= i < last with this period.
 
-    `clean` lies in the middle of its longest part without irregular repeats.
+    `clean` is in the middle of its longest part without irregular iterations.
     """
 
     first: int
@@ -66,20 +66,19 @@ class Loop:
     clean: int
 
 
-#: Marks of symbols, the most telling kind first.
+#: Marks of symbols, the most reliable kind first.
 Marks = Sequence[npt.NDArray[np.bool_]]
 
 
 def loops(symbols: Codes, marks: Marks = ()) -> list[Loop]:
-    """Return the loops of a sequence of non-negative codes, in order; they do not overlap.
+    """Return the loops of a sequence of non-negative codes, in order and without overlap.
 
     The period is the smallest lag at which the sequence equals itself about as well as at any
-    other, so layers in a step lose to the step.  `marks` are symbols that occur in each step but
-    not in each layer, such as the optimizer: they tell steps from epochs, which repeat better.
-    Where those of one kind tell nothing, as in an evaluation, the next are asked.
-    Parts that are left over, such as an evaluation, are searched in turn, and so are those that
-    repeat more often for several periods: auto-tuning, which launches a few kernels over and over.
-    Costs n log n.
+    other lag, so a step wins over its layers.  `marks` are symbols that occur in each step but not
+    in each layer, such as the optimizer: they separate steps from epochs, which repeat better.  If
+    marks of one kind do not help, as in an evaluation, the next kind is used.  Remaining parts,
+    such as an evaluation, are searched too, and so are parts with a shorter pattern for several
+    periods: auto-tuning, which launches a few kernels repeatedly.  Costs n log n.
     """
     found: list[Loop] = []
     least = max(2 * _REPEATS, int(_WORTHWHILE * len(symbols)))
@@ -109,10 +108,10 @@ def loops(symbols: Codes, marks: Marks = ()) -> list[Loop]:
 
 
 def parts_of(symbols: Codes, loop: Loop) -> tuple[int, int] | None:
-    """Return how many symbols repeat within a period, and how often, if nearly all of it does so.
+    """Return the length and count of a pattern that repeats within a period and nearly fills it.
 
-    They are layers of a step, or iterations where the period is that of what a program does
-    every so many of them; their order does not tell which.
+    The pattern is a layer of a step, or an iteration if the period spans several iterations; the
+    order of launches does not show which.
     """
     start = min(loop.clean, loop.last - loop.period)
     step = symbols[start : start + loop.period]
@@ -120,7 +119,7 @@ def parts_of(symbols: Codes, loop: Loop) -> tuple[int, int] | None:
         alike = step[:-lag] == step[lag:]
         repeats = np.append(alike, np.zeros(lag, bool)) | np.append(np.zeros(lag, bool), alike)
         often = int(np.count_nonzero(repeats))
-        # Of two loops in turn with a common multiple, one does not continue the other.
+        # If two alternating loops have a common multiple, one does not continue the other.
         inside = np.trim_zeros(alike)
         if often >= _NEARLY_ALL * len(step) and inside.mean() >= _NEARLY_ALL:
             return lag, round(often / lag)
@@ -128,10 +127,10 @@ def parts_of(symbols: Codes, loop: Loop) -> tuple[int, int] | None:
 
 
 def _period(symbols: Codes, marks: Marks) -> int | None:
-    """Return the lag at which most of a sequence repeats itself; None if nothing does."""
+    """Return the lag at which most of a sequence repeats; None if nothing repeats."""
     sample = symbols
     if len(symbols) > _SAMPLE:
-        # Programs start slowly and end abruptly: what is typical lies behind the middle.
+        # Programs start slowly and end abruptly: the typical part is after the middle.
         start = (len(symbols) - _SAMPLE) * 3 // 4
         sample = symbols[start : start + _SAMPLE]
         marks = [own[start : start + _SAMPLE] for own in marks]
@@ -145,7 +144,7 @@ def _period(symbols: Codes, marks: Marks) -> int | None:
     top = lags[int(shares.argmax())]
     first, last = _longest(sample, top)
     if last - first < len(sample):
-        # What else is launched says nothing about which lag is the period.
+        # Other launches do not show which lag is the period.
         sample = sample[first:last]
         marks = [own[first:last] for own in marks]
         lags = [lag for lag in lags if lag <= top]
@@ -166,8 +165,8 @@ def _as_good(best: float, slack: float) -> float:
 
 
 def _shares(symbols: Codes, lags: list[int]) -> npt.NDArray[np.float64]:
-    """Return the share that repeats at each lag; 0 where it is less than as good as the best."""
-    # What is alike bounds what repeats, and costs less to count.
+    """Return the share that repeats at each lag; 0 if it is not as good as the best."""
+    # The number of equal symbols bounds the repeating part, and is cheaper to count.
     most = np.array([np.mean(symbols[:-lag] == symbols[lag:]) for lag in lags])
     shares, best = np.zeros(len(lags)), 0.0
     for at in np.argsort(-most, kind="stable").tolist():
@@ -179,7 +178,7 @@ def _shares(symbols: Codes, lags: list[int]) -> npt.NDArray[np.float64]:
 
 
 def _promising(symbols: Codes) -> list[int]:
-    """Return the lags at which a sequence may equal itself, the smallest first."""
+    """Return the lags at which a sequence may equal itself, smallest first."""
     longest = len(symbols) // _REPEATS
     scores = _scores(symbols)[: longest + 1]
     scores[1:] /= len(symbols) - np.arange(1, longest + 1)
@@ -190,21 +189,21 @@ def _promising(symbols: Codes) -> list[int]:
 
 
 def _longest(symbols: Codes, lag: int) -> tuple[int, int]:
-    """Return the longest part that repeats at a lag, three times at least; else the whole."""
+    """Return the longest part that repeats at a lag at least three times; else the whole."""
     runs = _runs(symbols[:-lag] == symbols[lag:], lag, least=_REPEATS - 1)
     return max(runs, key=lambda run: run[1] - run[0], default=(0, len(symbols)))
 
 
 def _marked(symbols: Codes, marks: npt.NDArray[np.bool_], period: int) -> int | None:
-    """Return the distance of marks, if most of the sequence repeats at it; None if none does.
+    """Return the distance of marks at which most of the sequence repeats; None if there is none.
 
-    It is the period, unless that holds several of it.
+    It is the period, unless a period contains several marks.
     """
     runs = np.flatnonzero(marks & ~np.append(False, marks[:-1]))
     for apart in range(1, min(_APART, len(runs) - 1) + 1):
         distances = np.bincount(runs[apart:] - runs[:-apart])
         lag = int(distances.argmax())
-        # Distances of marks that lie several apart overlap.
+        # Distances between non-adjacent marks overlap.
         often = distances[lag] * lag >= apart * _MOSTLY * len(symbols)
         if often and _repeating_share(symbols, lag) >= _MOSTLY:
             return lag if _REPEATS * lag < period else period
@@ -212,10 +211,10 @@ def _marked(symbols: Codes, marks: npt.NDArray[np.bool_], period: int) -> int | 
 
 
 def _scores(symbols: Codes) -> npt.NDArray[np.float64]:
-    """Return how many symbols equal those some lag later, estimated, by lag.
+    """Return the estimated number of symbols that equal the symbol one lag later, by lag.
 
-    Each distinct symbol is given a random unit phase: in the autocorrelation equal symbols add up
-    and others cancel.  It is one transform for any number of symbols.
+    Each distinct symbol gets a random unit phase: in the autocorrelation, equal symbols add up and
+    others cancel.  This needs one transform for any number of distinct symbols.
     """
     random = np.random.default_rng(0)
     kinds, codes = np.unique(symbols, return_inverse=True)
@@ -229,7 +228,7 @@ def _scores(symbols: Codes) -> npt.NDArray[np.float64]:
 
 
 def _repeating_share(symbols: Codes, lag: int) -> float:
-    """Return the share of symbols that equal those a lag later, within stretches that repeat."""
+    """Return the share of symbols that equal those one lag later, in repeating stretches."""
     alike = symbols[:-lag] == symbols[lag:]
     return sum(
         int(np.count_nonzero(alike[a : b - lag])) for a, b in _runs(alike, lag, least=1)
@@ -239,10 +238,10 @@ def _repeating_share(symbols: Codes, lag: int) -> float:
 def _own_stretches(
     symbols: Codes, period: int
 ) -> tuple[list[tuple[int, int, int]], tuple[int, int] | None]:
-    """Return what repeats at a period, as _stretches does, and not more often for long.
+    """Return the stretches that repeat at a period, without long parts of a shorter period.
 
-    Where all of it repeats more often, but not all alike, the longest part that does is told: the
-    period is a multiple of those of several loops.
+    If all of it repeats at shorter periods that differ, returns the longest such part: the period
+    is then a common multiple of several loops.
     """
     divisors = {period // prime for prime in range(2, period + 1) if _divides(prime, period)}
     shorter = [
@@ -268,12 +267,12 @@ def _own_stretches(
         if last - first >= _REPEATS * period
         for a, b, clean in _stretches(symbols[first:last], period)
     ]
-    # Nothing else repeats at the period: it is the shorter one's.
+    # Nothing else repeats at this period: it belongs to the shorter period.
     return found or whole, None
 
 
 def _hold(runs: list[tuple[int, int]], stretch: tuple[int, int, int]) -> bool:
-    """Return whether runs together hold a stretch, and none does alone."""
+    """Return whether runs cover a stretch together, but none covers it alone."""
     first, last, _ = stretch
     held = np.zeros(last - first, bool)
     for a, b in runs:
@@ -288,7 +287,7 @@ def _divides(prime: int, number: int) -> bool:
 
 
 def _stretches(symbols: Codes, lag: int) -> list[tuple[int, int, int]]:
-    """Return first, last and a regular place of what repeats, over irregular repeats."""
+    """Return first, last and a regular place of a repeating part, across irregular iterations."""
     joined: list[tuple[int, int, int, int]] = []
     for first, last in _runs(symbols[:-lag] == symbols[lag:], lag, least=1):
         regular = (last - first, (first + last) // 2)
@@ -303,15 +302,15 @@ def _stretches(symbols: Codes, lag: int) -> list[tuple[int, int, int]]:
 
 
 def _runs(alike: npt.NDArray[np.bool_], lag: int, least: int) -> list[tuple[int, int]]:
-    """Return first and last symbol of what repeats at a lag: `least` times, besides the first."""
+    """Return first and last symbol of parts that repeat at a lag `least` times after the first."""
     window = min(max(lag, 16), len(alike))
     before = np.concatenate([[0], np.cumsum(alike, dtype=np.int32)])
-    # Positions whose window of symbols, centred, is mostly alike; near the ends it is cut.
+    # Positions whose centered window is mostly equal; the window is cut near the ends.
     place = np.arange(len(alike))
     low = np.maximum(place - window // 2, 0)
     high = np.minimum(low + window, len(alike))
     good = alike & (before[high] - before[low] >= ALIKE * (high - low))
-    # Good positions belong together unless a window of others lies between.
+    # Good positions belong together unless a window of bad positions separates them.
     places = np.flatnonzero(good)
     if not len(places):
         return []
@@ -321,7 +320,7 @@ def _runs(alike: npt.NDArray[np.bool_], lag: int, least: int) -> list[tuple[int,
     found = []
     until = 0
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        # Where the window is cut by an end of what repeats, fewer of its symbols are alike.
+        # If an end of the repeating part cuts the window, fewer of its symbols are equal.
         behind = np.arange(max(first - window, until), first)
         fits = before[first] - before[behind] >= _NEARLY_ALL * (first - behind)
         begin = int(behind[fits & alike[behind]].min(initial=first))

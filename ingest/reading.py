@@ -26,10 +26,9 @@ def ingest(
 ) -> Outcome:
     """Read one input into the store, unless it already has the same bytes.
 
-    `export` turns an .nsys-rep into an SQLite file (a process is started for that, which is not
-    this layer's business); without it ToolMissing is raised.  `workers` may help with a large
-    input.  Raises InputError when the input is not a whole report, StoreError when the store
-    cannot be written.
+    `export` converts an .nsys-rep to an SQLite file (it is passed in because it starts a process);
+    without it, ToolMissing is raised.  `workers` may help with a large input.  Raises InputError if
+    the input is not a complete report, StoreError if the store cannot be written.
     """
     found = hashed(source if isinstance(source, Input) else identify(source))
     there = None if force else known(found, store)
@@ -57,7 +56,7 @@ def _read(
         try:
             FORMATS[readable.format].read(builder)
         except (InputError, UnicodeDecodeError) as error:
-            # Half a file looks damaged.
+            # An incomplete file looks damaged.
             check_unchanged(source)
             if isinstance(error, InputError):
                 raise

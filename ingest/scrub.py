@@ -19,20 +19,20 @@ from perfpipe.model import tables
 from perfpipe.store import Store
 from perfpipe.tablewriter import TableWriter
 
-#: Ending of a scrubbed file, by the format that it has.
+#: Ending of a scrubbed file by format.
 ENDINGS = {form.name: form.endings[0] for form in FORMATS.values() if form.scrubber}
 
 
 def scrub_file(source: Path, target: Path, *known: str) -> list[str]:
     """Write a scrubbed, decompressed copy of a report file; returns what was removed.
 
-    `known` are names to remove beside those that the report itself gives away.  Raises InputError
-    for a format of which perfpipe cannot make one.
+    `known` are names to remove in addition to names found in the report.  Raises InputError for a
+    format that cannot be scrubbed.
     """
     found = identify(source)
     if found.format not in ENDINGS:
         raise InputError(
-            f"{source}: {found.format} cannot be scrubbed; {', '.join(ENDINGS)} and stores can"
+            f"{source}: {found.format} cannot be scrubbed (only {', '.join(ENDINGS)} and stores)"
         )
     with opened(found) as readable:
         removed = FORMATS[found.format].scrub(readable.content, target, *known)
@@ -43,7 +43,7 @@ def scrub_file(source: Path, target: Path, *known: str) -> list[str]:
 def scrub_store(source: Store, target: Store) -> int:
     """Write scrubbed copies of all reports into another store; returns their number.
 
-    Report ids stay: they are digests of the inputs that the reports came from.
+    Report ids do not change: they are digests of the original inputs.
     """
     for manifest in source.manifests():
         if target.has_report(manifest.report_id):
@@ -92,7 +92,7 @@ def _scrub_table(
         if read != (stated := manifest.tables[name].rows):
             raise StoreError(
                 f"{source.root}: {name} of report {manifest.report_id} has {read:,} rows, "
-                f"the manifest states {stated:,}"
+                f"but the manifest states {stated:,}"
             )
         return writer.close()
 
@@ -110,7 +110,7 @@ def _rows_of(source: Store, report_id: str, name: str) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([batch])
 
 
-#: Columns that tell one machine from another.
+#: Columns that identify a machine.
 _IDENTITY = frozenset({"uuid", "bus_location"})
 
 

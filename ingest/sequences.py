@@ -1,6 +1,6 @@
-"""Questions about runs and predecessors in a sequence, for many places at a time.
+"""Queries about runs and predecessors in a sequence, for many places at a time.
 
-All take O(n log n) steps, in whatever order the questions come and however long their runs are.
+All take O(n log n) steps, for any order of queries and any length of runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def in_parts(rows: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
 
 
 def slices(count: int) -> Iterator[slice]:
-    """Yield slices of a few rows that cover a sequence of so many."""
+    """Yield slices of a few rows that cover a sequence of this length."""
     for first in range(0, count, _AT_A_TIME):
         yield slice(first, min(first + _AT_A_TIME, count))
 
@@ -34,10 +34,10 @@ def over_runs(
 ) -> npt.NDArray[Any]:
     """Return pick.reduce(values[first:last]) for each pair, 0 for an empty run.
 
-    `pick` is np.minimum or np.maximum: two windows of a power of two cover a run, and may overlap.
+    `pick` is np.minimum or np.maximum: two possibly overlapping power-of-two windows cover a run.
     """
     found = np.zeros(len(first), values.dtype)
-    # 0 for an empty run, k for one of 2**(k - 1) values and more.
+    # 0 for an empty run, k for a run of 2**(k - 1) values or more.
     size = np.zeros(len(first), np.int8)
     for some in slices(len(first)):
         size[some] = np.frexp((last[some] - first[some]).astype(np.float64))[1]
@@ -51,9 +51,9 @@ def over_runs(
 
 
 def place_over_runs(pick: np.ufunc, values: Ints, first: Codes, last: Codes) -> Codes:
-    """Return where values[first:last] are smallest (np.minimum) or largest, 0 for an empty run.
+    """Return the index of the smallest (np.minimum) or largest of values[first:last], else 0.
 
-    Places take half the memory of values.
+    Indices take half the memory of values.
     """
     order = np.argsort(values, kind="stable").astype(np.int32)
     rank = np.empty(len(order), np.int32)
@@ -66,9 +66,9 @@ def place_over_runs(pick: np.ufunc, values: Ints, first: Codes, last: Codes) -> 
 
 
 def latest_reaching(values: Ints, place: npt.NDArray[np.integer], bound: Ints) -> Codes:
-    """Return the last index up to each place whose value is at least the bound, else NONE.
+    """Return the last index up to each place with a value of at least the bound, else NONE.
 
-    Looks at longer and longer blocks before the place, then into the one that has such a value.
+    Checks longer and longer blocks before the place, then searches the block with such a value.
     """
     largest = [values]
     while len(largest[-1]) > 1:
@@ -92,7 +92,7 @@ def _latest_in_blocks(largest: list[Ints], block: Ints, bound: Ints) -> Codes:
             at = np.minimum(2 * at + 1, len(halves) - 1)
             at -= halves[at] < bound[rows]
         found[rows] = at
-        # Next is the pair that ends before this block, or ends with it: it is known not to reach.
+        # Next is the pair that ends before or with this block, which does not reach the bound.
         todo, block = todo[~reaches], block[~reaches]
         block = (block - (block % 2 == 0)) >> 1
         todo, block = todo[block >= 0], block[block >= 0]
@@ -105,7 +105,7 @@ def depths(parent: Codes) -> Codes:
     above = parent.copy()
     todo = np.flatnonzero(above != NONE)
     while len(todo):
-        # `depth` counts the ancestors up to `above`; each step doubles how far that is.
+        # `depth` counts the ancestors up to `above`; each step doubles that distance.
         up = above[todo]
         depth[todo] += depth[up]
         above[todo] = above[up]

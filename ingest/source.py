@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-#: What files are like: name, size, time of the last change in ns, inode, first bytes of each.
+#: State of files: name, size, time of the last change in ns, inode, first bytes of each.
 State = tuple[tuple[str, int, int, int, bytes], ...]
 
 
@@ -13,9 +13,9 @@ State = tuple[tuple[str, int, int, int, bytes], ...]
 class Input:
     """An input file or directory, with everything already known about it.
 
-    `kind` is ncu, nsys or torch.  `file_sha256` is the checksum of a file as it lies there,
-    `sha256` and `size` (bytes) are those of its content, which lies at `content`: for a compressed
-    file only once it is opened.  `state` is what its files were like when they were hashed.
+    `kind` is ncu, nsys or torch.  `file_sha256` is the checksum of the file as stored; `sha256` and
+    `size` (bytes) are those of its content at `content`, for a compressed file only after it is
+    opened.  `state` is the state of its files when they were hashed.
     """
 
     path: Path

@@ -31,16 +31,15 @@ def open_store(
     step_range: str | None = None,
     window: str = STEADY,
 ) -> Session:
-    """Open a store for SQL: every table and view of `perfpipe schema`, made as queries name them.
+    """Open a store for SQL, with every table and view of `perfpipe schema`.
 
-    `path` defaults to $PERFPIPE_STORE, else ./perfpipe-store.  `reports` are ids of those to look
-    at, all by default: of a store with many, only their files are opened.  `step_range` is a
-    regular expression of NVTX ranges that are steps; `window` the part of timelines that verdicts
-    and budgets are about: steady, whole, startup, or a step's name or number.  `.sql(query)`
-    returns a DuckDB relation.
+    `path` defaults to $PERFPIPE_STORE, else ./perfpipe-store.  `reports` are the ids of the reports
+    to open (default: all), which is faster in a large store.  `step_range` is a regular expression
+    of NVTX ranges to treat as steps; `window` is the part of timelines to analyze: steady, whole,
+    startup, or a step's name or number.  `.sql(query)` returns a DuckDB relation.
 
     Raises StoreError if there is no store, or it was written with another schema version,
-    InputError where `step_range` is no regular expression.
+    InputError if `step_range` is not a regular expression.
     """
     from perfpipe.analysis.session import Session
     from perfpipe.store import Store

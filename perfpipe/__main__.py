@@ -6,7 +6,7 @@ from perfpipe.pipelines import signals
 def main() -> None:
     """Run the command line and exit.
 
-    Its modules are imported behind the handlers: Python can lose a Ctrl-C that comes meanwhile.
+    Its modules are imported after the handlers: Python can lose a Ctrl-C during imports.
     """
     signals.install()
     from perfpipe.pipelines.startup import collect_rarely

@@ -1,4 +1,4 @@
-"""Named baselines of a store: a name stands for some runs."""
+"""Named baselines of a store: each name refers to runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfpipe.errors import InputError, StoreError
 from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.model import SCHEMA_VERSION
 
-#: Names that cannot be taken for an id, a path or an option.
+#: Names that cannot be confused with an id, a path or an option.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
@@ -25,14 +25,14 @@ class Baseline:
 
 
 def path_of(root: Path, name: str) -> Path:
-    """Return where a baseline is kept; raises InputError for a name that may not be one."""
+    """Return the file of a baseline; raises InputError for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise InputError(f"{name!r}: a baseline's name has letters, digits, '_', '.' and '-'")
+        raise InputError(f"{name!r}: a baseline name has only letters, digits, '_', '.' and '-'")
     return root / "baselines" / f"{name}.json"
 
 
 def write(root: Path, baseline: Baseline) -> None:
-    """Keep a baseline; the same name before it is replaced."""
+    """Save a baseline, replacing an earlier one of the same name."""
     path = path_of(root, baseline.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"schema_version": SCHEMA_VERSION, **vars(baseline)})
@@ -46,7 +46,7 @@ def read(root: Path, name: str) -> Baseline | None:
     try:
         found: Baseline = decode(Baseline, read_versioned(path, "baseline"))
     except ValueError as error:
-        raise StoreError(f"{path}: not a whole baseline ({error})") from error
+        raise StoreError(f"{path}: not a complete baseline ({error})") from error
     return found
 
 

@@ -1,7 +1,7 @@
-"""What is on disk of a batch: what was asked, its tasks, each call of sbatch, and the outcome.
+"""Files of a batch: the request, its tasks, each call of sbatch, and the outcome.
 
-A batch is runs whose configurations are jobs of a scheduler.  Results lie in the runs, as of
-`perfpipe run`.
+A batch consists of runs whose configurations are jobs of a scheduler.  Results are stored in the
+runs, as with `perfpipe run`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perfpipe.secrets import hide_words
 
 
 class Stage(StrEnum):
-    """What a submission does: profile (and ingest), ingest what was profiled, or collect."""
+    """What a submission does: profile (and ingest), only ingest, or collect."""
 
     PROFILE = "profile"
     INGEST = "ingest"
@@ -28,11 +28,11 @@ class Stage(StrEnum):
 
 
 class State(StrEnum):
-    """How a task stands.
+    """State of a task.
 
-    `lost`: the scheduler says that its job has ended, or does not know it any more, and there is no
-    result.  `unknown`: there is no result, and the scheduler does not answer.  `stopped`: its job
-    ended before it came to it.
+    `lost`: there is no result, and the scheduler says that the job has ended or no longer knows it.
+    `unknown`: there is no result, and the scheduler does not answer.  `stopped`: the job ended
+    before it started the task.
     """
 
     UNSUBMITTED = "not submitted"
@@ -51,16 +51,16 @@ class State(StrEnum):
 
     @property
     def in_flight(self) -> bool:
-        """Whether it may still give a result by itself."""
+        """Whether it may still produce a result by itself."""
         return self in (State.WAITING, State.RUNNING, State.UNKNOWN)
 
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A run of a batch: its workload, and the file that the workload is from.
+    """A run of a batch: its workload and workload file.
 
-    `collector` is as in the run record, or `ingest` for existing reports.  `words` are those of a
-    program without a workload file.
+    `collector` is as in the run record, or `ingest` for existing reports.  `words` is the command
+    line of a program without a workload file.
     """
 
     run_id: str
@@ -75,7 +75,7 @@ class BatchRun:
 
     @property
     def workload_file(self) -> str:
-        """The name of its workload file, as in the run record; empty if it has none."""
+        """The name of its workload file, as in the run record; empty without a file."""
         return "" if self.words is not None else Path(self.file).name
 
 
@@ -83,7 +83,7 @@ class BatchRun:
 class BatchTask:
     """A task of a batch: `index` in the batch, `task_index` in its run.
 
-    `input` is the report to read where nothing is launched.
+    `input` is the report to ingest if nothing is launched.
     """
 
     index: int
@@ -98,10 +98,10 @@ class BatchTask:
 
 @dataclass(frozen=True)
 class Submission:
-    """One call of sbatch: a job array whose element i runs the tasks `elements[i]` in turn.
+    """One call of sbatch: a job array whose element i runs the tasks `elements[i]` in sequence.
 
-    `after` are the jobs that it waits for.  `reason` says why it was made.  `warn_s` is how long
-    before its time limit it is told, s.
+    `after` are the jobs that it waits for.  `reason` is the reason for the call.  `warn_s` is how
+    long before its time limit the job gets a signal, s.
     """
 
     number: int
@@ -126,15 +126,15 @@ class Attempt:
 
 @dataclass(frozen=True)
 class TaskSummary:
-    """What the reports of a task say, so that a batch need not read them again.
+    """Summary of the reports of a task, so that a batch does not read them again.
 
-    Times in ms.  `step_ms` is the median steady step of the timeline, else (`steps` is None) the
-    program's own time.  `bound` is the class of the timeline's verdict, else that of the most
-    profiled time; `share_pct` is its share.  `kernel_bound` is what bounds most of the kernel
-    time, such as compute (tensor); None where too little of it was profiled.  `sol_pct` is how
-    close it comes to its roof, `mfu_pct` the model FLOP/s utilization.  `headline` is the report's
-    first sentence, `finding` the claim of its first finding, `page` its page (beside this file).
-    What is not known is None.
+    Times in ms.  `step_ms` is the median steady step of the timeline, or if `steps` is None, the
+    time that the program printed.  `bound` is the class of the timeline's verdict, else the class
+    with the most profiled time; `share_pct` is its share.  `kernel_bound` is the bound of most of
+    the kernel time, such as compute (tensor); None if too little kernel time was profiled.
+    `sol_pct` is the fraction of that roof, `mfu_pct` the model FLOP/s utilization.  `headline` is
+    the report's first sentence, `finding` the claim of its first finding, `page` its page (next to
+    this file).  Unknown values are None.
     """
 
     step_ms: float | None = None
@@ -151,7 +151,7 @@ class TaskSummary:
     kernel_bound: str | None = None
 
     def timed(self, own_ms: float | None) -> TaskSummary:
-        """Return it with the program's own time where no timeline has steps."""
+        """Return it with the time that the program printed, if no timeline has steps."""
         return replace(self, step_ms=own_ms) if self.step_ms is None else self
 
 
@@ -159,9 +159,9 @@ class TaskSummary:
 class Batch:
     """A batch as it was submitted; it never changes.
 
-    `command` is the command line, `store` the store's path as nodes see it, `python` the
-    interpreter that runs perfpipe there.  A task is submitted at most `max_attempts` times without
-    being asked for.  Configurations that differ in the parameter `arms` alone are measured in turn.
+    `command` is the command line, `store` the store's path on the nodes, `python` the interpreter
+    that runs perfpipe there.  A task is submitted automatically at most `max_attempts` times.
+    Configurations that differ only in the parameter `arms` are measured alternately.
     """
 
     batch_id: str
@@ -182,17 +182,17 @@ class Batch:
 
     @property
     def measures(self) -> bool:
-        """Whether programs are launched, rather than recordings or reports read."""
+        """Whether programs are launched, instead of reading recordings or reports."""
         return any(run.collector not in ("replay", "ingest") for run in self.runs)
 
 
 @dataclass(frozen=True)
 class TaskState:
-    """A task with its state and the reason, as far as they are known.
+    """A task with its state and the reason, if known.
 
-    `element` is the last job that had it (JOB_INDEX), `attempts` how often it was started, `node`
-    where last, `log` the output of that job.  `seconds` is the time that the last attempt took,
-    `job_code` is the exit code of its job, if that left no result and was not killed.
+    `element` is the last job of the task (JOB_INDEX), `attempts` the number of starts, `node` the
+    last node, `log` the output of that job.  `seconds` is the duration of the last attempt,
+    `job_code` the exit code of its job, if the job left no result and was not killed.
     """
 
     task: BatchTask
@@ -209,9 +209,10 @@ class TaskState:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a collector found: tasks by state, and whether all succeeded.
+    """The result of a collector: number of tasks by state, and whether all succeeded.
 
-    `submission` is the collector's; one that submitted tasks again is not the last.
+    `submission` is the number of the collector.  A collector that resubmitted tasks is not the
+    last.
     """
 
     batch_id: str
@@ -234,4 +235,4 @@ def read_record(kind: type[Any], path: Path, what: str) -> Any:
     try:
         return decode(kind, content)
     except ValueError as error:
-        raise StoreError(f"{path}: not a whole {what} ({error})") from error
+        raise StoreError(f"{path}: not a complete {what} ({error})") from error

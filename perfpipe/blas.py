@@ -1,17 +1,17 @@
-"""Loads numpy without threads of its own."""
+"""Loads numpy without additional threads."""
 
 from __future__ import annotations
 
 import os
 
-#: How many threads OpenBLAS starts when numpy loads it, unless somebody says otherwise.
+#: Environment variable for the threads that OpenBLAS starts when numpy loads it.
 _THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def load_numpy() -> None:
-    """Import numpy with one thread: others would spin for a while, and no matrix is multiplied.
+    """Import numpy with one thread: more would only spin, since perfpipe multiplies no matrices.
 
-    Programs that this process launches find the environment as it was.
+    The environment of programs that this process launches does not change.
     """
     stated = _THREADS in os.environ
     os.environ.setdefault(_THREADS, "1")

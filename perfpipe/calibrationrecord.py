@@ -1,4 +1,4 @@
-"""Calibrations of a store: how much a workload's times scatter on a kind of machine."""
+"""Calibrations: how much the times of a workload scatter on a kind of machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfpipe.model import SCHEMA_VERSION
 
 @dataclass(frozen=True)
 class Modes:
-    """Two groups of launches: their medians, and the share that is in the slow one."""
+    """Two modes of launch times: their medians, and the share of launches in the slow mode."""
 
     fast_ms: float
     slow_ms: float
@@ -23,11 +23,11 @@ class Modes:
 
 @dataclass(frozen=True)
 class Setting:
-    """Rounds, and the changes that count with them; what they are worth for this workload, %.
+    """Rounds and threshold of a comparison, and its power for this workload, %.
 
-    `false_pct` is how often an unchanged program is called changed, `found_pct` how often the
-    change that shall be found is, and `detectable_pct` the smallest change that 95 % of comparisons
-    find if launches scatter normally.
+    `false_pct` is the false-alarm rate for an unchanged program, `found_pct` how often the change
+    to detect is detected, and `detectable_pct` the smallest change that 95 % of comparisons detect
+    if launches scatter normally.
     """
 
     rounds: int
@@ -39,12 +39,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A configuration against itself; times of launches are medians of their samples.
+    """A configuration compared with itself; the time of a launch is the median of its samples.
 
     `between_pct` is the standard deviation between launches with its 95 % interval, `within_pct`
-    that within one (None where a launch has one time), `drift_pct` the change from the first launch
-    to the last with its interval, `autocorrelation` that of successive launches without the drift
-    (None where they are all alike).
+    the one within a launch (None if a launch has one time), `drift_pct` the change from the first
+    to the last launch with its interval, `autocorrelation` the correlation of successive launches
+    without the drift (None if all launches are equal).
     """
 
     label: str
@@ -65,15 +65,15 @@ class Calibrated:
 
     @property
     def drifts(self) -> bool:
-        """Whether the drift is beyond chance."""
+        """Whether the drift is significant."""
         return self.drift_low_pct > 0 or self.drift_high_pct < 0
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A workload against itself on a kind of machine: its configurations, and the runs of them.
+    """A workload compared with itself on a kind of machine: configurations and runs.
 
-    `change_pct` is the change that shall be found.
+    `change_pct` is the change to detect.
     """
 
     workload: str
@@ -85,23 +85,23 @@ class Calibration:
 
     @property
     def rounds(self) -> int:
-        """The rounds that every configuration has enough of."""
+        """The number of rounds that is enough for every configuration."""
         return max(own.proposed.rounds for own in self.configurations)
 
     @property
     def limits(self) -> dict[str, float]:
-        """The changes that count, %, by configuration."""
+        """The threshold of each configuration, %."""
         return {own.label: own.proposed.limit_pct for own in self.configurations}
 
 
 def path_of(root: Path, workload: str, machine: str) -> Path:
-    """Return where the calibration of a workload on a kind of machine is kept."""
+    """Return the file of the calibration of a workload on a kind of machine."""
     digest = hashlib.sha256(machine.encode()).hexdigest()[:8]
     return root / "calibrations" / f"{workload}-{digest}.json"
 
 
 def write(root: Path, calibration: Calibration) -> Path:
-    """Keep a calibration, in place of an earlier one; returns its file."""
+    """Save a calibration, replacing an earlier one; returns its file."""
     path = path_of(root, calibration.workload, calibration.machine)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"schema_version": SCHEMA_VERSION, **vars(calibration)})
@@ -124,5 +124,5 @@ def read_file(path: Path) -> Calibration:
     try:
         found: Calibration = decode(Calibration, read_versioned(path, "calibration"))
     except ValueError as error:
-        raise StoreError(f"{path}: not a whole calibration ({error})") from error
+        raise StoreError(f"{path}: not a complete calibration ({error})") from error
     return found

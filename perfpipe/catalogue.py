@@ -22,7 +22,7 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         ("export_schema", "VARCHAR", "version of the nsys export schema"),
         ("captured_at", "VARCHAR", "start of the capture, UTC"),
         ("started_ns", "BIGINT", "time zero of the report, ns since 1970, UTC"),
-        ("directory", "VARCHAR", "directory of the input when it was read"),
+        ("directory", "VARCHAR", "directory of the input when it was ingested"),
         ("host", "VARCHAR", "host name"),
         ("command", "VARCHAR", "profiled command"),
         ("gpu", "VARCHAR", "GPU that ran the work; the busiest one if the models differ"),

@@ -1,4 +1,4 @@
-"""Columns of a table that come from the fields of a class, so that each is stated once."""
+"""Table columns defined by the fields of a class, so that each is declared once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Getter = TypeVar("_Getter", bound=Callable[..., Any])
 
 
 def column(sql_type: str, doc: str, name: str | None = None) -> dict[str, Any]:
-    """Return the metadata of a field that is a column; `name` where it is not the field's."""
+    """Return the metadata of a column field; `name` if it differs from the field name."""
     return {"column": (name, sql_type, doc)}
 
 
@@ -30,7 +30,7 @@ def derived(sql_type: str, doc: str) -> Callable[[_Getter], _Getter]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what it is called, its SQL type, its meaning, and how it is read from its owner."""
+    """A column: its name, SQL type and meaning, and how to read it from its owner."""
 
     name: str
     type: str
@@ -43,7 +43,7 @@ class Column:
         return self.name, self.type, self.doc
 
     def cell(self, owner: Any) -> Any:
-        """Return the value as its SQL type takes it: a mapping as JSON, doubles as doubles."""
+        """Return the value for its SQL type: a mapping as JSON, doubles as doubles."""
         value = self.value(owner)
         if isinstance(value, dict):
             return json.dumps(value)

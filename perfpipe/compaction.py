@@ -1,9 +1,9 @@
-"""Gathers the rows of many reports in segments, so that thousands of reports open at once.
+"""Combines the rows of many reports in segments, so that thousands of reports open quickly.
 
-A compaction writes a new segment from reports that lie in directories of their own and from
-smaller segments, and publishes it by renaming.  Nothing is changed in place: readers go on with
-the files that they know, and what the new segment takes the place of is removed by a later
-compaction or by `store gc`.  Segments grow geometrically, so that each row is written a few times.
+A compaction writes a new segment from reports with their own directories and from smaller
+segments, and publishes it by renaming.  Nothing is changed in place: readers continue with the
+files that they have opened, and a later compaction or `store gc` removes the replaced files.
+Segments grow geometrically, so each row is written only a few times.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from perfpipe.verify import damage
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: A report whose files are larger stays where it is: little to gain, and much to copy.
+#: Reports with larger files are not compacted: copying them costs more than it saves.
 LARGEST = 32 << 20
 
-#: A segment is written anew when it holds at most this many times the reports that are added.
+#: A segment is rewritten if it holds at most this many times the number of added reports.
 _GROWTH = 2
 
-#: Rows of a row group: few enough that a query of one report reads little.
+#: Rows of a row group, few enough that a query of one report reads little.
 _ROW_GROUP = 32_768
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction did: `added` reports; what it removed of what had been replaced before."""
+    """Result of a compaction: number of `added` reports, and earlier replaced files it removed."""
 
     added: int
     segment: Segment | None
@@ -52,16 +52,16 @@ class Compacted:
 
 
 def compact(store: Store, grace_s: float) -> Compacted:
-    """Gather small reports in a segment, and remove what was replaced `grace_s` seconds ago.
+    """Combine small reports in a segment, and remove files replaced `grace_s` seconds ago.
 
-    Readers may have younger files open.  Damaged reports stay where they are, with a warning.
-    Raises StoreError where the store cannot be read or written; what is there then stays as it was.
+    Readers may still have newer replaced files open.  Damaged reports are skipped with a warning.
+    Raises StoreError if the store cannot be read or written; the store then does not change.
     """
     swept = sweep(store)
     try:
         added, segment = _gather(store)
     except StoreError:
-        # Files may have the right sizes and the wrong content.
+        # Files may have the right size and the wrong content.
         damaged = damage(store, [manifest.report_id for manifest in _small(store)])
         if not damaged:
             raise
@@ -72,11 +72,11 @@ def compact(store: Store, grace_s: float) -> Compacted:
 
 
 def _gather(store: Store) -> tuple[int, Segment | None]:
-    """Gather the small reports in a segment; return how many there are, and the segment."""
+    """Combine the small reports in a segment; return their number and the segment."""
     own, segment = _small(store), None
     if own:
         with store.new_segment() as directory:
-            # Listed anew: what Store.remove takes away from here on is hidden from the segment.
+            # Listed again: reports that Store.remove removes from now on are hidden.
             own = _small(store)
             held = store.reports_in_segments()
             merged = {s: held[s] for s in _to_merge(held, len(own))}
@@ -86,7 +86,7 @@ def _gather(store: Store) -> tuple[int, Segment | None]:
 
 
 def _small(store: Store) -> list[Manifest]:
-    """Return the reports in directories of their own alone that are worth gathering."""
+    """Return the reports that are only in their own directories and are small enough."""
     own = frozenset(store.own_report_ids()).difference(*store.reports_in_segments().values())
     manifests, damaged = store.own_manifests(sorted(own))
     for report_id, fault in damaged.items():
@@ -95,7 +95,7 @@ def _small(store: Store) -> list[Manifest]:
 
 
 def _to_merge(held: Mapping[Segment, frozenset[str]], added: int) -> list[Segment]:
-    """Return the segments that are no larger than what is added to them, the smallest first."""
+    """Return the segments that are not larger than the reports to add, smallest first."""
     chosen = []
     for segment in sorted(held, key=lambda s: (len(held[s]), s.segment_id)):
         if len(held[segment]) > _GROWTH * added:
@@ -135,7 +135,7 @@ def _write(
         except duckdb.Error as error:
             raise StoreError(
                 f"cannot compact {store.root}: {first_lines(error)}; nothing was changed "
-                "('perfpipe store verify' names damaged reports)"
+                "('perfpipe store verify' lists damaged reports)"
             ) from error
     _check(files, manifests)
     reports = frozenset(manifest.report_id for manifest in manifests)
@@ -178,12 +178,12 @@ def _copy(
 
 
 def _check(files: Sequence[SegmentFile], manifests: Sequence[Manifest]) -> None:
-    """Raise StoreError where a file has not the rows that the manifests state."""
+    """Raise StoreError if a file does not have the number of rows in the manifests."""
     for file in files:
         if file.table in tables():
             stated = sum(m.tables[file.table].rows for m in manifests if file.table in m.tables)
             if file.rows != stated:
                 raise StoreError(
-                    f"{file.table}: {file.rows} rows where the manifests state {stated}; nothing "
-                    "was changed ('perfpipe store verify' names damaged reports)"
+                    f"{file.table}: {file.rows} rows, but the manifests state {stated}; nothing "
+                    "was changed ('perfpipe store verify' lists damaged reports)"
                 )

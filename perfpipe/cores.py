@@ -1,4 +1,4 @@
-"""How many processors there are to use."""
+"""Number of CPUs to use."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import os
 
 from perfpipe.errors import InputError
 
-#: Bounds the threads of a query and how many files are read at a time, on a machine that others
-#: use too.
+#: Limits the threads of a query and the files that are read at a time, on a shared machine.
 CORES_VARIABLE = "PERFPIPE_CORES"
 
 
 def cores() -> int:
-    """Return how many CPUs this process may use: those available to it, or fewer where stated.
+    """Return the number of CPUs to use: those available to this process, or fewer if set.
 
-    Raises InputError if PERFPIPE_CORES is no whole number above 0.
+    Raises InputError if PERFPIPE_CORES is not a positive integer.
     """
     available = len(os.sched_getaffinity(0))
     stated = os.environ.get(CORES_VARIABLE)

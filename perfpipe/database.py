@@ -1,4 +1,4 @@
-"""DuckDB as perfpipe uses it: in memory, without network or extensions, for SQL that only reads."""
+"""DuckDB as perfpipe uses it: in memory, read-only SQL, without network or extensions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from perfpipe.scratch import spill_directory
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, Statement
 
-#: What every connection of perfpipe starts with: no extension is fetched or loaded.
+#: Settings of every connection: no extension is downloaded or loaded.
 NO_EXTENSIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
-#: Bounds what a query may take of memory, such as 2GB; beyond it DuckDB spills to its directory.
+#: Memory limit of a query, such as 2GB; beyond it DuckDB spills to disk.
 MEMORY_VARIABLE = "PERFPIPE_MEMORY"
 
-#: Types of DuckDB for those of the data model.
+#: DuckDB types of the types of the data model.
 SQL_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
 
-#: A column of a table made in memory: name, type of DuckDB, meaning.
+#: A column of an in-memory table: name, DuckDB type, meaning.
 ColumnSpec = tuple[str, str, str]
 
 #: Characters of a query that an error repeats.
 _OF_QUERY = 60
 
-#: Statements by text, as they were parsed.
+#: Parsed statements by text.
 _parsed: dict[str, Statement] = {}
 
 
@@ -56,31 +56,31 @@ def open_database() -> DuckDBPyConnection:
 
 
 def use_cores(con: DuckDBPyConnection) -> None:
-    """Let queries run on all cores that there are, or those of PERFPIPE_CORES."""
+    """Let queries run on all cores, or on PERFPIPE_CORES cores."""
     stated = os.environ.get(CORES_VARIABLE)
     con.execute(f"SET threads = {cores()}" if stated else "RESET threads")
 
 
 def another(con: DuckDBPyConnection) -> DuckDBPyConnection:
-    """Return one more connection to the database of a connection."""
+    """Return another connection to the same database."""
     return _watch(con.cursor())
 
 
 def _watch(con: DuckDBPyConnection) -> DuckDBPyConnection:
     if _watched is not None:
         _watched.append(con)
-    # A bar that DuckDB draws on a terminal would mix with perfpipe's own.
+    # DuckDB's progress bar would mix with the progress bar of perfpipe.
     con.execute("SET enable_progress_bar = false")
     return con
 
 
-#: Connections that were opened since `watching` began; None where nobody watches.
+#: Connections opened since `watching` began; None if nothing is watched.
 _watched: list[DuckDBPyConnection] | None = None
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[Callable[[], None]]:
-    """Yield what interrupts the queries of all connections that are opened in the block."""
+    """Yield a function that interrupts the queries of all connections opened in the block."""
     import duckdb
 
     global _watched
@@ -99,7 +99,7 @@ def watching() -> Iterator[Callable[[], None]]:
 
 
 def execute_known(con: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
-    """Run a statement that comes with perfpipe: its text is parsed once in a process.
+    """Run a statement of perfpipe; its text is parsed once per process.
 
     Parsing takes about as long as binding, or as running it on few rows.
     """
@@ -109,24 +109,24 @@ def execute_known(con: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
 
 
 def sql_error(error: Exception) -> InputError:
-    """Return DuckDB's complaint about a query as one sentence."""
+    """Return DuckDB's error in a user's query as one sentence."""
     import duckdb
 
     if isinstance(error, duckdb.OutOfMemoryException):
         return InputError(
-            "SQL: the query needs more memory than it may have, or disk space to spill to; "
-            f"--memory SIZE or {MEMORY_VARIABLE} allows more"
+            "SQL: the query needs more memory than allowed, or more disk space to spill to; raise "
+            f"the memory limit with --memory SIZE or {MEMORY_VARIABLE}"
         )
     if "'pytz'" in str(error):
-        return InputError("SQL: times with a zone cannot be shown; cast them to VARCHAR")
+        return InputError("SQL: times with a time zone cannot be shown; cast them to VARCHAR")
     return InputError(f"SQL: {first_lines(error)}")
 
 
 def own_error(error: Exception, sql: str = "") -> PerfpipeError:
-    """Return DuckDB's complaint about a query of perfpipe's own as one sentence.
+    """Return DuckDB's error in a query of perfpipe itself as one sentence.
 
-    A file that cannot be read is a fault of the store.  Anything else is one of perfpipe, or of the
-    version of DuckDB.
+    A file that cannot be read is a fault of the store.  Anything else is a fault of perfpipe or of
+    the DuckDB version.
     """
     import duckdb
 
@@ -167,12 +167,12 @@ def quote(text: str) -> str:
 
 
 def same(column: str, value: int | None) -> str:
-    """Return the condition that a column has a value; None is NULL."""
+    """Return the SQL condition that a column has a value; None is NULL."""
     return f"{column} IS NULL" if value is None else f"{column} = {value}"
 
 
 def in_list(values: Sequence[str]) -> str:
-    """Return the right side of IN for some texts; for none of them what matches nothing."""
+    """Return the right side of IN for some texts; without texts it matches nothing."""
     return f"({', '.join(quote(value) for value in values) or 'NULL'})"
 
 
@@ -184,7 +184,7 @@ def create_table(
 ) -> None:
     """Create a table and insert rows, column by column.
 
-    Row by row DuckDB takes a millisecond each.
+    Inserting row by row takes a millisecond per row.
     """
     con.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {kind}' for c, kind, _ in columns)})")
     if rows:

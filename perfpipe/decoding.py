@@ -1,4 +1,4 @@
-"""Frozen dataclasses from JSON: what a file holds is checked against the types of the fields."""
+"""Frozen dataclasses from JSON, checked against the types of the fields."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
-#: Types whose values JSON holds as they are.
+#: Types that JSON stores unchanged.
 _PLAIN = (bool, int, float, str, NoneType)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """What a program states of itself; `more` keeps what has no field, or not the field's type."""
+    """Facts that a program reports; `more` keeps values without a matching field and type."""
 
     more: dict[str, bool | int | float | str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """Return plain values by name; nothing that a program states is refused."""
+        """Return plain values by name; accepts everything that a program reports."""
         nested = content.get("more")
         stated = {**content, **(nested if isinstance(nested, dict) else {})}
         stated.pop("more", None)
@@ -51,14 +51,14 @@ def types_of(kind: Any) -> dict[str, Any]:
 def decode(kind: Any, value: Any, where: str = "") -> Any:
     """Return a JSON value as `kind`: a dataclass, tuple, dict, plain type, or a union of them.
 
-    Keys without a field are passed over, fields without a key take their default.  Raises
-    ValueError that names the place of what does not fit.
+    Keys without a field are ignored, and fields without a key get their default.  Raises ValueError
+    with the place of a value that does not fit.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return _decode_union(arguments, value, where)
     if origin is tuple and isinstance(value, list):
-        # Thousands of samples are looked at together.
+        # Thousands of samples are checked together.
         if arguments[0] in (float, str) and {*map(type, value)} == {arguments[0]}:
             return tuple(value)
         return tuple(decode(arguments[0], v, f"{where}[{n}]") for n, v in enumerate(value))
@@ -94,9 +94,9 @@ def _decode_class(kind: Any, value: dict[str, Any], where: str) -> Any:
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    """Return whether a value is of a plain type; a whole number is a double too, true is neither.
+    """Return whether a value has a plain type; an integer is also a double, a boolean is neither.
 
-    Numbers are those of the store: 64 bits.
+    Numbers have 64 bits, as in the store.
     """
     if isinstance(value, bool):
         return kind is bool

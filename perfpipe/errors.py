@@ -28,11 +28,11 @@ class StoreError(PerfpipeError):
 
 
 class OtherVersion(StoreError):
-    """A file of the store is of a schema version that this perfpipe does not read."""
+    """A file of the store has a schema version that this perfpipe cannot read."""
 
 
 class QueryFailed(PerfpipeError):
-    """A query of perfpipe's own failed, which is a fault of perfpipe; `sql` runs it again."""
+    """A query of perfpipe itself failed, which is a bug in perfpipe; `sql` repeats it."""
 
     def __init__(self, text: str, sql: str = "") -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class Regressed(PerfpipeError):
 
 
 class Inconclusive(PerfpipeError):
-    """The sides of a gate cannot be compared, or it could not tell and was asked to fail then."""
+    """The sides of a gate cannot be compared, or the result is inconclusive and must fail."""
 
     exit_code = 4
 
@@ -65,12 +65,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-#: Characters of what a library or a file says that an error repeats.
+#: Maximum characters of a foreign message or text that an error repeats.
 _BRIEF = 120
 
 
 def brief(said: object, most: int = _BRIEF) -> str:
-    """Return what a library or a file says as a few printable words of one line.
+    """Return a foreign message or text as a few printable words on one line.
 
     >>> brief("malformed\\n  schema")
     'malformed schema'

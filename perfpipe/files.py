@@ -1,4 +1,4 @@
-"""Files: those that come with perfpipe, and others that are written atomically."""
+"""Reads files that come with perfpipe, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def printable(name: str) -> str:
-    r"""Return the name of a file as text: bytes that are no UTF-8 as `\xNN`."""
+    r"""Return the name of a file as text, with bytes that are not UTF-8 as `\xNN`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -29,7 +29,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def json_lines(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each object of a JSON lines file with its place, FILE:LINE; blank lines do not count.
+    """Yield each object of a JSON lines file with its place, FILE:LINE; blank lines are skipped.
 
     Raises InputError if the file cannot be read, or a line is not a `what`.
     """
@@ -66,12 +66,12 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 def read_versioned(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON object of the store; StoreError also where its schema version is unknown."""
+    """Read a JSON object of the store; StoreError also if its schema version is unknown."""
     content = read_json(path, what)
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:
         raise OtherVersion(
             f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
-            "use the perfpipe that wrote it"
+            "use the perfpipe version that wrote it"
         )
     return content

@@ -13,7 +13,7 @@ from perfpipe.errors import OtherVersion, StoreError
 from perfpipe.jsonfile import read_json, write_json
 from perfpipe.model import SCHEMA_VERSION
 
-#: Names of tables, which files have.
+#: Valid table names, which are also file names.
 _TABLE = re.compile(r"[A-Za-z_]\w{0,99}")
 
 
@@ -47,7 +47,7 @@ class StoredTable:
 class Facts:
     """Facts about the capture; None if the input lacks them.
 
-    `started_ns` is the zero of its times, in ns since 1970 (UTC).
+    `started_ns` is time zero of the report, in ns since 1970 (UTC).
     """
 
     tool_version: str | None = None
@@ -64,7 +64,7 @@ class Facts:
 class Manifest:
     """One report: `kind` is ncu, nsys or torch; `sha256` is of the decompressed input.
 
-    `lost_pct` is the largest share of the rows of a table of the input that is lost or damaged, %.
+    `lost_pct` is the largest share of lost or damaged rows in a table of the input, %.
     """
 
     report_id: str
@@ -84,7 +84,7 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Rows of all tables together."""
+        """Total rows of all tables."""
         return sum(table.rows for table in self.tables.values())
 
     def write(self, path: Path) -> None:
@@ -93,22 +93,22 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Read a manifest; StoreError when it is unreadable or of an unknown schema version."""
+        """Read a manifest; StoreError if it is unreadable or has an unknown schema version."""
         return cls.of_record(read_json(path, "report manifest"), path)
 
     @classmethod
     def of_record(cls, record: dict[str, Any], path: Path) -> Manifest:
-        """Return the manifest that a JSON object holds; `path` is what errors name."""
+        """Return the manifest in a JSON object; errors name `path`."""
         version = record.get("schema_version")
         if version != SCHEMA_VERSION:
             raise OtherVersion(
                 f"{path}: schema version {version!r}, but this perfpipe reads {SCHEMA_VERSION}; "
-                "ingest the input again with --force, or use the perfpipe that wrote it"
+                "ingest the input again with --force, or use the perfpipe version that wrote it"
             )
         try:
             found: Manifest = decode(cls, record)
             if odd := [name for name in found.tables if not _TABLE.fullmatch(name)]:
-                raise ValueError(f"{odd[0]!r} is not the name of a table")
+                raise ValueError(f"{odd[0]!r} is not a table name")
         except ValueError as error:
             raise StoreError(f"{path}: not a complete report manifest ({error})") from error
         return found

@@ -1,4 +1,4 @@
-"""Names of the kernels of optimizers: they are a category of kernels, and end the steps of a loop.
+"""Names of optimizer kernels, which are a kernel category and end the steps of a loop.
 
 Regular expressions over the function name, in upper or lower case.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-#: Foreach kernels of torch.compile, which are what optimizers launch.
+#: Foreach kernels of torch.compile, which optimizers launch.
 FOREACH = "^triton_for_"
 
 #: Foreach kernels of PyTorch and apex, and optimizers by name.

@@ -1,8 +1,8 @@
-"""Whose a temporary file is: its name says which process made it, so that others can tell its end.
+"""Owners of temporary files: the name identifies the process, so that its end can be detected.
 
     .tmp-gemm-1a2b3c4d@node7@4026531836@4711@8812345     host, process namespace, process, its start
 
-What a process that was killed leaves behind is removed by the next command that writes there.
+The next command that writes there removes the files of a killed process.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ _MARK = re.compile(r"@(?P<host>[^@/]+)@(?P<space>\d+)@(?P<pid>\d+)@(?P<started>\
 
 
 def own_name(begin: str) -> str:
-    """Return a new name that begins so and says that this process made it."""
+    """Return a new name with this prefix that marks this process as the owner."""
     return f"{begin}-{uuid.uuid4().hex[:8]}{own_mark()}"
 
 
 def own_mark() -> str:
-    """Return what names end with that are of this process."""
+    """Return the suffix of names that this process owns."""
     pid = os.getpid()
     return f"@{host()}@{_space()}@{pid}@{_started(pid)}"
 
 
 def is_own(name: str) -> bool:
-    """Return whether this process made what has a name."""
+    """Return whether this process owns a name."""
     return name.endswith(own_mark())
 
 
 def owner_of(name: str) -> tuple[str, int] | None:
-    """Return host and process of who made what has a name; None if it does not say."""
+    """Return host and process of the owner of a name; None if the name has no owner."""
     found = _MARK.search(name)
     return (found["host"], int(found["pid"])) if found else None
 
 
 def has_ended(name: str) -> bool:
-    """Return whether the process that a name states has ended: only where that can be known.
+    """Return whether the owner of a name is known to have ended.
 
-    Of other machines and containers it cannot.  A process of the same number that started later is
-    another one.
+    That is unknown for other machines and containers.  A process with the same number that started
+    later is a different process.
     """
     found = _MARK.search(name)
     if not found or (found["host"], found["space"]) != (host(), _space()):
@@ -60,13 +60,13 @@ def has_ended(name: str) -> bool:
 
 @cache
 def host() -> str:
-    """Return the name of this machine, without what names of files cannot have."""
+    """Return the name of this machine, without characters that file names cannot have."""
     return re.sub(r"[@/\0]", "_", socket.gethostname()) or "localhost"
 
 
 @cache
 def _space() -> str:
-    """Return the number of the namespace that process numbers are of: containers have their own."""
+    """Return the number of the process namespace; containers have their own."""
     try:
         return re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink())) or "0"
     except OSError:
@@ -74,11 +74,11 @@ def _space() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return when a process started, which tells it from a later one of the same number."""
+    """Return the start time of a process, which distinguishes reused process numbers."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "unknown"
     fields = stat.rpartition(")")[2].split()
-    # One that has ended stays in the list until its parent has looked.
+    # An ended process stays in the list until its parent reaps it.
     return "ended" if fields[0] in "ZX" else fields[19]

@@ -1,4 +1,4 @@
-"""Names and paths that files of a store state: they stay within its directories."""
+"""Names and paths in files of a store, which must stay within its directories."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from perfpipe.errors import StoreError
 
-#: Longest name of a file, bytes, with room for the endings that perfpipe adds.
+#: Longest file name, bytes, with room for the endings that perfpipe adds.
 _LONGEST = 200
 
 
 def is_plain(name: object) -> bool:
-    """Return whether a name is that of a file or directory, and leads nowhere else.
+    """Return whether a name is a plain file or directory name.
 
     >>> [is_plain(name) for name in ("gemm-1", "../x", "/etc", "a/b", "..", ".x", "")]
     [True, False, False, False, False, False, False]
@@ -27,15 +27,15 @@ def is_plain(name: object) -> bool:
 
 
 def inside(directory: Path, name: str) -> Path:
-    """Return a path below a directory; StoreError where it leads out of it, by links too."""
+    """Return a path below a directory; StoreError if it leaves the directory, also by links."""
     path = directory / name
     if not path.resolve().is_relative_to(directory.resolve()):
-        raise StoreError(f"{name!r} leads out of {directory}")
+        raise StoreError(f"{name!r} is outside of {directory}")
     return path
 
 
 def pattern_of(path: Path | str) -> str:
-    """Return what DuckDB reads a path from, which takes brackets, stars and question marks.
+    """Return a path escaped for DuckDB, which expands brackets, stars and question marks.
 
     >>> pattern_of("/data/g[1]/x.parquet")
     '/data/g[[]1]/x.parquet'

@@ -1,4 +1,4 @@
-"""A step as a picture, as plain data: lanes of slices on one scale of time."""
+"""The picture of a step as plain data: lanes of slices on one time scale."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Label(NamedTuple):
-    """What a slice is: name, category, short name of its kernel ("" if none), launch in words."""
+    """Label of a slice: name, category, short kernel name ("" if none), launch in words."""
 
     name: str
     category: str
@@ -34,7 +34,7 @@ class Sample(NamedTuple):
 class Lane:
     """A row: `kind` is range, call, stream, idle or metric.  Slices are sorted and do not overlap.
 
-    A metric has `samples` in place of slices.
+    A metric has `samples` instead of slices.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Panel:
 
 
 class Arrival(NamedTuple):
-    """Where a rank begins a collective: number of the panel, ns from the left border."""
+    """Where a rank starts a collective: panel number, and ns from the left border."""
 
     panel: int
     start_ns: int
@@ -62,7 +62,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """Panels one under the other, on one scale; each link is one collective on several of them."""
+    """Stacked panels on one scale; each link is one collective on several panels."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -70,13 +70,13 @@ class View:
 
     @property
     def dur_ns(self) -> int:
-        """How much time the scale has."""
+        """The duration of the scale."""
         return max(panel.dur_ns for panel in self.panels)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The median step, and the slowest where there are several; `labels` name the slices."""
+    """The median step, and the slowest step if there are several; `labels` name the slices."""
 
     views: tuple[View, ...]
     labels: tuple[Label, ...]

@@ -20,7 +20,7 @@ def utc_now() -> str:
 
 
 def provenance() -> dict[str, str]:
-    """Return the record that says which perfpipe wrote a file, on which Python, when."""
+    """Return a record of the perfpipe version, the Python version and the time."""
     return {
         "perfpipe": version(),
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""Removes from a store what nobody needs: leftovers of killed writers, and replaced files."""
+"""Removes leftovers of killed writers and replaced files from a store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from perfpipe.sweeping import sweep
 
 
 def collect_garbage(store: Store, older_than_s: float) -> list[Path]:
-    """Remove leftovers that nobody touched for `older_than_s` seconds, and what was replaced then.
+    """Remove leftovers unchanged for `older_than_s` seconds, and files replaced that long ago.
 
-    Returns what was removed.
+    Returns the removed paths.
     """
     now = time.time()
     removed = sweep(store)
@@ -32,9 +32,9 @@ def collect_garbage(store: Store, older_than_s: float) -> list[Path]:
 
 
 def remove_replaced(store: Store, older_than_s: float) -> list[Path]:
-    """Remove what segments of that age took the place of; return it.
+    """Remove and return the paths that segments of that age replaced.
 
-    That is older segments, and the directories of reports that the segment holds.
+    These are older segments, and the directories of reports in the segment.
     """
     now = time.time()
     removed = []
@@ -71,14 +71,14 @@ def _remove_directories(store: Store, segment: Segment, held: Collection[str]) -
                 shutil.rmtree(trash, ignore_errors=True)
                 removed.append(path)
             else:
-                # Ingested anew in the meantime: this one counts.
+                # Ingested again in the meantime: the new directory counts.
                 with contextlib.suppress(OSError):
                     trash.rename(path)
     return removed
 
 
 def _is_replaced(directory: Path, manifest: Manifest) -> bool:
-    """Return whether a segment holds what was in the directory of a report, or more."""
+    """Return whether a segment holds at least the content of a report's directory."""
     try:
         return Manifest.read(directory / "manifest.json") == manifest
     except OtherVersion:

@@ -1,4 +1,4 @@
-"""Where, when and with what a configuration was measured: a part of its result."""
+"""Where, when and in which environment a configuration was measured."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from perfpipe.secrets import hidden, is_secret_variable
 
 @dataclass(frozen=True)
 class Git:
-    """What is checked out where a program runs; `branch` is None without one (detached)."""
+    """What is checked out where a program runs; `branch` is None if detached."""
 
     commit: str = field(
-        metadata=column("VARCHAR", "commit of the repository that it ran in", "git_commit")
+        metadata=column("VARCHAR", "commit of the repository that the program ran in", "git_commit")
     )
     branch: str | None = field(
-        default=None, metadata=column("VARCHAR", "branch of that repository", "git_branch")
+        default=None, metadata=column("VARCHAR", "branch of this repository", "git_branch")
     )
     dirty: bool = field(
         default=False,
-        metadata=column("BOOLEAN", "whether files differed from that commit", "git_dirty"),
+        metadata=column("BOOLEAN", "whether files differed from this commit", "git_dirty"),
     )
 
     @property
     def name(self) -> str:
-        """The commit in short, with + where files differ from it."""
+        """The short commit id, with + if files differ from it."""
         return self.commit[:9] + ("+" if self.dirty else "")
 
 
@@ -33,44 +33,44 @@ class Git:
 class Ran:
     """Where and when a configuration was measured.
 
-    What is known of this machine (`host`, `gpus`: UUIDs of those that it might use, `environment`,
-    `packages`, `machine`) is None where programs run elsewhere; `job` is that of a scheduler, as
-    JOB_INDEX; `exit_code` is the program's; `git` is None where it ran in no repository.
+    Facts about this machine (`host`, `gpus`: UUIDs of the usable GPUs, `environment`, `packages`,
+    `machine`) are None if programs run elsewhere.  `job` is the job of a scheduler, as JOB_INDEX;
+    `exit_code` is the exit code of the program; `git` is None outside of a repository.
     """
 
-    started_at: str = field(metadata=column("VARCHAR", "start of its measurement, UTC"))
-    ended_at: str = field(metadata=column("VARCHAR", "end of its measurement, UTC"))
+    started_at: str = field(metadata=column("VARCHAR", "start of the measurement, UTC"))
+    ended_at: str = field(metadata=column("VARCHAR", "end of the measurement, UTC"))
     seconds: float = field(
-        metadata=column("DOUBLE", "wall time of all its launches and of reading its reports, s")
+        metadata=column("DOUBLE", "wall time of all launches and of ingesting the reports, s")
     )
     host: str | None = field(
-        default=None, metadata=column("VARCHAR", "machine that it ran on", "node")
+        default=None, metadata=column("VARCHAR", "machine that the program ran on", "node")
     )
     gpus: tuple[str, ...] | None = field(
-        default=None, metadata=column("VARCHAR[]", "UUIDs of the GPUs that it could use")
+        default=None, metadata=column("VARCHAR[]", "UUIDs of the GPUs that the program could use")
     )
-    job: str | None = field(
-        default=None, metadata=column("VARCHAR", "job of the scheduler, as JOB_INDEX")
-    )
+    job: str | None = field(default=None, metadata=column("VARCHAR", "scheduler job, as JOB_INDEX"))
     attempt: int = field(
-        default=1, metadata=column("BIGINT", "how often it was started, this time included")
+        default=1, metadata=column("BIGINT", "number of starts, including this one")
     )
     exit_code: int | None = None
     environment: dict[str, str] | None = field(
         default=None,
         metadata=column(
             "VARCHAR",
-            "variables of its environment that the workload file sets, or that libraries for GPUs "
-            "read, as JSON; without those whose names say that they are secret",
+            "environment variables that the workload sets or that GPU libraries read, as JSON; "
+            "variables with names of secrets are excluded",
         ),
     )
     packages: dict[str, str] | None = field(
         default=None,
-        metadata=column("VARCHAR", "versions of the Python packages that matter to it, as JSON"),
+        metadata=column("VARCHAR", "versions of the relevant Python packages, as JSON"),
     )
     machine: str | None = field(
         default=None,
-        metadata=column("VARCHAR", "models of the GPUs that it could use, else of the processor"),
+        metadata=column(
+            "VARCHAR", "models of the GPUs that the program could use, else model of the CPU"
+        ),
     )
     git: Git | None = None
 

@@ -1,6 +1,6 @@
 """The run record: what was launched or replayed, with the result of each configuration.
 
-A field that says so is a column of the table `runs` or `run_tasks`.
+Fields with column metadata are columns of the table `runs` or `run_tasks`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfpipe.secrets import hidden, hide_words
 
 Scalar = bool | int | float | str
 
-#: Failure of a task that ran into the time limit of its job.
+#: Failure of a task that reached the time limit of its job.
 TIME_LIMIT = "time_limit"
 
 
@@ -36,12 +36,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class OneGpu:
-    """State of a GPU during timing, from the samples in which it was busy, if there are any.
+    """State of a GPU during timing, from the samples in which it was busy, if any.
 
-    Clocks in MHz, power in W, temperature in degrees Celsius, load in %; None where unsupported.
-    `ecc_errors` are those that came up meanwhile, `neighbors` the processes that used the GPU
-    before the program was launched, `program_gb` is how much more of its memory was in use at most
-    than before, GB.
+    Clocks in MHz, power in W, temperature in degrees Celsius, load in %; None if unsupported.
+    `ecc_errors` are the errors during timing, `neighbors` the processes that used the GPU before
+    the program was launched, `program_gb` the largest increase of its used memory, GB.
     """
 
     gpu: int
@@ -61,7 +60,7 @@ class OneGpu:
 
 @dataclass(frozen=True)
 class GpuState:
-    """State of the GPUs that worked during timing; `missing` is the reason if there is none."""
+    """State of the GPUs that were used during timing; `missing` is the reason if unknown."""
 
     samples: int = 0
     gpus: tuple[OneGpu, ...] = ()
@@ -69,7 +68,7 @@ class GpuState:
     driver: str | None = field(
         default=None, metadata=column("VARCHAR", "version of the GPU driver during timing")
     )
-    pinned_gb: float | None = None  # most pinned host memory of a process
+    pinned_gb: float | None = None  # maximum pinned host memory of a process
 
     @property
     @derived("VARCHAR", "model of the first used GPU")
@@ -79,7 +78,7 @@ class GpuState:
 
     @property
     def program_gb(self) -> float | None:
-        """Most memory that the program took on one GPU, GB."""
+        """Maximum memory that the program used on one GPU, GB."""
         return max(
             (one.program_gb for one in self.gpus if one.program_gb is not None), default=None
         )
@@ -112,7 +111,7 @@ class GpuState:
         return self.gpus[0].power_limit_w if self.gpus else None
 
     @property
-    @derived("BIGINT", "ECC errors of the used GPUs that came up during timing")
+    @derived("BIGINT", "ECC errors of the used GPUs during timing")
     def ecc_errors(self) -> int | None:
         """ECC errors of the used GPUs during timing; None if unknown."""
         known = [gpu.ecc_errors for gpu in self.gpus if gpu.ecc_errors is not None]
@@ -145,10 +144,10 @@ class Kernel(Stated):
 
     name: str | None = None
     registers: int | None = field(
-        default=None, metadata=column("BIGINT", "registers per thread of its Triton kernel")
+        default=None, metadata=column("BIGINT", "registers per thread of the Triton kernel")
     )
     spills: int | None = field(
-        default=None, metadata=column("BIGINT", "registers of that kernel spilled to memory")
+        default=None, metadata=column("BIGINT", "registers of the Triton kernel spilled to memory")
     )
     shared_bytes: int | None = None
     warps: int | None = None
@@ -162,7 +161,7 @@ class Validation(Stated):
     ok: bool = False
     max_abs_error: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "largest error of its result against the program's reference"),
+        metadata=column("DOUBLE", "largest error of the result against the program's reference"),
     )
     rel_l2_error: float | None = None
     atol: float | None = None
@@ -170,7 +169,7 @@ class Validation(Stated):
     rank: int | None = None
 
 
-#: Fields of a result that hold what somebody wrote: secrets in them are not kept.
+#: Fields of a result with text from users or programs, which is stored without secrets.
 _TEXTS = ("label", "params", "error", "notes", "variant", "software")
 
 
@@ -183,9 +182,9 @@ def _set(record: object, values: dict[str, Any]) -> None:
 class TaskResult:
     """The result of a configuration; times in ms, `seconds` of each launch without a profiler.
 
-    `confirm_ms` are the samples of launches after a search, in which its fastest configuration and
-    its default took turns.  `profiler_s` has the seconds of the launches under each profiler.
-    `key` is a hash of everything the result depends on; `files` are below the store's runs/.
+    `confirm_ms` are the samples of launches after a search, in which the fastest configuration and
+    the default alternated.  `profiler_s` has the seconds of the launch under each profiler.  `key`
+    is a hash of everything the result depends on; `files` are below the store's runs/.
     """
 
     index: int = field(
@@ -194,16 +193,18 @@ class TaskResult:
     label: str = field(metadata=column("VARCHAR", "parameters as text, such as m=512 n=512"))
     params: dict[str, Scalar] = field(metadata=column("VARCHAR", "parameters as JSON"))
     status: str = field(default="done", metadata=column("VARCHAR", "done or failed"))
-    error: str | None = field(default=None, metadata=column("VARCHAR", "why it failed"))
+    error: str | None = field(default=None, metadata=column("VARCHAR", "reason of the failure"))
     flops: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "FLOPs per iteration, by the workload file"),
+        metadata=column("DOUBLE", "FLOPs per iteration, from the workload file"),
     )
     bytes: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "bytes that an iteration must move, by the workload file"),
+        metadata=column("DOUBLE", "minimum bytes per iteration, from the workload file"),
     )
-    dtype: str | None = field(default=None, metadata=column("VARCHAR", "type whose peak applies"))
+    dtype: str | None = field(
+        default=None, metadata=column("VARCHAR", "data type that determines the peak")
+    )
     reports: tuple[str, ...] = field(
         default=(), metadata=column("VARCHAR[]", "reports of this configuration")
     )
@@ -211,15 +212,15 @@ class TaskResult:
         default=None,
         metadata=column(
             "VARCHAR",
-            "kind: wrong_result, out_of_resources, timeout, time_limit (of its job), crash, "
-            "profiler, tool_missing or not_recorded; in a batch also what became of its job",
+            "kind: wrong_result, out_of_resources, timeout, time_limit (of the job), crash, "
+            "profiler, tool_missing or not_recorded; in a batch also the state of the job",
         ),
     )
     generation: int | None = field(
         default=None, metadata=column("BIGINT", "generation of a search, from 0; else NULL")
     )
     timing_method: str | None = field(
-        default=None, metadata=column("VARCHAR", "how it was timed: queued, events or wall clock")
+        default=None, metadata=column("VARCHAR", "timing method: queued, events or wall clock")
     )
     times_ms: tuple[float, ...] = field(
         default=(), metadata=column("DOUBLE[]", "samples of all launches, in order, ms")
@@ -230,33 +231,36 @@ class TaskResult:
     launches_ms: tuple[tuple[float, ...], ...] = ()
     default: bool | None = field(
         default=None,
-        metadata=column("BOOLEAN", "whether it is the default of its search, if any", "is_default"),
+        metadata=column(
+            "BOOLEAN", "whether it is the default configuration of the search, if any", "is_default"
+        ),
     )
     confirm_ms: tuple[tuple[float, ...], ...] = ()
     seconds: tuple[float, ...] = ()
     ended_after_s: float | None = field(
-        default=None, metadata=column("DOUBLE", "when launches were ended, if before their end, s")
+        default=None,
+        metadata=column("DOUBLE", "time after which launches were ended early, if they were, s"),
     )
     software: dict[str, str] | None = None
     notes: tuple[str, ...] = field(
-        default=(), metadata=column("VARCHAR[]", "what its profilers left out, and why")
+        default=(), metadata=column("VARCHAR[]", "what the profilers skipped, and why")
     )
     profilers: tuple[str, ...] = ()
     profiler_s: dict[str, float] = field(
         default_factory=dict,
         metadata=column(
             "VARCHAR",
-            "wall time under each profiler, with what that takes to write its report, s, as JSON",
+            "wall time under each profiler, including writing the report, s, as JSON",
         ),
     )
     reading_s: float | None = field(
-        default=None, metadata=column("DOUBLE", "wall time of reading its reports, s")
+        default=None, metadata=column("DOUBLE", "wall time of ingesting the reports, s")
     )
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     variant: tuple[str, ...] = field(
         default=(),
-        metadata=column("VARCHAR[]", "what an arm of a comparison sets beside parameters"),
+        metadata=column("VARCHAR[]", "settings of an arm of a comparison besides parameters"),
     )
     key: str = ""
     ran: Ran | None = None
@@ -273,13 +277,13 @@ class TaskResult:
     @property
     @derived("DOUBLE", "median time of an iteration without a profiler, ms")
     def median_ms(self) -> float | None:
-        """Median of its times, ms; None where it was not timed."""
+        """Median time, ms; None if it was not timed."""
         return statistics.median(self.times_ms) if self.times_ms else None
 
     @property
     @derived("DOUBLE", "median wall time of a launch without a profiler, from start to end, s")
     def wall_s(self) -> float | None:
-        """Median wall time of its launches without a profiler, s; None if one was ended early."""
+        """Median wall time of launches without a profiler, s; None if any was ended early."""
         whole = self.seconds and self.ended_after_s is None
         return statistics.median(self.seconds) if whole else None
 
@@ -289,7 +293,7 @@ class TaskResult:
 
     @classmethod
     def read(cls, path: Path) -> TaskResult:
-        """Read a result; raises StoreError if it is unreadable or of an unknown schema version."""
+        """Read a result; raises StoreError if it is unreadable or has an unknown schema version."""
         found: TaskResult = _read(cls, path, "result of a task")
         return found
 
@@ -305,9 +309,9 @@ class Recorded:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run of a workload; `reports` are those of its tasks, `recording` is what was replayed.
+    """One run of a workload; `reports` has the reports of all tasks, `recording` what was replayed.
 
-    `words` are those of a program that was run without a workload file.
+    `words` is the command line of a program that was run without a workload file.
     """
 
     run_id: str = field(metadata=column("VARCHAR", "run"))
@@ -317,7 +321,7 @@ class RunRecord:
     status: str = field(
         default="running", metadata=column("VARCHAR", "done, failed, running or interrupted")
     )
-    reports: tuple[str, ...] = field(default=(), metadata=column("VARCHAR[]", "its reports"))
+    reports: tuple[str, ...] = field(default=(), metadata=column("VARCHAR[]", "reports of the run"))
     tasks: tuple[TaskResult, ...] = ()
     workload_file: str = ""
     words: tuple[str, ...] | None = None
@@ -345,7 +349,7 @@ class RunRecord:
         found: RunRecord = _read(cls, path, "run record")
         _check_run_id(found.run_id, path)
         if found.run_id != path.parent.name:
-            raise StoreError(f"{path}: the record of another run, {found.run_id}")
+            raise StoreError(f"{path}: belongs to another run, {found.run_id}")
         return found
 
 
@@ -359,7 +363,7 @@ def _read(kind: Any, path: Path, what: str) -> Any:
     try:
         return decode(kind, content)
     except ValueError as error:
-        raise StoreError(f"{path}: not a whole {what} ({error})") from error
+        raise StoreError(f"{path}: not a complete {what} ({error})") from error
 
 
 _RUN, _TASK = tuple(columns_of(RunRecord)), tuple(columns_of(TaskResult))
@@ -369,7 +373,7 @@ RUN_COLUMNS = tuple(own.spec for own in _RUN)
 TASK_COLUMNS = (
     *(own.spec for own in _RUN if own.name == "run_id"),
     *(own.spec for own in _TASK),
-    ("short_label", "VARCHAR", "its parameters that differ within the run, as text"),
+    ("short_label", "VARCHAR", "parameters that differ within the run, as text"),
 )
 
 

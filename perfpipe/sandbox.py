@@ -1,8 +1,8 @@
-"""What SQL that somebody typed may do: read tables and views, and nothing else.
+"""Restricts user SQL to reading tables and views.
 
-DuckDB locks the connection (no other files, no network, extensions or settings), and the text is
-let through only where its own parser finds one query made of what is listed here.  A list of what
-is allowed, not of what is not: new versions bring new functions.
+DuckDB locks the connection (no other files, no network, extensions or settings).  A text is run
+only if DuckDB's parser finds a single query that uses only the listed features.  This is an
+allow-list, since new DuckDB versions add functions.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from perfpipe.paths import pattern_of
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Kinds of queries.  Others insert, delete, or copy to files, within WITH as well.
+#: Allowed kinds of queries.  Others insert, delete, or copy to files, also within WITH.
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 
-#: Functions of DuckDB that list tables, columns, types and functions.  Not how views are defined:
-#: that names files.
+#: Functions of DuckDB that list tables, columns, types and functions, but not view definitions,
+#: which contain file names.
 _CATALOG_FUNCTIONS = frozenset(
     "duckdb_tables duckdb_columns duckdb_types duckdb_functions duckdb_schemas duckdb_keywords "
     "pragma_table_info pragma_version".split()
 )
 
-#: Table functions that make rows of their arguments, or list what there is.
+#: Table functions that create rows from their arguments.
 _TABLE_FUNCTIONS = _CATALOG_FUNCTIONS | frozenset(
     "range generate_series unnest repeat repeat_row json_each json_tree summary".split()
 )
 
-#: Schemas, and databases in their place, that tables of a store are in.
+#: Schemas, or databases instead, that contain tables of a store.
 _SCHEMAS = frozenset({"", "main", "memory", "temp"})
 
-#: Functions that tell of this process, or change something outside of the query.
+#: Functions that reveal facts about this process, or change something outside of the query.
 _REFUSED_FUNCTIONS = frozenset(
     "getenv current_setting getvariable write_log nextval setval currval setseed "
     "json_execute_serialized_sql sleep_ms current_query".split()
 )
 
-#: What a name of a file has and a name of a table has not.
+#: Characters of file names that table names do not have.
 _OF_FILES = frozenset("./\\*?[]:~")
 
 _ONLY = "only SELECT is allowed here"
 
 
 def lock(con: DuckDBPyConnection, directories: Sequence[Path]) -> None:
-    """Let the connection read files below the directories and nothing else, for good."""
+    """Permanently restrict the connection to reading files below these directories."""
     paths = [str(path.resolve()) for path in directories]
-    # Also as queries name them, where names have brackets or stars.
+    # Also escaped as in queries, if names have brackets or stars.
     every = dict.fromkeys([*paths, *map(pattern_of, paths)])
     allowed = ", ".join(quote(f"{path}/") for path in every)
     con.execute(f"SET allowed_directories = [{allowed}]")
@@ -63,8 +63,8 @@ def lock(con: DuckDBPyConnection, directories: Sequence[Path]) -> None:
 def readable_sql(con: DuckDBPyConnection, sql: str) -> str:
     """Return the statement to run for a text: one SELECT, or an EXPLAIN of one.
 
-    Raises InputError for anything else.  EXPLAIN ANALYZE runs what it explains, so that is put
-    together anew from the query that was looked at.
+    Raises InputError for anything else.  EXPLAIN ANALYZE runs the query, so the statement is
+    rebuilt from the checked query.
     """
     start, explained = _parts(sql)
     query = sql if explained is None else explained
@@ -73,14 +73,14 @@ def readable_sql(con: DuckDBPyConnection, sql: str) -> str:
 
 
 def explained_sql(sql: str) -> str | None:
-    """Return what an EXPLAIN statement is about, None for any other."""
+    """Return the query of an EXPLAIN statement, None for any other statement."""
     return _parts(sql)[1]
 
 
 def _parts(sql: str) -> tuple[str, str | None]:
-    """Return how an EXPLAIN begins, and the rest; None for another statement.
+    """Return the beginning of an EXPLAIN statement, and the rest; None for another statement.
 
-    The words are those of DuckDB's own parser, so that comments and quotes cannot hide any.
+    The words come from DuckDB's parser, so that comments and quotes cannot hide any.
     """
     import duckdb
 
@@ -115,7 +115,7 @@ def _check_query(con: DuckDBPyConnection, sql: str) -> None:
     except (duckdb.Error, UnicodeError) as error:
         raise sql_error(error) from error
     if len(statements) != 1:
-        raise InputError(f"SQL: one statement is needed, not {len(statements)}")
+        raise InputError(f"SQL: expected one statement, not {len(statements)}")
     tree = json.loads(text)
     if statements[0].type != duckdb.StatementType.SELECT:
         raise InputError(f"SQL: {_ONLY}, not {statements[0].type.name}")
@@ -128,9 +128,9 @@ def _check_query(con: DuckDBPyConnection, sql: str) -> None:
 
 
 def _catalog(con: DuckDBPyConnection) -> frozenset[str]:
-    """Return the names of DuckDB's own views: what is there, how it is defined, settings."""
+    """Return the names of DuckDB's built-in views: catalog, definitions, settings."""
     sql = "SELECT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> ?"
-    # Those of the information schema are found by the name of the schema only.
+    # Views of the information schema are recognized by the schema name only.
     return frozenset(name for (name,) in con.execute(sql, ["information_schema"]).fetchall())
 
 
@@ -147,9 +147,9 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _fault(node: dict[str, Any], catalog: frozenset[str]) -> str:
-    """Return what a part of a query does that is not allowed; empty if it may.
+    """Return why a part of a query is not allowed; empty if it is allowed.
 
-    `catalog` are the views of DuckDB's own.
+    `catalog` are DuckDB's built-in views.
     """
     kind = node.get("type")
     kind = kind if isinstance(kind, str) else ""
@@ -165,13 +165,13 @@ def _fault(node: dict[str, Any], catalog: frozenset[str]) -> str:
     if kind == "TABLE_FUNCTION":
         name = str((node.get("function") or {}).get("function_name")).lower()
         if name not in _TABLE_FUNCTIONS:
-            return f"the table function {name} is not available here: queries read the store only"
+            return f"the table function {name} is not available: queries can only read the store"
     table = node.get("table_name")
     if kind == "BASE_TABLE" and isinstance(table, str) and _OF_FILES.intersection(table):
-        return f"'{table}' is not a table: queries read the store only"
+        return f"'{table}' is not a table: queries can only read the store"
     if kind == "BASE_TABLE" and isinstance(table, str):
         schema, name = str(node.get("schema_name") or "").lower(), table.lower()
         if schema not in _SCHEMAS or name in catalog - _CATALOG_FUNCTIONS:
-            listed = "duckdb_tables() and duckdb_columns() list what is there"
+            listed = "use duckdb_tables() and duckdb_columns()"
             return f"{schema}{'.' if schema else ''}{name} is not available here: {listed}"
     return ""

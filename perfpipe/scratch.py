@@ -1,4 +1,4 @@
-"""Temporary directories that say whose they are, and are removed when their owner has ended."""
+"""Temporary directories that are marked with their owner, and removed after its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREFIX = "perfpipe"
 
 @contextlib.contextmanager
 def scratch(within: str | Path | None = None) -> Iterator[Path]:
-    """Yield a directory of this process for temporary files, which is removed in the end."""
+    """Yield a directory for temporary files of this process, which is removed at the end."""
     parent = Path(within or tempfile.gettempdir())
     sweep_scratch(parent)
     directory = parent / own_name(_PREFIX)
@@ -29,14 +29,14 @@ def scratch(within: str | Path | None = None) -> Iterator[Path]:
 
 
 def spill_directory() -> Path:
-    """Return a new directory for what does not fit in memory, which is not made yet."""
+    """Return a new directory name, not created yet, for data that does not fit in memory."""
     parent = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
     sweep_scratch(parent)
     return parent / own_name(f"{_PREFIX}-duckdb")
 
 
 def sweep_beside(path: Path) -> None:
-    """Remove what processes that have ended left of files that they wrote beside a path."""
+    """Remove temporary files that ended processes left next to a path."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(path.parent):
             if entry.name.startswith(".tmp-") and has_ended(entry.name):
@@ -45,7 +45,7 @@ def sweep_beside(path: Path) -> None:
 
 @cache
 def sweep_scratch(parent: Path) -> None:
-    """Remove what processes that have ended left in a directory; once in a process."""
+    """Remove leftovers of ended processes in a directory; once per process."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
             if entry.name.startswith(_PREFIX) and has_ended(entry.name):

@@ -1,8 +1,8 @@
-"""Tells secrets in command lines, variables and messages, and leaves them out.
+"""Detects secrets in command lines, variables and messages, and hides them.
 
-One place for the rules: what is stored (run records, the command of a report) and what is shared
-(scrubbed reports, recordings) is hidden by them.  A secret is told by the name before it (option,
-variable, key of JSON), by its place in a URL, or by its own shape.
+The same rules apply to stored data (run records, the command of a report) and shared data (scrubbed
+reports, recordings).  A secret is recognized by the name before it (option, variable, JSON key), by
+its place in a URL, or by its shape.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-#: Stands where a secret was.
+#: Replaces a secret.
 HIDDEN = "***"
 
-#: A word of a name, or two, after which a value is secret.
+#: Words in a name whose value is secret.
 _WORDS = (
     r"pass(?:word|wd|phrase|code)?|pwd|secrets?|token|credentials?|auth|authorization|bearer"
     r"|cookie|apikey|(?:api|access|private|secret|account|shared|signing|encryption|license)[-_.]?"
@@ -28,7 +28,7 @@ _SECRET_NAME = re.compile(
     r"|.*[A-Z](?:PASSWORD|PASSWD|PWD|SECRET|TOKEN)|.*SSHPASS"
 )
 
-#: Variables that libraries and clients read, whose names say it in the middle or in other words.
+#: Variables of libraries and clients that hold secrets under other names.
 _SECRET_VARIABLE = re.compile(
     r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|COOKIE|_URL|_URI|_DSN|WEBHOOK|PRIVATE"
 )
@@ -38,7 +38,7 @@ _WORD = (
     r"|(?<=[A-Z])(?:PASSWORD|PASSWD|PWD|SECRET|TOKEN)|SSHPASS)"
 )
 
-#: Words that messages of programs use of other things: "unexpected token: x".
+#: Words that messages also use for other things: "unexpected token: x".
 _MESSAGE_WORD = (
     r"(?<![A-Za-z0-9])(?i:pass(?:word|wd|phrase)|secret|authorization|cookie"
     r"|(?:api|access|auth|private|secret)[-_ .]?(?:key|token))"
@@ -66,7 +66,7 @@ _RULES = tuple(
     )
 )  # fmt: skip
 
-#: A text that has nothing of this has no secret by any of the rules.
+#: A text without a match has no secret by any of the rules.
 _MAYBE = re.compile(
     r"(?i:pass|pwd|secret|token|credential|auth|bearer|basic|cookie|key|dsn|sig|pat|://"
     r"|gh[opsur]_|glpat|hf_|sk-|akia|asia|xox|nvapi|eyj)"
@@ -80,23 +80,22 @@ _MAYBE_BYTES = re.compile(
     rb"|xox[abeoprs]-|nvapi-|eyJ[\w-]{8}"
 )
 
-#: What a place that _MAYBE_BYTES matches begins with, in lower case: these are found many times
-#: faster.
+#: Beginnings of matches of _MAYBE_BYTES, in lower case, which are much faster to find.
 _BEGINNINGS = (
     b"://", b"-----begin", b"pass", b"pwd", b"secret", b"token", b"credential", b"auth", b"bearer",
     b"cookie", b"key", b"dsn", b"sig", b"pat", b"gho_", b"ghp_", b"ghs_", b"ghu_", b"ghr_",
     b"github_pat_", b"glpat-", b"hf_", b"sk-", b"akia", b"asia", b"xox", b"nvapi-", b"eyj",
 )  # fmt: skip
 
-#: Bytes that texts consist of, as 1, and others as 0.
+#: 1 for bytes that occur in texts, 0 for others.
 _TEXT = bytes(byte in b"\t\n\r" or (byte >= 0x20 and byte != 0x7F) for byte in range(256))
 
-#: How much is looked at in turn for the ends of a text.
+#: Bytes to scan at a time for the ends of a text.
 _STRIDE = 1 << 12
 
 
 def is_secret(name: str) -> bool:
-    """Return whether what a name stands for is secret.
+    """Return whether the value of a name is secret.
 
     >>> is_secret("--api-key"), is_secret("DB_PASSWORD"), is_secret("--max-tokens")
     (True, True, False)
@@ -105,12 +104,12 @@ def is_secret(name: str) -> bool:
 
 
 def is_secret_variable(name: str) -> bool:
-    """Return whether an environment variable may hold a secret: rather one too many."""
+    """Return whether an environment variable may hold a secret; if in doubt, it does."""
     return _SECRET_VARIABLE.search(name.upper()) is not None
 
 
 def hide(text: str) -> str:
-    """Return a text without the secrets in it.
+    """Return a text with its secrets hidden.
 
     >>> hide("train.py --api-key=abc --password hunter2 --db postgres://u:pw@host/x --lr 0.1")
     'train.py --api-key=*** --password *** --db postgres://***@host/x --lr 0.1'
@@ -140,7 +139,7 @@ def blank(content: bytes) -> bytes:
 
 
 def _text_around(content: bytes, place: int) -> tuple[int, int]:
-    """Return where the text that a place lies in begins and ends."""
+    """Return the start and end of the text around a place."""
     start = place
     while start > 0:
         low = max(0, start - _STRIDE)
@@ -163,7 +162,7 @@ def _blanked(found: re.Match[str]) -> str:
 
 
 def secrets_in(content: bytes) -> set[int]:
-    """Return where `blank` may change something, and some places where it does not."""
+    """Return places that `blank` may change, and some that it does not change."""
     lower = content.lower()
     places = set()
     for beginning in _BEGINNINGS:
@@ -176,7 +175,7 @@ def secrets_in(content: bytes) -> set[int]:
 
 
 def hide_words(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a command without the secrets in them.
+    """Return the words of a command with their secrets hidden.
 
     >>> hide_words(["curl", "--token", "a b c", "-H", "Authorization: Basic eHl6eHl6"])
     ('curl', '--token', '***', '-H', 'Authorization: Basic ***')
@@ -191,7 +190,7 @@ def hide_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def hidden(value: Any) -> Any:
-    """Return texts, also in lists and by name, without secrets; numbers tell none."""
+    """Return texts, also in lists and dicts, without secrets; numbers are not secret."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, Mapping):

@@ -1,11 +1,11 @@
-"""Segments: many reports' rows in one file a table, written once and never changed.
+"""Segments: rows of many reports in one file per table, written once and never changed.
 
     segments/<id>/segment.json        its reports, files, and the segments that it replaces
-    segments/<id>/catalogue.parquet   a row a report: what `reports` shows, and the manifest
+    segments/<id>/catalogue.parquet   one row per report: the row of `reports`, and the manifest
     segments/<id>/<table>.parquet     rows of all its reports, by report_id
-    removed/<id>/<report_id>          a report that was taken out: readers pass over its rows
+    removed/<id>/<report_id>          a removed report: readers ignore its rows
 
-A report may also lie in a directory of its own; where a segment holds it too, the segment is read.
+A report may also have its own directory; if a segment holds it too, the segment is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perfpipe.manifest import Manifest
 from perfpipe.model import SCHEMA_VERSION
 from perfpipe.paths import is_plain, pattern_of
 
-#: File of a segment that says what is in it.
+#: File of a segment that lists its content.
 INDEX = "segment.json"
 
 #: The table of reports in a segment.
@@ -71,7 +71,7 @@ class Segment:
     def read(cls, path: Path) -> Segment:
         """Read a segment's index; raises StoreError if it is damaged or of an unknown version.
 
-        Its files must have the sizes that the index states; their content is not looked at.
+        Its files must have the sizes in the index; their content is not checked.
         """
         segment = _read(path.resolve())
         for file in segment.files:
@@ -80,15 +80,15 @@ class Segment:
 
 
 def check_size(path: Path, stated: int) -> None:
-    """Raise StoreError unless there is a plain file of a size, bytes."""
+    """Raise StoreError unless a path is a regular file of this size, bytes."""
     try:
         at = path.lstat()
     except OSError as error:
         raise StoreError(os_error_sentence(error, "cannot read")) from error
     if not stat.S_ISREG(at.st_mode):
-        raise StoreError(f"{path}: not a plain file")
+        raise StoreError(f"{path}: not a regular file")
     if at.st_size != stated:
-        raise StoreError(f"{path}: {at.st_size} bytes, {stated} were written")
+        raise StoreError(f"{path}: {at.st_size} bytes, but {stated} were written")
 
 
 @cache
@@ -98,7 +98,7 @@ def _read(path: Path) -> Segment:
         files = tuple(SegmentFile(**file) for file in record["files"])
         reports, replaces = frozenset(record["reports"]), frozenset(record["replaces"])
     except (KeyError, TypeError) as error:
-        raise StoreError(f"{path / INDEX}: not a whole segment ({error})") from error
+        raise StoreError(f"{path / INDEX}: not a complete segment ({error})") from error
     for name in (*reports, *replaces, *(file.file for file in files)):
         if not is_plain(name) or (path / str(name)).is_symlink():
             raise StoreError(f"{path / INDEX}: {name!r} is not a plain file name")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 
 class SetAside:
-    """Reports by id, with the reason; one that was written anew since is read again.
+    """Reports by id, with the reason; a report that was rewritten since is read again.
 
-    `written_at` returns what changes when a report is written anew.
+    `written_at` returns a value that changes when a report is rewritten.
     """
 
     def __init__(self, written_at: Callable[[str], int]) -> None:

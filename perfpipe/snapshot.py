@@ -1,4 +1,4 @@
-"""What a store holds at one moment: which reports, and in which files the rows of a table lie."""
+"""The reports of a store at one moment, and the files with the rows of each table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from perfpipe.store import Store
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one table with the same columns; rows of `keep` alone count, of all where None.
+    """Files of one table with the same columns; only rows of the reports `keep` count (None: all).
 
-    `schema` is the signature of the columns, empty where a file of an older version has none.
+    `schema` is the signature of the columns, empty for files of older versions.
     """
 
     paths: tuple[Path, ...]
@@ -26,10 +26,10 @@ class Files:
 
 
 class Snapshot:
-    """Reports of a store, as they lie at one moment; what is published later is not among them.
+    """Reports of a store at one moment, without those that are published later.
 
-    `own` are those in directories of their own, `segments` maps each segment to those read from
-    it.  Reports that cannot be read are left out with a warning.
+    `own` are the reports with their own directories, `segments` maps each segment to the reports
+    read from it.  Reports that cannot be read are skipped with a warning.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class Snapshot:
 
     @classmethod
     def of(cls, store: Store, wanted: Collection[str] | None = None) -> Snapshot:
-        """Return the reports of a store, or those of them that are wanted."""
-        # Own directories first: a report is in a segment before its own directory goes.
+        """Return the reports of a store, or only the wanted ones."""
+        # Own directories first: a report is in a segment before its own directory is removed.
         own = frozenset(store.own_report_ids())
         segments = store.reports_in_segments()
         own -= frozenset[str]().union(*segments.values())
@@ -54,14 +54,14 @@ class Snapshot:
 
     @cached_property
     def manifests(self) -> list[Manifest]:
-        """Manifests of the reports in directories of their own that can be read."""
+        """Manifests of the readable reports with their own directories."""
         found, damaged = self.store.own_manifests(sorted(self._own))
         for report_id, fault in damaged.items():
             self.store.leave_out(report_id, fault)
         return found
 
     def bytes(self) -> float:
-        """Return the size of the files of its reports; of those in segments their number's share.
+        """Return the size of the files of the reports; for segments, in proportion to the reports.
 
         Raises StoreError if a file cannot be read.
         """
@@ -76,13 +76,13 @@ class Snapshot:
             raise StoreError(os_error_sentence(error, "cannot read")) from error
 
     def holds(self, report_id: str) -> bool:
-        """Return whether a report is among those of the snapshot."""
+        """Return whether a report is in the snapshot."""
         return any(m.report_id == report_id for m in self.manifests) or any(
             report_id in held for held in self._segments.values()
         )
 
     def files(self, table: str) -> Iterator[Files]:
-        """Yield the files of a table, those with the same columns together."""
+        """Yield the files of a table, grouped by columns."""
         groups: dict[str, list[Path]] = {}
         for manifest in self.manifests:
             stated = manifest.tables.get(table)

@@ -1,7 +1,7 @@
 """Vendor specifications of GPUs and of their SMs.
 
 gpus.toml and gpus_rtx.toml have the peaks of GPUs, architectures.toml the resources of an SM by
-compute capability, tensor_rates.toml what its tensor cores do by instruction.
+compute capability, tensor_rates.toml the rates of its tensor cores by instruction.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class GpuSpec:
 
     @property
     def cuda_mhz(self) -> float:
-        """The clock at which the peaks of CUDA cores hold, and those of FP64 tensor cores."""
+        """The clock of the peaks of CUDA cores and of FP64 tensor cores."""
         return self.quoted_mhz.get("cuda", self.clock_mhz)
 
     @property
     def tensor_mhz(self) -> float:
-        """The clock at which the other peaks of tensor cores hold."""
+        """The clock of the other tensor core peaks."""
         return self.quoted_mhz.get("tensor", self.clock_mhz)
 
 
 @dataclass(frozen=True)
 class TensorRate:
-    """What the tensor cores of an SM do per cycle with one instruction, dense."""
+    """Dense rate of the tensor cores of an SM per cycle, for one instruction."""
 
     cc: str = field(metadata={"doc": "compute capability"})
     instruction: str = field(metadata={"doc": "mma (mma.sync, wmma) or wgmma"})
@@ -60,17 +60,17 @@ class TensorRate:
     flop_per_cycle: float = field(
         metadata={"doc": "dense FLOP (int8: operations) per cycle and SM"}
     )
-    source: str = field(metadata={"doc": "where the figure comes from"})
+    source: str = field(metadata={"doc": "source of the figure"})
 
     @classmethod
     def documentation(cls) -> dict[str, str]:
-        """Return what each field means."""
+        """Return the meaning of each field."""
         return {item.name: item.metadata["doc"] for item in fields(cls)}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Resources of an SM by compute capability; `barriers` is None if they limit nothing."""
+    """Resources of an SM by compute capability; `barriers` is None if unlimited."""
 
     cc: str = field(metadata={"doc": "compute capability"})
     warps: int = field(metadata={"doc": "warps per SM"})
@@ -85,7 +85,7 @@ class Architecture:
 
     @classmethod
     def documentation(cls) -> dict[str, str]:
-        """Return what each field means."""
+        """Return the meaning of each field."""
         return {item.name: item.metadata["doc"] for item in fields(cls)}
 
 
@@ -122,7 +122,7 @@ def _toml(name: str) -> dict[str, Any]:
 
 
 def find_spec(device_name: str, sm_count: int | None = None) -> GpuSpec | None:
-    """Return the spec of a device as a report names it, or None if it is not known for sure.
+    """Return the spec of a device by its name in a report, or None if uncertain.
 
     A spec whose SM count contradicts the report is not returned: a MIG slice or a cut-down
     variant has different peaks from the full card.

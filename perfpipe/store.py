@@ -1,8 +1,8 @@
 """The store: immutable reports and runs as directories, safe for many writers.
 
-A report is written into a hidden temporary directory beside its final place and renamed, so a
-reader or a killed writer never leaves half of one behind; there are no lock files.  Compaction
-(perfpipe.compaction) gathers the rows of many reports in segments, which are published likewise.
+A report is written to a hidden temporary directory next to its final place and renamed, so readers
+never see an incomplete report and killed writers leave none; there are no lock files.  Compaction
+(perfpipe.compaction) combines the rows of many reports in segments, published the same way.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from perfpipe.setaside import SetAside
 STORE_VARIABLE = "PERFPIPE_STORE"
 DEFAULT_STORE = "perfpipe-store"
 
-#: Prints warnings to stderr, in notebooks too.
+#: Prints warnings to stderr, also in notebooks.
 log = logging.getLogger(__name__)
 
-#: How the names of directories that are being written and removed begin; the id follows.
+#: Name prefixes of directories that are being written or removed; the id follows.
 WRITING = ".tmp-"
 TRASH = ".trash-"
 
-#: How often segments are listed again when they change meanwhile.
+#: How often segments are listed again if they change meanwhile.
 _ATTEMPTS = 5
 
-#: How a user finds everything that is damaged.
+#: Advice for finding all damage.
 _CHECK = "'perfpipe store verify' checks the whole store"
 
 
@@ -59,30 +59,30 @@ class Store:
     def locate(cls, path: str | Path | None = None, *, must_exist: bool = False) -> Store:
         """Return the store at `path`, else $PERFPIPE_STORE, else ./perfpipe-store.
 
-        Raises StoreError if there has to be one and is none, or DuckDB could not open its files.
+        Raises StoreError if a required store is missing, or DuckDB could not open its files.
         """
         store = cls(path or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
         if (name := str(store.root.absolute())) != (shown := printable(name)):
             raise StoreError(
-                f"{shown}: this path is not UTF-8, and DuckDB reads no other; choose another store "
+                f"{shown}: this path is not UTF-8, so DuckDB cannot read it; choose another store "
                 f"with --store or ${STORE_VARIABLE}"
             )
         parts = (store.reports_dir, store.runs_dir, store.batches_dir)
         if must_exist and not any(part.is_dir() for part in parts):
             raise StoreError(
-                f"{store.root}: no store here; create one with 'perfpipe ingest FILE...' "
+                f"{store.root}: no store; create one with 'perfpipe ingest FILE...' "
                 f"or choose another with --store or ${STORE_VARIABLE}"
             )
         return store
 
     def report_ids(self) -> list[str]:
         """Return the ids of the published reports, sorted."""
-        # In this order: a report is in a segment before its own directory goes.
+        # In this order: a report is in a segment before its own directory is removed.
         own = self.own_report_ids()
         return sorted({*own}.union(*self.reports_in_segments().values()))
 
     def own_report_ids(self) -> list[str]:
-        """Return the ids of reports with a directory of their own, sorted."""
+        """Return the ids of reports with their own directories, sorted."""
         return _published(self.reports_dir)
 
     def has_report(self, report_id: str) -> bool:
@@ -91,13 +91,13 @@ class Store:
         return own or any(report_id in held for held in self.reports_in_segments().values())
 
     def segments(self) -> list[Segment]:
-        """Return the segments, without those that another one takes the place of.
+        """Return the segments, without those that another segment replaces.
 
-        One that cannot be read is left out with a warning.
+        Segments that cannot be read are skipped with a warning.
         """
         found, damaged = self._look_at_segments()
         for segment_id, fault in damaged.items():
-            self.warn(f"segment {segment_id} is left out: {fault}; {_CHECK}")
+            self.warn(f"segment {segment_id} is skipped: {fault}; {_CHECK}")
         replaced = frozenset[str]().union(*(segment.replaces for segment in found))
         return [segment for segment in found if segment.segment_id not in replaced]
 
@@ -115,7 +115,7 @@ class Store:
                     found.append(Segment.read(path))
                 except StoreError as error:
                     damaged[path.name] = str(error)
-            # Others may have been replaced and removed since they were listed.
+            # Missing segments may have been replaced and removed since they were listed.
             if attempts == 1 or all((self.segments_dir / name).is_dir() for name in damaged):
                 return found, damaged
         raise AssertionError("unreachable")
@@ -128,14 +128,14 @@ class Store:
         }
 
     def removed_from(self, segment_id: str) -> frozenset[str]:
-        """Return the reports that were taken out of a segment."""
+        """Return the reports that were removed from a segment."""
         try:
             return frozenset(path.name for path in (self.removed_dir / segment_id).iterdir())
         except FileNotFoundError:
             return frozenset()
 
     def alias(self, file_sha256: str) -> str | None:
-        """Return the report that a compressed file gave, so that it need not be expanded again."""
+        """Return the report of a compressed file, so that it is not expanded again."""
         try:
             name = (self.root / "inputs" / file_sha256).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
@@ -143,7 +143,7 @@ class Store:
         return name if is_plain(name) else None
 
     def add_alias(self, file_sha256: str, report_id: str) -> None:
-        """Remember which report a compressed file gave."""
+        """Remember the report of a compressed file."""
         directory = self.root / "inputs"
         directory.mkdir(exist_ok=True)
         with replacing(directory / file_sha256) as temporary:
@@ -160,7 +160,7 @@ class Store:
     def manifests(self) -> list[Manifest]:
         """Return the manifests of the reports that can be read, by report id.
 
-        Others are left out with a warning.
+        Other reports are skipped with a warning.
         """
         segments = self.reports_in_segments()
         own = frozenset(self.own_report_ids()).difference(*segments.values())
@@ -172,7 +172,7 @@ class Store:
         return sorted(found, key=lambda manifest: manifest.report_id)
 
     def readable(self, report_ids: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-        """Return those of some reports that are here and can be read, and why others cannot."""
+        """Return the readable ones of some reports, and why the others cannot be read."""
         wanted = list(report_ids)
         held = frozenset[str]().union(*self.reports_in_segments().values())
         found, damaged = self.own_manifests(one for one in wanted if one not in held)
@@ -181,10 +181,10 @@ class Store:
         return [one for one in wanted if one in there and one not in damaged], damaged
 
     def own_manifests(self, report_ids: Iterable[str]) -> tuple[list[Manifest], dict[str, str]]:
-        """Return the manifests of reports with directories of their own, and why others cannot be.
+        """Return the manifests of reports with own directories, and why others are unreadable.
 
-        A report is read if its files have the sizes that its manifest states: their content is
-        checked by `perfpipe store verify`.
+        A report is readable if its files have the sizes in its manifest; `perfpipe store verify`
+        checks their content.
         """
         found, damaged = [], {}
         for report_id in report_ids:
@@ -192,7 +192,7 @@ class Store:
                 self._check_readable(report_id)
                 found.append(self._own_manifest(report_id))
             except StoreError as error:
-                # Unless it was removed since the directory was listed.
+                # It may have been removed since the directory was listed.
                 if (folder := self.reports_dir / report_id).is_dir():
                     damaged[report_id] = str(error).replace(f"{folder}{os.sep}", "")
         return found, damaged
@@ -202,13 +202,13 @@ class Store:
         path = self.manifest_path(report_id)
         manifest = Manifest.read(path)
         if manifest.report_id != report_id:
-            raise StoreError(f"{path}: the manifest of another report")
+            raise StoreError(f"{path}: belongs to another report")
         for name, stated in manifest.tables.items():
             check_size(self.table_path(report_id, name), stated.bytes)
         return manifest
 
     def is_damaged(self, report_id: str) -> bool:
-        """Return whether a report is here, is of a version that is read, and cannot be read."""
+        """Return whether a report exists in a supported version but cannot be read."""
         try:
             self.manifest(report_id)
         except OtherVersion:
@@ -218,7 +218,7 @@ class Store:
         return False
 
     def check(self, report_id: str) -> None:
-        """Raise StoreError, with the reason and the way out, if a report cannot be read."""
+        """Raise StoreError, with the reason and a remedy, if a report cannot be read."""
         try:
             self.manifest(report_id)
         except StoreError as error:
@@ -228,19 +228,19 @@ class Store:
 
     def leave_out(self, report_id: str, fault: str) -> None:
         """Warn, once, that a report is not read."""
-        self.warn(f"report {report_id} is left out: {fault}; {self._way_out(report_id)}")
+        self.warn(f"report {report_id} is skipped: {fault}; {self._way_out(report_id)}")
 
     def set_aside(self, report_id: str, fault: str) -> None:
-        """Read a report no more, with a warning: its rows turned out to be unreadable."""
+        """Skip a report from now on, with a warning, because its rows are unreadable."""
         self._aside.add(report_id, fault)
         self.leave_out(report_id, fault)
 
     def set_aside_ids(self) -> frozenset[str]:
-        """Return the reports that were set aside, and were not ingested anew since."""
+        """Return the reports that were set aside and not ingested again since."""
         return self._aside.ids()
 
     def _way_out(self, report_id: str) -> str:
-        # What was set aside has been checked.
+        # Reports that were set aside have been checked.
         check = "" if self._aside.fault(report_id) else f"{_CHECK}; "
         return f"{check}ingest its input again, or remove it: 'perfpipe store rm {report_id}'"
 
@@ -249,7 +249,7 @@ class Store:
             raise StoreError(fault)
 
     def _written_at(self, report_id: str) -> int:
-        """Return what changes when a report is written anew."""
+        """Return a value that changes when a report is rewritten."""
         try:
             return (self.reports_dir / report_id).stat().st_mtime_ns
         except OSError:
@@ -262,11 +262,11 @@ class Store:
             log.warning("perfpipe: %s", text)
 
     def manifest_path(self, report_id: str) -> Path:
-        """Return where the manifest of a report with a directory of its own lies."""
+        """Return the manifest path of a report with its own directory."""
         return self.reports_dir / report_id / "manifest.json"
 
     def table_path(self, report_id: str, table: str) -> Path:
-        """Return where the table of a report with a directory of its own lies."""
+        """Return the table path of a report with its own directory."""
         return self.reports_dir / report_id / f"{table}.parquet"
 
     def run_ids(self) -> list[str]:
@@ -279,17 +279,17 @@ class Store:
         return _published(self.batches_dir)
 
     def runs(self) -> list[RunRecord]:
-        """Return the run records, oldest first; damaged ones are left out with a warning."""
+        """Return the run records, oldest first; damaged records are skipped with a warning."""
         records = []
         for run_id in self.run_ids():
             try:
                 records.append(self.run(run_id))
             except StoreError as error:
-                self.warn(f"run {run_id} is left out: {error}")
+                self.warn(f"run {run_id} is skipped: {error}")
         return sorted(records, key=lambda run: (run.started_at, run.run_id))
 
     def run(self, run_id: str) -> RunRecord:
-        """Return one run record; raises StoreError if it is damaged or of another version."""
+        """Return one run record; raises StoreError if it is damaged or has another version."""
         return RunRecord.read(self.runs_dir / run_id / "run.json")
 
     def write_run(self, record: RunRecord) -> Path:
@@ -318,9 +318,9 @@ class Store:
         return Segment.read(final)
 
     def publish(self, directory: Path, manifest: Manifest, *, replace: bool = False) -> bool:
-        """Rename a finished directory to its report id; False when another writer was first.
+        """Rename a finished directory to its report id; False if another writer was first.
 
-        A damaged report is replaced, any other if `replace` says so.
+        A damaged report is replaced; an intact report only with `replace`.
         """
         final = self.reports_dir / manifest.report_id
         replace = replace or self.is_damaged(manifest.report_id)
@@ -354,15 +354,15 @@ class Store:
             self._take_out(report_id)
 
     def _take_out(self, report_id: str) -> None:
-        """Hide what segments hold of a report, those included that are being written.
+        """Hide the rows of a report in segments, including segments that are being written.
 
-        A compaction makes its directory before it lists reports: one that has listed this report
-        is seen here, and one that is not seen lists what there is by now.
+        A compaction creates its directory before it lists reports.  A compaction that has listed
+        this report is therefore seen here, and one that is not seen does not list it.
         """
         for segment in self.segments():
             if report_id in segment.reports:
                 self._mark_removed(segment.segment_id, report_id)
-        # What these hold is not known; a perfpipe that can read them shall not find the report.
+        # Their content is unknown; a perfpipe that can read them must not find the report.
         for segment_id in self.damaged_segments():
             self._mark_removed(segment_id, report_id)
         for path in self._temporary(self.segments_dir):
@@ -375,11 +375,11 @@ class Store:
         mark.touch()
 
     def trash_of(self, directory: Path) -> Path:
-        """Return what a directory is renamed to before it is removed."""
+        """Return the name of a directory that is about to be removed."""
         return directory.with_name(own_name(f"{TRASH}{directory.name}"))
 
     def leftovers(self) -> list[Path]:
-        """Return temporary directories that unfinished or killed writers left behind."""
+        """Return temporary directories of unfinished or killed writers."""
         parents = (self.reports_dir, self.segments_dir, self.batches_dir)
         return [path for parent in parents for path in self._temporary(parent)]
 

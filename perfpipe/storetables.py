@@ -1,4 +1,4 @@
-"""Makes the tables of a store in DuckDB: stored ones are views over files, others lie in memory."""
+"""Creates the tables of a store in DuckDB: stored tables are views over files, others in memory."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class StoreTables:
-    """The tables of the reports of a snapshot and of some runs, or all, each made when asked for.
+    """The tables of a snapshot's reports and of some or all runs, each created when needed.
 
-    With `row_numbers` stored tables have one more column, file_row_number.
+    With `row_numbers`, stored tables have an additional column, file_row_number.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class StoreTables:
         return frozenset((*tables(), *CATALOGUE))
 
     def make(self, name: str) -> None:
-        """Make a table, or the view over its files.  Raises KeyError for an unknown one."""
+        """Create a table, or the view over its files.  Raises KeyError for an unknown name."""
         if name in self._makers:
             self._makers[name]()
         else:
             self._make_stored(tables()[name])
 
     def bytes(self) -> float:
-        """Return the size of the files of all reports; raises StoreError for one not readable."""
+        """Return the size of the files of all reports; raises StoreError if one is unreadable."""
         return self._snapshot.bytes()
 
     def has_files(self, name: str) -> bool:
-        """Return whether some report has a file of a table of the data model."""
+        """Return whether any report has a file of a table."""
         return any(files.paths for files in self._snapshot.files(name))
 
     def _make_stored(self, table: Table) -> None:
@@ -90,7 +90,7 @@ class StoreTables:
         there: frozenset[str],
         keep: frozenset[str] | None,
     ) -> str:
-        """Return the query of files with the columns that are `there`, NULL for all others."""
+        """Return the query of files with the columns `there`, and NULL for other columns."""
         columns = [
             column.name
             if column.name in there
@@ -105,7 +105,7 @@ class StoreTables:
         return f"SELECT {', '.join(columns)} FROM {source}{_where(keep)}"
 
     def _by_columns(self, files: Files) -> list[tuple[list[str], frozenset[str]]]:
-        """Return files of other versions with the columns that they have, like ones together."""
+        """Return files of other versions, grouped by the columns that they have."""
         rows = self._con.execute(
             f"""
             SELECT list(file_name ORDER BY file_name), columns
@@ -156,7 +156,7 @@ class StoreTables:
             self._con.execute(f"UPDATE {name} SET table_name = {quote(public)} WHERE {of}")
 
     def _add_from_segments(self, name: str, spec: Sequence[ColumnSpec], table: str) -> None:
-        """Insert what segments hold; columns that those of an older version lack are NULL."""
+        """Insert the rows of segments; columns that older versions lack are NULL."""
         for files in self._snapshot.files(table):
             source = f"read_parquet([{_listed(files.paths)}])"
             there = {name for name, *_ in self._con.execute(f"DESCRIBE FROM {source}").fetchall()}

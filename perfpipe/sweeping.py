@@ -1,4 +1,4 @@
-"""Removes from a store what killed processes of this machine left; what others write stays."""
+"""Removes leftovers of killed processes of this machine from a store."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from perfpipe.owner import has_ended
 from perfpipe.provenance import utc_now
 from perfpipe.store import TRASH, WRITING, Store
 
-#: How the name of a claim begins: a process works on the run or batch that it lies in.
+#: Name prefix of a claim: a process works on the run or batch of this directory.
 CLAIM = "claim"
 
 
 def sweep(store: Store) -> list[Path]:
-    """Remove leftovers whose owners have ended, and end their runs; return what was removed.
+    """Remove leftovers whose owners have ended, and end their runs; return the removed paths.
 
-    A run that nobody works on any more is `interrupted` from then on.  Where the store cannot be
-    written, all stays.
+    A run without a working process becomes `interrupted`.  Nothing is removed if the store cannot
+    be written.
     """
     removed = []
     for parent in (store.reports_dir, store.segments_dir, store.batches_dir, store.root / "inputs"):
@@ -62,7 +62,7 @@ def _remove(path: Path) -> bool:
 
 
 def _interrupt(store: Store, run_id: str) -> None:
-    """Write down that a run was interrupted whose process did not come to it."""
+    """Record a run as interrupted if its process could not do so."""
     with contextlib.suppress(StoreError, OSError):
         record = store.run(run_id)
         if record.status == "running":

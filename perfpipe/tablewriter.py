@@ -22,7 +22,7 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 class TableWriter:
     """Adds `report_id`, orders the columns as the data model states and writes row groups.
 
-    Text columns may come dictionary-encoded; they are written as plain text with a Parquet
+    Text columns may be dictionary-encoded; they are written as plain text with a Parquet
     dictionary.  Columns that a batch lacks are NULL.
     """
 
@@ -51,8 +51,8 @@ class TableWriter:
             self._flush(gathered - gathered % ROW_GROUP)
 
     def _flush(self, rows: int) -> None:
-        """Write the first of the rows that are gathered as row groups, the last one smaller."""
-        # One dictionary for all: where it changes in a row group, texts are written out in full.
+        """Write the first gathered rows as row groups; the last row group may be smaller."""
+        # One dictionary for all: if it changed in a row group, texts would be written in full.
         batch = pa.concat_tables(self._gathered).unify_dictionaries()
         self._open(batch.schema).write_table(batch.slice(0, rows), row_group_size=ROW_GROUP)
         self._gathered = [batch.slice(rows)] if rows < batch.num_rows else []
@@ -66,18 +66,18 @@ class TableWriter:
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
-                # Times and ids differ little from row to row: smaller than a dictionary of them,
-                # and faster to write and to read.
+                # Times and ids differ little from row to row: deltas are smaller than a dictionary,
+                # and faster to write and read.
                 use_dictionary=[name for name in schema.names if name not in integers],
                 column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
-                # What readers skip row groups by.
+                # Statistics that let readers skip row groups.
                 write_statistics=[name for name in integers if name.endswith("_ns")],
             )
             self._writer.add_key_value_metadata(self._table.schema.metadata)
         return self._writer
 
     def close(self) -> StoredTable:
-        """Finish the file and return what to state in the manifest."""
+        """Finish the file and return its manifest entry."""
         if not self.rows:
             self.write({}, 0)
         if self._gathered:

@@ -1,8 +1,8 @@
 """Unit strings of Nsight Compute: scale prefixes to base units, and format sizes and names.
 
-ncu's prefixes are decimal (233.472 Kbyte = 233,472 byte).  A prefix before the slash and one
-behind it are both undone, except that ncu *multiplies* for `%/Kbyte`: it prints 3350 %/byte as
-3.35 %/Kbyte, so the inverse follows the tool, not the arithmetic.
+ncu's prefixes are decimal (233.472 Kbyte = 233,472 byte).  Prefixes before and after the slash are
+undone, except that ncu *multiplies* for `%/Kbyte`: it prints 3350 %/byte as 3.35 %/Kbyte, so the
+inverse follows the tool, not the arithmetic.
 """
 
 from __future__ import annotations
@@ -85,15 +85,15 @@ def words(name: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things: 1 launch, 12 launches."""
+    """Return a count with its noun: 1 launch, 12 launches."""
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
 def gpu_name(device: int | None) -> str:
-    """Return what a GPU is called: GPU 0, or that its number is not known."""
-    return "a GPU of unknown number" if device is None else f"GPU {device}"
+    """Return the name of a GPU: GPU 0, or that its number is unknown."""
+    return "an unknown GPU" if device is None else f"GPU {device}"
 
 
 def _three_digits(value: float) -> str:

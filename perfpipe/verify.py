@@ -19,10 +19,10 @@ from perfpipe.work import read_work, work_files
 
 
 def verify(store: Store) -> Iterator[tuple[str, str | None]]:
-    """Yield (report, segment or run id, fault); the fault is None for each one that is whole.
+    """Yield (report, segment or run id, fault); the fault is None if it is intact.
 
-    Each table must be there with the size, checksum, rows, columns and schema version that the
-    manifest and the data model state; a segment must hold the rows that its manifests state.
+    Each table must exist with the size, checksum, rows, columns and schema version of the manifest
+    and the data model; a segment must hold the rows in its manifests.
     """
     known = frozenset(store.report_ids())
     checks: list[tuple[str, Iterable[str]]] = [
@@ -42,7 +42,7 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
 
 
 def damage(store: Store, report_ids: Iterable[str]) -> dict[str, str]:
-    """Return which of some reports are damaged, by what `verify` checks, with a fault of each."""
+    """Return the damaged ones of some reports, by the checks of `verify`, with a fault of each."""
     held = {
         report_id: segment
         for segment, reports in store.reports_in_segments().items()
@@ -68,7 +68,7 @@ def _run_faults(store: Store, run_id: str, known: frozenset[str]) -> Iterator[st
 
 
 def _records(store: Store) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the small files that say something of runs and reports, and what reads each."""
+    """Yield the small files about runs and reports, and the reader of each."""
     for batch_id in store.batch_ids():
         path = store.batches_dir / batch_id / "batch.json"
         yield batch_id, partial(read_record, Batch, path, "batch")
@@ -89,14 +89,14 @@ def _record_faults(read: Callable[[], object]) -> Iterator[str]:
 def _report_faults(store: Store, report_id: str) -> Iterator[str]:
     manifest = Manifest.read(store.manifest_path(report_id))
     if manifest.report_id != report_id:
-        yield f"the manifest of another report, {manifest.report_id}"
+        yield f"the manifest belongs to another report, {manifest.report_id}"
     for name, stated in manifest.tables.items():
         for fault in _file_faults(store.table_path(report_id, name), name, stated):
             yield f"{name}: {fault}"
 
 
 def _segment_faults(segment: Segment) -> Iterator[str]:
-    """Yield what is wrong with the files of a segment, and with the reports in them."""
+    """Yield the faults of the files of a segment, and of its reports."""
     whole = True
     for file in segment.files:
         stated = StoredTable(file.rows, file.bytes, file.sha256, file.schema)
@@ -107,14 +107,14 @@ def _segment_faults(segment: Segment) -> Iterator[str]:
         return
     manifests = list(segment_manifests(segment, segment.reports))
     if {manifest.report_id for manifest in manifests} != segment.reports:
-        yield "the catalogue has other reports than the index"
+        yield "catalogue and index list different reports"
     for file in segment.files:
         if file.table in tables():
             stated_rows = {
                 m.report_id: m.tables[file.table].rows for m in manifests if file.table in m.tables
             }
             if _rows_by_report(segment.path / file.file) != stated_rows:
-                yield f"{file.file}: other rows of a report than its manifest states"
+                yield f"{file.file}: the rows of a report differ from its manifest"
 
 
 def _rows_by_report(path: Path) -> dict[str, int]:
@@ -148,6 +148,6 @@ def _file_faults(path: Path, table: str, stated: StoredTable) -> Iterator[str]:
     if version != str(SCHEMA_VERSION):
         yield f"schema version {version or 'not stated'}, expected {SCHEMA_VERSION}"
     if file.metadata.num_rows != stated.rows:
-        yield f"{file.metadata.num_rows} rows, the manifest states {stated.rows}"
+        yield f"{file.metadata.num_rows} rows, but the manifest states {stated.rows}"
     if table in tables() and file.schema_arrow.names != tables()[table].schema.names:
-        yield "other columns than the data model"
+        yield "the columns differ from the data model"

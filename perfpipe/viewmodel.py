@@ -1,6 +1,6 @@
 """A report as plain data: made by analysis, formatted by templates, printed by --json.
 
-Every figure carries its source: a SQL view or table with the report ids that it was read from.
+Every figure has its source: a SQL view or table, and the ids of the reports.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from perfpipe.model import SCHEMA_VERSION
 from perfpipe.picture import Picture
 from perfpipe.visible import show_fields
 
-#: How a column is formatted; `lines` is text of several lines, of which the last matters most,
-#: `change` a difference in %.
+#: Format of a column; `lines` is text of several lines, the last being the most important,
+#: `change` is a difference in %.
 Kind = Literal[
     "text",
     "lines",
@@ -53,9 +53,9 @@ class Fact:
 class Column:
     """A column: `unit` is shown in its header, `doc` is the glossary's text.
 
-    Only `core` columns are shown where space is limited (Markdown, terminal).  One with
-    `hover_of` is the hover text of that column; one with `link_of` the file that its cells link to
-    in HTML, as a path relative to the page.
+    Only `core` columns are shown if space is limited (Markdown, terminal).  A column with
+    `hover_of` is the hover text of that column; a column with `link_of` is the file that the cells
+    of that column link to in HTML, as a path relative to the page.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Column:
 
     @property
     def shown(self) -> bool:
-        """Whether it is a column of its own."""
+        """Whether it is displayed as a separate column."""
         return not self.hover_of and not self.link_of
 
 
@@ -77,9 +77,9 @@ class Column:
 class Table:
     """A table of a report; `total_rows` exceeds the number of rows if it was cut.
 
-    `figure` names the figure that is drawn of it, `headline` its place on the first screen where
-    there is little room; 0 where it has none.  With `tree` its rows are a tree: that column, which
-    is not shown, says how many rows each is part of, and those come before it.
+    `figure` names its figure, `headline` its place on the first screen if space is limited, or 0.
+    With `tree`, its rows are a tree: that column, which is not shown, is the depth of a row, and
+    ancestors come before it.
     """
 
     title: str
@@ -95,7 +95,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Card:
-    """All about one thing: `key` is the kernel that it is about, its tables have no notes."""
+    """Everything about one kernel, which is `key`; its tables have no notes."""
 
     key: str
     title: str
@@ -108,7 +108,7 @@ class Card:
 class Section:
     """A part of a report; `missing` says what to collect if it has neither tables nor cards.
 
-    `note` says what its cards are of.
+    `note` describes its cards.
     """
 
     id: str
@@ -128,11 +128,10 @@ class Section:
 class Finding:
     """One finding: a claim, the numbers behind it, a bound on the gain, the confidence.
 
-    `bound_pct` is None where no bound can be derived; `bound` says it in words, with what it is a
-    share of and what it assumes.  `share_pct` is the share that it is about, of the same whole,
-    None where that is unknown; `most_pct` is the most that it could save, also with no bound.
-    `kernel` is the function name of the kernel that it is about, empty where it is about a GPU;
-    `command` shows more about it.
+    `bound_pct` is None if no bound can be derived; `bound` is the bound in words, with its whole
+    and its assumption.  `share_pct` is the affected share of the same whole, None if unknown;
+    `most_pct` is the maximum saving, even without a bound.  `kernel` is the function name of the
+    affected kernel, empty if the finding is about a GPU; `command` shows details.
     """
 
     claim: str
@@ -153,7 +152,7 @@ class Finding:
 class Recommendation:
     """What to try and how (`detail`), what to check first, and NVIDIA's documentation.
 
-    `gain` is an upper bound on the saving with what it assumes, not a promise.
+    `gain` is an upper bound on the saving with its assumption, not a promise.
     """
 
     priority: int
@@ -169,7 +168,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Tile:
-    """A number of the first screen: its name, the number with its unit, and what it rests on."""
+    """A number of the first screen: its name, the number with its unit, and its basis."""
 
     name: str
     number: str
@@ -179,7 +178,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Action:
-    """What to try first: the evidence in a line, a bound on the gain, and a command to paste."""
+    """What to try first: the evidence in one line, a bound on the gain, and a command to run."""
 
     what: str
     evidence: str
@@ -191,7 +190,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a GPU does in the analyzed time: its categories with their shares, %, largest first."""
+    """Time of a GPU in the analyzed window by category, with shares in %, largest first."""
 
     name: str
     shares: tuple[tuple[str, float], ...]
@@ -202,8 +201,8 @@ class Budget:
 class Opening:
     """The first screen: what was run, the verdict in one sentence, tiles, budgets, actions.
 
-    `lead` is the title of the table whose figure stands there, or its first `first_rows`; empty
-    where the step is drawn.
+    `lead` is the title of the table whose figure, or first `first_rows`, is shown there; empty if
+    the step is drawn.
     """
 
     subject: Fact
@@ -238,7 +237,7 @@ class Report:
     picture: Picture | None = None
 
     def __post_init__(self) -> None:
-        # Names come from programs and files of others.
+        # Names come from programs and files of other people.
         show_fields(self)
 
     @property
@@ -252,5 +251,5 @@ class Report:
         return tuple(table for section in self.sections for table in section.tables)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON data; the view step_slices has what the picture shows."""
+        """Return the report as JSON data; the view step_slices has the data of the picture."""
         return {"schema_version": SCHEMA_VERSION, **asdict(replace(self, picture=None))}

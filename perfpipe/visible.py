@@ -1,4 +1,4 @@
-"""Text from elsewhere as it may be shown: what a terminal or browser would obey is spelled out."""
+"""Makes foreign text safe to show: control characters for terminals and browsers are escaped."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import Any
 
-#: The longest text that a page shows whole; names of kernels have up to tens of thousands.
+#: Longest text that a page shows in full; kernel names can have tens of thousands of characters.
 _LONGEST = 50_000
 
 _NUMBERS = frozenset({int, float, bool, type(None)})
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
-    r"""Return a text whose control characters, and those that turn its direction, can be seen.
+    r"""Return a text with its control and direction characters escaped.
 
     >>> print(visible("\x1b]8;;http://x\x07link \u202eabc\n"), end="")
     \x1b]8;;http://x\x07link \u202eabc
@@ -35,7 +35,7 @@ def visible_line(text: str) -> str:
 
 
 def _bounded(text: str) -> str:
-    """Return a text of any length as what a page can hold; the digest tells it from others."""
+    """Return a text cut to what a page can hold; a digest keeps it unique."""
     if len(text) <= _LONGEST:
         return text
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
@@ -53,7 +53,7 @@ def shown(value: Any) -> Any:
     if isinstance(value, str):
         return visible(_bounded(value))
     if isinstance(value, tuple):
-        # Drawings have tens of thousands of numbers, and of tuples of numbers.
+        # Drawings have tens of thousands of numbers and tuples of numbers.
         if _NUMBERS.issuperset(map(type, value)) or (
             all(isinstance(item, tuple) for item in value)
             and _NUMBERS.issuperset(map(type, chain.from_iterable(value)))

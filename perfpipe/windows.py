@@ -1,8 +1,8 @@
-"""Parts of a timeline that verdicts are about, besides the name or number of a step."""
+"""Parts of a timeline to analyze, besides the name or number of a step."""
 
 from __future__ import annotations
 
-#: The steady steps, or the whole where nothing repeats: what is looked at unless another is chosen.
+#: The default: the steady steps, or the whole timeline if nothing repeats.
 STEADY = "steady"
 
 WHOLE = "whole"

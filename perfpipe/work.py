@@ -20,10 +20,10 @@ from perfpipe.store import Store, storing
 
 @dataclass(frozen=True)
 class Work:
-    """The work of one launch, for those whose demangled name and NVTX path match.
+    """The work of one launch, for launches whose demangled name and NVTX path match.
 
     `kernel` and `nvtx` are regular expressions (None matches any); `flop` is the number of FLOPs,
-    `bytes` what must move at least, `dtype` the type whose peak applies.
+    `bytes` the minimum bytes moved, `dtype` the data type that determines the peak.
     """
 
     report_id: str
@@ -45,12 +45,12 @@ def add_work(store: Store, work: Work) -> None:
 
 
 def stated_work(store: Store) -> Iterator[Work]:
-    """Yield every declaration; damaged ones are left out with a warning."""
+    """Yield every declaration; damaged ones are skipped with a warning."""
     for path in work_files(store.root):
         try:
             yield read_work(path)
         except StoreError as error:
-            store.warn(f"a work declaration is left out: {error}")
+            store.warn(f"a work declaration is skipped: {error}")
 
 
 def work_files(root: Path) -> list[Path]:
@@ -59,9 +59,9 @@ def work_files(root: Path) -> list[Path]:
 
 
 def read_work(path: Path) -> Work:
-    """Return a declaration; raises StoreError for a damaged file, or one of another version."""
+    """Return a declaration; raises StoreError for a damaged file, or one with another version."""
     try:
         found: Work = decode(Work, read_versioned(path, "work declaration"))
     except ValueError as error:
-        raise StoreError(f"{path}: not a whole work declaration ({error})") from error
+        raise StoreError(f"{path}: not a complete work declaration ({error})") from error
     return found

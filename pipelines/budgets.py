@@ -16,7 +16,7 @@ from perfpipe.windows import STEADY
 
 @dataclass(frozen=True)
 class Budgets:
-    """Rows of window_budget with the source's name; `ranges` is how many have the asked name."""
+    """Rows of window_budget with the source's name; `ranges` counts the ranges of that name."""
 
     rows: list[dict[str, Any]]
     ranges: int | None = None
@@ -33,9 +33,9 @@ def budgets_of(
     step_range: str | None = None,
     window: str = STEADY,
 ) -> Budgets:
-    """Return the budgets of some reports: between two times, ns, or in ranges, else as analyzed.
+    """Return the budgets of reports: between two times (ns), in ranges, or of the usual windows.
 
-    Raises InputError where no range has the name, or no step is the window.
+    Raises InputError if no range has the name, or if no step matches the window.
     """
     if start is not None and end is not None and start >= end:
         raise InputError("--from must be before --to")

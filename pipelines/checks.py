@@ -1,4 +1,4 @@
-"""What a doctor finds: one line for each thing that it looks at."""
+"""The results of `perfpipe doctor`: one line per check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perfpipe.errors import ToolMissing
 
 OK, MISSING, WARNING = "ok", "missing", "warning"
 
-#: What --need can name.
+#: Values of --need.
 NEEDS = ("nsys", "ncu", "gpu", "slurm")
 
 
@@ -26,7 +26,7 @@ class Check:
 
 
 def require(checks: Iterable[Check], needed: Iterable[str]) -> None:
-    """Raise ToolMissing if something that is needed is missing."""
+    """Raise ToolMissing if a needed tool is missing."""
     wanted = set(needed)
     missing = [check.name for check in checks if check.name in wanted and check.state == MISSING]
     if missing:

@@ -1,4 +1,4 @@
-"""One process at a time works on a run: each leaves a claim in its directory while it does."""
+"""Lets only one process at a time work on a run: the process leaves a claim in its directory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from perfpipe.sweeping import CLAIM
 
 @contextlib.contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Claim a run's directory; InputError names the process that works on it already.
+    """Claim a run's directory; InputError names the process that already works on it.
 
-    A claim is an empty file whose name says whose it is.  It is made before others are looked for,
-    so that of two processes at most one goes on.  Claims of processes that have ended are removed.
+    A claim is an empty file whose name identifies its owner.  It is made before other claims are
+    checked, so that at most one of two processes continues.  Claims of ended processes are removed.
     """
     own = directory / f"{CLAIM}{own_mark()}"
     with storing(directory):
@@ -32,7 +32,7 @@ def claimed(directory: Path) -> Iterator[None]:
                 other.unlink(missing_ok=True)
                 continue
             end = "" if owner[0] == host() else f"; if it has ended, remove {other}"
-            raise InputError(f"{directory.name}: process {owner[1]} on {owner[0]} runs it{end}")
+            raise InputError(f"{directory.name}: in use by process {owner[1]} on {owner[0]}{end}")
         yield
     finally:
         own.unlink(missing_ok=True)

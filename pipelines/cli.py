@@ -1,4 +1,4 @@
-"""The command line.  Commands are imported when they are called, which keeps --help fast."""
+"""The command line.  Commands are imported only when called, which keeps --help fast."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from perfpipe.visible import visible_line
 
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
-    "run": "Launch a workload under nsys and ncu, ingest the results, and report.",
+    "run": "Launch a program under nsys and ncu, ingest the results, and report.",
     "batch": "Run many configurations on a Slurm cluster.",
     "ingest": "Read report files into the store.",
-    "report": "Write a report of a run, or of ingested reports.",
+    "report": "Write a report on a run or on ingested reports.",
     "findings": "Show the verdict and every finding with its evidence.",
-    "compare": "Tell what changed from one run to another.",
+    "compare": "Show what changed between two runs.",
     "check": "Gate: exit with 3 if runs are slower than a baseline.",
-    "ab": "Measure two arms in turns, and decide.",
-    "comment": "Post a result to the pull request of a CI job, or update it there.",
-    "calibrate": "Launch a workload against itself: how small a change can be seen.",
-    "history": "Show times over runs, commits or nodes, and where they changed.",
-    "baseline": "Name runs to check against, and export them.",
-    "project": "Tell what the roofs allow on a GPU that is not there.",
+    "ab": "Run an A/B test of two configurations or commits.",
+    "comment": "Post or update a comment on a pull request from CI.",
+    "calibrate": "Measure how small a change can be detected.",
+    "history": "Show times over runs or commits, and where they changed.",
+    "baseline": "Save runs as a baseline for check, and export baselines.",
+    "project": "Estimate the time of a run on another GPU.",
     "plan": "Show which kernels of a timeline to profile, and how.",
     "query": "Run SQL on the store.",
     "schema": "Show tables, views and columns.",
     "specs": "Show vendor peaks of GPUs.",
-    "occupancy": "Calculate occupancy, without a report.",
+    "occupancy": "Calculate occupancy without a report.",
     "work": "Declare FLOPs and bytes per launch (for MFU).",
-    "budget": "Break down GPU time, overall or in a window.",
+    "budget": "Break down GPU time in the steady steps or another window.",
     "rules": "Run the expert rules of nsys analyze.",
     "record": "Turn a run into a recording that replays without a GPU.",
     "scrub": "Write an anonymized copy of a report or store.",
     "tuning": "Summarize an autotuning run.",
     "export": "Export a timeline to another viewer.",
-    "evaluate": "Judge kernels that a person, a search or an agent wrote.",
-    "mcp": "Answer an agent's questions over the Model Context Protocol.",
+    "evaluate": "Check kernels for correctness and time them.",
+    "mcp": "Serve the store to an agent over the Model Context Protocol.",
     "config": "Show settings and where they come from.",
     "doctor": "Check profilers, driver, permissions and disk space.",
     "init": "Copy the example workloads into a directory.",
@@ -93,12 +93,12 @@ def cli() -> None:
     \b
     perfpipe run workloads/gemm.yaml      launch, profile, report
     perfpipe ingest *.ncu-rep *.sqlite    read existing reports
-    perfpipe report --html                what bounds it, and what to do
+    perfpipe report --html                what limits it, and what to do
     perfpipe query "FROM kernel_sol"      ask anything in SQL
 
     Results go to stdout, progress and messages to stderr.  Exit codes: 0 success; 1 a task failed;
-    2 usage error, configuration error or unreadable input; 3 regressed, 4 not comparable or not
-    known (perfpipe check and ab); 5 a required tool is missing;
+    2 usage error, configuration error or unreadable input; 3 regressed, 4 not comparable or
+    inconclusive (perfpipe check and ab); 5 a required tool is missing;
     128 + N ended by signal N (130 interrupted, 143 terminated).
     """
 
@@ -108,7 +108,7 @@ def main() -> None:
     leave_pandas_out()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Names may hold what the terminal's encoding has no character for.
+            # Names may contain characters that the terminal's encoding lacks.
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run_cli(sys.argv[1:]))
 

@@ -1,7 +1,7 @@
-"""The error of a program that failed, found in what it and its launcher printed.
+"""Finds the error of a failed program in the output of the program and its launcher.
 
-torchrun, accelerate, mpirun and srun print a banner behind the errors of the ranks that they
-started, and ranks that wait for one that failed fail as well.
+torchrun, accelerate, mpirun and srun print a banner after the errors of their ranks, and ranks that
+wait for a failed rank fail as well.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-#: Characters of an error that are kept, and lines where no exception was printed.
+#: Characters of an error that are kept, and lines if no exception was printed.
 _LONGEST, _LAST = 500, 3
 
-#: What launchers put before each line of a rank: torchrun, its --tee, mpirun --tag-output, srun -l.
+#: Prefixes of the lines of a rank: torchrun, its --tee, mpirun --tag-output, srun -l.
 _TAG = re.compile(r"\[[a-z]+\d+\]:|\[\d+,\d+\]<std(?:out|err)>:|\d+: ")
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -25,7 +25,7 @@ _RAISED = re.compile(
 )
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 
-#: Code of launchers, which raises when a rank failed.
+#: Code of launchers, which raises an exception when a rank fails.
 _LAUNCHER = re.compile(
     r"torch/distributed/(run|launch)\.py|torch/distributed/(launcher|elastic)/"
     r"|accelerate/commands/|deepspeed/launcher/|horovod/runner/"
@@ -34,7 +34,7 @@ _LAUNCHER = re.compile(
 #: Exceptions of launchers that say only that a rank failed.
 _BANNERS = ("ChildFailedError", "CalledProcessError")
 
-#: Lines of launchers and loggers, which are no output of the program.
+#: Lines of launchers and loggers, which are not output of the program.
 _NOISE = re.compile(
     r"[WEI]\d{4} |[-=*~^ ]*$|Setting OMP_NUM_THREADS|Primary job |a non-zero exit code"
     r"|srun: |slurmstepd: |mpirun (detected|noticed)|prterun |the job to be terminated"
@@ -86,7 +86,7 @@ class _Raised:
 def complaint(stdout: str, stderr: str) -> str:
     """Return the exception that ended a program, or else its last lines of output, as one line.
 
-    Of several processes that of the first one that failed.
+    With several processes, it is the exception of the process that failed first.
     """
     for text in (stderr, stdout):
         if found := _exception(text):
@@ -110,10 +110,10 @@ def _exception(text: str) -> str | None:
         others = [one.text for one in every if not one.is_banner]
         return others[-1] if others else None
     of_many = len(own) < len(every) or any(_OF_LAUNCHER.match(line.text) for line in lines)
-    # PyTorch marks what ends a rank; what is not marked was logged before.
+    # PyTorch tags the exception that ends a rank; untagged exceptions were logged earlier.
     own = [one for one in own if one.tag] or own
     tags = dict.fromkeys(one.tag for one in own)
-    # What a process raised last ended it: it went on after what it printed before.
+    # The last exception of a process ended it: it continued after the earlier ones.
     last = [[one for one in own if one.tag == tag][-1] for tag in tags]
     if named := [one for one in last if one.tag in _tags_of_first(text)]:
         return named[0].text
@@ -149,12 +149,12 @@ def _lines(text: str) -> Iterator[_Line]:
         match = _TAG.match(line)
         tag = match[0] if match else ""
         rest = line.removeprefix(tag)
-        # mpirun puts one before each piece that a rank wrote.
+        # mpirun puts a tag before each piece of output of a rank.
         yield _Line(number, tag, rest.replace(tag, "") if "<std" in tag else rest)
 
 
 def _raised(lines: Iterable[_Line]) -> Iterator[_Raised]:
-    """Yield the exceptions of tracebacks as they end; of those that one led to, the last."""
+    """Yield the exceptions of tracebacks as they end; only the last of chained exceptions."""
     open_: dict[str, tuple[_Line, str]] = {}  # header and innermost file, by tag
     found: list[_Raised] = []
     chained: set[str] = set()

@@ -1,7 +1,7 @@
-"""Launches the fastest configuration of a search again, in turns with the default.
+"""Launches the fastest configuration of a search again, alternating with the default.
 
-The fastest of many is partly the luckiest, and the default ran before all others: what the search
-measured does not show that one is faster.
+The fastest of many configurations is partly the luckiest, and the default ran before all others:
+the times of the search do not prove that either is faster.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _DIRECTORY = "confirm"
 
 
 def confirm(plan: Plan, run: Run, launcher: Launcher, progress: Progress) -> None:
-    """Launch both in turns as often as the workload says, and add the times to their results.
+    """Launch both alternately, as often as the workload says, and add the times to their results.
 
-    Where one of them fails neither has such times, and its result notes why.
+    If either fails, neither gets these times, and the failed result notes why.
     """
     tune = plan.workload.tune
     finalists = Search(plan.workload, plan.path).finalists(run.record.tasks)
@@ -43,13 +43,13 @@ def confirm(plan: Plan, run: Run, launcher: Launcher, progress: Progress) -> Non
         into = directories[-1] / _DIRECTORY
         into.mkdir(exist_ok=True)
         tasks.append(Measurement(turns, Context(workload, task, launcher, into, progress.detail)))
-    progress.detail("launching the fastest and the default in turns")
+    progress.detail("confirming: launching the fastest and the default alternately")
     timed = timed_in_turn(tasks)
     errors = [again for again in timed if isinstance(again, PerfpipeError)]
     for result, again, directory in zip(finalists, timed, directories, strict=True):
         if not isinstance(again, PerfpipeError) and not errors:
             result = replace(result, confirm_ms=again.launches_ms)
         elif isinstance(again, PerfpipeError):
-            note = f"launched again to confirm its time, it failed: {again}"
+            note = f"the launch that should confirm its time failed: {again}"
             result = replace(result, confirm_ms=(), notes=(*result.notes, note))
         run.add(result, directory)

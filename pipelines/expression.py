@@ -17,8 +17,8 @@ _OPERATORS: dict[type[ast.AST], Callable[[float, float], float]] = {
     ast.Pow: operator.pow,
 }
 
-#: Characters of an expression, and the largest exponent and value either way: any more is no
-#: amount of work, but takes for ever.
+#: Longest expression, largest exponent and largest value: anything beyond is not a real amount of
+#: work, and would take forever to evaluate.
 _LONGEST, _LARGEST_EXPONENT, _LARGEST = 2_000, 64, 1e100
 
 
@@ -60,9 +60,9 @@ def _value(node: ast.expr, names: Mapping[str, object]) -> float:
 
 
 def _bounded(value: complex) -> float:
-    """Return a value that an amount of work may have."""
+    """Return the value if it can be an amount of work."""
     if isinstance(value, complex):
-        raise ValueError("a root of a negative number")
+        raise ValueError("the root of a negative number is not a real number")
     if not abs(value) <= _LARGEST:
         raise ValueError(f"a value is larger than {_LARGEST:g}")
     return value

@@ -1,4 +1,4 @@
-"""Says what is wrong with a file, from what pydantic found."""
+"""Explains errors that pydantic found in a file."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def _known_keys(model: Any, location: tuple[str | int, ...]) -> list[str]:
         if not options:
             return []
         if get_origin(annotation) in (dict, list):
-            next(steps, None)  # a key or index, which is no field
+            next(steps, None)  # a key or index, not a field
         model = options[0]
     return [f.alias or name for name, f in model.model_fields.items()]

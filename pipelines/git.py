@@ -1,4 +1,4 @@
-"""What git says of the directory that a program runs in; never in the way of a measurement."""
+"""Git state of the directory that a program runs in, without disturbing a measurement."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.process import run
 from perfpipe.ranrecord import Git
 
-#: How long git may take, s: a work tree can be large, and a file system slow.
+#: Time limit for git, s: work trees can be large and file systems slow.
 _PATIENCE_S = 5.0
 
-#: A hook's own repository is not that of the program; nothing is to be started, locked or asked.
+#: Ignores the repository of a git hook; never starts a daemon, takes a lock or prompts.
 _COMMAND = (
     *("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE"),
     *("GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "git", "-c", "core.fsmonitor=false"),
@@ -19,7 +19,7 @@ _COMMAND = (
 
 
 def git_facts(directory: Path) -> Git | None:
-    """Return what is checked out in a directory; None without git, or where it does not answer.
+    """Return what is checked out in a directory; None if git is missing or does not answer.
 
     Untracked files do not make it dirty.
     """

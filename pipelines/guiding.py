@@ -1,4 +1,4 @@
-"""Reads from a timeline in the store which kernels to profile."""
+"""Decides which kernels to profile, from a timeline in the store."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def plan_of(
 ) -> ProfilePlan:
     """Return the plan for a timeline in the store.
 
-    `coverage` is the share of its kernel time to cover, %; None stands for what thresholds.toml
-    says.  Raises KernelsHidden or NothingToProfile with the reason.
+    `coverage` is the share of its kernel time to cover, %; None means the value of
+    thresholds.toml.  Raises KernelsHidden or NothingToProfile with the reason.
     """
     limits = limits_of(coverage, max_kernels)
     with Session.open(store, [report_id], use=VIEWS_USED, limits=limits) as session:
@@ -29,8 +29,8 @@ def plan_of(
         counted = session.execute("SELECT count(*) FROM nsys_graph_launches").fetchone()
     if hidden := counted[0] if counted else 0:
         raise KernelsHidden(
-            f"the timeline has {hidden:,} CUDA graphs traced as a whole, which hides their "
-            "kernels; trace their nodes with 'nsys: {cuda_graph_trace: node}'"
+            f"the timeline has {hidden:,} CUDA graphs traced as a whole, so their kernels are "
+            "hidden; trace graph nodes with 'nsys: {cuda_graph_trace: node}'"
         )
     if plan is None:
         raise NothingToProfile("the timeline has no kernels")
@@ -47,13 +47,13 @@ def guide_by(
     *,
     from_start: bool = False,
 ) -> Guide:
-    """Return how ncu is to profile what a timeline shows; None stands for no timeline.
+    """Return how ncu should profile the kernels of a timeline; report None means no timeline.
 
-    `from_start` says that the launches before the steps are not those of the timeline.
+    `from_start` means that the launches before the steps differ from those of the timeline.
 
-    Raises NothingToProfile where it has no kernel that may be profiled.
+    Raises NothingToProfile if the timeline has no kernel that may be profiled.
     """
-    # What the workload does not state follows from thresholds.toml.
+    # Defaults come from thresholds.toml.
     stated = options.model_fields_set
     coverage = options.coverage if "coverage" in stated else None
     most = options.max_kernels if "max_kernels" in stated else None

@@ -1,4 +1,4 @@
-"""Writes an index of runs: a page for each, and one for what changed since the run before."""
+"""Writes an index of runs, a page for each run, and a page of changes since the previous run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def write_index(
 ) -> Path:
     """Write a page for each run (all, or the named ones), and an index that links to them.
 
-    A run that follows one of the same workload has a page of what changed as well.  Raises
-    InputError if there is no run, or a name is not one.
+    A run with an earlier run of the same workload also has a page of changes.  Raises InputError if
+    there is no run, or if a name is not a run.
     """
     chosen = _chosen(store, names)
     entries = []
@@ -54,7 +54,7 @@ def _chosen(store: Store, names: Sequence[str]) -> list[RunRecord]:
     for name in names or runs:
         run = select(store, [name]).run
         if run is None:
-            raise InputError(f"{name} is not a run: an index lists runs")
+            raise InputError(f"{name} is not a run, and an index lists only runs")
         chosen[run.run_id] = run
     if not chosen:
         raise InputError(f"{store.root}: no runs to list")
@@ -73,7 +73,7 @@ def _difference(
     try:
         found = compared(store, [before.run_id], [after.run_id], step_range, window)
     except InputError:
-        # Replays of one recording are the same reports.
+        # Replays of the same recording have the same reports.
         return None
     decision = found.decision
     if not decision.endpoints:

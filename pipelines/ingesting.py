@@ -17,7 +17,7 @@ from perfpipe.scratch import scratch
 from perfpipe.store import Store
 from perfpipe.sweeping import sweep
 
-#: Time limit per input, s; the longest captures take a tenth of it.
+#: Time limit per input, s, ten times what the longest captures take.
 TIME_LIMIT_S = 600.0
 
 
@@ -67,7 +67,7 @@ def ingest_many(
         tasks = [result]
     for task, answer in spread(_ingest, tasks, jobs=jobs, limit_s=limit_s):
         if isinstance(answer, Lost):
-            # What its worker left, which has ended.
+            # Remove what the ended worker left behind.
             sweep(store)
             yield Failure(task.path, TaskFailed(f"{task.path}: {_reason(answer, limit_s)}"))
         else:
@@ -86,16 +86,16 @@ def _looked_up(task: _Task) -> Outcome | Failure | _Task:
 def _reason(lost: Lost, limit_s: float) -> str:
     match lost.why:
         case "time":
-            return f"not read within {limit_s:g} s; nothing was stored (raise --timeout)"
+            return f"reading took longer than {limit_s:g} s; nothing was stored (raise --timeout)"
         case "memory":
-            return "out of memory while reading it"
+            return "out of memory while reading; nothing was stored"
         case _:
             return f"the reader crashed (exit code {lost.exitcode}); nothing was stored"
 
 
 def _ingest(task: _Task) -> Outcome | Failure:
     """Ingest one input in this process; an .nsys-rep is exported first."""
-    # Not needed in the process that only waits for its workers.
+    # Not needed in the parent process, which only waits for its workers.
     from perfpipe.ingest.reading import ingest
 
     def export(report: Path) -> Path:
@@ -117,7 +117,7 @@ def _ingest(task: _Task) -> Outcome | Failure:
 
 
 def _in_parts(task: _Task) -> Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]:
-    """Return what has other processes read parts of an input."""
+    """Return a function that reads the parts of an input in other processes."""
 
     def answers(work: Callable[[Any], Any], parts: Iterable[Any]) -> Iterator[Any]:
         orders = [(work, part) for part in parts]

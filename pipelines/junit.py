@@ -1,4 +1,4 @@
-"""JUnit XML, which CI systems show."""
+"""JUnit XML, which CI systems display."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from xml.etree import ElementTree
 
-#: What XML 1.0 cannot hold, not even escaped.
+#: Characters that XML 1.0 cannot contain, even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Outcome(StrEnum):
-    """What became of a case that did not pass."""
+    """The outcome of a case that did not pass."""
 
     FAILURE = "failure"
     ERROR = "error"
@@ -24,7 +24,7 @@ class Outcome(StrEnum):
 class Case:
     """A test case; `outcome` is None if it passed.
 
-    Of one that did not, `kind` and `message` say more; `text` is shown with a failure or an error.
+    Otherwise `kind` and `message` give details; `text` is shown with a failure or an error.
     """
 
     group: str
@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases under a name; `id` tells suites of one name apart.
+    """Cases under a name; `id` distinguishes suites of the same name.
 
     `timestamp` is UTC, ISO 8601 without a zone.
     """
@@ -95,5 +95,5 @@ def _count(element: ElementTree.Element, cases: Sequence[Case]) -> None:
 
 
 def plain(text: str) -> str:
-    """Return text without what XML cannot hold."""
+    """Return text without characters that XML cannot contain."""
     return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)

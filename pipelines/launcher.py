@@ -1,4 +1,4 @@
-"""Launches programs where a workload asks for it: locally, through a wrapper, or remotely."""
+"""Launches programs where the workload says: locally, through a wrapper, or remotely."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _HURRY_S = 10
 class Launcher:
     """Runs commands by an Execution; `cwd` is the program's directory on this machine.
 
-    Over ssh the files that a command writes lie in a directory of their own on the other side
-    until `fetch` brings them; leaving the context removes it.
+    With ssh, the files that a command writes stay in a separate remote directory until `fetch`
+    copies them; leaving the context removes that directory.
     """
 
     def __init__(self, execution: Execution, cwd: Path) -> None:
@@ -47,7 +47,7 @@ class Launcher:
 
     @cached_property
     def git(self) -> Git | None:
-        """What is checked out where programs run; None if that is no repository, or remote."""
+        """What is checked out where programs run; None if remote or not a repository."""
         return None if self.remote else git_facts(Path(self.execution.directory or self.cwd))
 
     def run(
@@ -97,11 +97,11 @@ class Launcher:
             with replacing(path) as temporary, temporary.open("wb") as target:
                 done = self._ask(f"cat {there}", stdout=target)
                 if done.timed_out:
-                    raise TaskFailed(f"{path.name} took longer than {_PATIENCE_S} s to bring")
+                    raise TaskFailed(f"copying back {path.name} took longer than {_PATIENCE_S} s")
                 if not done.ok:
                     raise TaskFailed(f"{path.name} could not be copied back: {done.complaint()}")
         except OSError as error:
-            raise TaskFailed(os_error_sentence(error, "cannot keep the report")) from error
+            raise TaskFailed(os_error_sentence(error, "cannot store the report")) from error
         return True
 
     def which(self, candidates: Sequence[str]) -> str | None:
@@ -113,13 +113,13 @@ class Launcher:
         script = f'for p in {words}; do [ -x "$p" ] && echo "$p" && exit 0; done; exit 1'
         command = [script] if self.remote else ["sh", "-c", script]
         answer = self._ask(*command)
-        # Every task of srun answers.
+        # With srun, every task answers.
         return next(iter(answer.stdout.split("\n")), None) or None if answer.ok else None
 
     def _ask(
         self, *command: str, timeout: float = _PATIENCE_S, stdout: IO[bytes] | None = None
     ) -> Finished:
-        """Run a command of a moment behind the wrapper."""
+        """Run a short command through the wrapper."""
         words = [*self.execution.wrapper, *command]
         return run(words, timeout=timeout, stdout=stdout, keep_rest=self.remote)
 

@@ -26,21 +26,21 @@ from perfpipe.pipelines.workload import Workload
 from perfpipe.runrecord import GpuState, TaskResult
 from perfpipe.store import Store
 
-#: Takes a result that is not whole yet, with the reports that are in the store already, and the
-#: files that profilers have written: all there is if it ends here.
+#: Receives an incomplete result with the reports that are already in the store, and the files that
+#: profilers have written: everything that remains if perfpipe ends here.
 Keep = Callable[[TaskResult, Sequence[Path]], None]
 
-#: What programs print, beside the files of profilers.
+#: Output of programs, next to the files of profilers.
 _PRINTED = (".out", ".err")
 
 
 def forget(result: TaskResult, files: Sequence[Path]) -> None:
-    """Keep nothing of a result that is not whole."""
+    """Keep nothing of an incomplete result."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A task to measure: its plan, where it is launched, and what keeps its results meanwhile."""
+    """A task to measure: its plan, where it is launched, and what keeps intermediate results."""
 
     plan: Plan
     context: Context
@@ -54,10 +54,10 @@ def measure(plan: Plan, context: Context, store: Store, keep: Keep = forget) -> 
 
 
 def measure_in_turn(tasks: Sequence[Measurement], store: Store) -> list[TaskResult]:
-    """Return the results of tasks whose launches without a profiler take turns: A B B A.
+    """Return the results of tasks whose launches without a profiler alternate: A B B A.
 
-    So whatever drifts meanwhile (clocks, temperature, neighbors) meets all of them alike.  A search
-    times its tasks only; those that are worth it are profiled in the end.
+    Any drift (clocks, temperature, neighbors) then affects all tasks alike.  A search only times
+    its tasks; the best are profiled at the end.
     """
     began = [
         stopwatch(task.context.launcher, task.plan.workload.env, task.context.task.command)
@@ -78,7 +78,7 @@ def measure_in_turn(tasks: Sequence[Measurement], store: Store) -> list[TaskResu
 
 
 def timed_in_turn(tasks: Sequence[Measurement]) -> list[TaskResult | PerfpipeError]:
-    """Return the timed result of each task, or why it has none: it takes no further turn."""
+    """Return the timed result of each task, or its error, after which it is not launched again."""
     timings = {at: Timing(task.context) for at, task in enumerate(tasks)}
     errors: dict[int, PerfpipeError] = {}
     for turn in range(max(task.plan.workload.launches for task in tasks)):
@@ -101,9 +101,9 @@ def timed_in_turn(tasks: Sequence[Measurement]) -> list[TaskResult | PerfpipeErr
 def profile(
     plan: Plan, context: Context, store: Store, result: TaskResult, keep: Keep = forget
 ) -> TaskResult:
-    """Return a result with reports; a profiler that fails takes nothing from the others.
+    """Return a result with reports; a failed profiler does not affect the others.
 
-    Where the plan says so, its reports are left to be read later.
+    If the plan says so, its reports are ingested later.
     """
     started = time.monotonic() - sum(result.seconds or ())
     errors: list[PerfpipeError] = []
@@ -142,9 +142,9 @@ def profile(
 
 
 def discard_raw(workload: Workload, result: TaskResult, files: Sequence[Path]) -> None:
-    """Delete the files of profilers, and what they were exported from, if none shall be kept.
+    """Delete the files of profilers, and their sources, unless the workload keeps them.
 
-    They stay unless all are in the store.
+    They are kept unless all of them are in the store.
     """
     if workload.collect.keep_raw or len(result.reports) < len(files):
         return
@@ -155,7 +155,7 @@ def discard_raw(workload: Workload, result: TaskResult, files: Sequence[Path]) -
 
 
 def _collect(name: str, context: Context, *, guides: bool) -> Collected:
-    """Collect a timeline; `guides` says that ncu profiles what it shows."""
+    """Collect a timeline; `guides` means that ncu profiles the kernels that it shows."""
     wanted = context.workload.collect
     if name == "nsys" and wanted.nsys:
         compiled.forget(context)
@@ -174,9 +174,9 @@ def _profile_kernels(
     started: float,
     keep: Keep,
 ) -> Collected:
-    """Profile kernels with ncu: those that the first of the timelines says, if nothing else does.
+    """Profile kernels with ncu, chosen from the first timeline unless the workload chooses them.
 
-    `started` is when the first launch of the task was.  Raises NothingToProfile where the timeline
+    `started` is the time of the first launch of the task.  Raises NothingToProfile if the timeline
     has no kernel that may be profiled.
     """
     options = context.workload.collect.ncu
@@ -184,7 +184,7 @@ def _profile_kernels(
         raise ValueError("ncu")
     if not options.guided:
         return collect_ncu(context, options)
-    # The analysis is needed by guided launches alone.
+    # Only guided launches need the analysis.
     from perfpipe.pipelines.guiding import guide_by
 
     reports = [
@@ -196,7 +196,7 @@ def _profile_kernels(
     plain_s = statistics.median(result.seconds) if result.seconds else 0.0
     state = result.gpu_state or GpuState()
     spent_s = time.monotonic() - started
-    # Only replay of kernels saves memory.
+    # Only kernel replay saves memory.
     pinned_gb = state.pinned_gb if options.replay_mode == "kernel" else None
     budget = Budget(plain_s, spent_s, state.program_gb, pinned_gb)
     report = next(iter(reports), None)
@@ -210,7 +210,7 @@ def with_reports(
 ) -> TaskResult:
     """Ingest a task's files and return its result with their reports.
 
-    It failed by the first of `errors`, else by the first file that cannot be ingested.
+    Its error is the first of `errors`, else that of the first file that cannot be ingested.
     """
     reports = []
     errors = list(errors)

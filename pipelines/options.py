@@ -21,7 +21,7 @@ from perfpipe.windows import STEADY, WINDOWS
 if TYPE_CHECKING:
     from perfpipe.pipelines.workload import Scalar
 
-#: Regular expression of NVTX ranges that are steps, in upper or lower case, instead of ours.
+#: Regular expression (any case) of NVTX ranges to treat as steps, instead of the default.
 STEP_RANGE_VARIABLE = "PERFPIPE_STEP_RANGE"
 
 store_option: Callable[[Any], Any] = click.option(
@@ -60,7 +60,7 @@ def pairs(option: str, settings: Iterable[str]) -> Iterator[tuple[str, list[str]
 
 
 def scalar(text: str) -> Scalar:
-    """Return a value of the command line as an integer or a float where it reads as one."""
+    """Return a value of the command line as an integer or a float if it can be parsed as one."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -70,12 +70,12 @@ def scalar(text: str) -> Scalar:
 
 
 def settings_of(settings: Iterable[str]) -> dict[str, list[Scalar]]:
-    """Return the values of --set by name; raises InputError for another form."""
+    """Return the values of --set by name; raises InputError for any other form."""
     return {name: [scalar(value) for value in values] for name, values in pairs("--set", settings)}
 
 
 class WithProgram(click.Command):
-    """Takes what stands after `--` as a program, which its own options would be confused with.
+    """Takes the words after `--` as a program, whose options must not be confused with its own.
 
     The program is in the context's meta as `program` (None without `--`), the whole line as `args`.
     """
@@ -115,8 +115,7 @@ _timeout_option: Callable[[Any], Any] = click.option(
     metavar="SECONDS",
     expose_value=False,
     callback=_for_this_command(TIME_VARIABLE),
-    help=f"End queries after this time; 0 is no limit (default: ${TIME_VARIABLE}, else "
-    f"{USUAL_S:g}).",
+    help=f"Time limit for queries; 0 means no limit (default: ${TIME_VARIABLE}, else {USUAL_S:g}).",
 )
 
 _memory_option: Callable[[Any], Any] = click.option(
@@ -140,7 +139,7 @@ filter_option: Callable[[Any], Any] = click.option(
     multiple=True,
     metavar="NAME=PATTERN[,PATTERN]",
     callback=lambda _, __, values: dict(pairs("--filter", values)),
-    help="Only configurations whose parameter matches (wildcards * and ?).",
+    help="Use only configurations whose parameter matches (wildcards * and ?).",
 )
 
 
@@ -149,9 +148,8 @@ window_option: Callable[[Any], Any] = click.option(
     metavar="|".join((*WINDOWS, "STEP")),
     default=STEADY,
     show_default=True,
-    help="The part of a timeline that verdicts, budgets and gaps are about: the steady steps (the "
-    "whole capture where nothing repeats), all of it, start-up and warm-up, or one step by its "
-    "name or number.",
+    help="Part of the timeline to analyze: the steady steps (or the whole capture, if nothing "
+    "repeats), the whole capture, start-up and warm-up, or one step by its name or number.",
 )
 
 step_range_option: Callable[[Any], Any] = click.option(

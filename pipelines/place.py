@@ -1,4 +1,4 @@
-"""The machine and the GPUs that programs run on, and what they run with, as results state them."""
+"""The machine, GPUs, environment and packages of a program, as recorded with results."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _TELLING = re.compile(
     r"|OMP|KMP|MKL|OPENBLAS)_\w+"
 )
 
-#: Packages whose version can change how fast a program is.
+#: Packages whose version can change the speed of a program.
 _PACKAGES = re.compile(
     r"(torch|triton|jax|nvidia-|cuda-|cupy|numba|numpy|scipy|tensorflow|tensorrt|onnxruntime"
     r"|transformers|flash.attn|xformers|vllm|deepspeed|accelerate|lightning|apex).*"
 )
 
-#: Prints the versions of all packages of an interpreter, of one that is there twice as it is
-#: imported; to parse all that the files say takes twice as long.
+#: Prints the versions of all packages of an interpreter; for a package that is installed twice, the
+#: version that would be imported.  Parsing the whole metadata takes twice as long.
 _LIST = (
     "import json, re; from importlib.metadata import distributions as d; "
     "r = lambda x: x.read_text('METADATA') or x.read_text('PKG-INFO') or x.read_text('') or ''; "
@@ -43,16 +43,16 @@ _LIST = (
     "print(json.dumps({x['Name']: x.get('Version') for x in reversed(m) if 'Name' in x}))"
 )
 
-#: How long an interpreter may take to list its packages, s.
+#: Time limit for listing the packages of an interpreter, s.
 _LIST_S = 60
 
 
 def stopwatch(
     launcher: Launcher, env: Mapping[str, str], command: Sequence[str] = ()
 ) -> Callable[[], Ran]:
-    """Return what says, when called, where, with what and how long something ran since now.
+    """Return a function that reports where, with what and for how long a program ran since now.
 
-    `env` is what the program's environment has besides ours.
+    `env` has the variables that the program's environment adds to this one.
     """
     git = launcher.git
     started_at, began = utc_now(), time.monotonic()
@@ -77,7 +77,7 @@ def stopwatch(
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that can change how fast a program is, without secrets."""
+    """Return the variables that can change the speed of a program, without secrets."""
     telling = {name: text for name, text in os.environ.items() if _TELLING.fullmatch(name)}
     found = {**telling, **env}
     return {name: hide(found[name]) for name in sorted(found) if not is_secret_variable(name)}
@@ -99,19 +99,19 @@ def packages(program: str) -> dict[str, str] | None:
 
 
 def host_name() -> str:
-    """Return the name of this machine, as a scheduler calls it where there is one."""
+    """Return the name of this machine, as the scheduler calls it if there is one."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def gpu_uuids(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the UUIDs of the GPUs that a program with more environment sees; empty if none."""
+    """Return the UUIDs of the GPUs that a program sees with additional variables; empty if none."""
     import pynvml
 
     return _of_gpus(pynvml.nvmlDeviceGetUUID, env)
 
 
 def machine(env: Mapping[str, str]) -> str:
-    """Return the models of the GPUs that a program with more environment sees.
+    """Return the models of the GPUs that a program sees with additional variables.
 
     Without a GPU it is the model of the processor, with the number of CPUs.
     """

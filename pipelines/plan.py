@@ -16,7 +16,7 @@ from perfpipe.pipelines.workload import Execution, Workload
 COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
 
 #: Profilers that each collector runs, besides the launch without a profiler: timelines first, since
-#: they tell which kernels to profile.
+#: they show which kernels to profile.
 _PROFILERS = {
     "all": ("nsys", "torch", "ncu"),
     "timing": (),
@@ -30,8 +30,8 @@ _PROFILERS = {
 class Plan:
     """A workload, its path, its configurations, and how they are collected.
 
-    `words` are those of a program without a workload file, None with one.  With `read_later`
-    reports are left as files.
+    `words` is the command line of a program without a workload file, else None.  With `read_later`,
+    reports stay as files.
     """
 
     workload: Workload
@@ -47,7 +47,7 @@ class Plan:
     def recording(self) -> Path:
         """The directory of the recording."""
         if self.workload.recording is None:
-            raise InputError(f"{self.path}: no GPU here, and the workload has no recording")
+            raise InputError(f"{self.path}: no GPU found, and the workload has no recording")
         return self.path.parent / self.workload.recording
 
     @property
@@ -84,12 +84,14 @@ def choose_collector(asked: str, launcher: Launcher | None = None) -> tuple[str,
     launcher = launcher or Launcher(Execution(), Path.cwd())
     found = gpus_on(launcher)
     if not found:
-        return "replay", "no GPU here: replaying a recording, nothing is measured"
+        return "replay", "no GPU found: replaying a recording, nothing is measured"
     match [name for name in ("nsys", "ncu") if find_tool_on(launcher, name)]:
         case []:
-            return "replay", "a GPU but neither nsys nor ncu here: replaying a recording"
+            return "replay", "found a GPU but neither nsys nor ncu: replaying a recording"
         case [only]:
-            reason = f"measuring on {found[0]} with {only} only, the other is not installed"
+            reason = (
+                f"measuring on {found[0]} with {only} only (the other profiler is not installed)"
+            )
             return only, reason
         case _:
             return "all", f"measuring on {found[0]}"

@@ -18,17 +18,17 @@ from perfpipe.pipelines.workload import CollectNcu
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 
-#: Stands for the program in a command, where the report does not name it.
+#: Placeholder for the program in a command, if the report does not name it.
 PROGRAM = "PROGRAM"
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A timeline with its plan, or with the reason why it has none.
+    """A timeline with its plan, or with the reason why it has no plan.
 
-    `command` is that of ncu.  `seconds` is about how long it takes, `plain_s` how long the program
-    takes without it: measured, or the length of the timeline, which leaves out what comes before
-    the first operation on the GPU.
+    `command` is the ncu command.  `seconds` is about how long it takes, and `plain_s` how long the
+    program takes without ncu: measured, or the length of the timeline, which excludes the time
+    before the first operation on the GPU.
     """
 
     report_id: str
@@ -41,7 +41,7 @@ class Planned:
 
     @property
     def seconds(self) -> float:
-        """About how long ncu takes, s."""
+        """Approximate time that ncu takes, s."""
         if self.plan is None:
             return 0.0
         return Budget(self.plain_s).expected_s(self.plan.most_launches, DETAILED)
@@ -52,7 +52,7 @@ def plans_of(
 ) -> list[Planned]:
     """Return the plan of each timeline among runs, reports and files; files are ingested.
 
-    Raises InputError where there is no timeline.
+    Raises InputError if there is no timeline.
     """
     selection = select(store, with_files(store, names))
     tasks = {report: task for run in store.runs() for task in run.tasks for report in task.reports}
@@ -68,7 +68,9 @@ def plans_of(
             """
         ).fetchall()
     if not rows:
-        raise InputError("no timeline among them; a plan needs an nsys report or a torch trace")
+        raise InputError(
+            "no timeline in the selection; a plan needs an nsys report or a torch trace"
+        )
     return [_planned(store, tuple(row), tasks.get(row[0]), coverage, max_kernels) for row in rows]
 
 

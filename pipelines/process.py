@@ -1,7 +1,7 @@
 """Starts programs from argument lists, with a time limit; output is kept in files.
 
-Each gets a supervisor (pipelines/supervisor.py), which ends whatever the program started: when the
-program ends, when its time is over, and when this process is interrupted or killed.
+Each program gets a supervisor (pipelines/supervisor.py).  It ends every process that the program
+started when the program ends, when its time is over, or when this process is interrupted or killed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ KEPT_OUTPUT = 16 << 20
 #: Longer lines are passed on in pieces, characters.
 _LONGEST_LINE = 1 << 20
 
-#: How long what a program leaves running may take to end on its own, s.
+#: How long processes that a program leaves running may take to end by themselves, s.
 _LINGER_S = 5.0
 
 #: Time between SIGTERM and SIGKILL, s: srun and mpirun end their tasks meanwhile.
 _GRACE_S = 3.0
 
-#: How long to wait for processes that do not end when they are killed, s.
+#: How long to wait for processes that do not end after SIGKILL, s.
 _PATIENCE_S = 32.0
 
 #: How long to wait for the end of the output when no process is left, s.
@@ -58,7 +58,7 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """Whether it exited on its own with code 0."""
+        """Whether it exited by itself with code 0."""
         return self.returncode == 0 and not self.timed_out
 
     def complaint(self) -> str:
@@ -105,18 +105,18 @@ def run(
 ) -> Finished:
     """Run a program to its end and return what it printed.
 
-    All that it starts ends with it.  `on_line` sees every line of stdout as it comes, in another
-    thread.  With `log`, the output is also kept in LOG.out and LOG.err; with `stdout`, that goes
-    to a file instead.  With `open_stdin` the program reads the line "go", and nothing more until
-    it shall end; else it has no input.  With `keep_rest`, what it puts into another session stays,
-    such as a connection that ssh shares.  `started` is given
-    what ends it early, from any thread.  Raises ToolMissing when the program is not there,
-    TaskFailed when it may not be started or its output cannot be kept.
+    Every process that it starts ends with it.  `on_line` gets every line of stdout as it comes, in
+    another thread.  With `log`, the output is also written to LOG.out and LOG.err; with `stdout`,
+    stdout goes to that file instead.  With `open_stdin`, the program reads the line "go", and end
+    of file when it should end; otherwise it has no input.  With `keep_rest`, processes that it
+    moves to another session stay, such as a connection that ssh shares.  `started` receives a
+    function that ends the program early, from any thread.  Raises ToolMissing if the program does
+    not exist, TaskFailed if it cannot be started or its output cannot be written.
     """
     words = [str(word) for word in argv]
     settings = {**os.environ, **(env or {})}
     if any("\0" in text for text in (*words, *settings, *settings.values())):
-        raise TaskFailed(f"{words[0]}: cannot be started (null byte in an argument)")
+        raise TaskFailed(f"{words[0]}: cannot start (null byte in an argument)")
     with Supervised(words[0], stdout) as supervised:
         process = supervised.process
         readers = [
@@ -141,7 +141,7 @@ def run(
 class Supervised:
     """A program under a supervisor; `ended` is its exit code and how long it took, s.
 
-    When the context is left, the program has ended with all that it started.
+    Leaving the context ends the program and every process that it started.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Supervised:
     def start(
         self, words: list[str], cwd: Path | None, env: Mapping[str, str], **options: bool | float
     ) -> None:
-        """Start the program; it inherits the descriptors that were passed."""
+        """Start the program, which inherits the passed descriptors."""
         self._cwd = cwd
         request = json.dumps(
             {
@@ -193,7 +193,7 @@ class Supervised:
             self._line.sendall(len(request).to_bytes(4, "big") + request)
 
     def wait(self, timeout: float | None) -> bool:
-        """Return whether the program ended in time; raises what kept it from starting."""
+        """Return whether the program ended in time; raises the error if it could not start."""
         until = None if timeout is None else time.monotonic() + timeout
         while self.ended is None:
             match self._answer(until):
@@ -216,10 +216,10 @@ class Supervised:
             return ToolMissing(f"{self._cwd}: {reason}")
         if missing:
             return ToolMissing(f"{self.program}: no such program")
-        return TaskFailed(f"{self.program}: cannot be started ({os.strerror(number)})")
+        return TaskFailed(f"{self.program}: cannot start ({os.strerror(number)})")
 
     def _answer(self, until: float | None) -> list[str] | None:
-        """Return the words of the next line; None if it is late, none if there will be no more."""
+        """Return the words of the next line; None if it is late, an empty list at the end."""
         while b"\n" not in self._unread:
             self._line.settimeout(None if until is None else max(1e-3, until - time.monotonic()))
             try:
@@ -265,7 +265,7 @@ class Supervised:
             if answer[0] == "ended":
                 self.ended = int(answer[1]), float(answer[2])
             elif answer[0] == "left":
-                say(f"{self.program}: cannot end its processes {', '.join(answer[1:])}")
+                say(f"{self.program}: could not end its processes {', '.join(answer[1:])}")
 
 
 def _keep(log: Path, finished: Finished) -> None:
@@ -273,4 +273,4 @@ def _keep(log: Path, finished: Finished) -> None:
         log.with_suffix(".out").write_text(finished.stdout, encoding="utf-8")
         log.with_suffix(".err").write_text(finished.stderr, encoding="utf-8")
     except OSError as error:
-        raise TaskFailed(os_error_sentence(error, "cannot keep the output in")) from error
+        raise TaskFailed(os_error_sentence(error, "cannot write the output to")) from error

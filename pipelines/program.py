@@ -1,4 +1,4 @@
-"""A program on the command line as the workload file that it would have needed."""
+"""Turns a program on the command line into the equivalent workload file."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from perfpipe.files import replacing
 from perfpipe.pipelines.tasks import literal
 from perfpipe.pipelines.workload import Scalar, Workload
 
-#: What is collected: as where a file says nothing more, with the calls of the operating system that
-#: the host is in while the GPU is idle.
+#: What nsys collects: the defaults of a workload file, and operating system calls, which show what
+#: the host does while the GPU is idle.
 _NSYS = {"trace": ["cuda", "nvtx", "osrt"]}
 
 _SCRIPT = re.compile(r".+\.(py|sh|bash|jl|pl|rb|lua|js)")
 
-#: Programs that run another one, which gives the run its name.
+#: Programs that run another program, after which the run is named.
 _RUNS_ANOTHER = re.compile(
     r"python[0-9.]*|(ba|da|z|k)?sh|env|nice|numactl|taskset|time|stdbuf|uv|poetry|conda|pixi|torchrun"
     r"|accelerate|deepspeed|horovodrun|mpirun|mpiexec(\.\w+)?|orterun|srun|julia"
 )
 
-#: Options of srun without a value of their own, or with one only after "=".
+#: Options of srun without a value, or with a value only after "=".
 _SRUN_FLAGS = frozenset(
     "--contiguous --disable-status --exact --exclusive --help --hold --immediate "
     "--kill-on-bad-exit --label --multi-prog --no-allocate --no-kill --overcommit "
@@ -42,7 +42,7 @@ _SRUN_FLAGS = frozenset(
 )
 _SRUN_SHORT_FLAGS = frozenset("EHIKOQXZhklsuvV")
 
-#: What can be set without a workload file.
+#: Settings that are allowed without a workload file.
 _SETTINGS = ("timeout", "duration", "launches")
 
 
@@ -50,7 +50,7 @@ _SETTINGS = ("timeout", "duration", "launches")
 class Program:
     """A program as given: its words, environment variables, directory, and the _SETTINGS given.
 
-    `collector` is that of the command line; with `keep_raw` the files of profilers stay.
+    `collector` comes from the command line; with `keep_raw`, the files of profilers are kept.
     """
 
     words: tuple[str, ...]
@@ -63,17 +63,17 @@ class Program:
 
     @property
     def directory(self) -> Path:
-        """Where it runs."""
+        """Its working directory."""
         return Path.cwd() / self.cwd
 
     def check(self) -> None:
-        """Raise the reason why it cannot be launched, before anything is."""
+        """Raise an error if it cannot be launched."""
         first = self.words[0]
         name = PurePath(first).name
         if not first:
-            raise InputError("the program after -- has no name")
+            raise InputError("the program name after -- is empty")
         if name in ("nsys", "ncu"):
-            raise InputError(f"perfpipe starts {name} itself: give the program alone after --")
+            raise InputError(f"perfpipe starts {name} itself: give only your program after --")
         if not self.directory.is_dir():
             raise InputError(f"--cwd {self.cwd}: no such directory")
         path = os.pathsep.join(os.get_exec_path({**os.environ, **self.env}))
@@ -82,7 +82,7 @@ class Program:
             return
         there = self.directory / first
         if there.suffix in (".yaml", ".yml") and there.is_file():
-            raise InputError(f"{first} is a workload file: perfpipe run {shlex.quote(first)}")
+            raise InputError(f"{first} is a workload file; use: perfpipe run {shlex.quote(first)}")
         if there.suffix == ".py" and there.is_file():
             meant = shlex.join(["perfpipe", "run", "--", "python", *self.words])
             raise InputError(f"{first} is not executable; did you mean '{meant}'?")
@@ -137,12 +137,12 @@ class Program:
             raise StoreError(os_error_sentence(error, "cannot write")) from error
 
 
-#: What YAML does not take for text.
+#: Words that YAML does not read as text.
 _NOT_TEXT = ("true", "false", "null", ".")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that is not a plain word, and writes lists in a line."""
+    """Quotes every text that is not a plain word, and writes lists on one line."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -173,7 +173,7 @@ def program_of(
     collector: str = "auto",
     keep_raw: bool = True,
 ) -> Program:
-    """Return a program that can be launched, from the options beside it.
+    """Return a program that can be launched, from its words and options.
 
     `env` are texts NAME=VALUE.  Raises InputError, or ToolMissing if there is no such program.
     """
@@ -223,9 +223,9 @@ def _names(words: Sequence[str]) -> Iterator[str]:
 
 
 def _split_srun(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return srun with its options, and the program behind them; no srun if it is not the first.
+    """Return srun with its options, and the program after them; empty if the program is not srun.
 
-    What srun starts is no child of srun, so that profilers have to stand behind it.
+    Processes that srun starts are not its children, so profilers must come after srun.
     """
     if PurePath(words[0]).name != "srun":
         return (), words
@@ -238,9 +238,9 @@ def _split_srun(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...
         if word.startswith("--"):
             at += "=" not in word and word not in _SRUN_FLAGS
         else:
-            # Flags may be joined, and the last of a group may want a value: -ln 2.
+            # Flags may be joined, and the last flag of a group may need a value: -ln 2.
             valued = next((i for i, c in enumerate(word[1:], 1) if c not in _SRUN_SHORT_FLAGS), 0)
             at += valued == len(word) - 1
     if at >= len(words):
-        raise InputError(f"{shlex.join(words)}: no program behind the options of srun")
+        raise InputError(f"{shlex.join(words)}: no program after the options of srun")
     return words[:at], words[at:]

@@ -1,10 +1,10 @@
 """The JSON lines that a program prints for perfpipe, each with the key "perfpipe".
 
 {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}      before any timing
-{"perfpipe": "time", "ms": [0.5, 0.4]}                          an entry a sample, ms
+{"perfpipe": "time", "ms": [0.5, 0.4]}                          one entry per sample, ms
 {"perfpipe": "kernel", "registers": 128, "spills": 0}           a compiled kernel
 {"perfpipe": "about", "torch": "2.11.0"}                        versions of what it uses
-{"perfpipe": "out_of_resources", "reason": "..."}               the hardware has no room for it
+{"perfpipe": "out_of_resources", "reason": "..."}               it does not fit on the hardware
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ProgramOutput:
         content = {key: value for key, value in message.items() if key != _KEY}
         match message.get(_KEY):
             case "validation" if self.validation is None or self.validation.ok:
-                # Every rank reports it: one failure counts.
+                # Every rank reports validation: one failure is enough.
                 self.validation = Validation.of({**content, "ok": bool(content.get("ok"))})
             case "time" if isinstance(times := content.get("ms"), list):
                 self.times_ms += [float(ms) for ms in times if _is_time(ms)]

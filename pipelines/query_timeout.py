@@ -12,12 +12,12 @@ from perfpipe.database import watching
 from perfpipe.errors import InputError
 from perfpipe.pipelines import signals
 
-#: Longest that a query or the queries of a report may take, s; 0 is no limit.
+#: Time limit of a query, or of all queries of a report, s; 0 means no limit.
 TIME_VARIABLE = "PERFPIPE_QUERY_TIMEOUT"
 USUAL_S = 600.0
 
-#: How often a waiting thread looks for signals, and an interrupt is repeated: a query that is being
-#: planned does not see it, s.
+#: How often a waiting thread checks for signals, s, and how often an interrupt is repeated, since a
+#: query does not see it during planning.
 _AGAIN_S = 0.1
 
 #: How long an interrupted query may take to end, s.
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 def time_limit(usual: float = USUAL_S) -> float | None:
-    """Return the limit that the environment states, else the usual one, s; None for none.
+    """Return the limit from the environment, else the default, s; None means no limit.
 
-    Raises InputError for what is no number of seconds.
+    Raises InputError if the value is not a number of seconds.
     """
     stated = os.environ.get(TIME_VARIABLE)
     try:
@@ -58,8 +58,9 @@ def _ended(done: threading.Event, limit: float | None) -> bool:
 def within(work: Callable[[], T]) -> T:
     """Return what the work gives; InputError if its queries take longer than `time_limit`.
 
-    It is done in another thread: DuckDB looks for signals only between some of its steps, and this
-    one can interrupt it.  What was asked to end and does not is left behind with the process.
+    The work runs in another thread, which this thread can interrupt: DuckDB checks for signals only
+    between some of its steps.  A query that does not end when asked to stays until the process
+    ends.
     """
     limit = time_limit()
     found: list[T] = []
@@ -88,8 +89,8 @@ def within(work: Callable[[], T]) -> T:
                 left -= _AGAIN_S
     if late:
         raise InputError(
-            f"stopped: the query took longer than {limit:g} s; --timeout SECONDS or "
-            f"{TIME_VARIABLE} allows more (0: no limit)"
+            f"stopped: the query took longer than {limit:g} s; raise the limit with --timeout "
+            f"SECONDS or {TIME_VARIABLE} (0: no limit)"
         )
     if failed:
         raise failed[0]

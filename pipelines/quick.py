@@ -1,4 +1,4 @@
-"""Less of a workload: for a first look."""
+"""Reduces a workload for a first look."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from perfpipe.errors import InputError
 from perfpipe.pipelines.workload import Scalar, Workload
 
-#: Sizes, timed iterations and warm-up iterations that are left.
+#: Sizes, timed iterations and warm-up iterations that are kept.
 _SIZES, _REPEATS, _WARMUP = 2, 5, 3
 
-#: Generations and configurations per generation that are left of a search.
+#: Generations, and configurations per generation, of a reduced search.
 _GENERATIONS, _POPULATION = 1, 4
 
 #: What ncu collects: the cheapest set.
@@ -20,7 +20,7 @@ _NCU = {"set": "basic", "sections": [], "metrics": [], "import_source": False}
 def quick(workload: Workload) -> Workload:
     """Return the workload with the first and the middle size, few repeats and cheap sections.
 
-    The largest sizes take most of the time; configurations in `include` are left out.
+    The largest sizes take most of the time.  Configurations in `include` are skipped.
     """
     sizes = workload.sizes
     kept = list(dict.fromkeys([0, (len(sizes) - 1) // 2]))[:_SIZES] if sizes else []

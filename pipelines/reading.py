@@ -1,4 +1,4 @@
-"""Files in the place of reports: they are read into the store first."""
+"""Ingests files that are named instead of reports."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from perfpipe.store import Store
 def with_files(store: Store, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names with files replaced by the reports in them, read into the store if new.
 
-    What the store knows by that name, or the beginning of one, comes first.  Raises InputError for
-    a path that leads nowhere, and what reading the first file that cannot be read raises.
+    An id or id prefix in the store takes precedence over a file.  Raises InputError if a path does
+    not exist, and the error of the first file that cannot be read.
     """
     known = (*store.run_ids(), *store.report_ids(), *store.batch_ids())
     meant: list[str] = []
@@ -28,7 +28,9 @@ def with_files(store: Store, names: Sequence[str]) -> tuple[str, ...]:
             continue
         if not path.exists():
             if path.suffix or "/" in name:
-                raise InputError(f"{name}: no such file, nor a run, report or batch in the store")
+                raise InputError(
+                    f"{name}: no such file, and no such run, report or batch in the store"
+                )
             meant.append(name)
             continue
         inputs = expand_paths([name])

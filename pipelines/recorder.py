@@ -49,10 +49,10 @@ def record_run(
 ) -> int:
     """Write a recording of a measured run and return its size in bytes.
 
-    `filters` chooses tasks by their parameters, as those of `perfpipe run`.
+    `filters` chooses tasks by their parameters, as in `perfpipe run`.
 
-    Raises InputError for a run that was replayed or whose reports are gone, TaskFailed where the
-    recording would be larger than `limit` bytes or would not replay as it ran.
+    Raises InputError if the run is a replay or its reports are gone, TaskFailed if the recording
+    would be larger than `limit` bytes or would not replay the same rows.
     """
     if run.replayed:
         raise InputError(f"{run.run_id} is itself a replay; record a measured run")
@@ -78,9 +78,9 @@ def record_run(
         if sum(sizes.values()) > limit:
             largest = max(sizes, key=lambda path: sizes[path])
             raise TaskFailed(
-                f"the recording would be {format_bytes(sum(sizes.values()))}, of which "
-                f"{largest.name} is {format_bytes(sizes[largest])}; record fewer launches "
-                "(launch_count, repeats) or allow more with --limit"
+                f"the recording would take {format_bytes(sum(sizes.values()))}, including "
+                f"{format_bytes(sizes[largest])} for {largest.name}; record fewer launches "
+                "(launch_count, repeats) or raise --limit"
             )
         return sum(sizes.values())
 

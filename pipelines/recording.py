@@ -27,7 +27,7 @@ from perfpipe.runrecord import GpuState, Kernel, TaskResult, Validation
 
 
 def _read_as(kind: Any) -> PlainValidator:
-    """Check a field like the run record that it becomes part of."""
+    """Check a field as in a run record, which it becomes part of."""
     return PlainValidator(lambda value: decode(kind, value))
 
 
@@ -76,7 +76,7 @@ class Recording(BaseModel):
     def tasks_for(
         self, planned: list[Task], workload: Workload, path: Path
     ) -> Iterator[tuple[Task, RecordedTask | None]]:
-        """Yield each planned task with its recorded result; a search as it was recorded."""
+        """Yield each planned task with its recorded result; for a search, the recorded tasks."""
         if workload.tune is not None:
             for index, recorded in enumerate(self.tasks):
                 task = task_of(index, recorded.params, workload, path, recorded.generation)
@@ -101,7 +101,7 @@ def load_recording(directory: Path) -> Recording:
     """Read a recording; raises InputError if it is missing, invalid or lacks a file."""
     path = directory / "recording.yaml"
     if not path.is_file():
-        raise InputError(f"{directory}: no recording here (recording.yaml is missing)")
+        raise InputError(f"{directory}: no recording (recording.yaml is missing)")
     value, node = load(path)
     try:
         recording = Recording.model_validate(value)
@@ -117,7 +117,7 @@ def load_recording(directory: Path) -> Recording:
 def _check_file(path: Path, name: str) -> None:
     """Raise InputError for a file that is missing, or outside the recording.
 
-    A recording comes from others: links out of it are no files of it either.
+    A recording may come from somebody else, so links out of it are refused too.
     """
     inside = path.parent.resolve()
     try:
@@ -125,8 +125,8 @@ def _check_file(path: Path, name: str) -> None:
         own = is_plain(name) and not (inside / name).is_symlink() and file.is_relative_to(inside)
         there = file.is_file()
     except (OSError, ValueError, RuntimeError) as error:
-        # Too long, with bytes that no name has, or a circle of links.
-        raise InputError(f"{path}: {brief(name)} is no name of a file") from error
+        # Too long, invalid bytes, or a link cycle.
+        raise InputError(f"{path}: {brief(name)} is not a valid file name") from error
     if not own:
         raise InputError(f"{path}: the file {brief(name)} is not in the recording")
     if not there:

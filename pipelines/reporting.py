@@ -44,9 +44,9 @@ def make_report(
 ) -> Report:
     """Build the report of the named runs and reports, compared with those of a baseline.
 
-    `step_range` is a regular expression of NVTX ranges that are steps, instead of perfpipe's own;
-    `window` is the part of timelines that verdicts are about: steady, whole, startup or a step.
-    With `page` what a page needs is loaded while views are made: these leave a core free.
+    `step_range` is a regular expression of NVTX ranges to treat as steps, instead of the default;
+    `window` is the part of timelines to analyze: steady, whole, startup or a step.  With `page`,
+    the modules of an HTML page are loaded while views are made, which leaves a core free.
     """
     make = partial(_make, store, names, baseline, step_range, window, page)
     every = partial(_read_by, store, names, baseline)
@@ -79,7 +79,7 @@ def _make(
         both = found.both_steps(store, step_range, window)
     if page:
         load_ahead()
-    # A report of a run uses that run only, even if other runs share its reports.
+    # A report of a run uses only that run, even if other runs share its reports.
     runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
     with Session.open(
         store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
@@ -98,7 +98,7 @@ def _make(
 
 
 def report_with_summary(store: Store, run: RunRecord) -> tuple[Report, TaskSummary]:
-    """Build the report of a run with one task, and what a batch keeps of it, in one session."""
+    """Build the report of a run with one task, and its summary for a batch, in one session."""
     alone = OneTask(store, run.reports, run)
     views = (*VIEWS_USED, *summary.VIEWS)
 
@@ -123,8 +123,8 @@ def output(
 ) -> None:
     """Write the requested formats of a report and print their paths; the path `-` is stdout.
 
-    `figures` are written into a directory beside the Markdown file, which shows them.  With
-    `quiet` no path is printed: stdout is somebody else's.
+    `figures` are written to a directory next to the Markdown file, which shows them.  With `quiet`,
+    no path is printed, since stdout has other output.
     """
     markdown: Callable[[Report], str] = render_markdown
     if figures and md is not None:
@@ -152,8 +152,8 @@ def report_of_run(
 ) -> None:
     """Write the report of a run as HTML and Markdown, and print its conclusions.
 
-    Without a name a file gets its usual one, or a numbered one beside it: what is there stays.
-    With `quiet`, or where a report goes to stdout, nothing else does.
+    A file without a given name gets the default name, with a number if that exists.  With `quiet`,
+    or if a report goes to stdout, nothing else is printed there.
     """
     usual_html, usual_md = _free("report.html", "report.md")
     report = make_report(store, [run.run_id], step_range=step_range, page=True)
@@ -168,11 +168,11 @@ def report_of_run(
         if given is None and name not in targets
     ]
     if kept:
-        say(f"{' and '.join(kept)} of an earlier run kept; --html FILE and --md FILE choose names")
+        say(f"{' and '.join(kept)} of an earlier run kept; to choose names, use --html and --md")
 
 
 def print_closing(report: Report, files: Sequence[str], store: Store) -> None:
-    """Print the first screen of a report, in color on a terminal that has any."""
+    """Print the first screen of a report, in color if the terminal supports it."""
     at = "" if store.root == Store.locate().root else f"--store {shlex.quote(str(store.root))}"
     width = shutil.get_terminal_size().columns
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
@@ -180,7 +180,7 @@ def print_closing(report: Report, files: Sequence[str], store: Store) -> None:
 
 
 def _free(*names: str) -> list[str]:
-    """Return names with the same number added, none of which is taken; none added if none is."""
+    """Return unused names: all as given, or all with the same number added."""
     for number in itertools.count(1):
         paths = [Path(name) for name in names]
         found = [path.with_stem(f"{path.stem}-{number}") if number > 1 else path for path in paths]

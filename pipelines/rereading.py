@@ -1,4 +1,4 @@
-"""Does work on a store again, without the reports that turned out to be unreadable."""
+"""Repeats work on a store without reports that turned out to be unreadable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfpipe.errors import PerfpipeError, QueryFailed
 from perfpipe.store import Store
 from perfpipe.verify import damage
 
-#: How often work is done while files vanish.
+#: Attempts while files vanish.
 _ATTEMPTS = 5
 
 T = TypeVar("T")
@@ -25,10 +25,10 @@ def rereading(
 ) -> T:
     """Return what the work gives, which reads some reports of a store.
 
-    It is done again without reports that cannot be read, which are set aside with a warning, and
-    where reports vanished meanwhile: others may remove them, or ingest them anew.  `queries` are
-    those of perfpipe's own that the work may run.  Raises what the work raises, an error of DuckDB
-    as one sentence.
+    The work is repeated without reports that cannot be read, which are set aside with a warning,
+    and if reports vanished because another process removed or re-ingested them.  `queries` are
+    queries of perfpipe that the work may run.  Raises what the work raises; a DuckDB error becomes
+    one sentence.
     """
     import duckdb
 
@@ -63,7 +63,7 @@ def _unreadable(
 
     if isinstance(cause, duckdb.DataError):
         return failing(store, reports(), queries)
-    # What DuckDB says of a damaged file; the last is what it says where a library of its own fails.
+    # Errors of DuckDB for a damaged file; the last is raised if one of its libraries fails.
     of_files = isinstance(cause, duckdb.IOException | duckdb.InvalidInputException)
     if of_files or type(cause) is duckdb.Error:
         return damage(store, reports())

@@ -26,8 +26,8 @@ from perfpipe.units import counted
 def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
     """Run every configuration and return the run record, which is then in the store.
 
-    With `plan.resume` the latest run of the workload is resumed: tasks whose result it has are
-    kept.  Raises ToolMissing before anything is launched where a profiler is missing.
+    With `plan.resume`, the latest run of the workload is resumed, and its task results are kept.
+    Raises ToolMissing before anything is launched if a profiler is missing.
     """
     if plan.collector == "replay":
         return _replay(plan, store, progress)
@@ -73,7 +73,7 @@ def _resumed(plan: Plan, store: Store, progress: Progress) -> Run | None:
         return None
     run = Run.latest_measured(store, plan.workload.name, plan.words)
     if run is None:
-        progress.note(f"no run of {plan.workload.name} to resume: starting the first")
+        progress.note(f"no run of {plan.workload.name} to resume: starting a new run")
         return None
     progress.note(f"resuming {run.record.run_id}")
     run.record = replace(run.record, collector=plan.collector)
@@ -81,7 +81,7 @@ def _resumed(plan: Plan, store: Store, progress: Progress) -> Run | None:
 
 
 def _tasks(plan: Plan, run: Run) -> Iterator[Task]:
-    """Yield the tasks; those of a search once the previous generation has results."""
+    """Yield the tasks; in a search, after the previous generation has results."""
     if plan.workload.tune is None:
         yield from plan.tasks
         return
@@ -139,7 +139,7 @@ def _line(plan: Plan, result: TaskResult, verb: str) -> str:
 
 
 def raise_for_status(record: RunRecord) -> None:
-    """Raise TaskFailed if a task failed; in a search, if nothing succeeded."""
+    """Raise TaskFailed if a task failed, or in a search, if no task succeeded."""
     failed = [task for task in record.tasks if counts_as_failed(task)]
     if not failed and not any(task.done for task in record.tasks):
         failed = list(record.tasks)

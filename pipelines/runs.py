@@ -27,7 +27,7 @@ def task_folder(index: int, key: str) -> str:
 
 
 def new_id(name: str, at: str) -> str:
-    """Return an id that begins with a name and a time, and that no other run has.
+    """Return a unique id that begins with a name and a time.
 
     >>> new_id("gemm", "2026-11-22T14:43:38Z")[:-4]
     'gemm-20261122t144338z-'
@@ -41,7 +41,7 @@ class Run:
 
     def __init__(self, store: Store, record: RunRecord) -> None:
         self.store, self.record = store, record
-        # Programs run in the workload's directory, where a relative path would mean something else.
+        # Programs run in the workload's directory, so a relative path would be wrong there.
         self.directory: Path = store.runs_dir.resolve() / record.run_id
 
     @classmethod
@@ -72,11 +72,11 @@ class Run:
     def latest_measured(
         cls, store: Store, workload: str, words: tuple[str, ...] | None = None
     ) -> Run | None:
-        """Return the latest run of a workload that was measured, finished or not.
+        """Return the latest measured run of a workload, finished or not.
 
-        Of a program without a workload file, the run with the same words.
+        For a program without a workload file, it is the run with the same command line.
         """
-        # As the records have them: without secrets.
+        # Records have the words without secrets.
         words = words and hide_words(words)
         named = [run for run in store.runs() if run.workload == workload and run.words == words]
         runs = [run for run in named if not run.replayed]
@@ -112,7 +112,7 @@ class Run:
         self.write()
 
     def keep(self, result: TaskResult, files: Sequence[Path]) -> None:
-        """Store that the reports of a result are of this run; its task may be interrupted."""
+        """Add the reports of a result to this run, in case its task is interrupted."""
         if not {*result.reports} <= {*self.record.reports}:
             reports = tuple(sorted({*self.record.reports, *result.reports}))
             self.record = replace(self.record, reports=reports)
@@ -124,7 +124,7 @@ class Run:
 
     @contextlib.contextmanager
     def track_status(self) -> Iterator[None]:
-        """Mark the run as running, and in the end by how it went.
+        """Mark the run as running, and at the end with its outcome.
 
         Raises InputError if another process runs it.
         """

@@ -21,8 +21,8 @@ _TRIES = 50
 class Search:
     """A search over the parameters of `tune`, for one configuration of sizes and matrix.
 
-    The same results lead to the same proposals.  Raises InputError where the workload gives
-    several configurations to search in, or the file of candidates cannot be used.
+    The same results lead to the same proposals.  Raises InputError if the workload has several
+    configurations to search in, or if the candidates file cannot be used.
     """
 
     def __init__(self, workload: Workload, path: Path) -> None:
@@ -33,11 +33,11 @@ class Search:
         if len(fixed) != 1:
             raise InputError(
                 f"{path}: tune needs a single configuration, but sizes and matrix give "
-                f"{len(fixed)}; choose one with --set"
+                f"{len(fixed)}; select one configuration with --set"
             )
         self._fixed = fixed[0]
         if clash := self._fixed.keys() & self.tune.parameters.keys():
-            raise InputError(f"{path}: {', '.join(sorted(clash))}: in matrix and in tune")
+            raise InputError(f"{path}: {', '.join(sorted(clash))}: set in both matrix and tune")
         self._space = math.prod(len(values) for values in self.tune.parameters.values())
         self._listed = (
             _candidates(path.parent / self.tune.candidates, self.tune)
@@ -51,9 +51,9 @@ class Search:
         return len(self._listed) if self._listed is not None else self.tune.generations
 
     def next_generation(self, results: Sequence[TaskResult]) -> list[Params]:
-        """Return the parameters to try next, none of them tried already.
+        """Return the parameters to try next, without those that were already tried.
 
-        `results` are all earlier ones.  Fewer come when the space of parameters is used up.
+        `results` are all earlier results.  Returns fewer when the parameter space is exhausted.
         """
         done = {result.generation for result in results}
         generation = len(done)
@@ -118,7 +118,7 @@ def _candidates(path: Path, tune: Tune) -> list[list[Params]]:
         generation = value.pop("generation", 0)
         params = value.get("params", value)
         if not isinstance(generation, int) or not isinstance(params, dict):
-            raise InputError(f"{where}: expected parameters, and an integer as generation")
+            raise InputError(f"{where}: expected parameters and an integer 'generation'")
         _check(params, tune, where)
         by_generation.setdefault(generation, []).append(params)
     if not by_generation:

@@ -1,4 +1,4 @@
-"""What the names on a command line mean: runs, reports and batches of a store."""
+"""Resolves the names on a command line to runs, reports and batches of a store."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from perfpipe.store import Store
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection that names stand for: reports and runs, by how many names.
+    """Reports and runs that were selected, and the number of names that selected them.
 
-    `left_out` are reports that cannot be read, and why; they are not among `reports`.
+    `left_out` has the reports that cannot be read, and why; they are not in `reports`.
     """
 
     reports: list[str]
@@ -37,16 +37,16 @@ class Selection:
 
     @property
     def run(self) -> RunRecord | None:
-        """The run, if it is the only thing named."""
+        """The run, if only one run was named."""
         return self.runs[0] if len(self.runs) == 1 and self.only_runs else None
 
 
 def select(store: Store, names: Sequence[str]) -> Selection:
-    """Return the readable reports and the runs that names stand for.
+    """Return the readable reports and the runs that names select.
 
-    A name is the id of a run, a report or a batch (for its runs), or the beginning of one.  Without
-    names: the newest run, else every report.  Raises InputError for a name that means nothing or
-    several things, StoreError for a run or report that is named itself and cannot be read.
+    A name is the id of a run, a report or a batch (for its runs), or a prefix of an id.  Without
+    names: the newest run, else every report.  Raises InputError for an unknown or ambiguous name,
+    StoreError if a named run or report cannot be read.
     """
     runs = {run.run_id: run for run in store.runs()}
     if not names and runs:
@@ -61,7 +61,7 @@ def select(store: Store, names: Sequence[str]) -> Selection:
             # With the reason, if there is one report.
             for report_id in every if len(every) == 1 else ():
                 store.check(report_id)
-            raise StoreError(f"{store.root}: none of {len(every)} reports can be read")
+            raise StoreError(f"{store.root}: none of the {len(every)} reports can be read")
         return chosen
     found: list[str] = []
     named_runs: list[RunRecord] = []
@@ -79,7 +79,7 @@ def select(store: Store, names: Sequence[str]) -> Selection:
 
 
 def _selection(store: Store, reports: Sequence[str], runs: Sequence[RunRecord] = ()) -> Selection:
-    """Return the selection of some reports and runs; warns of reports that cannot be read."""
+    """Return the selection of some reports and runs; warns about unreadable reports."""
     every = dict.fromkeys([*reports, *(report for run in runs for report in run.reports)])
     found, left_out = store.readable(every)
     for report_id, fault in left_out.items():
@@ -88,7 +88,7 @@ def _selection(store: Store, reports: Sequence[str], runs: Sequence[RunRecord] =
 
 
 def batch_named(store: Store, names: Sequence[str]) -> str | None:
-    """Return the batch that is the only thing named, by its id or the beginning of it.
+    """Return the batch, if one batch is the only name, by its id or a prefix of it.
 
     Raises InputError as `select` does.
     """
@@ -103,16 +103,17 @@ def _meant(name: str, known: Iterable[str]) -> str:
     matches = [key for key in known if key.startswith(name)]
     exact = [key for key in matches if key == name] or matches
     if len(exact) != 1:
-        problem = "is ambiguous" if exact else "is not a run or report in this store, nor a batch"
-        raise InputError(f"{name}: {problem}{': ' + ', '.join(exact) if exact else ''}")
+        if exact:
+            raise InputError(f"'{name}' is ambiguous: {', '.join(exact)}")
+        raise InputError(f"no run, report or batch '{name}' in the store")
     return exact[0]
 
 
 def _runs_of(store: Store, batch_id: str) -> list[str]:
-    """Return the runs of a batch; raises InputError for one that is not collected yet."""
+    """Return the runs of a batch; raises InputError if the batch is not collected yet."""
     from perfpipe.pipelines.batch.disk import BatchDirectory
 
     run_ids = [run.run_id for run in BatchDirectory.read(store, batch_id).batch.runs]
     if missing := {*run_ids} - {*store.run_ids()}:
-        raise InputError(f"{batch_id}: not collected yet, so it has no run {min(missing)}")
+        raise InputError(f"{batch_id}: not collected yet, so run {min(missing)} does not exist")
     return run_ids

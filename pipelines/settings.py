@@ -1,7 +1,7 @@
 """Settings of a project and of a user: perfpipe.toml and ~/.config/perfpipe/config.toml.
 
-What is stated wins in this order: option, environment variable, workload file, the project's file,
-the user's file, default.
+Order of precedence: option, environment variable, workload file, the project's file, the user's
+file, default.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Looked for in the working directory and above it.
 PROJECT_FILE = "perfpipe.toml"
 
-#: Environment variables of settings; those of [slurm] begin with SLURM_PREFIX.
+#: Environment variables of settings; variables for [slurm] begin with SLURM_PREFIX.
 VARIABLES = {
     "store": "PERFPIPE_STORE",
     "step_range": "PERFPIPE_STEP_RANGE",
@@ -42,14 +42,14 @@ _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)")
 
 @dataclass(frozen=True)
 class Layer:
-    """What one place states: by dotted key its value, and where it stands."""
+    """The settings of one source: values and origins by dotted key."""
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
 
     @property
     def slurm(self) -> Slurm:
-        """Its options of Slurm."""
+        """The Slurm options."""
         from perfpipe.pipelines.slurm.options import Slurm
 
         below = {key: value for key, value in self.values.items() if key.startswith("slurm.")}
@@ -66,7 +66,7 @@ class Setting:
 
 
 def files() -> list[Path]:
-    """Return the files of the user and of the project that exist, the stronger one last."""
+    """Return the existing files of the user and of the project, highest precedence last."""
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     user = Path(home) / "perfpipe" / "config.toml"
     here = Path.cwd()
@@ -75,7 +75,7 @@ def files() -> list[Path]:
 
 
 def read(path: Path) -> Layer:
-    """Return what a file states; raises InputError with file and line of every error."""
+    """Return the settings of a file; raises InputError with file and line of every error."""
     from pydantic import ValidationError
 
     from perfpipe.pipelines.faults import explain
@@ -108,7 +108,7 @@ def read(path: Path) -> Layer:
 
 
 def environment() -> Layer:
-    """Return what environment variables state."""
+    """Return the settings of environment variables."""
     values: dict[str, Any] = {}
     origins = {}
     for key, name in VARIABLES.items():
@@ -122,7 +122,7 @@ def environment() -> Layer:
 
 
 def slurm_options(workload: Slurm | None = None, flags: Slurm | None = None) -> Slurm:
-    """Return what jobs ask for: of files, workload file, environment variables and options."""
+    """Return Slurm options, merged from files, workload, environment variables and flags."""
     from perfpipe.pipelines.slurm.options import merged
 
     of_files = [read(path).slurm for path in files()]
@@ -147,7 +147,7 @@ def effective(workload: tuple[Workload, Path] | None = None) -> list[Setting]:
 
 
 def stated(key: str) -> str | None:
-    """Return what the files say of a setting: the default of its option; None if they do not."""
+    """Return a setting from the files, the default of its option; None if it is not set."""
     for path in reversed(files()):
         values = read(path).values
         if key in values:
@@ -173,14 +173,14 @@ def _steps(text: str) -> tuple[str, ...]:
 
 
 def _line(lines: Mapping[tuple[str, ...], int], location: Iterable[str | int]) -> int:
-    """Return the line of a key, or of the closest one above it."""
+    """Return the line of a key, or of its closest parent."""
     steps = tuple(str(step) for step in location)
     known = (lines[steps[:n]] for n in range(len(steps), 0, -1) if steps[:n] in lines)
     return next(known, 1)
 
 
 def _placed(path: Path, complaint: str, text: str) -> str:
-    """Return a complaint of the parser with its line where the house style has it."""
+    """Return a parser error in the usual form FILE:LINE: ERROR."""
     match = _PLACE.fullmatch(complaint)
     if not match:
         return f"{path}: {complaint}"
@@ -208,7 +208,7 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_slurm(name: str, text: str) -> Any:
-    """Return the value of a variable for an option of Slurm; a list has an entry a line."""
+    """Return the value of a variable for a Slurm option; a list has one entry per line."""
     from pydantic import ValidationError
 
     from perfpipe.pipelines.slurm.options import Slurm

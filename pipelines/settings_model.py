@@ -1,4 +1,4 @@
-"""What perfpipe.toml and ~/.config/perfpipe/config.toml may hold."""
+"""Contents of perfpipe.toml and ~/.config/perfpipe/config.toml."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from perfpipe.store import DEFAULT_STORE
 
 
 class Settings(BaseModel):
-    """perfpipe.toml: settings of a project, and of a user or a site."""
+    """perfpipe.toml: settings of a project, a user or a site."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     store: str = Field(str(DEFAULT_STORE), description="store directory, as --store")
     step_range: str | None = Field(
-        None, description="regular expression of NVTX ranges that are steps, as --step-range"
+        None, description="regular expression of NVTX ranges to treat as steps, as --step-range"
     )
     slurm: Slurm = Field(
-        default_factory=Slurm, description="batch jobs: what workload files state as `slurm`"
+        default_factory=Slurm, description="batch jobs: same keys as `slurm` in a workload file"
     )

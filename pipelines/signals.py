@@ -1,4 +1,4 @@
-"""Signals that end perfpipe: one exception, so that everything launched is ended and recorded."""
+"""Turns ending signals into one exception, so that launched programs are ended and recorded."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-#: How often the process that started this one is looked for, s.
+#: How often to check for the parent process, s.
 _INTERVAL_S = 0.5
 
-#: How long ending what was launched may take, s; supervisors end it without this process too.
+#: Time limit for ending launched programs, s; supervisors also end them without this process.
 _PATIENCE_S = 20.0
 
 
 class Ended(BaseException):
-    """A signal asked this process to end; `advice` is the end of the sentence about it."""
+    """A signal asked this process to end; `advice` is appended to the message."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -36,12 +36,12 @@ class Ended(BaseException):
         if self.number == signal.SIGINT:
             what = "interrupted"
         elif _state.orphaned:
-            what = "the process that started it is gone"
+            what = "the parent process ended"
         return what + self.advice
 
 
 class _State:
-    """What has happened: set by the handler, read by the thread that insists."""
+    """State that the handlers set and the watching threads read."""
 
     def __init__(self) -> None:
         self.interrupted = False
@@ -58,8 +58,8 @@ _state = _State()
 def install() -> None:
     """End this process by SIGTERM and SIGHUP with a sentence; ignored ones stay ignored.
 
-    A thread does so: the main one may be in a call that does not look for signals.  SIGINT stays
-    KeyboardInterrupt, which `check` raises again where Python lost it.
+    A thread does so, since the main thread may be in a call that does not check for signals.
+    SIGINT stays KeyboardInterrupt, which `check` raises again if Python lost it.
     """
     _state.parent = os.getppid()
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -72,7 +72,7 @@ def install() -> None:
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if Ctrl-C was pressed, and the one of its handler did not get here.
+    """Raise KeyboardInterrupt if Ctrl-C was pressed but the exception of its handler was lost.
 
     Python drops exceptions of a callback of its import system, and of `__del__`.
     """
@@ -82,9 +82,9 @@ def check() -> None:
 
 @contextmanager
 def unwrapped() -> Iterator[None]:
-    """Raise what a handler of a signal raised, where Python made a RuntimeError of it.
+    """Raise the exception of a signal handler, if Python wrapped it in a RuntimeError.
 
-    It does so within `__set_name__`, which runs while a module with dataclasses is imported.
+    Python does so within `__set_name__`, which runs while a module with dataclasses is imported.
     """
     try:
         yield
@@ -118,8 +118,8 @@ def _insist(woken: int) -> None:
 def launching() -> Iterator[None]:
     """Raise Ended in the block for the signals that end this process, once.
 
-    Also, as by SIGHUP, if the process that started it goes away, but not if it was sent to the
-    background (nohup, `&`), where that is to be expected.  Without `install` nothing changes.
+    Also raises Ended, as for SIGHUP, if the parent process ends, but not if this process runs in
+    the background (nohup, `&`), where that is expected.  Without `install`, nothing changes.
     """
     if signal.getsignal(signal.SIGTERM) is not _note:
         yield
@@ -135,7 +135,7 @@ def launching() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # Some libraries make an exception of their own of it.
+        # Some libraries turn it into their own exception.
         if _state.received is None:
             raise
         raise Ended(_state.received) from error
@@ -166,7 +166,7 @@ def _watch() -> None:
 
 
 def _in_background() -> bool:
-    """Return whether this is a background job of a terminal."""
+    """Return whether this process is a background job of a terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:

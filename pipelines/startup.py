@@ -7,32 +7,32 @@ import gc
 import sys
 from importlib.abc import MetaPathFinder
 
-#: Objects after which garbage is collected: commands make many, and few that refer to each other.
+#: Objects before garbage is collected: commands create many objects, but few reference cycles.
 _OBJECTS = 100_000
 
 
 def collect_rarely() -> None:
-    """Let the interpreter look for garbage rarely, and not at its end.
+    """Collect garbage rarely, and not when the interpreter exits.
 
-    To look through what packages are made of takes a fifth of the time in which they are imported.
+    Scanning the objects of imported packages takes a fifth of the import time.
     """
     gc.set_threshold(_OBJECTS)
-    # What a process holds when it ends goes with it: to look through that takes time after a page.
+    # The memory is freed with the process; a scan at exit would only take time.
     atexit.register(gc.freeze)
 
 
 class _Without(MetaPathFinder):
-    """Finds nothing, and lets nobody else find pandas."""
+    """Prevents the import of pandas."""
 
     def find_spec(self, name: str, *_: object) -> None:
         if name == "pandas":
-            raise ModuleNotFoundError("perfpipe's processes do without pandas", name=name)
+            raise ModuleNotFoundError("perfpipe does not import pandas", name=name)
 
 
 def leave_pandas_out() -> None:
-    """Let no package import pandas in this process, which shows no data frames.
+    """Prevent the import of pandas in this process, which does not use data frames.
 
-    pyarrow does so for the first list that it converts, where pandas is installed: that takes as
+    If pandas is installed, pyarrow imports it for the first list that it converts, which takes as
     long as reading a small report.
     """
     sys.meta_path.insert(0, _Without())

@@ -40,13 +40,13 @@ def _mapping(loader: StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         line = key_node.start_mark.line + 1
         if not isinstance(key, str):
             raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} is not text; quote it", key_node.start_mark
+                None, None, f"key {key!r} is not a string; quote it", key_node.start_mark
             )
         if key in seen:
             raise yaml.constructor.ConstructorError(
                 None,
                 None,
-                f"duplicate key '{key}', first in line {seen[key]}",
+                f"duplicate key '{key}', first defined in line {seen[key]}",
                 key_node.start_mark,
             )
         seen[key] = line

@@ -1,17 +1,18 @@
-"""Stands between perfpipe and a program that it launches, so that no process outlives either.
+"""Runs between perfpipe and a program that it launches, so that no process outlives either.
 
-Runs as a program of its own, with one end of a socket as its argument, and imports nothing of
-perfpipe.  It reads a request (its length in 4 bytes, then JSON), starts the program in a session
-of its own and answers in lines:
+Runs as a separate program, with one end of a socket as its argument, and does not import perfpipe.
+It reads a request (its length in 4 bytes, then JSON), starts the program in a new session and
+answers in lines:
 
-    process PID                    it is about to be started, as this process
-    failed ERRNO cwd|program       it could not be started
+    process PID                    it is about to start, with this process id
+    failed ERRNO cwd|program       it could not start
     ended CODE SECONDS             it ended, by signal -CODE if negative
     left PID ...                   processes that could not be ended
 
-When the socket closes, which it also does where perfpipe is killed, everything that the program
-started is ended: SIGTERM first, SIGKILL after a while.  The same happens to what a program leaves
-running.  Orphans become children of this process, whatever sessions they made, so none is missed.
+When the socket closes, also because perfpipe was killed, the supervisor ends every process that the
+program started: SIGTERM first, SIGKILL after a while.  It also ends processes that the program
+leaves running.  Orphans become children of the supervisor, whatever session they are in, so none is
+missed.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
-#: How long processes may take to end after SIGKILL, s: freeing the memory of a GPU takes some.
+#: How long processes may take to end after SIGKILL, s: freeing GPU memory takes time.
 _KILLED_S = 30.0
 
-#: How often SIGKILL is sent to what is left, s.
+#: How often SIGKILL is sent to remaining processes, s.
 _AGAIN_S = 0.02
 
 _RUNNING, _LINGERING, _ENDING, _KILLING = range(4)
 
 
 def main() -> None:
-    """Run the requested program and end when nothing of it is left."""
+    """Run the requested program and exit when all its processes have ended."""
     line = int(sys.argv[1])
     os.set_inheritable(line, False)
     request = _request(line)
@@ -55,7 +56,7 @@ def main() -> None:
     program = _start(request, line, libc)
     if program is None:
         return
-    # Its own output is the program's, which ends when the program closes it.
+    # stdout belongs to the program, and must close when the program closes it.
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def _request(line: int) -> dict[str, Any] | None:
-    """Return what to start; None if perfpipe has gone away."""
+    """Return what to start; None if perfpipe has ended."""
     content = b""
     while len(content) < 4 or len(content) < 4 + int.from_bytes(content[:4], "big"):
         part = os.read(line, 1 << 16)
@@ -75,7 +76,7 @@ def _request(line: int) -> dict[str, Any] | None:
 
 
 def _start(request: dict[str, Any], line: int, libc: Any) -> int | None:
-    """Start the program and return its process id; None where that failed, which is answered."""
+    """Start the program and return its process id; on failure, answer that and return None."""
     said, say = os.pipe()
     gate, opener = os.pipe()
     stdin = os.pipe() if request["open_stdin"] else None
@@ -83,7 +84,7 @@ def _start(request: dict[str, Any], line: int, libc: Any) -> int | None:
     program = os.fork()
     if program == 0:
         os.close(opener)
-        # Its process id is known to perfpipe before it can do anything, such as kill this one.
+        # perfpipe learns its process id before it can do anything, such as kill this process.
         if not os.read(gate, 1):
             os._exit(127)
         _become(request, own, stdin and stdin[0], say, libc)
@@ -114,7 +115,7 @@ def _become(
         # If this supervisor is killed, the kernel kills the program itself.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() == parent:
-            # Python ignores these, and a program would inherit that.
+            # Python ignores these signals, and the program would inherit that.
             for number in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
             if stdin is not None:
@@ -131,9 +132,9 @@ def _become(
 
 
 def _watch(program: int, started: float, line: int, woken: int, request: dict[str, Any]) -> None:
-    """Wait for the end of the program, or of perfpipe, and end what is left.
+    """Wait for the end of the program or of perfpipe, and end the remaining processes.
 
-    With `keep_rest` what has left the session of the program goes on.
+    With `keep_rest`, processes that have left the session of the program continue.
     """
     linger_s, grace_s = request["linger_s"], request["grace_s"]
     session = program if request["keep_rest"] else None
@@ -179,7 +180,7 @@ def _watch(program: int, started: float, line: int, woken: int, request: dict[st
 
 
 def _reaped() -> list[tuple[int, int]]:
-    """Return the children that have ended, with their status, and (0, 0) if others live."""
+    """Return the ended children with their status, and (0, 0) if other children are alive."""
     found = []
     while True:
         try:
@@ -191,7 +192,7 @@ def _reaped() -> list[tuple[int, int]]:
 
 
 def _signal(number: int, session: int | None) -> bool:
-    """Signal every process below this one, in a session only; returns whether one may be."""
+    """Signal every descendant, or those in a session; returns whether any may be signaled."""
     any_may = False
     for pid in descendants():
         try:
@@ -206,7 +207,7 @@ def _signal(number: int, session: int | None) -> bool:
 
 
 def descendants() -> list[int]:
-    """Return every process below this one."""
+    """Return every descendant of this process."""
     below: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdecimal():

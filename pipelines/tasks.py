@@ -21,7 +21,7 @@ from perfpipe.pipelines.workload import Params, Scalar, Workload
 #: Bytes of an element, by type name.
 DTYPE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 
-#: Configurations of a workload, which are all in memory.
+#: Maximum number of configurations of a workload, which are all in memory.
 MOST_CONFIGURATIONS = 100_000
 
 #: Environment variable with the interpreter for {python}.
@@ -33,11 +33,11 @@ _PLACEHOLDER = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
 @dataclass(frozen=True)
 class Task:
-    """One configuration: `flops` and `bytes` per iteration, None if the file gives none.
+    """One configuration: `flops` and `bytes` per iteration, None if not in the file.
 
-    `key` is a hash of all that its outcome depends on: command, parameters, environment, what is
-    collected, and the program's files.  `generation` counts the rounds of a search from 0;
-    `default` tells whether it is what the search measures gains against.
+    `key` is a hash of everything that its outcome depends on: command, parameters, environment,
+    profilers, and the program's files.  `generation` counts the rounds of a search from 0;
+    `default` marks the configuration that the search measures gains against.
     """
 
     index: int
@@ -67,7 +67,7 @@ def tasks(
     """Return the configurations of a workload: every size with every matrix combination.
 
     `filters` maps a parameter to patterns (fnmatch), one of which its value must match.  Raises
-    InputError where nothing is left or a filter names no parameter.
+    InputError if no configuration is left or a filter names an unknown parameter.
     """
     found = combinations(workload)
     _check_filters(found, filters or {}, path)
@@ -83,14 +83,14 @@ def tasks(
 def combinations(workload: Workload) -> list[Params]:
     """Return the parameters of every configuration, without those of a search.
 
-    Raises InputError for more than anyone could run.
+    Raises InputError if there are too many.
     """
     names = list(workload.matrix)
     count = math.prod(map(len, workload.matrix.values())) * max(1, len(workload.sizes))
     if count > MOST_CONFIGURATIONS:
         raise InputError(
             f"{workload.name}: {count:,} configurations, more than {MOST_CONFIGURATIONS:,}; give "
-            "fewer values, or let tune: search them"
+            "fewer values, or search them with tune:"
         )
     products = [
         dict(zip(names, values, strict=True))
@@ -150,7 +150,7 @@ def task_of(
     command = tuple(made for word, made in words if made or not word)
     key = _key(command, params, workload, directory_of(workload, path))
     tune = workload.tune
-    # Searches without a default have none: no configuration is empty.
+    # A search without a default has an empty default, which no configuration equals.
     default = (
         None if tune is None else {name: params[name] for name in tune.parameters} == tune.default
     )
@@ -175,7 +175,7 @@ def _substitute(text: str, known: Mapping[str, Scalar], path: Path) -> str:
 
 
 def literal(text: str) -> str:
-    """Return what a workload file must say for a text in which nothing is to be replaced."""
+    """Return a text escaped for a workload file, so that no placeholder is replaced."""
     return re.sub(r"\{(\w+)\}", r"{{\1}}", text)
 
 

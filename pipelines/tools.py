@@ -14,7 +14,7 @@ from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.process import Finished, run
 
-#: Where installers put the tools, besides PATH; newest directories are tried first.
+#: Where installers put the tools, besides PATH; the newest directories are tried first.
 _PLACES = {
     "nsys": (
         "$CUDA_HOME/bin/nsys",
@@ -77,9 +77,9 @@ def require_tool(name: str, launcher: Launcher | None = None) -> Tool:
     tool = find_tool_on(launcher, name) if launcher else find_tool(name)
     product = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}[name]
     if tool is None:
-        where = " there" if launcher and not launcher.here else ""
+        where = " on the target machine" if launcher and not launcher.here else ""
         raise ToolMissing(
-            f"{name} was not found{where} on PATH, in CUDA_HOME or under /opt/nvidia; "
+            f"{name} was not found on PATH, in CUDA_HOME or under /opt/nvidia{where}; "
             f"install {product}, or see 'perfpipe doctor'"
         )
     if _numbers(tool.version) < _numbers(OLDEST[name]):

@@ -1,7 +1,7 @@
 """Worker processes that run task after task; one that crashes or hangs is replaced.
 
-Workers start when they are needed and stay for later tasks of this process; they end with it.  A
-worker may have workers of its own.
+Workers start when needed, stay for later tasks of this process, and end with it.  A worker can have
+its own workers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATIENCE_S = 5
 #: A worker that used more than this exits after its task, to release the memory.
 _KEPT_BYTES = 1 << 30
 
-# Not forked: this process may have threads, whose locks nobody would release in the child.
+# Spawned, not forked: locks held by threads of this process would never be released in a fork.
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -110,7 +110,7 @@ def spread(
 ) -> Iterator[tuple[Any, Any]]:
     """Do `work` for each task in up to `jobs` processes; yield task and answer as they come.
 
-    The answer is a Lost where the worker crashed, or took longer than `limit_s` seconds.  `work`
+    The answer is a Lost if the worker crashed or took longer than `limit_s` seconds.  `work`
     must be a function of a module.  Temporary files that a worker leaves behind are removed.
     """
     waiting = iter(tasks)
@@ -157,7 +157,7 @@ def _order(work: Callable[[Any], Any], task: Any, scratch: str) -> _Order:
 def _end(workers: list[_Worker]) -> None:
     """Terminate workers, with some time to clean up."""
     if signal.getsignal(signal.SIGALRM) is _leave:
-        # This process leaves, which has come through and must not come again in the midst of this.
+        # This process is exiting already, so the repeated exit must not interrupt this.
         signal.setitimer(signal.ITIMER_REAL, 0)
     for worker in workers:
         worker.process.terminate()
@@ -200,7 +200,7 @@ def _serve(orders: Connection) -> None:
                 last = _peak_bytes() > _KEPT_BYTES or isinstance(answer, Lost)
                 orders.send(_Reply(answer, last))
     finally:
-        # Before this process would wait for them.
+        # Otherwise this process would wait for them.
         _end_all()
 
 
@@ -212,9 +212,9 @@ def _end_with_the_parent() -> None:
 
 
 def _peak_bytes() -> int:
-    """Return the largest resident size of this process so far; 0 where the system does not tell.
+    """Return the peak resident size of this process; 0 if the system does not report it.
 
-    getrusage would count what the parent held when it started this process.
+    getrusage would include the memory of the parent at the start of this process.
     """
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
@@ -239,7 +239,7 @@ def _answer(order: _Order) -> Any:
 def _leave(*_: object) -> None:
     """Exit this process after cleaning up.
 
-    Raised in a destructor or an import hook the exit is printed and lost: then it comes again.
+    An exit raised in a destructor or an import hook is printed and lost, so it is repeated.
     """
     sys.unraisablehook = lambda _: None
     signal.signal(signal.SIGALRM, _leave)

@@ -17,7 +17,7 @@ from perfpipe.pipelines.strict_yaml import line_of, load
 Scalar = int | float | str
 Params = dict[str, Scalar]
 
-#: Settings of a workload that --set changes beside its parameters.
+#: Settings of a workload that --set changes besides its parameters.
 _SETTINGS = ("warmup", "repeats", "launches", "timeout", "duration")
 
 
@@ -32,7 +32,7 @@ class Work(_Model):
         None, description="floating-point operations, such as 2*m*n*k"
     )
     bytes: str | int | float | None = Field(None, description="minimum bytes moved")
-    dtype: str | None = Field(None, description="type whose peak applies, such as fp16")
+    dtype: str | None = Field(None, description="data type for the peak, such as fp16")
 
 
 class Validation(_Model):
@@ -51,21 +51,21 @@ class CollectNsys(_Model):
     )
     capture_range: Literal["none", "cudaProfilerApi", "nvtx"] = Field(
         "none",
-        description="what to record: all, between cudaProfilerStart/Stop, or one NVTX range",
+        description="what to record: everything, between cudaProfilerStart/Stop, or one NVTX range",
     )
-    nvtx: str | None = Field(None, description="the range: nsys --nvtx-capture")
+    nvtx: str | None = Field(None, description="NVTX range to record: nsys --nvtx-capture")
     gpu_metrics: bool = Field(False, description="sample GPU metrics of all GPUs")
     cuda_memory_usage: bool = Field(
         False,
         description="record allocations of device memory, with overhead (--cuda-memory-usage)",
     )
     duration: float | None = Field(None, gt=0, description="seconds to record")
-    options: list[str] = Field([], description="other options of nsys profile")
+    options: list[str] = Field([], description="additional options of nsys profile")
 
     @model_validator(mode="after")
     def _range_is_named(self) -> CollectNsys:
         if (self.capture_range == "nvtx") != (self.nvtx is not None):
-            raise ValueError("capture_range: nvtx and nvtx: NAME go together")
+            raise ValueError("capture_range: nvtx and nvtx: NAME must be used together")
         return self
 
 
@@ -86,26 +86,26 @@ class CollectNcu(_Model):
 
     select: Literal["auto", "all"] | None = Field(
         None,
-        description="auto: the kernels that take most time on the timeline; all: what the filters "
-        "below let through; default: auto if there are no filters",
+        description="auto: the kernels that take the most time on the timeline; all: every kernel "
+        "that passes the filters below; default: auto if there are no filters",
     )
     coverage: float = Field(
         85, gt=0, le=100, description="auto: share of the kernel time to profile, %"
     )
-    max_kernels: int = Field(200, ge=1, description="auto: most launches to profile")
+    max_kernels: int = Field(200, ge=1, description="auto: maximum number of launches to profile")
     time_limit: float | None = Field(
         None,
         gt=0,
-        description="auto: seconds that ncu may take; default: what nsys left of 4 plain runs "
-        "and 60 s",
+        description="auto: time limit of ncu, seconds; default: 4 times the plain run plus 60 s, "
+        "minus the time already used",
     )
-    set: str = Field("basic", description="ncu --set; with auto, the default is detailed")
+    set: str = Field("basic", description="ncu --set; default with auto: detailed")
     sections: list[str] = Field([], description="additional sections: ncu --section")
     metrics: list[str] = Field([], description="additional metrics: ncu --metrics")
     kernels: str | None = Field(None, description="kernels to profile: regular expression on names")
     nvtx: str | None = Field(None, description="range to profile: ncu --nvtx-include")
     launch_count: int | None = Field(None, ge=1, description="number of launches to profile")
-    launch_skip: int = Field(0, ge=0, description="launches to skip before the first")
+    launch_skip: int = Field(0, ge=0, description="launches to skip before profiling")
     clock_control: Literal["base", "none"] = Field("base", description="ncu --clock-control")
     cache_control: Literal["all", "none"] = Field("all", description="ncu --cache-control")
     replay_mode: Literal["kernel", "application", "range", "app-range"] = Field(
@@ -114,7 +114,7 @@ class CollectNcu(_Model):
     graph_profiling: Literal["graph", "node"] = Field("node", description="ncu --graph-profiling")
     import_source: bool = Field(False, description="store source files in the report")
     capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as in nsys")
-    options: list[str] = Field([], description="other options of ncu")
+    options: list[str] = Field([], description="additional options of ncu")
 
     @model_validator(mode="after")
     def _one_chooses(self) -> CollectNcu:
@@ -124,23 +124,23 @@ class CollectNcu(_Model):
 
     @property
     def guided(self) -> bool:
-        """Whether the timeline says which kernels are profiled."""
+        """Whether the timeline decides which kernels are profiled."""
         return self.select == "auto" or (self.select is None and not self._choosing())
 
     @property
     def chosen_set(self) -> str:
-        """The set to collect: what is stated, else detailed for few kernels and basic for all.
+        """The set to collect: as stated, else detailed for selected kernels and basic for all.
 
-        Of few launches, the detailed set costs little more than the basic one.
+        For few launches, the detailed set costs little more than the basic set.
         """
         return "detailed" if self.guided and "set" not in self.model_fields_set else self.set
 
     def _choosing(self) -> str | None:
-        """Return what chooses kernels besides the timeline; None if nothing does."""
+        """Return the setting that chooses kernels instead of the timeline, if any."""
         for name in ("kernels", "nvtx", "launch_count", "launch_skip"):
             if getattr(self, name):
                 return name
-        # These profile ranges and graphs, which no kernel name selects.
+        # These profile ranges and graphs, which kernel names cannot select.
         if self.replay_mode in ("range", "app-range"):
             return f"replay_mode: {self.replay_mode}"
         if self.graph_profiling == "graph":
@@ -158,7 +158,7 @@ class CollectTorch(_Model):
 
     record_shapes: bool = Field(False, description="record input shapes of operators")
     profile_memory: bool = Field(
-        False, description="record allocations of PyTorch, which makes the trace larger"
+        False, description="record memory allocations of PyTorch; makes the trace larger"
     )
     with_stack: bool = Field(False, description="record Python stacks")
     capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as in nsys")
@@ -171,7 +171,7 @@ class CollectNvml(_Model):
 
 
 class Collect(_Model):
-    """Profilers to run, each in its own launch so that none disturbs another."""
+    """Profilers to run, each in a separate launch so that they do not disturb each other."""
 
     nsys: CollectNsys | None = None
     ncu: CollectNcu | None = None
@@ -179,8 +179,8 @@ class Collect(_Model):
     nvml: CollectNvml | None = CollectNvml()
     keep_raw: bool = Field(
         True,
-        description="keep the files of the profilers in runs/ once they are in the store; those of "
-        "nsys hold the program's whole environment",
+        description="keep profiler files in runs/ after ingesting them; nsys files contain all "
+        "environment variables of the program",
     )
 
 
@@ -195,9 +195,9 @@ class Execution(_Model):
         [], description="prefix of every command, such as [ssh, gpu1] or [srun, --gpus=1]"
     )
     directory: str | None = Field(
-        None, description="directory of the program's files there; default: the same as here"
+        None, description="working directory on that machine; default: the same path as here"
     )
-    python: str | None = Field(None, description="the interpreter there, as {python}")
+    python: str | None = Field(None, description="Python interpreter on that machine, as {python}")
 
     @model_validator(mode="after")
     def _has_a_wrapper(self) -> Execution:
@@ -212,28 +212,28 @@ class Tune(_Model):
     parameters: dict[str, list[Scalar]] = Field(
         min_length=1, description="values of each parameter, ordered so that neighbors are similar"
     )
-    generations: int = Field(3, ge=1, description="rounds; each starts from the best so far")
+    generations: int = Field(3, ge=1, description="rounds; each round starts from the best so far")
     population: int = Field(8, ge=1, description="configurations per round")
-    keep: int = Field(3, ge=1, description="number of best configurations that a round varies")
+    keep: int = Field(3, ge=1, description="number of best configurations that each round varies")
     seed: int = Field(0, description="random seed")
     default: Params = Field({}, description="configuration that gains are measured against")
     confirm: int = Field(
         5,
         ge=0,
-        description="launches in turns of the fastest and the default once the search has ended, "
-        "by which the gain is judged; 0: none",
+        description="alternating launches of the fastest and the default after the search, which "
+        "confirm the gain; 0: none",
     )
     candidates: str | None = Field(
         None,
-        description="JSON lines file of configurations to try instead: an object of parameters "
-        "per line, optionally with a 'generation'",
+        description="JSON lines file of configurations to try instead of a search: one object of "
+        "parameters per line, optionally with a 'generation'",
     )
 
     @model_validator(mode="after")
     def _default_is_complete(self) -> Tune:
         if self.default and self.default.keys() != self.parameters.keys():
             raise ValueError(
-                "default must give a value for each parameter in parameters, and no other"
+                "default must give a value for every parameter in parameters, and for no other"
             )
         return self
 
@@ -248,14 +248,18 @@ class Workload(_Model):
         min_length=1, description="program and arguments; not run through a shell"
     )
     sizes: list[Params | int] = Field(
-        [], description="sets of parameters that vary together; a plain number is {size}"
+        [], description="sets of parameters that vary together; a plain number sets {size}"
     )
-    matrix: dict[str, list[Scalar]] = Field({}, description="parameters to combine in every way")
+    matrix: dict[str, list[Scalar]] = Field(
+        {}, description="parameters to combine in all combinations"
+    )
     exclude: list[Params] = Field([], description="combinations to skip")
     include: list[Params] = Field([], description="additional combinations")
     tune: Tune | None = Field(None, description="autotuning")
     env: dict[str, str] = Field({}, description="environment variables of the program")
-    cwd: str | None = Field(None, description="working directory; default: that of the file")
+    cwd: str | None = Field(
+        None, description="working directory; default: the directory of the file"
+    )
     work: Work = Field(Work(), description="work of one iteration")
     validate_: Validation = Field(Validation(), alias="validate", description="tolerances")
     warmup: int = Field(10, ge=0, description="iterations before timing, as {warmup}")
@@ -265,12 +269,12 @@ class Workload(_Model):
     duration: float | None = Field(
         None,
         gt=0,
-        description="seconds after which a launch is ended; default: at its own end",
+        description="end each launch after this time, seconds; default: run to the end",
     )
     collect: Collect = Field(Collect(), description="profilers")
     execution: Execution = Field(Execution(), description="where programs run")
-    evaluate: Evaluate | None = Field(None, description="judging of kernels: perfpipe evaluate")
-    slurm: Slurm | None = Field(None, description="batch jobs: what is asked of Slurm")
+    evaluate: Evaluate | None = Field(None, description="evaluation of kernels: perfpipe evaluate")
+    slurm: Slurm | None = Field(None, description="batch jobs: options of Slurm")
     recording: str | None = Field(None, description="recording to replay if there is no GPU")
 
     @model_validator(mode="after")
@@ -313,7 +317,7 @@ def _override(value: dict[str, Any], overrides: Mapping[str, list[Scalar]]) -> d
     settings = {name: values[0] for name, values in overrides.items() if name in _SETTINGS}
     free = {name: values for name, values in overrides.items() if name not in _SETTINGS}
     stated = value.get("matrix") or {}
-    # Those of `sizes` stay before those of `matrix`, as without --set.
+    # Parameters of `sizes` stay before those of `matrix`, as without --set.
     moved = {name: values for name, values in free.items() if name not in stated}
     matrix = {**moved, **stated, **free}
     include = [

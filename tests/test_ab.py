@@ -202,13 +202,13 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "the arms are the same"),
+        ([], "the arms are identical"),
         (["--b", "size=1,2"], "an arm has one value of a parameter"),
         (["--b", "cwd=nowhere"], "--b: no directory"),
         (["--git", "HEAD"], "expected two commits, A..B"),
         (["--b", "x"], "expected NAME=VALUE"),
         (["--b", "env.A=1", "--build", "make"], "--build needs --git"),
-        (["--aa", "--b", "env.A=1"], "--aa: both arms are A"),
+        (["--aa", "--b", "env.A=1"], "both arms are A"),
     ],
 )
 def test_what_cannot_be_compared(

@@ -257,7 +257,7 @@ def test_a_search_is_no_batch(cli: Cli) -> None:
 
 def test_a_name_that_is_no_batch(workload: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("batch", "status") == 2
-    assert "no store here" in cli.err
+    assert ": no store; create one" in cli.err
     one = batch(workload, tmp_path / "store")
     other = batch(workload, tmp_path / "store")
     assert cli("batch", "status", "nothing") == 2
@@ -288,4 +288,4 @@ def test_a_program_without_a_file(cli: Cli, tmp_path: Path) -> None:
     plan = json.loads(cli.out)
     assert [task["workload"] for task in plan["tasks"]] == ["x"]
     assert cli("batch", "submit", "--dry-run") == 2
-    assert "or -- and a program" in cli.err
+    assert "or a program after --" in cli.err

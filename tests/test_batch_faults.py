@@ -148,7 +148,7 @@ def test_a_full_disk(slurm: SlurmCluster, site: Site, tmp_path: Path) -> None:
         site.batch("resume", batch, *at, code=2)
         assert "No space left on device" in site.cli.err
         (store / "filler").unlink()
-        assert site.batch("resume", batch, *at).startswith("2 tasks submitted again")
+        assert site.batch("resume", batch, *at).startswith("2 tasks resubmitted")
         site.batch("wait", batch, "--interval", "1", *at)
         (run,) = Store(store).runs()
         assert [task.times_ms for task in run.tasks] == [(1.0, 1.0), (2.0, 2.0)]
@@ -190,7 +190,7 @@ def test_writes_that_are_cut_off(
     assert "signal 9" in site.batch("status", batch)
     assert {path.name for path in folder.glob("re*")} == {"reports-done", "result.json-done"}
     found = Store(tmp_path / "store").manifests()
-    assert site.batch("resume", batch).startswith("2 tasks submitted again")
+    assert site.batch("resume", batch).startswith("2 tasks resubmitted")
     results = site.finish(batch)
     reports = [report for task in results for report in task.reports]
     store = Store(tmp_path / "store")

@@ -106,7 +106,7 @@ def test_a_batch_stands_for_its_runs_elsewhere(
     assert cli(*words, "--baseline", run.run_id) == 2
     assert "on both sides" in cli.err
     assert cli("report", "nothing-", *words[2:]) == 2
-    assert "is not a run or report in this store, nor a batch" in cli.err
+    assert "no run, report or batch 'nothing-' in the store" in cli.err
 
 
 def test_an_uncollected_batch_is_reported_as_it_stands(
@@ -134,7 +134,7 @@ def test_names_of_batches_and_runs_do_not_mix(
     path = store.runs_dir / "batch-x" / "run.json"
     path.write_text(path.read_text().replace(run.run_id, "batch-x"))
     assert cli("report", "batch-", "--store", str(store.root)) == 2
-    assert "batch-: is ambiguous: batch-x, batch-" in cli.err
+    assert "'batch-' is ambiguous: batch-x, batch-" in cli.err
     assert cli("report", "batch-x", "--json", "--store", str(store.root)) == 0
     assert json.loads(cli.out)["title"] == "w"
     assert collected.batch.batch_id != "batch-x"

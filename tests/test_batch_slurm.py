@@ -105,7 +105,7 @@ def test_cancel_and_warnings(slurm: SlurmCluster, site: Site, tmp_path: Path) ->
     assert again["tasks"] == [0]
     site.batch("wait", batch, "--interval", "1", code=1)
     site.batch("resume", batch)
-    assert site.cli.out.startswith("9 tasks submitted again")
+    assert site.cli.out.startswith("9 tasks resubmitted")
     site.finish(batch)
     assert site.launched()["slow1"] == 2
     assert site.launched()["slow8"] == 1

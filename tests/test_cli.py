@@ -157,7 +157,7 @@ def test_specs(cli: Cli) -> None:
     gpus = {gpu["key"]: gpu for gpu in json.loads(cli.out)["gpus"]}
     assert {"v100_sxm", "h200", "b300", "rtx_5090"} <= gpus.keys()
     assert cli("specs", "b300") == 0
-    assert "peaks of tensor cores hold at 1,856 MHz" in cli.out
+    assert "tensor core peaks are quoted at 1,856 MHz" in cli.out
     assert gpus["b300"]["missing"]["int8"] in cli.out
 
 
@@ -193,7 +193,7 @@ def test_doctor_asks_slurm(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert line in cli.out.splitlines()
     srun.unlink()
     assert cli("doctor", "--need", "slurm") == 5
-    assert "needed by batches, and by workloads with execution kind srun" in cli.out
+    assert "needed for batches and for workloads with execution kind srun" in cli.out
 
 
 def test_tools_are_found_where_installers_put_them(

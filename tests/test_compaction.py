@@ -300,7 +300,7 @@ def test_damaged_segments_are_named(
     segments._read.cache_clear()
     assert [name for name, _ in _faults(filled)] == [segment.segment_id]
     assert filled.report_ids() == []
-    assert f"segment {segment.segment_id} is left out: " in caplog.text
+    assert f"segment {segment.segment_id} is skipped: " in caplog.text
     assert ingest(expand(CAPTURES[0]), filled).new, "what cannot be read is read anew"
     assert len(filled.report_ids()) == 1
 

@@ -129,7 +129,7 @@ def test_a_run_ends_with_the_process_that_started_it(
     parent.kill()
     _until(lambda: not _marked(mark))
     assert parent.stderr
-    assert "the process that started it is gone; to continue" in parent.stderr.read()
+    assert "the parent process ended; to continue" in parent.stderr.read()
     parent.wait()
     assert Store(tmp_path / "store").runs()[0].status == "interrupted"
 

@@ -79,4 +79,4 @@ def test_a_trace_that_does_not_say_which_gpu(cli: Cli, tmp_path: Path) -> None:
     path.write_text(json.dumps(trace))
     assert cli("report", path, "--html", "--md", "report.md") == 0, cli.err
     assert "GPU None" not in (tmp_path / "report.md").read_text()
-    assert "a GPU of unknown number" in (tmp_path / "report.md").read_text()
+    assert "an unknown GPU" in (tmp_path / "report.md").read_text()

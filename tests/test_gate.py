@@ -179,7 +179,7 @@ def test_check_decides_and_compare_informs(
     )
     assert "Revert: " in cli.out
     assert cli("check", *runs["c"], "--baseline", "main", "--confirms", "c3") == 2
-    assert "fresh ones must confirm" in cli.err
+    assert "confirm with fresh runs" in cli.err
 
 
 def test_a_baseline_without_its_store(runs: dict[str, list[str]], cli: Cli, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_baseline_without_its_store(runs: dict[str, list[str]], cli: Cli, tmp_
         (path / "run.json").unlink()
     assert cli("check", *runs["c"], "--baseline", "b.json") == 3
     assert cli("check", *runs["c"], "--baseline", "main") == 2
-    assert "a0: is not a run" in cli.err
+    assert "no run, report or batch 'a0' in the store" in cli.err
     assert cli("baseline", "ls") == 0
     assert cli.out.startswith("main  ")
     assert cli("baseline", "rm", "main") == 0
@@ -205,7 +205,7 @@ def test_what_cannot_be_gated(runs: dict[str, list[str]], cli: Cli, tmp_path: Pa
     assert cli.out.startswith("Not comparable: a replay measures nothing")
     assert cli("check", "replay", "--baseline", "a0", "--allow-not-comparable") == 0
     assert cli("baseline", "set", "main", "replay") == 2
-    assert "replay was replayed: nothing was measured" in cli.err
+    assert "replay is a replay, not a measurement" in cli.err
     task = TaskResult(0, "-", {}, status="failed", error="crash", key="k")
     _run(store, "bad", 1.0, 51, tasks=(task,), status="failed")
     assert cli("check", "bad", "--baseline", "a0") == 1

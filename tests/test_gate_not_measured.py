@@ -47,7 +47,7 @@ def test_the_wall_time_is_compared_where_no_times_are_printed(cli: Cli, tmp_path
     old, same, slow = ([f"{name}{at}" for at in range(5)] for name in "abc")
     assert cli("baseline", "set", "main", *old) == 0
     assert cli("baseline", "export", "main", "b.json") == 0
-    assert "the wall time of launches is compared" in cli.err
+    assert "the launch wall time is compared" in cli.err
     for baseline in ("main", "b.json"):
         assert cli("check", *same, "--baseline", baseline) == 0, cli.err
         assert cli.out.startswith("Same: wall time: ")
@@ -117,7 +117,7 @@ def test_an_empty_baseline_is_not_exported(cli: Cli, tmp_path: Path) -> None:
     for number, task in enumerate((TaskResult(0, "-", {}, key="k"), ended)):
         _run(tmp_path / "store", f"r{number}", task, at="2026-11-22T10:00:00Z")
         assert cli("baseline", "export", f"r{number}", "b.json") == 2
-        assert f"r{number} measured nothing: " in cli.err
+        assert f"r{number} has no measurements: " in cli.err
         assert not (tmp_path / "b.json").exists()
 
 

@@ -36,31 +36,31 @@ SENTENCE = 300
 #: By name: what the sentence that refuses an input says.
 REFUSED = {
     "1-00005-sqlite-silent.sqlite": "NULL value in VULKAN_WORKLOAD.nameId",
-    "1-00006-csv-silent.csv": "a column is there twice: ID",
+    "1-00006-csv-silent.csv": "duplicate column: ID",
     "1-00171-dir-traceback": "PROFILER_OVERHEAD has no column start",
     "1-00262-sqlite-longmessage.sqlite": "malformed database schema",
-    "1-00370-dir-traceback": "4 of 4 rows of PROFILER_OVERHEAD have no usable start",
+    "1-00370-dir-traceback": "4 of 4 rows of PROFILER_OVERHEAD have no valid start",
     "1-00425-sqlite-traceback.sqlite": "TARGET_INFO_GPU_METRICS has no column metricId",
     "1-00431-sqlite-traceback.sqlite": "export schema 2²",
-    "1-00447-dir-traceback": "950 of 950 rows .* shortName that StringIds lacks",
-    "1-00524-dir-traceback": "2,472 of 2,472 rows .* correlationId that is no whole number",
-    "1-00635-dir-traceback": "40 of 40 rows of NVTX_EVENTS have no usable globalTid",
+    "1-00447-dir-traceback": "950 of 950 rows .* shortName that is not in StringIds",
+    "1-00524-dir-traceback": r"2,472 of 2,472 rows .* correlationId \(not an integer\)",
+    "1-00635-dir-traceback": "40 of 40 rows of NVTX_EVENTS have no valid globalTid",
     "1-00803-sqlite-traceback.sqlite": "SYNCHRONIZATION has no column start",
     "2-00272-sqlite-traceback.sqlite": "KERNEL has no column end",
     "2-00353-sqlite-traceback.sqlite": "export schema 2²",
     "2-00508-sqlite-longmessage.sqlite": "malformed database schema",
-    "2-00795-dir-traceback": "1 of 1 rows .* globalPid that is no whole number",
-    "2-00921-dir-traceback": "2,472 of 2,472 rows .* correlationId that is no whole number",
-    "2-00965-csv-silent.csv": "rows stand before their header",
+    "2-00795-dir-traceback": r"1 of 1 rows .* globalPid \(not an integer\)",
+    "2-00921-dir-traceback": r"2,472 of 2,472 rows .* correlationId \(not an integer\)",
+    "2-00965-csv-silent.csv": "rows before the header",
     "2-01424-sqlite-traceback.sqlite": "export schema ",
     "2-01715-sqlite-silent.sqlite": "NULL value in TARGET_INFO_SYSTEM_ENV.nameEnum",
-    "2-01801-dir-traceback": "70 of 70 rows .* srcDeviceId that is no whole number",
+    "2-01801-dir-traceback": r"70 of 70 rows .* srcDeviceId \(not an integer\)",
     "3-00076-sqlite-longmessage.sqlite": "malformed database schema",
     "3-00080-sqlite-silent.sqlite": "malformed",
     "3-00114-sqlite-silent.sqlite": "NULL value in CUPTI_ACTIVITY_KIND_BLOCK_PHASE_TRACE.BlockID",
     "3-00231-sqlite-silent.sqlite": "Page 306 is never used",
     "3-00417-sqlite-silent.sqlite": "Rowid 1683 out of order",
-    "5-00089-sqlite-traceback.sqlite": "rows of GPU_METRICS are of a metric",
+    "5-00089-sqlite-traceback.sqlite": "rows of GPU_METRICS have a metric",
 }
 
 #: By name: rows of a table that is read, and the warning on what is not.
@@ -158,7 +158,7 @@ def test_a_crash_of_a_vendors_reader_leaves_nothing(
     [
         ("SET end = start - 1 WHERE rowid <= 50", "50 of 3,480 rows .* end before they begin"),
         ("SET start = NULL, end = NULL WHERE rowid = 7", None),
-        ("SET end = 1 << 62 WHERE rowid = 7", "1 of 3,480 rows .* end that is no time"),
+        ("SET end = 1 << 62 WHERE rowid = 7", r"1 of 3,480 rows .* end \(not a time\)"),
         ("SET end = start + 400 * 86400000000000 WHERE rowid = 7", "last more than a year"),
     ],
 )
@@ -177,7 +177,7 @@ def test_impossible_times_are_counted(
         (rows,) = con.execute(f"SELECT count(*) FROM {table}").fetchone()
     manifest = store.manifest(ingest(path, store).report_id)
     left_out = int(lost is None)
-    lost = lost or "1 of 3,480 rows .* have no usable start; they were left out"
+    lost = lost or "1 of 3,480 rows .* have no valid start; they were skipped"
     assert manifest.tables["nsys_kernels"].rows == rows - left_out
     assert any(re.search(lost.replace("3,480", f"{rows:,}"), text) for text in manifest.warnings)
     assert 0 < manifest.lost_pct < 20
@@ -186,16 +186,16 @@ def test_impossible_times_are_counted(
 def test_events_of_an_unknown_type_are_counted(edited: Edited, store: Store) -> None:
     change = "UPDATE NVTX_EVENTS SET eventType = 999 WHERE eventType = 59 AND rowid {} 20"
     manifest = store.manifest(ingest(edited("ddp_single", change.format("=")), store).report_id)
-    assert any("1 of " in text and "of an unknown type" in text for text in manifest.warnings)
+    assert any("1 of " in text and "have an unknown type" in text for text in manifest.warnings)
     path = edited("ddp_single", change.format(">"))
-    with pytest.raises(InputError, match=r"unknown type; they were left out: more than 20 %"):
+    with pytest.raises(InputError, match=r"unknown type; they were skipped; this is over 20 %"):
         ingest(path, store)
     forced = store.manifest(ingest(path, store, force=True).report_id)
     assert forced.lost_pct > 20
 
 
 def test_names_that_are_gone_are_counted(edited: Edited, store: Store) -> None:
-    with pytest.raises(InputError, match=r"[nN]ame\w* that StringIds lacks: more than 20 %"):
+    with pytest.raises(InputError, match=r"[nN]ame\w* that is not in StringIds; this is over 20 %"):
         ingest(edited("memcpy", "DELETE FROM StringIds"), store)
 
 
@@ -217,7 +217,7 @@ def test_details_cut_within_a_row_are_refused(expand: Expand, tmp_path: Path, st
     middle = len(lines) // 2
     cut = '","'.join(lines[middle].split('","')[:9])
     path.write_text("".join(lines[:middle]) + cut + '"\n', encoding="utf-8")
-    with pytest.raises(InputError, match=r"has 9 of \d+ cells \(the last one is truncated\)"):
+    with pytest.raises(InputError, match=r"has 9 of \d+ cells \(the last row is truncated\)"):
         ingest(path, store)
     path.write_text("".join([*lines[:middle], cut + '"\n', *lines[middle:]]), encoding="utf-8")
     with pytest.raises(InputError, match=rf"row {middle:,} of {len(lines):,} has 9 of"):
@@ -228,8 +228,8 @@ def test_details_cut_within_a_row_are_refused(expand: Expand, tmp_path: Path, st
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda row: row[1:], "a row does not begin with a quote"),
-        (lambda row: row[len(row) // 2 :].lstrip('"'), "a row does not begin with a quote"),
+        (lambda row: row[1:], "a row does not start with a quote"),
+        (lambda row: row[len(row) // 2 :].lstrip('"'), "a row does not start with a quote"),
         (lambda row: row[: len(row) // 2].rstrip('"'), "truncated|damaged CSV"),
     ],
 )
@@ -256,9 +256,9 @@ def test_rows_of_which_a_part_is_left(
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda lines: [*lines, lines[5]], "rows of launch 0 stand apart"),
-        (lambda lines: [*lines, lines[5].replace('"0"', '""', 1)], "rows of no launch are there"),
-        (lambda lines: [*lines, '384.56",'], "a row does not begin with a quote"),
+        (lambda lines: [*lines, lines[5]], "scattered rows of launch 0"),
+        (lambda lines: [*lines, lines[5].replace('"0"', '""', 1)], "rows without a launch ID"),
+        (lambda lines: [*lines, '384.56",'], "a row does not start with a quote"),
     ],
 )
 def test_rows_of_a_launch_follow_one_another(
@@ -284,7 +284,7 @@ def test_a_column_that_is_shorter_than_its_table(
     shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
     file = directory / "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION.parquet"
     file.write_bytes(lzma.decompress((BAD / "short_column.parquet.xz").read_bytes()))
-    with pytest.raises(InputError, match=r"damaged or truncated \(0 of 1 rows can be read\)"):
+    with pytest.raises(InputError, match=r"damaged or truncated \(only 0 of 1 rows can be read\)"):
         ingest(directory, store)
 
 
@@ -295,7 +295,7 @@ def test_ids_that_do_not_fit_are_counted(ids: dict[str, int], tmp_path: Path, st
     path.write_text(json.dumps({"traceEvents": [*[call] * 9, call | ids]}))
     manifest = store.manifest(ingest(path, store).report_id)
     assert manifest.tables["nsys_nvtx_ranges"].rows == 9
-    assert any("1 of 10 rows of traceEvents have no usable" in w for w in manifest.warnings)
+    assert any("1 of 10 rows of traceEvents have no valid" in w for w in manifest.warnings)
 
 
 def test_categories_that_are_no_texts(tmp_path: Path, store: Store) -> None:
@@ -305,7 +305,7 @@ def test_categories_that_are_no_texts(tmp_path: Path, store: Store) -> None:
     path.write_text(json.dumps({"traceEvents": [*events, kernel | {"cat": 1e308}]}))
     manifest = store.manifest(ingest(path, store).report_id)
     assert manifest.tables["nsys_kernels"].rows == 9
-    said = "1 of 10 rows of traceEvents have no usable category; they were left out"
+    said = "1 of 10 rows of traceEvents have no valid category; they were skipped"
     assert said in manifest.warnings
     assert manifest.lost_pct == 10
 
@@ -347,7 +347,7 @@ def test_a_csv_that_ends_in_nuls_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "nul.csv").write_bytes(content)
     for path in (packed, tmp_path / "nul.csv"):
         assert cli("ingest", path) == 2
-        assert f"{path}: truncated (its last 161,725 of 415,554 bytes are NUL" in cli.err
+        assert f"{path}: truncated (the last 161,725 of 415,554 bytes are NUL" in cli.err
         assert cli("ingest", "--force", path) == 2
     assert not list((tmp_path / "store" / "reports").glob("*"))
 
@@ -368,4 +368,4 @@ def test_nuls_within_a_csv_are_refused_or_counted(
     with pytest.raises(InputError, match=r"damaged CSV \(20 NUL bytes within a row"):
         ingest(write(kept[:10] + bytes(20) + kept[30:] + b"\n"), store)
     manifest = store.manifest(ingest(write(bytes(50) + b"\n"), store).report_id)
-    assert any("50 NUL bytes stand between the rows" in said for said in manifest.warnings)
+    assert any("50 NUL bytes between the rows" in said for said in manifest.warnings)

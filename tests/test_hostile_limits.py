@@ -69,7 +69,7 @@ def test_an_archive_does_not_fill_the_disk(
     path.write_bytes(gzip.compress(b"SQLite format 3\0" + bytes(64 << 20), 1))
     free = shutil.disk_usage(tmp_path)._replace(free=inputs.SPARED_BYTES - 1)
     monkeypatch.setattr("perfpipe.ingest.inputs.shutil.disk_usage", lambda _: free)
-    with pytest.raises(StoreError, match="no room to decompress"):
+    with pytest.raises(StoreError, match="not enough space to decompress"):
         ingest(path, store)
     assert store.leftovers() == []
 

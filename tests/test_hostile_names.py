@@ -65,8 +65,8 @@ def test_file_names_that_are_no_utf_8(expand: Expand, tmp_path: Path, store: Sto
     ("content", "sentence"),
     [
         ("version: 1\0", "not YAML"),
-        ("tasks: [{params: {}, files: [%s]}]" % ("k" * 10_000), "no name of a file"),
-        ('tasks: [{params: {}, files: ["a\\0b"]}]', "no name of a file"),
+        ("tasks: [{params: {}, files: [%s]}]" % ("k" * 10_000), "is not a valid file name"),
+        ('tasks: [{params: {}, files: ["a\\0b"]}]', "is not a valid file name"),
     ],
 )
 def test_damaged_recordings(content: str, sentence: str, tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def test_the_same_content_has_the_same_id_however_packed(expand: Expand, tmp_pat
         (b"hello\n", "without an ncu CSV header"),
         (b"==PROF== Connected to process 1\n", "add --csv --page raw"),
         (b'{"results": []}', "JSON"),
-        (b"ID;Process ID;Process Name\n", "another program re-saved"),
-        (b"ID,Process ID,Process Name\n0,1,a\n", "another program re-saved"),
+        (b"ID;Process ID;Process Name\n", "saved again by another program"),
+        (b"ID,Process ID,Process Name\n0,1,a\n", "saved again by another program"),
         (b"PAR1" + bytes(100), "give the whole directory"),
     ],
 )

@@ -166,7 +166,7 @@ def test_a_part_of_the_timeline(desk: Desk, ingested: Callable[[str], str]) -> N
     ("tool", "given", "reason"),
     [
         ("overwiew", {}, "did you mean 'overview'"),
-        ("overview", {"target": "nothing"}, "is not a run or report"),
+        ("overview", {"target": "nothing"}, "no run, report or batch 'nothing' in the store"),
         ("overview", {"targte": "x"}, "targte: Extra inputs"),
         ("explain", {}, "give either a finding"),
         ("explain", {"target": "{id}", "finding": 999}, "there is no finding 999"),

@@ -161,7 +161,7 @@ def test_lost_launches_and_profiler_errors_are_warned_of(tmp_path: Path, store: 
     text += "==ERROR== An error occurred while trying to profile.\nprogram output\n"
     path = _csv(tmp_path, text + CSV_HEAD + CSV_UNITS + _row(0, "k", "1,234.5"))
     outcome = ingest(path, store)
-    assert any("1 launches found" in w and "says 2" in w for w in outcome.warnings)
+    assert any("found 1 launches" in w and "lists 2" in w for w in outcome.warnings)
     assert any("An error occurred" in w for w in outcome.warnings)
     with Session.open(store) as con:
         metric = con.execute("SELECT value, unit FROM ncu_metrics WHERE metric = 'm'").fetchone()

@@ -128,6 +128,6 @@ def test_values_of_another_type_cost_themselves_only(
     assert damaged.rows == whole.rows
     told = [w for w in store.manifest(damaged.report_id).warnings if "read as NULL" in w]
     assert told == [
-        f"1 of 81 rows of NVTX_EVENTS have a {column} that is no whole number; it was read as NULL"
+        f"1 of 81 rows of NVTX_EVENTS have an invalid {column} (not an integer), read as NULL"
         for column in ("category", "domainId")
     ]

@@ -180,7 +180,7 @@ def test_missing_columns_of_older_schemas_are_null(
     )
     report = ingest(path, store).report_id
     gaps = _gaps(store.manifest(report))
-    assert gaps["nsys_kernels", "mangled"] == f"{table} of this export has no column mangledName"
+    assert gaps["nsys_kernels", "mangled"] == f"{table} in this export has no column mangledName"
     with Session.open(store) as con:
         row = con.execute(
             "SELECT mangled, graph_node_id, launch_type, registers FROM nsys_kernels LIMIT 1"
@@ -261,7 +261,7 @@ def test_a_bad_cell_costs_that_cell_only(edited: Callable[..., Path], store: Sto
     with Session.open(store) as con:
         rows = con.execute("SELECT count(*), count(grid_x), count(grid_y) FROM nsys_kernels")
         assert rows.fetchone() == (10, 9, 10)
-    assert any("gridX that is no size" in warning for warning in outcome.warnings)
+    assert any("gridX (not a size)" in warning for warning in outcome.warnings)
 
 
 def test_a_bad_cell_behind_the_first_batch(

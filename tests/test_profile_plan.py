@@ -309,8 +309,8 @@ def test_the_plan_of_a_training_step_is_a_document(
     (report,) = stored("nsys/ddp_single.sqlite")
     assert cli("plan", report[:8]) == 0, cli.err
     assert "ddp_single.sqlite, GPU 0: 13 of 37 kernels take 87 % of the kernel time" in cli.out
-    assert "One of 2 ranks is profiled, on its GPU 0." in cli.out
-    assert "Communication, 48 % of all kernel time, is left out" in cli.out
+    assert "Only one of 2 ranks is profiled, on GPU 0." in cli.out
+    assert "Communication, 48 % of all kernel time, is excluded" in cli.out
     command = cli.out.splitlines()[-1]
     assert command.startswith("ncu --force-overwrite --set=detailed ")
     assert command.endswith("--devices=0 --export=profile torchrun --standalone "
@@ -332,7 +332,7 @@ def test_a_file_is_ingested_and_what_cannot_be_planned_says_why(
     assert "nothing to profile: the timeline has 20 CUDA graphs traced as a whole" in cli.out
     assert "cuda_graph_trace: node" in cli.out
     assert cli("plan", "no-such-report") == 2
-    assert "is not a run or report in this store" in cli.err
+    assert "no run, report or batch 'no-such-report' in the store" in cli.err
 
 
 def test_the_shares_of_a_step_add_up(opened: Opened) -> None:

@@ -155,12 +155,12 @@ def test_several_ranks(profilers: Path, cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        ("", 2, "a workload file is needed, or -- and a program"),
+        ("", 2, "give a workload file, or a program after --"),
         ("--", 2, "no program after --"),
         ("-- no-such-program", 5, "no-such-program: no such program"),
         ("-- ./no-such-program", 5, "./no-such-program: no such program"),
         ("-- plain.py", 2, "plain.py is not executable; did you mean 'perfpipe run -- python plain.py'?"),
-        ("-- w.yaml", 2, "w.yaml is a workload file: perfpipe run w.yaml"),
+        ("-- w.yaml", 2, "w.yaml is a workload file; use: perfpipe run w.yaml"),
         ("-- nsys profile true", 2, "perfpipe starts nsys itself"),
         ("w.yaml -- true", 2, "either a workload file (w.yaml) or a program after --"),
         ("plain.py", 2, "did you mean 'perfpipe run -- python plain.py'?"),
@@ -176,7 +176,7 @@ def test_several_ranks(profilers: Path, cli: Cli, tmp_path: Path) -> None:
         ("--set timeout=-1 -- true", 2, "--set timeout: "),
         ("--collector replay -- true", 2, "a program without a workload file has no recording"),
         ("--bogus w.yaml", 2, "No such option"),
-        ("-- srun -n 2", 2, "no program behind the options of srun"),
+        ("-- srun -n 2", 2, "no program after the options of srun"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_said(
@@ -199,13 +199,13 @@ def test_without_a_gpu_a_program_is_not_measured(
     monkeypatch.setattr("perfpipe.pipelines.plan.gpus_on", lambda _: ())
     monkeypatch.setattr("perfpipe.pipelines.commands.run.gpus_on", lambda _: ())
     assert cli("run", "--", "true") == 2
-    assert "no GPU here, and a program without a workload file has no recording" in cli.err
+    assert "no GPU found, and a program without a workload file has no recording" in cli.err
     assert "--collector timing" in cli.err
     monkeypatch.setattr("perfpipe.pipelines.plan.gpus_on", lambda _: ("NVIDIA H200",))
     monkeypatch.setattr("perfpipe.pipelines.commands.run.gpus_on", lambda _: ("NVIDIA H200",))
     tools.find_tool.cache_clear()
     assert cli("run", "--", "true") == 5
-    assert "NVIDIA H200 is here, but neither nsys nor ncu" in cli.err
+    assert "found NVIDIA H200, but neither nsys nor ncu" in cli.err
 
 
 @pytest.fixture
@@ -258,5 +258,5 @@ def test_quick_takes_the_cheapest_sections(
 
 
 def test_an_empty_name_is_refused() -> None:
-    with pytest.raises(InputError, match="has no name"):
+    with pytest.raises(InputError, match="name after -- is empty"):
         Program(("",)).check()

@@ -117,7 +117,7 @@ def test_faults_of_the_other_side(
     there = tmp_path / "there's a blank"
     path = _workload(tmp_path, f'{{kind: ssh, wrapper: {sshd}, directory: "{there}"}}')
     assert cli("run", path, "--collector", "ncu") == 5
-    assert "ncu was not found there on PATH" in cli.err
+    assert "ncu was not found on PATH" in cli.err
     through = [*sshd, f"PATH={profilers}:$PATH;"]
     (profilers / "FAULT").write_text("permission")
     path = _workload(tmp_path, f'{{kind: ssh, wrapper: {through}, directory: "{there}"}}')
@@ -185,7 +185,7 @@ def test_without_a_gpu_there_the_recording_is_replayed(
 ) -> None:
     path = _workload(tmp_path, f"{{kind: ssh, wrapper: {sshd}}}")
     assert cli("run", path) == 2
-    assert "no GPU here, and the workload has no recording" in cli.err
+    assert "no GPU found, and the workload has no recording" in cli.err
 
 
 @pytest.mark.parametrize("kind", ["local", "srun"])

@@ -170,7 +170,7 @@ def test_an_index_links_to_a_page_for_each_run(
     assert cli("report", "vector", "--index", "one") == 0
     assert len(_page(tmp_path / "one" / "index.html").links) == 1
     assert cli("report", report, "--index", "two") == 2
-    assert "is not a run: an index lists runs" in cli.err
+    assert "is not a run, and an index lists only runs" in cli.err
 
 
 #: What is not measured: names, texts of ours, and what is known of the file by itself.
@@ -271,10 +271,10 @@ def test_names_choose_reports(cli: Cli, stored: Stored) -> None:
     document = json.loads(cli.out)
     assert {r for t in _tables(document) for r in t["source"]["reports"]} == {first}
     assert cli("report", "zzz") == 2
-    assert "is not a run or report" in cli.err
+    assert "no run, report or batch 'zzz' in the store" in cli.err
     for command in ("report", "plan"):
         assert cli(command, "typo.sqlite") == 2
-        assert "typo.sqlite: no such file, nor a run, report or batch" in cli.err
+        assert "typo.sqlite: no such file, and no such run, report or batch" in cli.err
     assert cli("report", "") == 2
     assert "is ambiguous" in cli.err
 

@@ -47,7 +47,7 @@ def test_auto_replays_without_a_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     tools.gpus.cache_clear()
     assert cli("run", GEMM, "--set", "size=512") == 0
     assert not Path("report.html").exists(), "none was asked for"
-    assert "no GPU here: replaying a recording, nothing is measured" in cli.err
+    assert "no GPU found: replaying a recording, nothing is measured" in cli.err
     tools.gpus.cache_clear()
 
 
@@ -94,7 +94,7 @@ def _replace(path: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda d: (d / "recording.yaml").unlink(), "no recording here"),
+        (lambda d: (d / "recording.yaml").unlink(), "no recording "),
         (lambda d: (d / "00-512-fp16.sqlite.xz").unlink(), "00-512-fp16.sqlite.xz is missing"),
         (lambda d: (d / "recording.yaml").write_text("version: 1\n"), "recording.yaml:1: "),
         (

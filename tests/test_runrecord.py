@@ -160,13 +160,13 @@ def test_what_a_program_states_is_kept_but_never_believed() -> None:
     [
         (
             {"schema_version": 2},
-            "schema version 2, but this perfpipe reads 1; use the perfpipe that",
+            "schema version 2, but this perfpipe reads 1; use the perfpipe version that",
         ),
         ({"schema_version": None}, "schema version None"),
-        ({"tasks": [{}]}, "not a whole run record (tasks[0].index is missing)"),
-        ({"tasks": None}, "not a whole run record (tasks is None)"),
-        ({"workload": 3}, "not a whole run record (workload is 3)"),
-        ({"reports": [["a"]]}, "not a whole run record (reports[0] is ['a'])"),
+        ({"tasks": [{}]}, "not a complete run record (tasks[0].index is missing)"),
+        ({"tasks": None}, "not a complete run record (tasks is None)"),
+        ({"workload": 3}, "not a complete run record (workload is 3)"),
+        ({"reports": [["a"]]}, "not a complete run record (reports[0] is ['a'])"),
         ({"recording": {"gpu": "H200"}}, "(recording.captured_at is missing)"),
         ({"run_id": "../../x"}, "the run id '../../x' is not a plain file name"),
         ({"run_id": ".."}, "not a plain file name"),

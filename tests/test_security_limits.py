@@ -41,8 +41,8 @@ def one(stored: Callable[..., list[str]]) -> str:
 def test_a_query_ends_at_its_time_limit(sql: str, one: str, cli: Cli) -> None:
     assert cli("query", sql, "--timeout", "0.2") == 2
     assert cli.err == (
-        "perfpipe: stopped: the query took longer than 0.2 s; --timeout SECONDS or "
-        "PERFPIPE_QUERY_TIMEOUT allows more (0: no limit)\n"
+        "perfpipe: stopped: the query took longer than 0.2 s; raise the limit with "
+        "--timeout SECONDS or PERFPIPE_QUERY_TIMEOUT (0: no limit)\n"
     )
     assert TIME_VARIABLE not in os.environ, "the option is for one command"
 
@@ -236,7 +236,7 @@ def test_damaged_reports_are_left_out_with_a_warning(
     assert cli("query", "SELECT report_id FROM reports", "--format", "csv") == 0
     assert cli.out == f"report_id\n{whole}\n"
     for report in (gone, cut, other):
-        assert f"report {report} is left out: " in caplog.text
+        assert f"report {report} is skipped: " in caplog.text
     assert "perfpipe store verify" in caplog.text
     assert len(caplog.messages) == 3 * 3, "once a query that needs to know"
     for report in (gone, cut):

@@ -54,7 +54,7 @@ def test_links_lead_out_too(tmp_path: Path) -> None:
     (tmp_path / "in" / "link").symlink_to("/etc")
     assert inside(tmp_path / "in", "a/b") == tmp_path / "in" / "a" / "b"
     for name in ("../x", "/etc/passwd", "link/passwd", "a/../../x"):
-        with pytest.raises(StoreError, match="leads out of"):
+        with pytest.raises(StoreError, match="is outside of"):
             inside(tmp_path / "in", name)
 
 
@@ -68,7 +68,7 @@ def test_a_run_of_another_name_is_left_out(
     before = list(_beside(store.root))
     assert cli("query", "SELECT run_id FROM runs", "--format", "csv") == 0
     assert cli.out == "run_id\none\n"
-    assert "run two is left out" in caplog.text
+    assert "run two is skipped" in caplog.text
     assert cli("report", "--index", tmp_path / "store" / "pages", "two") == 2
     assert list(_beside(store.root)) == before
     assert [fault for name, fault in verify(store) if name == "two"] != [None]
@@ -80,7 +80,7 @@ def test_the_files_of_a_run_stay_in_the_store(store: Store, cli: Cli, tmp_path: 
     store.write_run(RunRecord("one", "w", "all", "t", status="done"))
     _edit(store.runs_dir / "one" / "run.json", tasks=[task])
     assert cli("record", "--to", tmp_path / "rec") == 2
-    assert "leads out of" in cli.err
+    assert "is outside of" in cli.err
     assert not (tmp_path / "rec").exists()
 
 
@@ -166,7 +166,7 @@ def test_a_foreign_report_reads_nothing_outside(
         folder.symlink_to(tmp_path / "elsewhere")
     assert cli("query", "SELECT report_id FROM reports", "--format", "csv") == 0, cli.err
     assert cli.out == f"report_id\n{whole}\n"
-    assert case == "linked report" or f"report {foreign} is left out" in caplog.text
+    assert case == "linked report" or f"report {foreign} is skipped" in caplog.text
     assert cli("scrub", store.root, "--to", tmp_path / "copy") in (0, 2)
     assert not list((tmp_path / "copy").rglob("x.parquet"))
 

@@ -97,7 +97,7 @@ def test_the_others_answer(
     for command in (*COMMANDS, QUERY, *seen):
         caplog.clear()
         assert cli(*command) == 0, cli.err
-        assert f"report {damaged} is left out: " in caplog.text, command
+        assert f"report {damaged} is skipped: " in caplog.text, command
         assert cli.out.splitlines() == alone.get(command, cli.out.splitlines())
     assert damaged in (tmp_path / "report.md").read_text()
     assert "cannot be read and is skipped" in (tmp_path / "report.md").read_text()
@@ -153,7 +153,7 @@ def test_reports_in_a_segment_are_set_aside_too(
     (whole,) = stored("nsys/memcpy.sqlite")
     (damaged,) = segment.reports
     assert cli("report", "--md", "report.md") == 0, cli.err
-    assert f"report {damaged} is left out: segment {segment.segment_id}" in caplog.text
+    assert f"report {damaged} is skipped: segment {segment.segment_id}" in caplog.text
     assert cli("query", "SELECT DISTINCT report_id FROM launches", "--format", "csv") == 0
     assert cli.out.splitlines() == ["report_id", whole]
 
@@ -173,7 +173,7 @@ def test_a_damaged_compute_capability_is_null(
         assert cli.out.splitlines()[1] == "56,2"
     assert cli("findings") == 0, cli.err
     assert cli("report", "--md", "report.md") == 0, cli.err
-    said = f"1 of 15 rows of the CSV have a CC that is damaged ({cell!r}); it was read as NULL"
+    said = f"1 of 15 rows of the CSV have a damaged CC ({cell!r}), read as NULL"
     warned = [warning for m in store.manifests() for warning in m.warnings]
     assert (said in warned) == (cell != "")
     assert cell == "" or said.replace("'", "") in (tmp_path / "report.md").read_text().replace(

@@ -182,11 +182,11 @@ def test_commands_use_the_files_and_leave_the_environment(
     assert cli("store", "ls") == 2
     assert str(home / "project" / "results" / "store") in cli.err
     assert cli("store", "ls", "--store", "elsewhere") == 2
-    assert "elsewhere: no store here" in cli.err
+    assert "elsewhere: no store; " in cli.err
     assert dict(os.environ) == before
     monkeypatch.setenv("PERFPIPE_STORE", "of-the-shell")
     assert cli("store", "ls") == 2
-    assert "of-the-shell: no store here" in cli.err
+    assert "of-the-shell: no store; " in cli.err
 
 
 def test_batches_ask_for_what_the_files_state(

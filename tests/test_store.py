@@ -344,7 +344,7 @@ def test_a_full_disk_for_decompression(small_disk: Path, store: Store) -> None:
 def test_there_is_no_store(cli: Cli) -> None:
     for words in (["report"], ["report", "name"]):
         assert cli(*words) == 2
-        assert "no store here" in cli.err
+        assert ": no store; create one" in cli.err
 
 
 def test_a_launch_that_ended_early_does_not_hide_the_store(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_faulty_candidates(
     ("more", "sentence"),
     [
         ("sizes: [1, 2]\n", "tune needs a single configuration, but sizes and matrix give 2"),
-        ("matrix: {x: [1]}\n", "x: in matrix and in tune"),
+        ("matrix: {x: [1]}\n", "x: set in both matrix and tune"),
     ],
 )
 def test_a_search_needs_one_configuration(
@@ -177,7 +177,7 @@ def test_a_search_needs_one_configuration(
 def test_a_default_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(WORKLOAD.replace("default: {x: 1, y: 1}", "default: {x: 1}"))
-    with pytest.raises(InputError, match="default must give a value for each parameter"):
+    with pytest.raises(InputError, match="default must give a value for every parameter"):
         load_workload(path)
 
 

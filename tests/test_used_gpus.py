@@ -146,4 +146,4 @@ def _read(path: Path, store: Store) -> Manifest:
 
 
 def _about_gpus(manifest: Manifest) -> list[str]:
-    return [text for text in manifest.warnings if "different GPUs" in text]
+    return [text for text in manifest.warnings if "different GPU models" in text]

@@ -74,7 +74,7 @@ def test_an_unknown_report_or_a_damaged_statement(
     cli: Cli, ops: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert cli("work", "zzz", "--flops", "1") == 2
-    assert "is not a run or report" in cli.err
+    assert "no run, report or batch 'zzz' in the store" in cli.err
     assert cli("work", ops, "--flops", "1") == 0
     (statement,) = (tmp_path / "store" / "work" / ops).iterdir()
     for damage in ("{", '{"schema_version": 9}', '{"schema_version": 1, "x": 2}'):

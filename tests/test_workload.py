@@ -66,7 +66,7 @@ def test_excluded_combinations(tmp_path: Path) -> None:
         (GOOD.replace("version: 1", "version: 2"), r"w.yaml:1: version: input should be 1"),
         (GOOD.replace('[prog, "{m}"]', "prog"), r"w.yaml:3: command: input should be a valid list"),
         (GOOD + "repeats: 0\n", r"w.yaml:5: repeats: input should be greater"),
-        (GOOD + "name: again\n", r"w.yaml:5: duplicate key 'name', first in line 2"),
+        (GOOD + "name: again\n", r"w.yaml:5: duplicate key 'name', first defined in line 2"),
         (GOOD + "env: {A: off}\n", None),
         (GOOD + "env: {A: 1:30}\n", None),
         (GOOD + "slurm: {partitoin: x}\n", r"w.yaml:5: unknown key 'partitoin'; .*'partition'"),
@@ -75,7 +75,7 @@ def test_excluded_combinations(tmp_path: Path) -> None:
         ("- a\n", "not a workload"),
         ("", "not a workload"),
         ("a: [\n", r"w.yaml:2: "),
-        ("1: a\n", r"w.yaml:1: the key 1 is not text"),
+        ("1: a\n", r"w.yaml:1: key 1 is not a string"),
     ],
 )
 def test_faults_are_named_with_their_line(text: str, sentence: str | None, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Many matrix products of one size, C[i] = A[i] B[i]: one call (torch.bmm) or one each.
+"""Many matrix products of one size, C[i] = A[i] B[i]: one call (torch.bmm) or one per product.
 
 Work: 2 B M N K floating-point operations; B (M K + K N + M N) x element size bytes.
 """

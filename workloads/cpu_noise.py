@@ -1,8 +1,8 @@
-"""Hash a buffer many times, with noise and a slowdown to order: to try comparisons without a GPU.
+"""Hashes a buffer many times, with adjustable noise and slowdown: try comparisons without a GPU.
 
-A launch does more or less work by chance, as a real one is slower or faster as a whole.  A time is
-the CPU time of the fastest of some iterations, which other programs on the machine disturb least.
-Where they disturb it nevertheless, --clock work counts hashes in place of time.
+Each launch does a random amount of work, as real launches are randomly slower or faster.  A time is
+the CPU time of the fastest of several iterations, which other programs on the machine affect least.
+If other programs still affect it, use --clock work, which counts hashes instead of time.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import statistics
 import sys
 import time
 
-#: Bytes that are hashed at once.
+#: Bytes of one hash.
 BUFFER = bytes(range(256)) * 4
 
-#: Iterations of which a sample is the fastest.
+#: Iterations per sample, of which the fastest counts.
 TRIES = 20
 
 
 def main() -> int:
     """Time one launch and return the exit code."""
-    made = argparse.ArgumentParser(description="Hashing, with noise and a slowdown to order.")
-    made.add_argument("--hashes", type=int, default=1000, help="hashes of an iteration (1000)")
-    made.add_argument("--slowdown", type=float, default=0.0, help="more work: 0.03 is 3 %% (0)")
+    made = argparse.ArgumentParser(description="Hashing with adjustable noise and slowdown.")
+    made.add_argument("--hashes", type=int, default=1000, help="hashes per iteration (1000)")
+    made.add_argument("--slowdown", type=float, default=0.0, help="extra work: 0.03 is 3 %% (0)")
     made.add_argument(
         "--noise", type=float, default=0.005, help="scatter between launches, 0.01 is 1 %% (0.005)"
     )
     made.add_argument(
-        "--modes", type=float, default=0.0, help="every third launch is slower by this (0)"
+        "--modes", type=float, default=0.0, help="slowdown of a random third of launches (0)"
     )
     made.add_argument(
-        "--clock", choices=("cpu", "work"), default="cpu", help="CPU time, or 1 us a hash (cpu)"
+        "--clock", choices=("cpu", "work"), default="cpu", help="CPU time, or 1 us per hash (cpu)"
     )
-    made.add_argument("--seed", type=int, help="seed of the noise (another one in each launch)")
+    made.add_argument("--seed", type=int, help="seed of the noise (default: random)")
     made.add_argument("--warmup", type=int, default=2, help="iterations before timing (2)")
     made.add_argument("--iterations", type=int, default=15, help="timed samples (15)")
     options = made.parse_args()
@@ -65,7 +65,7 @@ def timed(hashes: int) -> float:
 
 
 def iteration(hashes: int) -> str:
-    """Hash the buffer so often, each time with what the last one gave."""
+    """Hash the buffer this many times, each time with the previous digest."""
     digest = b""
     for _ in range(hashes):
         digest = hashlib.blake2b(BUFFER + digest).digest()

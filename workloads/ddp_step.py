@@ -1,9 +1,9 @@
 """Data-parallel training steps of a small transformer over NCCL (gloo without GPUs).
 
 Start it with torchrun, one process per GPU: python -m torch.distributed.run --nproc-per-node 2
-ddp_step.py.  `--slow-rank R` gives that rank extra work in every step: a straggler.
+ddp_step.py.  `--slow-rank R` makes rank R a straggler, with extra work in every step.
 
-Before timing, the gradients are checked to be the mean of what each rank computes on its own.
+Before timing, the gradients are compared with the mean of the local gradients of all ranks.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _options() -> argparse.Namespace:
     made.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
     made.add_argument("--bucket-mb", type=float, default=25, help="gradient bucket size (25)")
     made.add_argument("--slow-rank", type=int, default=-1, help="rank to slow down (none)")
-    made.add_argument("--slow-products", type=int, default=8, help="extra products it computes (8)")
+    made.add_argument("--slow-products", type=int, default=8, help="extra products it runs (8)")
     return made.parse_args()
 
 

@@ -8,7 +8,7 @@ wrong.  It prints JSON lines that perfpipe reads, each with the key "perfpipe":
 {"perfpipe": "about", "torch": "2.11.0"}
 {"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}                (one entry per sample, ms)
 
-Under a profiler ($PERFPIPE_COLLECTOR names it) nothing is timed: iterations run between
+Under a profiler (named by $PERFPIPE_COLLECTOR), nothing is timed: iterations run between
 cudaProfilerStart and cudaProfilerStop, in NVTX ranges "iteration N".
 """
 
@@ -81,7 +81,7 @@ def emit(kind: str, **values: Any) -> None:
 
 
 def profiling() -> bool:
-    """Return whether this launch is under a profiler; its result was checked without one."""
+    """Return whether this launch is profiled; then its result was checked in another launch."""
     return os.environ.get("PERFPIPE_COLLECTOR", "plain") not in ("", "plain")
 
 
@@ -94,8 +94,8 @@ def check(
 ) -> bool:
     """Return whether |found - expected| <= atol + rtol |expected| everywhere; prints the errors.
 
-    `rel_l2_error` is the L2 norm of the difference over that of the expected values.  Under a
-    profiler nothing is checked.
+    `rel_l2_error` is the L2 norm of the difference divided by that of the expected values.  Under a
+    profiler, nothing is checked.
     """
     if profiling():
         return True
@@ -132,10 +132,10 @@ def measure(
 ) -> int:
     """Warm up, then time `step` or run it for the profiler; returns the exit code.
 
-    `together` is a barrier across ranks, so that none starts or stops a profiler too early.
+    `together` is a barrier across ranks, so that no rank starts or stops a profiler too early.
 
-    With `queued` the GPU is kept busy while the host launches, so that only GPU work is timed; a
-    step that synchronizes with the GPU cannot be queued.
+    With `queued`, the GPU is kept busy during the launches, so that only GPU work is timed; a step
+    that synchronizes with the GPU cannot be queued.
     """
     if os.environ.get("RANK", "0") == "0":
         emit("about", torch=torch.__version__, cuda=torch.version.cuda, triton=_triton_version())

@@ -1,4 +1,4 @@
-"""What a softmax of rows is: called in float64 by `perfpipe evaluate`, never seen by candidates."""
+"""Reference softmax of rows: called in float64 by `perfpipe evaluate`, hidden from candidates."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import torch
 from harness import WRONG_RESULT, check, device, guarded, measure, nvtx, parser
 from model import Transformer, loss_of, tokens_of
 
-#: The loss after this many steps is compared with the CPU: weights have been updated by then.
+#: The loss after this many steps, with updated weights, is compared with the CPU.
 CHECKED_STEPS = 4
 
 MODES = ("eager", "graph", "sync", "copies")

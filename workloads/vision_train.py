@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Images(Dataset):
-    """Random images, made when they are asked for."""
+    """Random images, created on access."""
 
     def __len__(self) -> int:
         return 64 * 60

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from perfpipe.ingest.builder import ReportBuilder
 
-#: The stall family is collected in another pass than the latency it adds up to.
+#: Stall reasons are collected in a different pass than the warp latency that they add up to.
 STALL_SUM_TOLERANCE = 0.03
 
-#: SM and GPC clocks come from different passes; beyond this a launch's rates do not compare.
+#: SM and GPC clocks come from different passes; beyond this, rates are not comparable.
 CLOCK_TOLERANCE = 0.03
 
 LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
@@ -21,13 +21,13 @@ _SAMPLED = re.compile(r"smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued$)\w+"
 SM_CLOCK = "sm__cycles_elapsed.avg.per_second"
 GPC_CLOCK = "gpc__cycles_elapsed.avg.per_second"
 
-#: Fewer averaged stall reasons than this are a selection, which need not add up.
+#: Fewer averaged stall reasons than this are a selection, which may not add up.
 _ALL_STALLS = 16
 
 _DOUBTS = {
     "stalls": "passes disagree: stall reasons do not add up to the warp latency",
     "samples": "sampled stall reasons do not add up to the sample count",
-    "clocks": "passes disagree: SM and GPC clocks differ, so prefer percentages to rates,",
+    "clocks": "passes disagree: SM and GPC clocks differ (prefer percentages to rates)",
 }
 
 
@@ -37,7 +37,7 @@ class LaunchChecks:
 
     _found: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     _launches: int = 0
-    #: The metrics of the last launch, and which of them are of each family; most have the same.
+    #: The metrics of the last launch, and the members of each family; most launches are alike.
     _names: list[str] = field(default_factory=list)
     _members: list[list[str]] = field(default_factory=lambda: [[], []])
 
@@ -80,8 +80,8 @@ class LaunchChecks:
 
 
 def check_launches(builder: ReportBuilder, *, found: int, expected: int) -> None:
-    """Warn if the number of launches differs from what the report's log says."""
+    """Warn if the number of launches differs from the log in the report."""
     if expected and found != expected:
         builder.warn(
-            f"{found} launches found, but the report's own log says {expected}; the rest is lost"
+            f"found {found} launches, but the log in the report lists {expected}; the rest is lost"
         )

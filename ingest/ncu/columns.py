@@ -7,16 +7,16 @@ import numpy.typing as npt
 
 from perfpipe.ingest.ncu.wire import FIXED64, VARINT
 
-#: Tags of the fields of ProfileMetricValue that are numbers of full length.
+#: Tags of the fixed-length number fields of ProfileMetricValue.
 DOUBLE, UINT32, UINT64 = 3 << 3 | FIXED64, 4 << 3 | VARINT, 5 << 3 | VARINT
 
-#: A number of varying length has this many bytes at most, and a word this many.
+#: Maximum bytes of a varint, and bytes of a word.
 _LONGEST, _WORD = 10, 8
 
-#: In each byte of a word, its highest bit: another byte follows; and the others.
+#: For each byte of a word, the highest bit (another byte follows), and the other bits.
 _MORE, _BITS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
 
-#: How far the parts of a number in a word lie apart, and which bits their lower neighbours have.
+#: Distances of the parts of a number in a word, and the bits of their lower neighbors.
 _GAPS = ((1, 0x007F007F007F007F), (2, 0x00003FFF00003FFF), (4, 0x000000000FFFFFFF))
 
 Data = npt.NDArray[np.uint8]
@@ -27,9 +27,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 def data_of(message: bytes, end: int) -> Data:
-    """Return the bytes of a message up to a place, and some more to read what ends there.
+    """Return the bytes of a message up to a place, with padding to read a value that ends there.
 
-    A message is large, so it is copied only where it has not as many of its own.
+    A message is large, so it is copied only if it is too short for the padding.
     """
     after = end + 2 * _LONGEST
     whole = message if after <= len(message) else message + bytes(after - len(message))
@@ -37,18 +37,18 @@ def data_of(message: bytes, end: int) -> Data:
 
 
 def is_whole(tags: Data) -> Mask:
-    """Return which tags stand before a whole number."""
+    """Return which tags precede an integer."""
     whole: Mask = (tags == UINT32) | (tags == UINT64)
     return whole
 
 
 def whole_numbers(data: Data, places: Places) -> tuple[Words, Places]:
-    """Return the numbers of varying length that begin at places, and where they end.
+    """Return the varints that begin at places, and where they end.
 
-    Each has seven bits in a byte, the lowest first.
+    Each byte has seven bits, lowest first.
     """
     values = _words(data, places)
-    # The lowest bit of those that say that no byte follows; 0 where none in the word does.
+    # The lowest bit that marks the last byte; 0 if the word has none.
     last = ~values & _MORE
     last &= -last
     values &= (last - np.uint64(1)) & _BITS
@@ -56,7 +56,7 @@ def whole_numbers(data: Data, places: Places) -> tuple[Words, Places]:
         values = (values & np.uint64(lower)) | (
             values & np.uint64(~lower & 2**64 - 1)
         ) >> np.uint64(gap)
-    # Of a power of two, the exponent is exact.
+    # The exponent of a power of two is exact.
     lengths = np.frexp(last.astype(np.float64))[1].astype(np.int64) // _WORD
     if len(long := np.flatnonzero(lengths == 0)):
         ninth, tenth = (data[places[long] + _WORD + i].astype(np.uint64) for i in (0, 1))
@@ -68,7 +68,7 @@ def whole_numbers(data: Data, places: Places) -> tuple[Words, Places]:
 
 
 def numbers(data: Data, places: Places) -> Floats:
-    """Return the values of numbers, whose tags are at places; NaN where there is another tag."""
+    """Return the values of numbers whose tags are at places; NaN for other tags."""
     tags = data[places]
     values = np.full(len(places), np.nan)
     double, whole = tags == DOUBLE, is_whole(tags)
@@ -78,6 +78,6 @@ def numbers(data: Data, places: Places) -> Floats:
 
 
 def _words(data: Data, places: Places) -> Words:
-    """Return the eight bytes from each place on as one number."""
+    """Return the eight bytes from each place as one number."""
     every: Words = np.ndarray(len(data) - _WORD + 1, "<u8", data, strides=(1,))
     return every[places]

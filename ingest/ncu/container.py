@@ -2,8 +2,8 @@ r"""Walks the container of an .ncu-rep, which NVIDIA documents in its Customizat
 
 A report is `NVR\0`, a header, then blocks: a length-prefixed protobuf BlockHeader and a payload of
 length-prefixed messages, code before results.  The vendor's reader accepts a truncated file and
-silently gives fewer launches, and it does not tell the process; both are read here from the block
-headers alone.
+silently returns fewer launches, and it does not return the process; here, both are read from the
+block headers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MAGIC = b"NVR\0"
 
 _LARGEST = 1 << 30
 
-#: Bytes that a piece of code and a result take at least, with their length: a result has the name
-#: of its function, its grid and its metrics.
+#: Minimum bytes of a piece of code and of a result, including the length: a result has the name of
+#: its function, its grid and its metrics.
 _LEAST_CODE, _LEAST_RESULT = 4, 20
 
 #: The end of the year 9999, s since 1970.
@@ -33,7 +33,7 @@ _LAST_SECOND = 253_402_300_800
 SOURCES, _RESULTS, _SESSION, STRINGS, PAYLOAD_SIZE, PROCESS = 1, 2, 3, 4, 5, 6
 _RANGES, _CMDLISTS, _GRAPHS = 7, 8, 9
 
-#: Where the session has the command line of ncu itself.
+#: Field of the session with the command line of ncu itself.
 _COMMAND = 11
 
 
@@ -60,9 +60,9 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Block:
-    """A block: its header, where its payload lies, and what the messages in it are, in order.
+    """A block: its header, the place of its payload, and the kinds of its messages, in order.
 
-    A kind of result, or None for code.
+    A kind is a kind of result, or None for code.
     """
 
     header: bytes
@@ -73,9 +73,9 @@ class Block:
 
 @dataclass
 class Container:
-    """The blocks, and what their headers tell: texts, the process of each result, the session.
+    """The blocks, and the content of their headers: texts, process of each result, session.
 
-    `name` is what the user calls the file at `path`.
+    `name` is the user's name of the file at `path`.
     """
 
     path: Path
@@ -160,7 +160,7 @@ def _add_block(container: Container, header: Fields) -> None:
 
 
 def _stamp(seconds: int) -> str | None:
-    """Return a time as text; None for one that was not stated, or cannot be one."""
+    """Return a time as text; None if it is missing or impossible."""
     if not 0 < seconds < _LAST_SECOND:
         return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

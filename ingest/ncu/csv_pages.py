@@ -43,7 +43,7 @@ _IDENTITY = frozenset(
         "CC",
     }
 )
-#: Columns of a details page that its rows are read by.
+#: Columns needed to read a details page.
 _DETAILS = ("Kernel Name", "Section Name", "Metric Unit", "Metric Value")
 
 _PUSH_POP = "thread Domain:Push/Pop_Range"
@@ -52,7 +52,7 @@ _START_STOP = "Id:Domain:Start/Stop_Range"
 Record = dict[str, str]
 T = TypeVar("T")
 
-#: The grid and block of a launch that has none, such as a range.
+#: Grid and block of a launch without them, such as a range.
 NO_EXTENT = (None, None, None)
 
 
@@ -65,12 +65,11 @@ def read_csv_pages(builder: ReportBuilder) -> None:
         for header, rows in tables(source.path, text, "ID"):
             if "Minimum" in header and "Maximum" in header:
                 raise InputError(
-                    f"{source.path}: a summary over launches (--print-summary); "
-                    "export it without that option"
+                    f"{source.path}: a summary over launches; export it without --print-summary"
                 )
             if "Metric Name" in header:
                 _check_columns(source.path, header, _DETAILS)
-                # A row with a metric ends behind its value, with a comma.
+                # A row with a metric ends with a comma after its value.
                 short = header.index("Metric Value") + 2
                 reader.details(records(source.path, header, rows, short))
             else:
@@ -90,7 +89,7 @@ def read_csv_pages(builder: ReportBuilder) -> None:
 def _check_columns(path: Path, header: list[str], needed: tuple[str, ...]) -> None:
     for name in needed:
         if name not in header:
-            raise InputError(f"{path}: damaged CSV (it has no column {name})")
+            raise InputError(f"{path}: damaged CSV (no column {name})")
 
 
 def _key_of(record: Record) -> tuple[str, str]:
@@ -114,9 +113,9 @@ class _Reader:
         self.gpus = UsedGpus()
 
     def raw(self, header: list[str], rows: list[Record]) -> None:
-        """Read a raw page: one record a launch, behind a record of units.
+        """Read a raw page: a record of units, then one record per launch.
 
-        Raises InputError where that is not the first one: values would have the wrong units.
+        Raises InputError if the units are not first: values would have the wrong units.
         """
         metrics = [
             name
@@ -126,7 +125,7 @@ class _Reader:
         units, *launches = rows or [{}]
         if any(not record["ID"] for record in launches) or units.get("ID"):
             path = self._builder.source.path
-            raise InputError(f"{path}: damaged CSV (the row of units is not the first one)")
+            raise InputError(f"{path}: damaged CSV (the row of units is not the first row)")
         for record in launches:
             self._begin(record)
             for metric in metrics:
@@ -136,19 +135,20 @@ class _Reader:
             self._builder.lacks("ncu_rules", "not printed on the raw page")
 
     def details(self, rows: list[Record]) -> None:
-        """Read a details page: a record for each metric and for each rule result.
+        """Read a details page: one record per metric and per rule result.
 
-        Raises InputError where the records of a launch do not follow one another.
+        Raises InputError if the records of a launch are not consecutive.
         """
         labels = section_labels()
         before: set[tuple[str, str]] = set()
         for record in rows:
             key = _key_of(record)
             if key != self._key:
-                what = f"launch {brief(key[1])} stand apart" if key[1] else "no launch are there"
+                name = brief(key[1])
+                what = f"scattered rows of launch {name}" if name else "rows without a launch ID"
                 if key in before or not key[1]:
                     path = self._builder.source.path
-                    raise InputError(f"{path}: damaged CSV (rows of {what})")
+                    raise InputError(f"{path}: damaged CSV ({what})")
                 before.add(key)
                 self._begin(record)
             if label := record.get("Metric Name"):
@@ -186,7 +186,7 @@ class _Reader:
         facts.command = facts.command or record.get("Process Name") or None
 
     def _identity(self, column: str, parse: Callable[[str], T | None]) -> T | None:
-        """Return a cell that says which launch this is; None where it is empty or damaged."""
+        """Return a cell that identifies the launch; None if it is empty or damaged."""
         cell = self._record.get(column, "").strip()
         if not cell or cell in NOTHING:
             return None
@@ -198,9 +198,7 @@ class _Reader:
     def report(self) -> None:
         """Add the gaps and warnings of all launches to the report."""
         for column, cells in self._damaged.items():
-            reason = (
-                f"have a {column} that is damaged ({brief(cells[0], 20)!r}); it was read as NULL"
-            )
+            reason = f"have a damaged {column} ({brief(cells[0], 20)!r}), read as NULL"
             self._builder.lose("the CSV", reason, len(cells), self.launches, counts=False)
         self.checks.report(self._builder)
         self.gpus.state(self._builder)

@@ -13,7 +13,7 @@ from perfpipe.ingest.ncu.names import function_name, stall_reason
 _NOT_ISSUED = " (Not Issued)"
 _SAMPLES, _EXECUTIONS = map(SOURCE_COLUMNS.index, ("samples", "executions"))
 
-#: Printed as 0 throughout for a kernel without samples; the stall columns show which case it is.
+#: Always printed as 0 for a kernel without samples; the stall columns distinguish these cases.
 _ALL = "Warp Stall Sampling (All Samples)"
 _NOT_ISSUED_SAMPLES = "Warp Stall Sampling (Not-issued Samples)"
 
@@ -21,8 +21,8 @@ _NOT_ISSUED_SAMPLES = "Warp Stall Sampling (Not-issued Samples)"
 def read_source_csv(builder: ReportBuilder) -> None:
     """Read each kernel's instruction table; raises InputError if there is none.
 
-    ncu prints every table twice in a row (once for each source view that it was asked for and
-    once for SASS), so an exact repetition of the table before it belongs to the same launch.
+    ncu prints every table twice (once for each requested source view and once for SASS), so an
+    exact repetition of the previous table belongs to the same launch.
     """
     path = builder.source.path
     text = read_csv_text(builder.source.content, path)
@@ -56,7 +56,7 @@ def _instructions(
     launch_id: int, header: list[str], rows: list[list[str]], path: Any
 ) -> list[tuple[Any, ...]]:
     if not {"Address", "Source", _ALL} <= set(header):
-        raise InputError(f"{path}: a source page without Address, Source or samples")
+        raise InputError(f"{path}: the source page lacks Address, Source or samples")
     listed = records(path, header, rows)
     stalls = {
         stall_reason(column.removeprefix("stall_")): column
@@ -66,9 +66,7 @@ def _instructions(
     try:
         addresses = [_address(record["Address"]) for record in listed]
     except ValueError as error:
-        raise InputError(
-            f"{path}: an address of the source page is damaged ({brief(error)})"
-        ) from error
+        raise InputError(f"{path}: damaged address on the source page ({brief(error)})") from error
     first = min(addresses, default=0)
     listing = [
         (
@@ -94,7 +92,7 @@ def _instructions(
 
 
 def _address(cell: str) -> int:
-    """Return an address; ValueError for what is none of 64 bits."""
+    """Return an address; ValueError if it is not a 64-bit address."""
     if (address := int(cell, 16)) >> 63:
-        raise ValueError(f"{brief(cell)} is no address")
+        raise ValueError(f"{brief(cell)} is not an address")
     return address

@@ -1,4 +1,4 @@
-"""Finds ncu's CSV tables in text that may also contain output of the profiler and program."""
+"""Finds ncu's CSV tables in text that may contain output of the profiler and the program."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.ncu.names import unit_of
 from perfpipe.units import base_unit
 
-#: Between two cells; so many of them in a line are no output of a program.
+#: Separator of cells, and the number of them in a line that rules out program output.
 _BETWEEN, _MANY = '","', 8
 
-#: Bytes from the end of a file that are looked at together.
+#: Bytes from the end of a file that are checked at a time.
 _BLOCK = 1 << 20
 
-#: A kernel's name may be of any length; Python refuses fields of 128 kB.
+#: Kernel names may have any length, but Python refuses fields of 128 kB by default.
 csv.field_size_limit(sys.maxsize)
 
 _PROFILED = re.compile(r'^==PROF== Profiling "')
@@ -37,22 +37,22 @@ class CsvText:
     nuls: int = 0
 
     def warn(self, builder: ReportBuilder) -> None:
-        """Add what the other lines say to the warnings of a report."""
+        """Add the facts of the other lines to the warnings of a report."""
         for error in self.errors:
             builder.warn(f"ncu: {error}")
         if self.nuls:
             builder.warn(
-                f"{self.nuls:,} NUL bytes stand between the rows of the CSV, as after a crash or a "
-                "full disk: rows may be lost"
+                f"{self.nuls:,} NUL bytes between the rows of the CSV, as after a crash or a full "
+                "disk: rows may be lost"
             )
 
 
 def read_csv_text(content: Path, path: Path) -> CsvText:
     """Split a file into CSV lines (they begin with a quote, or continue a quoted field) and noise.
 
-    It lies at `content`; `path` is what the user calls it.  The encoding is UTF-8 with or without a
-    byte-order mark; damaged bytes are replaced.  Raises InputError for a line that is what is left
-    of a row, and for NUL bytes at the end or within a row: they stand for rows that are lost.
+    The file is at `content`; `path` is the user's name for it.  The encoding is UTF-8 with or
+    without a byte-order mark; damaged bytes are replaced.  Raises InputError for a line that is a
+    fragment of a row, and for NUL bytes at the end or within a row, which mean lost rows.
     """
     _check_end(content, path)
     found = CsvText()
@@ -73,14 +73,14 @@ def read_csv_text(content: Path, path: Path) -> CsvText:
             elif match := _ERROR.match(line):
                 found.errors.append(match[1].strip())
             elif _is_part_of_row(line):
-                raise InputError(f"{path}: damaged CSV (a row does not begin with a quote)")
+                raise InputError(f"{path}: damaged CSV (a row does not start with a quote)")
     if inside:
-        raise InputError(f"{path}: the CSV is truncated within a field")
+        raise InputError(f"{path}: the CSV is truncated in the middle of a field")
     return found
 
 
 def _check_end(content: Path, path: Path) -> None:
-    """Raise InputError where a file ends in NUL bytes, as file systems leave it after a crash."""
+    """Raise InputError if a file ends in NUL bytes, as it may after a crash."""
     nuls, at = 0, content.stat().st_size
     with content.open("rb") as file:
         while at:
@@ -94,17 +94,17 @@ def _check_end(content: Path, path: Path) -> None:
             at -= size
     if nuls:
         raise InputError(
-            f"{path}: truncated (its last {nuls:,} of {content.stat().st_size:,} bytes are NUL, as "
-            "after a crash or a full disk; the rows that stood there are lost)"
+            f"{path}: truncated (the last {nuls:,} of {content.stat().st_size:,} bytes are NUL, as "
+            "after a crash or a full disk; the rows at the end are lost)"
         )
 
 
 def _is_part_of_row(line: str) -> bool:
-    """Return whether a line that does not begin with a quote is what is left of a row."""
+    """Return whether a line that does not begin with a quote is a fragment of a row."""
     between, end = line.count(_BETWEEN), line.rstrip()
     if between:
         return between >= _MANY or end.endswith(('"', ","))
-    # The last cell; programs may end lines of JSON so, but these have two quotes.
+    # The last cell; a line of JSON may end the same way, but has two quotes.
     return end.endswith('",') and line.count('"') % 2 == 1
 
 
@@ -113,7 +113,7 @@ def tables(
 ) -> Iterator[tuple[list[str], list[list[str]]]]:
     """Yield (header, rows) of each table whose header begins with `first_cell`.
 
-    Raises InputError for CSV that ncu does not write: a column twice, rows before their header.
+    Raises InputError for CSV that ncu does not write: duplicate columns, rows before the header.
     """
     header: list[str] | None = None
     rows: list[list[str]] = []
@@ -128,7 +128,7 @@ def tables(
             elif row and header is not None:
                 rows.append(row)
             else:
-                # The program may have printed quotes as well.
+                # The program may also have printed quotes.
                 before.add(len(row))
     except csv.Error as error:
         raise InputError(f"{path}: damaged CSV ({brief(error)})") from error
@@ -139,23 +139,23 @@ def tables(
 def _check_header(path: Path, header: list[str], before: set[int]) -> None:
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
-        raise InputError(f"{path}: damaged CSV (a column is there twice: {brief(twice)})")
+        raise InputError(f"{path}: damaged CSV (duplicate column: {brief(twice)})")
     if len(header) in before and len(header) > 1:
-        raise InputError(f"{path}: damaged CSV (rows stand before their header)")
+        raise InputError(f"{path}: damaged CSV (rows before the header)")
 
 
 def records(
     path: Path, header: list[str], rows: list[list[str]], cells: int = 0
 ) -> list[dict[str, str]]:
-    """Return rows by column; raises InputError where one has more or fewer cells than the header.
+    """Return rows by column; raises InputError if a row has more or fewer cells than the header.
 
-    Rows may also have so many `cells`, of which the last one is empty.  What a program prints
-    behind a table may be a quoted text too, but no number.
+    Rows may also have `cells` cells, the last one empty.  Text that a program prints after a table
+    may also be quoted, but is not a number.
     """
     own = [row for row in rows if len(row) > 1 or not row[0] or row[0].isdigit()]
     for number, row in enumerate(own, 1):
         if len(row) != len(header) and (len(row) != cells or row[-1]):
-            last = " (the last one is truncated)" if number == len(own) else ""
+            last = " (the last row is truncated)" if number == len(own) else ""
             raise InputError(
                 f"{path}: damaged CSV: row {number:,} of {len(own):,} has {len(row)} of "
                 f"{len(header)} cells{last}"
@@ -163,7 +163,7 @@ def records(
     return [dict(zip(header, row, strict=False)) for row in own]
 
 
-#: Metrics whose values are text even where they look like a number.
+#: Metrics whose values are text even if they look like a number.
 TEXT_METRICS = frozenset(
     {
         "device__attribute_confidential_computing_mode",
@@ -181,7 +181,7 @@ _EXTENT = re.compile(r"\(?\s*([0-9]{1,18}),\s*([0-9]{1,18}),\s*([0-9]{1,18})\s*\
 
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
 
-#: Cells that say that a value was not collected.
+#: Cells that mean that a value was not collected.
 NOTHING = frozenset({"no data", "n/a", "N/A", "(!) n/a"})
 
 

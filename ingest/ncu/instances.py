@@ -1,7 +1,7 @@
 """Decodes instances of metrics of an .ncu-rep.
 
-NVIDIA's reader gives one number a call.  A report has millions of them, nearly all alike: a key
-and a value, each a number behind its tag; those are decoded as columns.
+NVIDIA's reader returns one number per call.  A report has millions of instances, nearly all of the
+same form: a key and a value, each a number after its tag.  These are decoded as columns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEY, _ITEM = 1, 2
 #: A field of ProfileMetricResult.
 _INSTANCE = 3
 
-#: The tags of fields: an instance, its key and its value.
+#: Tags of the fields: an instance, its key and its value.
 TAG_INSTANCE, _TAG_KEY, _TAG_ITEM = (n << 3 | DELIMITED for n in (_INSTANCE, _KEY, _ITEM))
 
 #: The largest key.
@@ -42,7 +42,7 @@ _FLOATING = {FIXED32: "<f", FIXED64: "<d"}
 
 @dataclass(frozen=True)
 class Instances:
-    """The instances of a metric: texts or else numbers that tell them apart, and their values."""
+    """The instances of a metric: their keys, which are texts or numbers, and their values."""
 
     values: Floats
     keys: Places
@@ -52,7 +52,7 @@ class Instances:
 def read_instances(message: bytes, data: Data, lists: dict[str, Extent]) -> dict[str, Instances]:
     """Read the instances of metrics, each a list of fields between two places of a message.
 
-    Raises ValueError or IndexError where the bytes are damaged.
+    Raises ValueError or IndexError if the bytes are damaged.
     """
     chains = _Chains(data)
     places = {
@@ -98,24 +98,24 @@ def rows(launch_id: int, metrics: dict[str, Instances]) -> dict[str, pa.Array]:
 
 
 class _Chains:
-    """Finds instances wherever bytes look like the beginning of one.
+    """Finds instances at all places whose bytes look like the beginning of an instance.
 
-    Others may look like it; but where each that was found between two places ends at the next one,
-    they are the instances there.
+    Other bytes may look the same.  But if each match between two places ends at the next match,
+    these are the instances there.
     """
 
     def __init__(self, data: Data) -> None:
         self._data = data
         at: Places = np.flatnonzero(data[:-2] == TAG_INSTANCE)
         at = at[(data[at + 1] <= 0x7F) & (data[at + 2] == _TAG_KEY)]
-        # Not within one that was found before.
+        # Not within an instance that was found before.
         at = at[at >= np.r_[0, np.maximum.accumulate(at + 2 + data[at + 1])[:-1]][: len(at)]]
         self._at, self._next = at, at + 2 + data[at + 1]
-        #: How many before each do not end at the next one.
+        #: How many matches before each do not end at the next match.
         self._breaks = np.cumsum(np.r_[0, self._next[:-1] != at[1:]])
 
     def tell(self, start: int, end: int) -> bool:
-        """Return whether those between two places are the instances there, up to another field."""
+        """Return whether the matches between two places are exactly the instances there."""
         first, after = np.searchsorted(self._at, (start, end)).tolist()
         if first == after or self._at[first] != start:
             return False
@@ -129,7 +129,7 @@ class _Chains:
 
 
 def _places(message: bytes, at: int, end: int) -> Places:
-    """Return where the content of instances begins; their length stands before each."""
+    """Return where the content of instances begins, after their lengths."""
     places = []
     while at < end and message[at] == TAG_INSTANCE:
         length, at = varint(message, at + 1)
@@ -139,7 +139,7 @@ def _places(message: bytes, at: int, end: int) -> Places:
 
 
 def _are_plain(data: Data, places: Places) -> Mask:
-    """Return which instances are a number as the key and a number as the value."""
+    """Return which instances have a number as key and a number as value."""
     items = _items(data, places)
     tags = data[items + 2]
     told = (data[places] == _TAG_KEY) & (data[items] == _TAG_ITEM)
@@ -152,7 +152,7 @@ def _items(data: Data, places: Places) -> Places:
 
 
 def _one_by_one(message: bytes, start: int, end: int) -> Instances:
-    """Read instances of any kind: their keys may be texts, or only their order."""
+    """Read instances of any kind: keys may be texts, or only the order of instances."""
     keys: list[int | float | str] = []
     values: list[float] = []
     for field, _, first, last in fields_at(message, start, end):
@@ -164,7 +164,7 @@ def _one_by_one(message: bytes, start: int, end: int) -> Instances:
             keys.append(parts.get(_KEY, len(keys)))
             value = parts.get(_ITEM)
             values.append(math.nan if value is None or isinstance(value, str) else value)
-    # As plain ones are read: in 64 bits.
+    # With 64 bits, like plain instances.
     numbers_told = [key & _MOST for key in keys if isinstance(key, int)]
     if len(numbers_told) < len(keys):
         texts = [str(key) for key in keys]

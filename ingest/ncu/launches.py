@@ -32,7 +32,7 @@ class Rows:
             self.flush()
 
     def extend(self, rows: int, **values: Any) -> None:
-        """Add rows as columns: a list of values for each row, or one value for all of them."""
+        """Add rows as columns: a list with a value per row, or one value for all rows."""
         for name, column in self._columns.items():
             value = values[name]
             column.extend(value if isinstance(value, list) else [value] * rows)
@@ -40,13 +40,13 @@ class Rows:
             self.flush()
 
     def write(self, rows: int, columns: dict[str, Any]) -> None:
-        """Write rows that are columns already, behind what is gathered."""
+        """Write rows given as columns, after the gathered rows."""
         if self._first:
             self.flush()
         self._writer.write(columns, rows)
 
     def flush(self) -> None:
-        """Write what is gathered."""
+        """Write the gathered rows."""
         if self._first or not self._writer.rows:
             self._writer.write(self._columns, len(self._first))
             for column in self._columns.values():
@@ -117,7 +117,7 @@ class NcuTables:
     source: Rows
 
     def flush(self) -> None:
-        """Write every gathered row."""
+        """Write the gathered rows of all tables."""
         for rows in (self.launches, self.metrics, self.instances, self.rules, self.source):
             rows.flush()
 

@@ -1,8 +1,8 @@
-"""Small reports for NVIDIA's reader, of the parts of an .ncu-rep that only it can read.
+"""Small reports for NVIDIA's reader, with the parts of an .ncu-rep that only it can read.
 
-It parses a result whole, metrics and sections, before it tells a name; and for each function that
-it disassembles it reads the code of the report up to that function's.  So it gets the results
-without the former, and the code of a function without that of others.
+It parses a complete result, with metrics and sections, before it returns a name.  For each function
+that it disassembles, it reads the code of all earlier functions in the report.  So it gets results
+without metrics and sections, and the code of one function without the code of others.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from perfpipe.ingest.ncu.wire import (
     varint,
 )
 
-#: Where the content of fields begins and ends.
+#: Start and end of the content of fields.
 Extents = npt.NDArray[np.int64]
 
-#: Field of a piece of code by which results refer to it.
+#: Field of a piece of code that results refer to.
 _REFERENCE = 1
 
-#: The fields of the result of a kernel that tell one function from another.
+#: Fields of a kernel's result that distinguish functions.
 _FUNCTION = (3, 4, 5)
 
 # Fields of ProfileMetricResult.
 _NAME, _VALUE = 1, 2
 
-#: What is left out of the headers of blocks, to be stated anew.
+#: Fields of block headers that are removed and written again.
 _COUNTS = frozenset({SOURCES, PAYLOAD_SIZE, *(kind.count for kind in KINDS)})
 
 
 @dataclass(frozen=True)
 class Result:
-    """A result: where it lies, and in it its metrics; itself without those and without sections.
+    """A result: its place, the places of its metrics, and the result without metrics and sections.
 
-    `code` is what it refers to code by; `function` is the same for results of one function.
+    `code` is its reference to code; `function` is equal for results of the same function.
     """
 
     kind: Kind
@@ -70,22 +70,22 @@ class Result:
 
     @property
     def module(self) -> Hashable:
-        """The same for results that refer to the same code."""
+        """A key that is equal for results that refer to the same code."""
         return self.process, self.code
 
 
 class LeanCopies:
-    """The results of a report, in order, and where its code is.
+    """The results of a report, in order, and the places of its code.
 
-    A result has its metrics, but no instances of them, where one was in no result before it:
-    NVIDIA's reader derives units from names, and from what else was collected.
+    A result keeps its metrics, without instances, if any of them is new in the report: NVIDIA's
+    reader derives units from names and from the other collected metrics.
     """
 
     def __init__(self, container: Container) -> None:
         self.container = container
-        #: Of each reference: processes and places.
+        #: Processes and places of each reference.
         self._code: dict[Value, list[tuple[bytes, int]]] = {}
-        #: The result that has a metric first.
+        #: The first result that has a metric.
         self.first: dict[str, int] = {}
         self.results: list[Result] = []
         self._functions: dict[Hashable, int] = {}
@@ -117,14 +117,14 @@ class LeanCopies:
             for block in self.container.blocks:
                 if not block.contents:
                     file.writelines(_block(_plain(block.header), []))
-            # A block each: the reader does not take two pieces with the same reference from one.
+            # One block each: the reader ignores a second piece with the same reference in a block.
             for code in self._code_of(results[0]):
                 file.writelines(_block(process, [(None, code)]))
             for result in results:
                 file.writelines(_block(process, [(result.kind, result.message)]))
 
     def _code_of(self, result: Result) -> Iterator[bytes]:
-        """Yield the code that a result refers to: that of its own process, where there is some."""
+        """Yield the code that a result refers to, of its own process if available."""
         with self.container.path.open("rb") as file:
             for reference in result.code:
                 there = self._code.get(reference, [])
@@ -177,7 +177,7 @@ def _plain(header: bytes) -> bytes:
 
 
 def _block(header: bytes, messages: Sequence[tuple[Kind | None, bytes]]) -> list[bytes]:
-    """Return the parts of a block, one behind the other."""
+    """Return the concatenated parts of a block."""
     kinds = [kind for kind, _ in messages]
     counts = [counted(SOURCES, kinds.count(None))]
     counts += [counted(kind.count, kinds.count(kind)) for kind in KINDS]

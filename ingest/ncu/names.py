@@ -9,7 +9,7 @@ _OPERATOR = re.compile(r"\boperator\s*(\(\)|\[\]|<=>|<<=|>>=|<<|>>|<=|>=|->\*|->
 
 
 def readable(text: str) -> str:
-    r"""Return a text of NVIDIA's reader, where bytes that are no UTF-8 are lone surrogates.
+    r"""Return a text of NVIDIA's reader, in which bytes that are not UTF-8 are lone surrogates.
 
     >>> readable("caf\udce9 \xe9")
     'caf\ufffd \xe9'
@@ -74,7 +74,7 @@ def stall_reason(name: str) -> str:
     return _STALL_ALIASES.get(name, name)
 
 
-#: What NVIDIA's reader calls the units of these depends on which reports its process read before.
+#: NVIDIA's reader names the units of these metrics depending on earlier reports in the process.
 _UNSTEADY_UNITS = (
     (re.compile(r"derived__(sm|smsp)__sass_thread_inst_executed_op_\w+"), "inst"),
     (re.compile(r"sass__inst_executed_register_spilling_mem_\w+"), "inst"),
@@ -83,7 +83,7 @@ _UNSTEADY_UNITS = (
 
 
 def unit_of(metric: str, told: str | None) -> str | None:
-    """Return the unit of a metric, as it was told unless that depends on what was read before.
+    """Return the unit of a metric, corrected if the reader's answer depends on earlier reports.
 
     >>> unit_of("sass__inst_executed_register_spilling_mem_local", "byte"), unit_of("x", "byte")
     ('inst', 'byte')
@@ -103,7 +103,7 @@ _INSTANCE_FAMILIES = re.compile(
     r"|smsp__branch_targets_threads_divergent"
     r"|sass__inst_executed_per_opcode"
     r"|launch__occupancy_per_\w+"
-    # Series of PM sampling: what units did, instant by instant.
+    # Series of PM sampling: the activity of units over time.
     r"|(pmsampling:|\w+\.\w+\.)(sm__cycles_active\.avg|gr__ctas_launched\w*\.sum"
     r"|(dramc?|lts|l1tex)__throughput\.avg\.pct_of_peak_sustained_elapsed"
     r"|sm__(inst_executed(_pipe_(alu|fma|xu))?|pipe_(fp64|tensor)_cycles_active)(_realtime)?"
@@ -126,15 +126,15 @@ _DEFAULT_DOMAIN = "<default domain>"
 
 
 def nvtx_step(domain: str, name: str) -> str:
-    """Return one step of an nvtx_path: the range, behind its domain unless that is the default."""
+    """Return one step of an nvtx_path: the range, with its domain unless it is the default."""
     return name if domain in ("", _DEFAULT_DOMAIN) else f"{domain}:{name}"
 
 
 def nvtx_path_from_csv(cell: str) -> str | None:
     """Return the nvtx_path of ncu's push/pop column: thread, then quoted ranges outer to inner.
 
-    A registered string stands in the cell twice and may itself hold colons, so the fields in
-    between, whose values are from short lists, mark where the range ends.
+    A registered string occurs twice in the cell and may contain colons, so the fields in between,
+    which have few possible values, mark the end of the range.
     """
     steps = []
     for item in _quoted(cell):
@@ -144,7 +144,7 @@ def nvtx_path_from_csv(cell: str) -> str | None:
 
 
 def _quoted(cell: str) -> Iterator[str]:
-    """Yield quoted texts, which may hold quotes, but none before a space."""
+    """Yield quoted texts, which may contain quotes, but not before a space."""
     at = 0
     while (begin := cell.find('"', at)) >= 0 and (end := _NVTX_END.search(cell, begin + 1)):
         yield cell[begin + 1 : end.start()]

@@ -1,6 +1,6 @@
-"""Reads launches of an .ncu-rep in parts, each of which may be read by another process.
+"""Reads launches of an .ncu-rep in parts, possibly in several processes.
 
-What is read of a large part goes into a file launch by launch, so that it may be of any size.
+The data of a large part goes to a file launch by launch, so that a part can have any size.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from perfpipe.ingest.ncu.source_rows import Counts, SourceCounts
 from perfpipe.ingest.ncu.values import MetricReader, Metrics
 from perfpipe.ingest.workers import Workers
 
-#: What reading a launch takes, s of CPU, what each of its bytes adds, and each function.
+#: CPU time for reading a launch, for each of its bytes, and for each function, s.
 _LAUNCH_S, _BYTE_S, _FUNCTION_S = 0.006, 10e-9, 0.03
 
 
-#: Parts whose metrics take more bytes are not kept in memory.
+#: Parts with more bytes of metrics are not kept in memory.
 _MOST_IN_MEMORY = 80_000_000
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some launches of a report, in order, and where to write what is read of them."""
+    """Some launches of a report, in order, and where to write their data."""
 
     copies: LeanCopies
     launches: tuple[int, ...]
@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True)
 class LaunchRead:
-    """What was counted for a launch, and at which addresses of its function."""
+    """The counts of a launch, and the addresses in its function."""
 
     launch_id: int
     function: int
@@ -54,19 +54,19 @@ class LaunchRead:
 
 @dataclass(frozen=True)
 class PartRead:
-    """The launches of a part, those in a file last, and the instructions of their functions."""
+    """The launches of a part, those in a file last, and the instructions of the functions."""
 
     kept: list[LaunchRead]
     path: Path
     listings: dict[int, Listing]
 
     def launches(self) -> Iterator[tuple[LaunchRead, Listing]]:
-        """Yield the launches in order, each with the instructions that it reached at least."""
+        """Yield the launches in order, each with at least the instructions that it reached."""
         for launch in self._launches():
             yield launch, self.listings.get(launch.function, {})
 
     def _launches(self) -> Iterator[LaunchRead]:
-        # Each is let go once it was yielded.
+        # Each launch is released after it is yielded.
         self.kept.reverse()
         while self.kept:
             yield self.kept.pop()
@@ -81,10 +81,10 @@ def in_order(parts: Iterable[PartRead]) -> Iterator[tuple[LaunchRead, Listing]]:
 
 
 def split(copies: LeanCopies, directory: Path, workers: Workers) -> list[Part]:
-    """Return the launches in parts of about the same work, as many as there are workers for them.
+    """Return the launches in parts of about equal work, one part per worker.
 
-    Launches of one function stay together as far as possible, and functions of one module, since
-    each part disassembles what it has launches of.
+    Launches of one function, and functions of one module, stay together if possible, since each
+    part disassembles the functions of its launches.
     """
     modules: dict[Hashable, int] = {}
     order = sorted(
@@ -110,12 +110,12 @@ def split(copies: LeanCopies, directory: Path, workers: Workers) -> list[Part]:
 
 
 def _size(result: Result) -> int:
-    """Return how many bytes metrics take."""
+    """Return the number of bytes of metrics."""
     return int(result.metrics[-1, 1] - result.metrics[0, 0]) if len(result.metrics) else 0
 
 
 def read_part(part: Part) -> PartRead:
-    """Read the launches of a part; raises InputError where their bytes are damaged."""
+    """Read the launches of a part; raises InputError if their bytes are damaged."""
     wanted: dict[int, set[int]] = {}
     kept: list[LaunchRead] = []
     read = 0

@@ -1,4 +1,4 @@
-"""Tells which script an interpreter ran, from ncu's own command line."""
+"""Finds the script that an interpreter ran, from ncu's command line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[0-9.]*")
 #: Options of Python before its script.  Others (-m, -c) run no script.
 _PLAIN, _VALUED = re.compile(r"-[bBdEiIOPqRsSuvx]+"), frozenset({"-X", "-W"})
 
-#: Options of ncu without a value.  Of one that is missing here the program is taken for its value:
-#: then what follows is no interpreter, and nothing is told.
+#: Options of ncu without a value.  If one is missing here, the program is taken as its value; then
+#: the next word is not an interpreter, and no script is reported.
 _FLAGS = frozenset(
     "-f --force-overwrite --nvtx --call-stack --csv --verbose --quiet --open-in-ui --null-stdin "
     "--lockstep-kernel-launch --disable-profiler-start-stop".split()
@@ -51,7 +51,7 @@ def _script(command: str) -> str | None:
             del words[:1]
         elif not (_PLAIN.fullmatch(option) or option[:2] in _VALUED):
             return None
-    # The command of a timeline is not quoted: of a path with spaces it does not tell the end.
+    # The command of a timeline is not quoted, so the end of a path with spaces is unknown.
     if not words or re.search(r"\s", words[0]):
         return None
     name = words[0].rsplit("/", 1)[-1]

@@ -1,4 +1,4 @@
-"""Reads .ncu-rep: metrics from its bytes, all else through NVIDIA's `ncu-report` package."""
+"""Reads .ncu-rep: metrics from its bytes, the rest with NVIDIA's `ncu-report` package."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORKLOAD_TYPES = ("kernel", "range", "cmdlist", "graph", "subgrid")
 _RULE_TYPES = {0: "INF", 1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
 _SPEEDUP_KINDS = {1: "local", 2: "global"}
 
-#: Whole numbers of the store are below.
+#: Integers in the store are below this.
 _LARGEST = 2.0**63
 
 Action = Any
@@ -75,7 +75,7 @@ class _Reader:
         self.gpus = UsedGpus()
 
     def read(self, directory: Path) -> None:
-        """Read every result: what only NVIDIA's reader can tell, it tells from lean copies."""
+        """Read every result; data that only NVIDIA's reader can read comes from lean copies."""
         try:
             import ncu_report
         except ImportError as error:
@@ -87,13 +87,13 @@ class _Reader:
         copies.write_results(path)
         lean = list(actions(ncu_report.load_report(str(path))))
         if len(lean) != len(copies.results):
-            raise ValueError(f"{len(copies.results)} results, of which {len(lean)} can be read")
+            raise ValueError(f"only {len(lean)} of {len(copies.results)} results can be read")
         for index in sorted(set(copies.first.values())):
             action = lean[index][2]
             names = [name for name in action.metric_names() if copies.first.get(name) == index]
             found = [action.metric_by_name(name) for name in names]
             for name, metric in zip(names, found, strict=True):
-                # Of a damaged one there is the name only.
+                # A damaged metric has only a name.
                 told = readable((metric and metric.unit()) or "") or None
                 self._units[name] = unit_of(name, told)
         workers = self._builder.workers

@@ -24,9 +24,9 @@ Action = Any
 
 
 class Disassembler:
-    """The instructions of functions, as NVIDIA's reader tells them.
+    """The instructions of functions, from NVIDIA's reader.
 
-    Asking for one costs more than reading all counts of a launch.
+    Reading one instruction takes longer than reading all counts of a launch.
     """
 
     def __init__(self, copies: LeanCopies, directory: Path) -> None:
@@ -35,10 +35,10 @@ class Disassembler:
         self._sources: dict[str, list[str]] = {}
 
     def listings(self, wanted: Mapping[int, set[int]]) -> dict[int, Listing]:
-        """Return the instructions at the addresses that are wanted of each function."""
+        """Return the instructions at the wanted addresses of each function."""
         found: dict[int, Listing] = {}
         functions = {r.function: r for r in self._copies.results if r.function in wanted}
-        # By code: for each report, however small, the reader goes through all of its code.
+        # Grouped by code: for each report, the reader goes through all of its code.
         modules: dict[Any, list[Result]] = {}
         for result in functions.values():
             modules.setdefault(result.module, []).append(result)
@@ -50,7 +50,7 @@ class Disassembler:
     def _disassembled(
         self, results: list[Result], wanted: Mapping[int, set[int]]
     ) -> dict[int, Listing]:
-        """Ask for instructions of results, in a report of them alone with their code."""
+        """Read the instructions of results from a report with only these and their code."""
         import ncu_report
 
         path = self._directory / "code.ncu-rep"
@@ -65,28 +65,28 @@ class Disassembler:
         return found
 
     def _listing(self, action: Action, addresses: list[int]) -> Listing:
-        # The reader forgets what it looked up for one kind of question when asked another one.
+        # The reader drops its cache for one kind of query when it gets another kind.
         texts = [readable(action.sass_by_pc(address).strip()) for address in addresses]
         places = [self._place(action, address) for address in addresses]
         every = zip(addresses, texts, places, strict=True)
         return {address: (text, *place) for address, text, place in every}
 
     def _place(self, action: Action, address: int) -> Place:
-        """Return where an instruction comes from."""
+        """Return the source of an instruction."""
         info = action.source_info(address)
         file, line = (info.file_name(), info.line()) if info else (None, None)
         text = self._source_line(action, file, line)
         return file and readable(file), line, text and readable(text)
 
     def _source_line(self, action: Action, file: str | None, line: int | None) -> str | None:
-        """Return the text of a source line, None where ncu did not import the file."""
+        """Return the text of a source line, None if ncu did not import the file."""
         if file is None or line is None:
             return None
         if file not in self._sources:
-            # All files of an action come at once, and most actions have the same ones.
+            # All files of an action are read at once, and most actions have the same files.
             for name, content in action.source_files().items():
                 self._sources.setdefault(name, content.splitlines())
-            # Debug information may have a different path for a file than the importer.
+            # The path of a file may differ between debug information and importer.
             alike = [name for name in self._sources if _base(name) == _base(file)]
             same = self._sources[alike[0]] if len(alike) == 1 else []
             self._sources.setdefault(file, same)
@@ -95,7 +95,7 @@ class Disassembler:
 
 
 def actions(report: Any) -> Iterator[tuple[int, int, Action]]:
-    """Yield the actions of a loaded report in order, behind the numbers of range and action."""
+    """Yield range number, action number and action of a loaded report, in order."""
     for range_index in range(report.num_ranges()):
         of_range = report.range_by_idx(range_index)
         for action_index in range(of_range.num_actions()):

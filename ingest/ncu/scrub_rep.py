@@ -1,8 +1,8 @@
 """Writes an anonymized copy of an .ncu-rep.
 
-The parts of a report state their lengths, so that texts are replaced by as many bytes; and they are
-found by walking its protobuf, since a byte before a text may be a length or a tag and look like one
-of its letters.
+The parts of a report state their lengths, so texts are replaced by texts of the same length.  They
+are found by walking the protobuf structure, since a byte before a text may be a length or a tag
+that looks like a letter.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from perfpipe.ingest.masking import mask_bytes, names_in, telling_bytes
 from perfpipe.ingest.ncu.container import PAYLOAD_SIZE, read_container
 from perfpipe.ingest.ncu.wire import DELIMITED, fields_at, varint
 
-#: How much is read behind a sign that a name follows.
+#: How much is read after a sign that a name follows.
 _LONGEST_PATH = 200
 
-#: Messages lie within messages this deep at most; what is deeper is text or machine code.
+#: Maximum nesting of messages; anything deeper is text or machine code.
 _DEEPEST = 24
 
 
@@ -42,7 +42,7 @@ def scrub_ncu_rep(source: Path, target: Path, *known: str) -> None:
 
 
 def _messages(content: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where the messages of a container lie: its header, block headers, payloads."""
+    """Yield the places of the messages of a container: header, block headers, payloads."""
     at = 4
     start, at = _prefixed(content, at)
     yield start, at
@@ -69,7 +69,7 @@ def _mask(
     names: frozenset[str],
     depth: int,
 ) -> None:
-    """Mask the texts of a message in place; a field that is no message is a text, or code."""
+    """Mask the texts of a message in place; a field that is not a message is text or code."""
     index = bisect_left(places, start)
     if index == len(places) or places[index] >= end:
         return

@@ -1,4 +1,4 @@
-"""Rows of ncu_source: what was counted at the instructions of a launch."""
+"""Rows of ncu_source: counts of the instructions of a launch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class SourceCounts:
-    """The counts of a launch by address, of instructions that were executed or sampled."""
+    """The counts of a launch by address, for instructions that were executed or sampled."""
 
     def __init__(self, instances: dict[str, Instances], function_start: int | None) -> None:
         self._by_pc = {name: found for name, found in instances.items() if not found.texts}
@@ -30,7 +30,7 @@ class SourceCounts:
         self._first = function_start or least
 
     def columns(self) -> dict[str, Counts | None]:
-        """Return the columns of counts; None is a count that was not collected."""
+        """Return the columns of counts; None means not collected."""
         stalls: dict[str, Counts] = {}
         not_issued: Counts | None = None
         for name in self._by_pc:
@@ -51,7 +51,7 @@ class SourceCounts:
         }
 
     def _counts(self, metric: str) -> Counts | None:
-        """Return the values of a metric at the addresses that were reached, else 0."""
+        """Return the values of a metric at the reached addresses, else 0."""
         found = self._by_pc.get(metric)
         if found is None:
             return None

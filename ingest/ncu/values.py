@@ -1,4 +1,4 @@
-"""Decodes the metrics of a result of an .ncu-rep: values, and instances of some."""
+"""Decodes the metrics of a result of an .ncu-rep: values, and instances of some metrics."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from perfpipe.ingest.ncu.lean import Extents
 from perfpipe.ingest.ncu.names import keeps_instances
 from perfpipe.ingest.ncu.wire import DELIMITED, VARINT
 
-#: Tags of ProfileMetricResult: the number of its name, and its value.
+#: Tags of ProfileMetricResult: number of the name, and value.
 _TAG_NAME, _TAG_VALUE = 1 << 3 | VARINT, 2 << 3 | DELIMITED
 
 _FUNCTION_PCS = "launch__function_pcs"
 
-#: A number, a text, or that the metric has no data.
+#: A number, a text, or no data.
 Value = float | str | None
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """The metrics of a result in the order of the report, and instances of some by name.
+    """The metrics of a result in report order, and the instances of some metrics by name.
 
-    A number is NaN where the value is a text, or there is no data.
+    A number is NaN if the value is text or there is no data.
     """
 
     names: list[str]
@@ -51,7 +51,7 @@ class Metrics:
 
 
 class MetricReader:
-    """Reads the metrics of results, whose names are numbers of strings of the report."""
+    """Reads the metrics of results, whose names are indices into the strings of the report."""
 
     def __init__(self, strings: list[str]) -> None:
         self._strings = np.array(strings, object)
@@ -60,9 +60,9 @@ class MetricReader:
         self._are_groups = np.array([name.startswith("group:") for name in strings], bool)
 
     def read(self, message: bytes, metrics: Extents) -> Metrics:
-        """Read the metrics that lie in a result.
+        """Read the metrics of a result.
 
-        Raises ValueError or IndexError where the bytes are damaged.
+        Raises ValueError or IndexError if the bytes are damaged.
         """
         starts, ends = metrics.T
         data = data_of(message, metrics.max(initial=0))
@@ -77,11 +77,11 @@ class MetricReader:
         there[empty] = False
         kept = np.flatnonzero(there & listed & self._kept[strings]).tolist()
         lists = {told[index]: (int(after[index]), int(ends[index])) for index in kept}
-        # Where there are only instances, a value would be no data.
+        # If there are only instances, the value would be 'no data'.
         valued = ~np.isnan(values)
         valued[list(texts)] = True
         there &= valued | ~listed
-        # A report has some twice: the last one counts.
+        # A report has some metrics twice: the last one counts.
         once = dict(zip(told[there].tolist(), np.flatnonzero(there).tolist(), strict=True))
         return Metrics(
             list(once),
@@ -94,18 +94,18 @@ class MetricReader:
 def _values(
     message: bytes, data: Data, places: Places, ends: Places
 ) -> tuple[Floats, dict[int, str], Places]:
-    """Return the values of metrics, those that are texts by index, and where each ends."""
+    """Return the values of metrics, text values by index, and where each metric ends."""
     found, texts, after = np.full(len(places), np.nan), dict[int, str](), places.copy()
     valued = np.flatnonzero((places < ends) & (data[places] == _TAG_VALUE))
     lengths, at = whole_numbers(data, places[valued] + 1)
     after[valued] = at + lengths.view(np.int64)
     if (after < places).any() or (after > np.maximum(ends, places)).any():
-        raise ValueError("a value that is longer than its metric")
+        raise ValueError("a value is longer than its metric")
     found[valued] = numbers(data, at)
     for index in np.flatnonzero(~np.isfinite(found[valued])).tolist():
         metric = int(valued[index])
         value = scalar(message, int(at[index]), int(after[metric]))
-        # A value that is no finite number is told as text.
+        # A value that is not a finite number is stored as text.
         plain = not isinstance(value, str) and math.isfinite(value)
         found[metric] = value if plain else math.nan
         if not plain:

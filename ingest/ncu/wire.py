@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-#: Wire types: a number of varying length, bytes whose length stands before them, 8 and 4 bytes.
+#: Wire types: varint, bytes with a length prefix, 8 bytes and 4 bytes.
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 
 Value = int | bytes
 
-#: Where something begins and ends.
+#: Start and end of a value.
 Extent = tuple[int, int]
 
-#: One level of a message: the values of each field, by its number.
+#: One level of a message: the values of each field by field number.
 Fields = dict[int, list[Value]]
 
 
 def fields_at(message: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield (field number, wire type, start, end) of each value between two places.
 
-    Raises ValueError or IndexError where the bytes are no message.
+    Raises ValueError or IndexError if the bytes are not a message.
     """
     at = start
     while at < end:
-        # Most keys and lengths are of one byte.
+        # Most keys and lengths have one byte.
         key = message[at]
         key, at = (key, at + 1) if key < 0x80 else varint(message, at)
         kind = key & 7
@@ -39,19 +39,19 @@ def fields_at(message: bytes, start: int, end: int) -> Iterator[tuple[int, int, 
         else:
             raise ValueError(f"wire type {kind}")
         if after > end or key < 8:
-            raise IndexError("a field that is longer than its message")
+            raise IndexError("a field is longer than its message")
         yield key >> 3, kind, at, after
         at = after
 
 
-#: Bits of a number of varying length: ten bytes of seven.
+#: Bits of a varint: ten bytes of seven bits.
 _BITS = 70
 
 
 def varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number of varying length, and where it ends.
+    """Return a varint, and where it ends.
 
-    Raises IndexError where the message ends before, ValueError where it is longer than numbers are.
+    Raises IndexError if the message ends before it, ValueError if it is too long.
     """
     value = message[at]
     at += 1
@@ -64,11 +64,11 @@ def varint(message: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-    raise ValueError("a number of more than ten bytes")
+    raise ValueError("a number has more than ten bytes")
 
 
 def fields(message: bytes) -> Fields:
-    """Decode one level of a message; nothing where the bytes are no message."""
+    """Decode one level of a message; empty if the bytes are not a message."""
     found: Fields = {}
     try:
         for number, kind, start, end in fields_at(message, 0, len(message)):
@@ -95,12 +95,12 @@ def text(values: list[Value] | None) -> str | None:
 
 
 def parted(message: bytes, numbers: frozenset[int]) -> tuple[bytes, dict[int, list[Extent]]]:
-    """Return a message without the fields of these numbers, and where those lie in it."""
+    """Return a message without the fields of these numbers, and the places of those fields."""
     kept: list[bytes] = []
     left: dict[int, list[Extent]] = {number: [] for number in numbers}
     at = since = 0
     size = len(message)
-    # Such fields follow one another by the thousand: those with a key of one byte are read here.
+    # Thousands of such fields can be consecutive: those with a one-byte key are read here.
     runs = {number << 3 | DELIMITED: left[number].append for number in numbers if number < 16}
     while at < size:
         take = runs.get(message[at])
@@ -119,13 +119,13 @@ def parted(message: bytes, numbers: frozenset[int]) -> tuple[bytes, dict[int, li
             length, start = varint(message, at + 1)
         at = since = start + length
         if at > size:
-            raise IndexError("a field that is longer than its message")
+            raise IndexError("a field is longer than its message")
         take((start, at))
     return b"".join(kept) + message[since:], left
 
 
 def encoded(value: int) -> bytes:
-    """Return a number of varying length."""
+    """Return an encoded varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -135,10 +135,10 @@ def encoded(value: int) -> bytes:
 
 
 def delimited(field: int, value: bytes) -> bytes:
-    """Return a field that states its length."""
+    """Return an encoded field with its length."""
     return encoded(field << 3 | DELIMITED) + encoded(len(value)) + value
 
 
 def counted(field: int, value: int) -> bytes:
-    """Return a field that is a number."""
+    """Return an encoded number field."""
     return encoded(field << 3 | VARINT) + encoded(value)

@@ -1,7 +1,8 @@
 """Finds the launching calls within each NVTX range, and the innermost range around each call.
 
-Calls of one thread, ordered by start, end in that order as well, so that a range holds a run of
-them: two binary searches find it, and the extremes of the run give its projection on the GPU.
+Calls of one thread, ordered by start, also end in that order, so a range contains consecutive
+calls.  Two binary searches find them, and their extremes give the projection of the range on the
+GPU.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class Attribution:
 def attribute(calls: Calls, ranges: Ranges) -> Attribution:
     """Find the innermost range of each call.
 
-    A range holds a call of its own thread that begins and ends within it.  A call of another
-    thread than the process's main one that nothing holds (autograd launches the backward pass so)
-    takes the range that the main thread was in when the call began.
+    A range contains a call of its own thread that begins and ends within it.  A call outside of any
+    range on a thread other than the main thread (as autograd launches the backward pass) gets the
+    range that the main thread was in when the call began.
     """
     innermost = np.full(len(calls.pid), NONE, np.int32)
     borrowed = np.zeros(len(calls.pid), bool)
@@ -57,7 +58,7 @@ def attribute(calls: Calls, ranges: Ranges) -> Attribution:
             left = thread.first + np.flatnonzero(innermost[rows] == NONE)
             alone.setdefault(pid, []).append(left)
     for pid, parts in alone.items():
-        # All threads of a process at a time: its main thread may have millions of ranges.
+        # One process at a time: its main thread may have millions of ranges.
         left = np.concatenate(parts)
         begun = calls.start[left]
         innermost[left] = _around(ranges, (pid, pid), begun, begun)
@@ -68,7 +69,7 @@ def attribute(calls: Calls, ranges: Ranges) -> Attribution:
 def launch_columns(
     found: Attribution | None, ranges: Ranges | None, call: Codes
 ) -> dict[str, pa.Array]:
-    """Return the columns of `launches` on ranges, for operations of those calls."""
+    """Return the range columns of `launches`, for operations of those calls."""
     if found is None or ranges is None or not len(found.innermost):
         return {}
     index = np.where(call == NONE, NONE, found.innermost[call])
@@ -83,12 +84,12 @@ def launch_columns(
 
 
 class Projection:
-    """What ranges launched: runs of calls, and their span on the GPU."""
+    """The launches of ranges: consecutive calls, and their span on the GPU."""
 
     def __init__(self, calls: Calls, ranges: Ranges) -> None:
         self._calls = calls
         self._on_one_thread = ranges.on_one_thread
-        # One more than there are calls: a run may end behind the last.
+        # One more element than calls: a run may end after the last call.
         self._time = np.append(0, np.cumsum(calls.gpu_time))
         launching = calls.gpu_start != _NO_START
         self._before = np.append(np.int32(0), np.cumsum(launching, dtype=np.int32))
@@ -98,7 +99,7 @@ class Projection:
             for part in in_parts(ranges.of_thread(key)):
                 runs = _runs(thread, ranges.start[part], ranges.end[part])
                 self._first[part], self._last[part] = runs
-        # Calls rather than times, which would take twice the memory.
+        # Calls instead of times, which would take twice the memory.
         self._start = place_over_runs(np.minimum, calls.gpu_start, self._first, self._last)
         self._end = place_over_runs(np.maximum, calls.gpu_end, self._first, self._last)
         self._children = np.zeros(len(ranges), np.int32)
@@ -111,7 +112,7 @@ class Projection:
         return self._before[self._last[rows]] - self._before[self._first[rows]]
 
     def columns(self, rows: slice) -> dict[str, pa.Array]:
-        """Return the columns of nsys_nvtx_ranges on launched work, of some rows."""
+        """Return the columns of nsys_nvtx_ranges about launched work, for some rows."""
         first, last = self._first[rows], self._last[rows]
         gpu_calls = self._gpu_calls(rows)
         unknown, idle = ~self._on_one_thread[rows], gpu_calls == 0
@@ -143,16 +144,16 @@ def _threads(calls: Calls) -> dict[tuple[int, int], _Thread]:
 
 
 def _runs(thread: _Thread, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Return the run of calls within each range: the first call_id, and the one behind the last."""
+    """Return the run of calls within each range: first call_id, and last call_id + 1."""
     first = np.searchsorted(thread.start, start, side="left")
     last = np.searchsorted(thread.reach, end, side="right")
     return first + thread.first, np.maximum(first, last) + thread.first
 
 
 def _around(ranges: Ranges, thread: tuple[int, int], start: Ints, end: Ints) -> Codes:
-    """Return the innermost range of a thread around each interval, NONE without one.
+    """Return the innermost range of a thread around each interval, or NONE.
 
-    It is the last of those that have started which does not end before the interval.
+    It is the last started range that does not end before the interval ends.
     """
     own = ranges.of_thread(thread)
     at = np.searchsorted(ranges.start[own], start, side="right") - 1

@@ -1,7 +1,7 @@
-"""What the columns of an nsys export hold: one place for their types and ranges.
+"""Types and value ranges of the columns of an nsys export.
 
-A value of another type, or outside its range, is read as NULL; a row without a value that it is
-useless without is left out.  Both are counted.
+A value of another type, or outside its range, is read as NULL; a row without a required value is
+skipped.  Both are counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from perfpipe.ingest.nsys.mappings import MAPPINGS
 
-#: Kinds of columns.  COUNT: a whole number from 0 on; TIME: ns; BLOB: bytes or hexadecimal digits.
+#: Kinds of columns.  COUNT: an integer, 0 or more; TIME: ns; BLOB: bytes or hexadecimal digits.
 INT, COUNT, TIME, NUMBER, TEXT, BLOB = "int", "count", "time", "number", "text", "blob"
 
 TYPES = {
@@ -23,21 +23,21 @@ TYPES = {
     TEXT: pa.string(),
 }
 
-#: What a value is that a column of each kind does not take.
+#: Description of a value that a column of each kind does not accept.
 NOT = {
-    INT: "no whole number",
-    COUNT: "no size",
-    TIME: "no time",
-    NUMBER: "no number",
-    TEXT: "no text",
+    INT: "not an integer",
+    COUNT: "not a size",
+    TIME: "not a time",
+    NUMBER: "not a number",
+    TEXT: "not text",
     BLOB: "neither bytes nor hexadecimal digits",
 }
 
-#: Largest count; larger ones cannot be told apart as floating-point numbers.
+#: Largest count; floating-point numbers cannot represent all larger integers.
 MOST = 2**53
 
-#: Largest time either way, ns: one of a clock that counts from 1970 is far below, and twice the
-#: largest is a 64-bit number still.
+#: Largest absolute time, ns: far above clocks that count from 1970, and twice this value still fits
+#: in 64 bits.
 LATEST_NS = 4 * 10**18
 
 #: The longest operation, call or range, ns: a year.
@@ -66,7 +66,7 @@ _ON_GPU = tuple(
 #: Tables of intervals.
 TIMED = frozenset(mapping.source for mapping in MAPPINGS if mapping.timed)
 
-#: Columns without which a row is useless, of tables that no mapping names.
+#: Required columns of tables without a mapping.
 _NEEDED = {
     "StringIds": ("id",),
     "NVTX_EVENTS": ("start", "globalTid", "eventType"),
@@ -88,8 +88,8 @@ _NEEDED = {
 class Rules:
     """The rules of a table.
 
-    `columns` must be there; a row without a value of those `needed` is of no use; `ends` says that
-    each row has an end.
+    The table must have `columns`; a row must have a value in every `needed` column; `ends` means
+    that every row has an end.
     """
 
     columns: tuple[str, ...]
@@ -120,5 +120,5 @@ def kind_of(table: str, column: str) -> str:
 
 
 def type_of(table: str, column: str) -> pa.DataType:
-    """Return the type in which a column is read, null for bytes."""
+    """Return the type for reading a column, null for bytes."""
     return TYPES.get(kind_of(table, column), pa.null())

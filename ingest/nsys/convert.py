@@ -19,7 +19,7 @@ from perfpipe.tablewriter import TableWriter
 
 Batch = dict[str, pa.Array]
 
-#: Tables that nothing else is made from.
+#: Tables that no other table is made from.
 OTHERS = frozenset(mapping.table for mapping in MAPPINGS) - SOURCES
 
 #: What CUPTI writes for "no stream" and "no event".
@@ -39,9 +39,9 @@ def start_writing(
     pool: Executor,
     names: Collection[str],
 ) -> list[Future[None]]:
-    """Start writing some tables of MAPPINGS; one without rows becomes a gap with its reason.
+    """Start writing some tables of MAPPINGS; a table without rows becomes a gap with its reason.
 
-    In threads: the readers and the Parquet writer release the interpreter's lock.
+    Uses threads, since the readers and the Parquet writer release the interpreter's lock.
     """
     wanted = (mapping for mapping in MAPPINGS if mapping.table in names)
     groups = [list(group) for _, group in groupby(wanted, key=lambda m: m.table)]
@@ -74,12 +74,12 @@ def _state_missing_columns(builder: ReportBuilder, export: Door, mapping: Mappin
     there = export.columns(mapping.source)
     for name, origin in mapping.columns.items():
         if origin.column not in there:
-            reason = f"{mapping.source} of this export has no column {origin.column}"
+            reason = f"{mapping.source} in this export has no column {origin.column}"
             builder.lacks(mapping.table, reason, name)
 
 
 def _stream(builder: ReportBuilder, export: Door, resolver: Resolver, mapping: Mapping) -> None:
-    """Write in file order if it is time order, as nsys usually keeps it; else sort first."""
+    """Write in file order if that is time order, as usual for nsys; else sort first."""
     try:
         with builder.table(mapping.table) as writer:
             last = None
@@ -117,7 +117,7 @@ def _merge(
 
 
 def _as_table(mapping: Mapping, batch: Batch) -> pa.Table:
-    """Return a batch with the data model's plain types, so that parts fit together."""
+    """Return a batch with the plain types of the data model, so that parts match."""
     schema = tables()[mapping.table].schema
     return pa.table({name: column.cast(schema.field(name).type) for name, column in batch.items()})
 
@@ -152,7 +152,7 @@ def _batches(
         _finish(mapping, batch)
         yield batch
     for column, count in unknown.items():
-        export.note(mapping.source, f"have a {column} that StringIds lacks", count)
+        export.note(mapping.source, f"have a {column} that is not in StringIds", count)
 
 
 def _column(values: pa.Array, origin: From, resolver: Resolver) -> pa.Array:

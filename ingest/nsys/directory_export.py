@@ -13,7 +13,7 @@ from perfpipe.errors import InputError, brief
 from perfpipe.ingest.nsys.export import BATCH, Export, Part
 from perfpipe.units import format_bytes
 
-#: Rows of a table, beside so many for each byte of its file, that may all be equal.
+#: Rows that a table may have in addition to this many per byte of its file.
 _HARMLESS_ROWS, _ROWS_A_BYTE = 1_000_000, 10
 
 
@@ -30,7 +30,7 @@ class DirectoryExport(Export):
         self._columns: dict[str, frozenset[str]] = {}
 
     def check(self) -> None:
-        """Check nothing: each table is checked as it is read."""
+        """Do nothing: each table is checked when it is read."""
 
     def tables(self) -> frozenset[str]:
         return frozenset(self._files)
@@ -81,9 +81,9 @@ class DirectoryExport(Export):
 
 
 def _check_rows(file: Path, rows: int) -> None:
-    """Raise ArrowInvalid for more rows than a file of its size can tell apart.
+    """Raise ArrowInvalid for more rows than a file of its size can have.
 
-    A few bytes may state any number of equal rows; those of an export differ in their times.
+    A few bytes can encode any number of equal rows, but rows of an export differ in their times.
     """
     most = _HARMLESS_ROWS + _ROWS_A_BYTE * file.stat().st_size
     if rows > most:
@@ -105,9 +105,9 @@ def _batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in table.iter_batches(BATCH, columns=list(columns)):
             rows += batch.num_rows
             yield batch
-        # Where a page is damaged, a column may have fewer rows, and the reader tells none of them.
+        # If a page is damaged, a column may have fewer rows, without an error from the reader.
         if rows != table.metadata.num_rows:
-            raise pa.ArrowInvalid(f"{rows:,} of {table.metadata.num_rows:,} rows can be read")
+            raise pa.ArrowInvalid(f"only {rows:,} of {table.metadata.num_rows:,} rows can be read")
         return
     with pa.memory_map(str(file)) as source:
         reader = _open_arrow(source)
@@ -123,7 +123,7 @@ def _batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _open_arrow(source: Any) -> Any:
-    """Open Arrow's file format or, where nsys wrote that, its stream format."""
+    """Open a file in Arrow's file format, or in its stream format if nsys wrote that."""
     try:
         return pa.ipc.open_file(source)
     except pa.ArrowInvalid:

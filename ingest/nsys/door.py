@@ -1,6 +1,6 @@
-"""The door of nsys exports: every value of a table passes here, and has the type that it must have.
+"""Validates every value of an nsys export, so that later code can rely on types and ranges.
 
-What is behind it need not expect anything else.  Values and rows that do not pass are counted.
+Values and rows that are not valid are counted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from perfpipe.ingest.nsys import columns as known
 from perfpipe.ingest.nsys.export import Export, Part
 
 _WHOLE = pa.types.is_integer
-_NULLED = "it was read as NULL"
+_NULLED = "read as NULL"
 _ENDLESS = "their end was read as NULL"
-_LEFT_OUT = "they were left out"
+_LEFT_OUT = "they were skipped"
 
 _MEMORY_USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 
-#: Tables of events: what is lost of these changes what a report says.
+#: Tables of events: lost rows change the results of a report.
 _EVENTS = frozenset((*known.TIMED, "NVTX_EVENTS", "GPU_METRICS", _MEMORY_USAGE))
 
 _LIMITS = {known.COUNT: (0, known.MOST), known.TIME: (-known.LATEST_NS, known.LATEST_NS)}
@@ -31,7 +31,7 @@ _LIMITS = {known.COUNT: (0, known.MOST), known.TIME: (-known.LATEST_NS, known.LA
 class Door(Export):
     """An export whose columns have the types of `columns.py`, and values in range.
 
-    Scanning raises InputError where a table lacks a column that each of its rows needs.
+    Scanning raises InputError if a table lacks a required column.
     """
 
     def __init__(self, export: Export) -> None:
@@ -72,7 +72,7 @@ class Door(Export):
             admitted = tally.admit(batch)
             if admitted.num_rows:
                 yield admitted.select(list(columns))
-        # A scan that was given up counts nothing.
+        # An abandoned scan does not count.
         self._rows.setdefault(table, {})[part] = tally.rows
         for name, rows in self._export.mismatches.get((table, part), {}).items():
             tally.mistyped(name, rows)
@@ -80,14 +80,14 @@ class Door(Export):
             self.note(table, reason, rows, part)
 
     def note(self, table: str, reason: str, rows: int, part: Part | None = None) -> None:
-        """State that so many rows of a table, or of a part of it, are lost or lack something.
+        """Record that this many rows of a table, or of a part, are lost or incomplete.
 
-        `reason` continues "3 of 80 rows of TABLE"; what was stated of the same before is replaced.
+        `reason` continues "3 of 80 rows of TABLE"; it replaces an earlier count.
         """
         self._lost.setdefault((table, reason), {})[part] = rows
 
     def report(self, builder: ReportBuilder) -> None:
-        """State in the report what did not pass."""
+        """Add the invalid values and rows to the report."""
         for (table, reason), parts in sorted(self._lost.items()):
             if lost := sum(parts.values()):
                 rows = sum(self._rows.get(table, {}).values())
@@ -95,7 +95,7 @@ class Door(Export):
 
 
 class _Tally:
-    """What one scan of a table meets."""
+    """The invalid values and rows of one scan of a table."""
 
     def __init__(self, table: str, rules: known.Rules) -> None:
         self._table = table
@@ -108,15 +108,15 @@ class _Tally:
             self.lost[reason] = self.lost.get(reason, 0) + rows
 
     def mistyped(self, name: str, rows: int) -> None:
-        """Count values of a column that it does not take."""
+        """Count invalid values of a column."""
         if name in self._rules.needed:
-            # Which leaves the row out.
+            # In this case the row is skipped.
             return
         kind = known.kind_of(self._table, name)
-        self._add(f"have a {name} that is {known.NOT[kind]}; {_NULLED}", rows)
+        self._add(f"have an invalid {name} ({known.NOT[kind]}), {_NULLED}", rows)
 
     def admit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch that are of use, with values of the right types."""
+        """Return the usable rows of a batch, with values of the right types."""
         self.rows += batch.num_rows
         columns = {}
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
@@ -127,7 +127,7 @@ class _Tally:
         rows = pa.RecordBatch.from_pydict(columns)
         for name in self._rules.needed:
             if missing := rows[name].null_count:
-                self._add(f"have no usable {name}; {_LEFT_OUT}", missing)
+                self._add(f"have no valid {name}; {_LEFT_OUT}", missing)
                 rows = rows.filter(rows[name].is_valid())
         return rows
 
@@ -148,7 +148,7 @@ class _Tally:
 
 
 def _typed(values: pa.Array, kind: str) -> pa.Array:
-    """Return values of a kind, NULL for others."""
+    """Return values of a kind, and NULL for other values."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kind == known.BLOB:
@@ -185,7 +185,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """Return texts; bytes that are no UTF-8 are replaced."""
+    """Return texts; bytes that are not UTF-8 are replaced."""
     text = values.cast(pa.large_string()).cast(pa.string(), safe=False)
     try:
         text.validate(full=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from perfpipe.ingest.nsys.columns import type_of
 
-#: Rows per batch: few enough for several tables at once, enough to amortize Python.
+#: Rows per batch: few enough for several tables at once, enough to amortize Python overhead.
 BATCH = 65_536
 
 #: First and last row number of a part of a table.
@@ -23,8 +23,8 @@ class Export(ABC):
     def __init__(self, path: Path) -> None:
         #: The input as the user named it, for messages.
         self.path = path
-        #: Of tables and parts that were scanned: values of another type than their column, which
-        #: were read as NULL, by column.
+        #: For scanned tables and parts, by column: number of values with a wrong type, which were
+        #: read as NULL.
         self.mismatches: dict[tuple[str, Part | None], dict[str, int]] = {}
 
     @abstractmethod
@@ -47,14 +47,14 @@ class Export(ABC):
         order: Sequence[str] = (),
         part: Part | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, or those of a part; in file order, or sorted by `order`.
+        """Yield the rows of a table or part, in file order or sorted by `order`.
 
-        Blobs come as bytes or as hexadecimal digits.
+        Blobs are bytes or hexadecimal digits.
         """
 
     @abstractmethod
     def check(self) -> None:
-        """Raise InputError where the file's own structure shows that it is damaged."""
+        """Raise InputError if the structure of the file shows that it is damaged."""
 
     def parts(self, table: str) -> list[Part | None]:
         """Return the parts of a table that can be scanned in parallel, in file order."""

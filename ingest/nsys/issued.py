@@ -1,4 +1,4 @@
-"""What the host issued, in order: calls, each with all that it launched."""
+"""The calls that the host issued, in order, each with everything that it launched."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from perfpipe.ingest.arrays import NONE, Codes, Ints, groups, ints, time_order
 from perfpipe.ingest.nsys.launches import GRAPH, KERNEL, Launches
 from perfpipe.optimizers import is_optimizer
 
-#: Copies that end a step, results that the host asks for, and copies that begin one.
+#: Copies that end a step (results for the host), and copies that begin a step.
 _RESULT, _INPUT = "[CUDA memcpy Device-to-Host]", "[CUDA memcpy Host-to-Device]"
 
 
 @dataclass(frozen=True)
 class Issued:
-    """Launches of kernels and graphs by a process, and its copies, each in order of the host.
+    """Kernel and graph launches of a process, and its copies, each in host order.
 
-    With `thread` those of one thread only; `tid` and `copy_tid` are the threads that issued each.
-    Times in ns.  `symbol` tells what a launch runs, a graph as a whole; `idle` is how long the GPU
-    had been idle when it began; `optimizer` whether it belongs to an optimizer.  `ended` is when
-    the launching call returned.  `result` tells copies to the host from others, `given` those from
-    the host.
+    With `thread`, only those of one thread; `tid` and `copy_tid` are the issuing threads.  Times in
+    ns.  `symbol` identifies the kernel or whole graph of a launch; `idle` is the GPU idle time
+    before it; `optimizer` marks optimizer kernels.  `ended` is when the launching call returned.
+    `result` marks copies to the host, `given` copies from the host.
     """
 
     pid: int
@@ -43,7 +42,7 @@ class Issued:
     thread: int | None = None
 
     def of_thread(self, thread: int) -> Issued:
-        """Return what one thread issued."""
+        """Return the launches and copies of one thread."""
         own, copies = self.tid == thread, self.copy_tid == thread
         return Issued(
             pid=self.pid,
@@ -64,9 +63,9 @@ class Issued:
 
 @dataclass(frozen=True)
 class Placed:
-    """When and where each operation ran, and when the host issued it: its call's start, or its own.
+    """When and where each operation ran, and when its call started, or itself without a call.
 
-    Times in ns; NONE stands for an unknown process, thread or device.
+    Times in ns; NONE means an unknown process, thread or device.
     """
 
     start: Ints
@@ -91,12 +90,12 @@ class Placed:
 
 
 def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
-    """Yield what each process issued."""
+    """Yield the launches and copies of each process."""
     start, host = placed.start, placed.host
     idle = _idle(start, np.maximum(start, placed.end), placed.device)
     codes, optimizes = _names(operations)
     random = np.random.default_rng(0).integers(1, 1 << 62, int(codes.max(initial=0)) + 1, np.int64)
-    # The unit of an operation is its call, or itself where none was recorded.
+    # The unit of an operation is its call, or itself if no call was recorded.
     call = operations.call
     alone = np.arange(len(call), dtype=np.int32) + np.int32(len(operations.calls.pid))
     units = np.where(call == NONE, alone, call)
@@ -105,7 +104,7 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
 
     def of(process: int, own: Ints) -> Issued:
         chosen = own[is_launch[own]]
-        # Of the operations of a unit the first in time comes first.
+        # Operations of a unit are in time order.
         unit, first, member = np.unique(units[chosen], return_index=True, return_inverse=True)
         symbol = np.zeros(len(unit), np.int64)
         np.add.at(symbol, member, random[codes[chosen]])
@@ -116,7 +115,7 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
         known = call[rows] != NONE
         ended[known] = operations.calls.end[call[rows][known]]
         copies = own[~is_launch[own]]
-        # Those in a graph are part of its launch.
+        # Operations in a graph are part of its launch.
         copies = copies[~np.isin(units[copies], unit)]
         copies = copies[time_order(host[copies], start[copies])]
         return Issued(
@@ -136,12 +135,12 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
 
     for process, own in groups(process_of):
         if is_launch[own].any():
-            # What it takes to find them is released before they are used.
+            # Temporary arrays are released before the result is used.
             yield of(int(processes[process]), own)
 
 
 def _idle(start: Ints, end: Ints, device: Ints) -> Ints:
-    """Return how long the GPU had been idle when each operation began, ns; 0 if it was not."""
+    """Return the GPU idle time before each operation, ns; 0 if it was busy."""
     idle = np.zeros(len(start), np.int64)
     for _, rows in groups(np.unique(device, return_inverse=True)[1]):
         busy = np.maximum.accumulate(end[rows])
@@ -150,12 +149,12 @@ def _idle(start: Ints, end: Ints, device: Ints) -> Ints:
 
 
 def _names(operations: Launches) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Return a code of each operation's name, with template arguments, and which are optimizers."""
+    """Return a code per operation name, with template arguments, and which are optimizers."""
     name, full = operations.name, operations.demangled
     codes = ints(full.indices, missing=NONE)
     plain = ints(name.indices, missing=NONE)
     codes = np.where(codes == NONE, len(full.dictionary) + plain, codes)
-    # An unknown name comes last.
+    # Unknown names come last.
     titles = [*name.dictionary.to_pylist(), None]
     named = np.array([is_optimizer(title or "") for title in titles])
     return codes, named[np.where(plain == NONE, len(titles) - 1, plain)]

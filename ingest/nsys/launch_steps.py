@@ -1,4 +1,4 @@
-"""Writes launch_steps: the steps that the order of launches shows, for each process and GPU."""
+"""Writes launch_steps: steps detected from the order of launches, per process and GPU."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from perfpipe.ingest.nsys.steps import Steps, steps_of
 
 TABLE = "launch_steps"
 
-#: Threads are looked at one by one unless this share of a process's launches lies in steps, or of
-#: what the threads' own steps hold.
+#: Threads are searched separately unless steps contain this share of the launches of the process,
+#: or of the launches in the steps of separate threads.
 _MOSTLY = 0.5
 
-#: A thread that issues less than this share of a process's launches has no loop of its own.
+#: A thread with a smaller share of the launches of a process is not searched for loops.
 _LARGE = 0.05
 
 
 def write_steps(builder: ReportBuilder, operations: Launches) -> None:
-    """Write the steps that the launches of each process show.
+    """Write the steps detected from the launches of each process.
 
-    A loop issues the same kernels over and over, so no annotation is needed.  Nothing is written
-    for processes without a loop.
+    A loop launches the same kernels repeatedly, so no annotation is needed.  Nothing is written for
+    processes without a loop.
     """
     if not len(operations):
         return
@@ -47,7 +47,7 @@ def write_steps(builder: ReportBuilder, operations: Launches) -> None:
 def _parts(process: Issued, placed: Placed) -> Iterator[dict[str, pa.Array]]:
     """Yield the rows of a process for each GPU.
 
-    Where threads have loops of their own, a GPU has the steps of the thread that works most there.
+    If threads have separate loops, a GPU gets the steps of the thread that uses it most.
     """
     sequences = [(part, found) for part, found in _looping(process) if found]
     before = [0, *accumulate(len(found) for _, found in sequences)]
@@ -60,10 +60,10 @@ def _parts(process: Issued, placed: Placed) -> Iterator[dict[str, pa.Array]]:
 
 
 def _looping(process: Issued) -> list[tuple[Issued, list[Steps]]]:
-    """Return what a process issued with its steps, all in one sequence if most of it repeats.
+    """Return the launches of a process with its steps, as one sequence if most of it repeats.
 
-    Threads that run loops of their own interleave, so that nothing repeats: then each thread for
-    itself, if more does.
+    Threads with separate loops interleave, so the whole sequence does not repeat.  Then each thread
+    is searched separately, if that finds more.
     """
     whole = steps_of(process)
     threads, counts = np.unique(process.tid, return_counts=True)
@@ -82,9 +82,9 @@ def _covered(found: Sequence[Steps]) -> int:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Operations in the steps of a sequence: rows and steps; the columns of steps.
+    """Operations in the steps of a sequence (rows and steps), and the columns of steps.
 
-    `on_gpu` has the places of those on each device.
+    `on_gpu` has the indices of the operations on each device.
     """
 
     pid: int
@@ -95,8 +95,8 @@ class _Kept:
 
     @classmethod
     def of(cls, part: Issued, found: Sequence[Steps], placed: Placed, before: int) -> Self:
-        """Find the operations of each step; so many loops of the process were counted before."""
-        # Loops follow one another on the host, so one lookup finds the step of an operation.
+        """Find the operations of each step; this many loops of the process came before."""
+        # Loops do not overlap on the host, so one lookup finds the step of an operation.
         begins = np.concatenate([steps.host[:-1] for steps in found])
         ends = np.concatenate([steps.host[1:] for steps in found])
         lengths = [len(steps.launches) for steps in found]
@@ -125,7 +125,7 @@ class _Kept:
         return cls(part.pid, rows, place, on_gpu, columns)
 
     def on(self, gpu: int, placed: Placed) -> dict[str, pa.Array]:
-        """Return the columns of launch_steps for the steps that have operations on a GPU."""
+        """Return the columns of launch_steps for the steps with operations on a GPU."""
         own = self.on_gpu[gpu]
         there, step = np.unique(self.place[own], return_inverse=True)
         first = np.full(len(there), np.iinfo(np.int64).max)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from perfpipe.ingest.arrays import NONE, STILL_OPEN, Codes, Ints, ints, time_order, whole
 from perfpipe.ingest.builder import ReportBuilder
 
-#: Kinds of operations, by the table that they come from; memsets have one of their own.
+#: Kinds of operations by source table; memsets have a separate table.
 _KINDS = ("kernel", "memcpy", "memset", "graph")
 KERNEL, _MEMCPY, _MEMSET, GRAPH = range(4)
 _OPERATIONS = (
@@ -35,7 +35,7 @@ class Calls:
     """Calls that launched GPU work, ordered by process, thread and start: the index is the call_id.
 
     Times in ns.  `gpu_start` and `gpu_end` span the kernels, copies and memsets of a call;
-    gpu_start is the largest integer where it launched nothing but whole CUDA graphs.
+    gpu_start is the largest integer if the call launched only whole CUDA graphs.
     """
 
     pid: Ints
@@ -65,10 +65,10 @@ class Launches:
 
 
 def join_launches(builder: ReportBuilder) -> Launches:
-    """Join the operations of this report that are on disk to their calls, on disk as well.
+    """Join the operations of this report on disk to their calls, which are also on disk.
 
-    Correlation ids restart in every process, so the process is part of the key; where one key
-    has several calls the first counts.
+    Correlation ids restart in every process, so the process is part of the key; if one key has
+    several calls, the first call counts.
     """
     parts = [part for source in _OPERATIONS if (part := _operations(builder, *source)) is not None]
     operations = pa.concat_tables(parts or [_no_operations()]).unify_dictionaries()
@@ -98,7 +98,7 @@ def join_launches(builder: ReportBuilder) -> Launches:
 
 
 def columns(launches: Launches, rows: slice) -> dict[str, pa.Array]:
-    """Return the columns of `launches` but for NVTX ranges, of some rows."""
+    """Return the columns of `launches` without NVTX ranges, for some rows."""
     calls = launches.calls
     call = pa.array(launches.call[rows], mask=launches.call[rows] == NONE)
     kinds = pa.DictionaryArray.from_arrays(pa.array(launches.kind[rows]), pa.array(_KINDS))
@@ -167,7 +167,7 @@ def _read(path: Path, columns: list[str]) -> pa.Table:
 
 
 def _chosen(path: Path, columns: list[str], rows: npt.NDArray[np.bool_]) -> pa.Table:
-    """Read some rows of a table, a row group at a time: the whole table would be twice as much."""
+    """Read rows of a table by row group; the whole table would take twice the memory."""
     texts = [column for column in columns if column in _TEXTS]
     parts, first = [], 0
     with pq.ParquetFile(path, read_dictionary=texts) as file:
@@ -186,7 +186,7 @@ def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> t
     known = np.flatnonzero(correlation != 0).astype(np.int32)
     keys = _key(ints(keyed["pid"])[known], correlation[known])
     del keyed, correlation
-    # Calls are stored in time order, so that the first of equal keys is the earliest.
+    # Calls are stored in time order, so the first of equal keys is the earliest.
     by_key = np.argsort(keys, kind="stable").astype(np.int32)
     keys = keys[by_key]
     wanted = _key(ints(pid), ints(correlation_id))
@@ -223,5 +223,5 @@ def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> t
 
 
 def _key(pid: Ints, correlation_id: Ints) -> Ints:
-    """Return process and correlation id in one number; they have 24 and 32 bits."""
+    """Return process and correlation id as one number; they have 24 and 32 bits."""
     return (pid << 32) | (correlation_id & 0xFFFF_FFFF)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: How a source column is turned into ours.
+#: How a source column is converted to a column of the store.
 INT, TEXT, STRING, API, PID, TID, ENUM, ID = (
     "int",
     "text",
@@ -28,7 +28,7 @@ class From:
 
 @dataclass(frozen=True)
 class Mapping:
-    """Our `table` from one table of the export; `order` makes the order total."""
+    """A `table` of the store from one table of the export; `order` makes the order total."""
 
     table: str
     source: str
@@ -39,7 +39,7 @@ class Mapping:
 
     @property
     def timed(self) -> bool:
-        """Whether rows are intervals, so that a duration is added."""
+        """Whether rows are intervals, which get a duration."""
         return "end_ns" in self.columns
 
 

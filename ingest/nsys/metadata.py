@@ -18,7 +18,7 @@ from perfpipe.secrets import hide_words
 #: Major versions of the export schema whose tables this reader knows.
 _KNOWN_MAJORS = ("1", "2", "3")
 
-#: Environment variables that describe the job layout; any other one may hold a secret.
+#: Environment variables that describe the job layout; any other variable may hold a secret.
 ALLOWED_VARIABLES = frozenset(
     "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK "
     "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_SIZE "
@@ -69,7 +69,7 @@ def write_environment(builder: ReportBuilder, export: Export) -> None:
     schema = known.get("EXPORT_SCHEMA_VERSION")
     if schema is not None and schema.partition(".")[0] not in _KNOWN_MAJORS:
         raise InputError(
-            f"{builder.source.path}: nsys export schema {brief(schema)}; "
+            f"{builder.source.path}: nsys export schema {brief(schema)} is not supported; "
             f"this perfpipe reads major versions {', '.join(_KNOWN_MAJORS)}"
         )
     builder.facts.tool_version = known.get("EXPORT_PRODUCT_VERSION")
@@ -92,7 +92,7 @@ def _pairs(export: Export, table: str) -> list[tuple[str, str | None]]:
 
 
 def _allowed_variables(name: str, value: str | None) -> list[Fact]:
-    """Return the allowed variables in a row: its own name, or NAME=VALUE lines in its value."""
+    """Return the allowed variables of a row: its name, or NAME=VALUE lines in its value."""
     if "ENV" not in name.upper() or not value:
         return []
     return [("variable", name, text) for name, text in allowed_variables(value)]
@@ -101,7 +101,7 @@ def _allowed_variables(name: str, value: str | None) -> list[Fact]:
 def hide_arguments(facts: Iterable[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
     """Return facts with the secrets in the arguments of programs hidden.
 
-    An option and its value are facts of their own, so they are looked at as a command.
+    An option and its value are separate facts, so they are checked together as a command.
     """
     known = list(facts)
     places: dict[str, list[tuple[int, int]]] = {}
@@ -166,7 +166,7 @@ def write_gpus(builder: ReportBuilder, export: Export) -> dict[int, int | None]:
 
 
 def write_gpu_metrics(builder: ReportBuilder, export: Door, devices: dict[int, int | None]) -> None:
-    """Write nsys_gpu_metrics; metric ids mean other names in every report."""
+    """Write nsys_gpu_metrics; the names of metric ids differ between reports."""
     table = "nsys_gpu_metrics"
     names = export.read("TARGET_INFO_GPU_METRICS", ["typeId", "metricId", "metricName"])
     by_key: dict[tuple[int, int], str] = {
@@ -186,7 +186,7 @@ def write_gpu_metrics(builder: ReportBuilder, export: Door, devices: dict[int, i
     types, metrics = signed(column["typeId"]), signed(column["metricId"])
     pairs = pa.StructArray.from_arrays([types, metrics], ["t", "m"])
     index = _index(pairs, by_key, metric_names)
-    unnamed = "are of a metric that TARGET_INFO_GPU_METRICS lacks"
+    unnamed = "have a metric that is not in TARGET_INFO_GPU_METRICS"
     export.note("GPU_METRICS", unnamed, index.null_count)
     gpu = pc.bit_wise_and(types, 0xFF)
     numbers = pa.array(list(devices), pa.int64())

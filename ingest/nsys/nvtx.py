@@ -21,7 +21,7 @@ from perfpipe.ingest.nsys.resolve import Resolver, pid_of, signed, tid_of
 _STYLES = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}
 _DOMAIN_CREATED = 75
 
-#: Other events, which are neither ranges nor marks: categories, names, and what a domain came to.
+#: Other events, which are neither ranges nor marks: categories, names, and domains.
 _OTHERS = (32, 33, 39, 64, 72, 73, 74, _DOMAIN_CREATED, 76, 97, 98, 99)
 _DEFAULT_DOMAIN = 0
 
@@ -41,7 +41,7 @@ _COLUMNS = (
 #: Columns that the reader gathers, named as in Ranges.
 _GATHERED = ("start", "end", "style", "thread", "end_thread", "name", "domain", "category")
 
-#: Vocabularies of columns that most exports fill; codes of few values take half the memory.
+#: Vocabularies of commonly filled columns; codes of few values take half the memory.
 _CODED = {"thread": "threads", "name": "names", "domain": "domains"}
 _FEW = 1 << 14
 
@@ -58,7 +58,7 @@ class _Reader:
         self._parts: dict[str, list[npt.NDArray[Any]]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the ranges and marks of a batch, and what it says of domains."""
+        """Add the ranges, marks and domains of a batch."""
         kinds = signed(batch["eventType"])
         created = pc.equal(kinds, _DOMAIN_CREATED)
         if pc.any(created).as_py():
@@ -78,7 +78,7 @@ class _Reader:
             "style": np.asarray(styles.take(places)),
             "thread": self.threads.codes(thread),
             "end_thread": self.threads.codes(signed(batch["endGlobalTid"])),
-            # Ids of registered names are numbers, names in place are text: one vocabulary has both.
+            # Ids of registered names are numbers, inline names are text: one vocabulary has both.
             "name": np.where(text < 0, self.names.codes(signed(batch["textId"])), text),
             "domain": self.domains.codes(_domain_key(thread, batch["domainId"])),
             "category": self.categories.codes(signed(batch["category"])),
@@ -92,7 +92,7 @@ class _Reader:
             self._parts.setdefault(name, []).append(values)
 
     def extend(self, other: _Reader) -> None:
-        """Append what was gathered from a later part of the table."""
+        """Append the data of a later part of the table."""
         self.created += other.created
         first = len(self)
         self.payloads += [(first + at, content) for at, content in other.payloads]
@@ -136,7 +136,7 @@ def _read(export: Door, part: Part | None) -> _Reader:
     there = [c for c in wanted if c in export.columns("NVTX_EVENTS")]
     for batch in export.scan("NVTX_EVENTS", there, part=part):
         reader.add(_complete(batch))
-    unknown = "are of an unknown type; they were left out"
+    unknown = "have an unknown type; they were skipped"
     export.note("NVTX_EVENTS", unknown, reader.unknown, part)
     return reader
 
@@ -145,17 +145,17 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None
     """Return the ranges and marks read; None if there are none."""
     reader = _Reader()
     while parts:
-        # Each as soon as it is read, while later ones still are; then it is forgotten.
+        # Each part is added when it is read, while later parts are still being read, then released.
         reader.extend(parts.pop(0).result())
     if not len(reader):
         return None
     column = {}
     for name in _GATHERED:
         give_back()
-        # Its parts are freed, which the next one needs.
+        # Frees memory that the next column needs.
         column[name] = reader.column(name)
     give_back()
-    # Outer ranges come first; those that were open when the capture ended are outermost.
+    # Outer ranges come first; ranges still open when the capture ended are outermost.
     order = time_order(column["start"], -column["end"], column["thread"])
     payloads = dict(reader.payloads)
     if (np.diff(order) != 1).any():
@@ -178,20 +178,20 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None
 
 
 def why_no_ranges(export: Door) -> str:
-    """Return why an export has no ranges, and what to do about it."""
+    """Return why an export has no ranges, with a remedy."""
     state = "has no ranges" if "NVTX_EVENTS" in export.tables() else "is not in the export"
     return f"NVTX_EVENTS {state}; annotate the program and trace with --trace=nvtx"
 
 
 def _complete(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add columns that this version of the export lacks, without values."""
+    """Add empty columns that this version of the export lacks."""
     names = batch.schema.names
     arrays = [batch[c] if c in names else pa.nulls(batch.num_rows) for c in _COLUMNS]
     return pa.RecordBatch.from_arrays(arrays, names=list(_COLUMNS))
 
 
 def _domain_key(thread: pa.Array, domain: pa.Array) -> pa.Array:
-    """Return process and domain in one number, since domain ids are per process."""
+    """Return process and domain as one number, since domain ids are per process."""
     number = pc.bit_wise_and(signed(domain).fill_null(_DEFAULT_DOMAIN), 0xFFFF)
     return pc.add(pc.shift_left(pid_of(thread), 16), number)
 

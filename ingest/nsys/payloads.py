@@ -13,10 +13,10 @@ from perfpipe.ingest.nsys.ranges import Ranges
 
 TABLE = "nsys_nvtx_payloads"
 
-#: What an export writes before each payload: domain, schema, bytes, and where they begin.
+#: Header that an export writes before each payload: domain, schema, bytes, offset.
 _HEADER = struct.Struct("<4Q")
 
-#: Entry types of nvToolsExtPayload.h that have one value: type number -> struct format.
+#: Entry types of nvToolsExtPayload.h with a single value: type number -> struct format.
 _FORMATS = {
     1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "q", 8: "Q", 9: "q", 10: "Q",
     11: "b", 12: "B", 13: "h", 14: "H", 15: "i", 16: "I", 17: "q", 18: "Q",
@@ -53,14 +53,14 @@ def write_payloads(builder: ReportBuilder, export: Export, ranges: Ranges | None
 
 
 def has_payload_schemas(export: Export) -> bool:
-    """Return whether payloads can be decoded, so that it is worth reading them."""
+    """Return whether payloads can be decoded, and so are worth reading."""
     return export.has_rows("NVTX_PAYLOAD_SCHEMA_ENTRIES") and "binaryData" in export.columns(
         "NVTX_EVENTS"
     )
 
 
 def _schemas(export: Export) -> Schemas:
-    """Return (domain, schema) -> entries; entries of other types than one value are left out."""
+    """Return (domain, schema) -> entries; only entries with a single value are included."""
     labels: dict[tuple[int, int], dict[int, str]] = {}
     columns = ["domainId", "schemaId", "name", "value"]
     for domain, schema, label, number in _rows(export, "NVTX_PAYLOAD_ENUM_ENTRIES", columns):

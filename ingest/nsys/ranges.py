@@ -17,7 +17,7 @@ from perfpipe.ingest.sequences import depths, latest_reaching, slices
 STYLES = ("PushPop", "StartEnd", "Mark")
 PUSH_POP, START_END, MARK = range(3)
 
-#: Threads of the program processed concurrently; more would only use more memory.
+#: Profiled threads to process concurrently; more would only use more memory.
 _THREADS = 2
 
 
@@ -25,9 +25,9 @@ _THREADS = 2
 class Ranges:
     """Ranges and marks in start order, outer before inner; the index is the range_id.
 
-    All arrays are of one length; codes, of 16 or 32 bits, are NONE (-1) where there is nothing.
-    `end` is STILL_OPEN where the capture does not tell it.  `on_one_thread` marks ranges that one
-    thread began and ended; marks are none.  `payloads` are as exported, by range_id.
+    All arrays have the same length; codes, of 16 or 32 bits, are NONE (-1) for missing values.
+    `end` is STILL_OPEN if the capture does not contain it.  `on_one_thread` is true for ranges that
+    begin and end on the same thread, false for marks.  `payloads` are as exported, by range_id.
     """
 
     start: Ints
@@ -63,7 +63,7 @@ class Ranges:
         self._of_thread = dict(self._by_thread(self.on_one_thread))
 
     def of_thread(self, thread: tuple[int, int]) -> Codes:
-        """Return the ranges, in order, that a thread (process and thread id) began and ended."""
+        """Return the ranges, in order, that begin and end on a thread (process and thread id)."""
         return self._of_thread.get(thread, np.array([], np.int32))
 
     def _by_thread(self, which: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[int, int], Codes]]:
@@ -74,17 +74,18 @@ class Ranges:
     def _place_start_end_ranges(self) -> None:
         """Recompute level and enclosing range on threads with start/end ranges.
 
-        These may overlap others without being nested: the innermost is the latest that holds all.
+        These may overlap other ranges without nesting: the enclosing range is the latest that
+        fully contains the range.
         """
         mixed = np.zeros(len(self.threads), bool)
         mixed[self.thread[self.on_one_thread & (self.style == START_END)]] = True
         if not mixed.any():
             return
-        # They may be the same arrays as depth and parent, which must not change.
+        # These may be the same arrays as depth and parent, which must not change.
         self.level, self.enclosing = self.level.copy(), self.enclosing.copy()
         for _, own in self._by_thread(self.on_one_thread & mixed[self.thread]):
             start, end = self.start[own], self.end[own]
-            # One that ends where another begins does not hold it, whatever that one's length.
+            # A range that ends where another begins does not contain it, even one without length.
             around = latest_reaching(end, np.arange(len(own)) - 1, np.maximum(end, start + 1))
             self.enclosing[own] = np.where(around == NONE, NONE, own[around])
             self.level[own] = depths(around)
@@ -93,8 +94,8 @@ class Ranges:
         return len(self.start)
 
     def titles(self, index: Codes) -> pa.DictionaryArray:
-        """Return `domain:name` of ranges, the domain empty for the default one; NULL for NONE."""
-        # A number for each pair of domain and name; the last name stands for ranges without one.
+        """Return `domain:name` of ranges, with an empty default domain; NULL for NONE."""
+        # A number per pair of domain and name; the last name means no name.
         names = [*self.names, None]
         pairs = self.domain[index].astype(np.int64) * len(names) + self.name[index] % len(names)
         used = pa.array(pairs, mask=index == NONE).dictionary_encode()
@@ -108,7 +109,7 @@ class Ranges:
         return pa.DictionaryArray.from_arrays(codes, pa.array(list(known), pa.string()))
 
     def columns(self, rows: slice) -> dict[str, pa.Array]:
-        """Return the columns of nsys_nvtx_ranges that ranges have by themselves, of some rows."""
+        """Return the columns of nsys_nvtx_ranges about the ranges alone, for some rows."""
         start, end = self.start[rows], self.end[rows]
         unknown = end == STILL_OPEN
         pids = pa.array([pid for pid, _ in self.threads], pa.int64())
@@ -143,11 +144,11 @@ def nesting(
 ) -> tuple[Codes, Codes]:
     """Return depth and parent (index) of each range, NONE where `nested` is false or at depth 0.
 
-    Ranges must be ordered by start, and by falling end among equal starts.  Within one group
-    (process, thread, domain) push/pop ranges enclose one another or are apart, so the parent is
-    the latest earlier range at one depth less.  A range that ends where another starts does not
-    enclose it, but one without length encloses those that follow at the same instant.  All
-    times in ns; O(n log n).
+    Ranges must be ordered by start, and by descending end for equal starts.  Within one group
+    (process, thread, domain) push/pop ranges are nested or disjoint, so the parent is the latest
+    earlier range at one depth less.  A range that ends where another starts does not enclose it,
+    but a range without length encloses later ranges at the same instant.  All times in ns;
+    O(n log n).
     """
     depth = np.full(len(start), NONE, np.int32)
     parent = np.full(len(start), NONE, np.int32)
@@ -159,7 +160,7 @@ def nesting(
         starts *= 2
         ends *= 2
         ends += ends == starts
-        # Mostly in order already, which only a stable sort makes use of.
+        # Mostly sorted already, which only a stable sort exploits.
         ends.sort(kind="stable")
         level = np.arange(len(members), dtype=np.int32)
         level -= np.searchsorted(ends, starts, side="right").astype(np.int32)
@@ -167,7 +168,7 @@ def nesting(
         depth[members] = level
         parent[members] = _parents(level, members)
 
-    # In threads: sorting and searching release the interpreter's lock.
+    # Uses threads: sorting and searching release the interpreter's lock.
     with ThreadPoolExecutor(_THREADS) as pool:
         for _ in pool.map(nest, (index[own] for _, own in groups(group[index]))):
             pass
@@ -175,12 +176,12 @@ def nesting(
 
 
 def _parents(level: Codes, members: Codes) -> Codes:
-    """Return the latest member before each at one level less, NONE at level 0.
+    """Return the latest earlier member at one level less, NONE at level 0.
 
-    However deep the levels are: all are looked up in one sequence, ordered by level and place.
+    All levels are looked up in one sequence, ordered by level and place.
     """
     parent = np.full(len(level), NONE, np.int32)
-    # Codes of 16 bits sort in linear time.
+    # 16-bit codes sort in linear time.
     deepest = int(level.max(initial=0))
     small = level.astype(np.int16) if deepest <= np.iinfo(np.int16).max else level
     by_level = np.argsort(small, kind="stable").astype(np.int32)

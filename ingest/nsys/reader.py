@@ -42,10 +42,10 @@ def read_nsys(builder: ReportBuilder) -> None:
         others = start_writing(builder, export, resolver, pool, OTHERS)
         for table in sources:
             table.result()
-        # Joined while the ranges, most of the data in many captures, are still being read.
+        # Joined while the ranges, often most of the data, are still being read.
         launches = join_launches(builder)
         give_back()
-        # Put in order while other tables are read.
+        # Sorted while other tables are read.
         ranges = ranges_of(ranges_read, resolver)
         for table in others:
             table.result()
@@ -68,12 +68,12 @@ def _open(source: Input) -> Door:
     else:
         export = DirectoryExport(source.path, source.content)
     if "StringIds" not in export.tables():
-        raise InputError(f"{source.path}: not an nsys export (it has no table StringIds)")
+        raise InputError(f"{source.path}: not an nsys export (no table StringIds)")
     return Door(export)
 
 
 def _check(builder: ReportBuilder, export: Door) -> None:
-    """Add warnings: what is lost, nsys's own, hidden work, and a capture without GPU work."""
+    """Add warnings: lost data, warnings of nsys, hidden work, and a capture without GPU work."""
     export.report(builder)
     enum = export.read("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ["id", "label"])
     labels = dict(zip(enum["id"].to_pylist(), enum["label"].to_pylist(), strict=True))

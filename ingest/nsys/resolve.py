@@ -15,7 +15,7 @@ _API_SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
 
 class Resolver:
-    """Lookups of one export; enums come from the file's own ENUM_* tables."""
+    """Lookups of one export; enums come from the ENUM_* tables of the file."""
 
     def __init__(self, export: Export) -> None:
         self._export = export
@@ -30,7 +30,7 @@ class Resolver:
 
     @staticmethod
     def unknown(texts: pa.DictionaryArray) -> int:
-        """Return how many of the strings of ids are not there."""
+        """Return how many ids have no string."""
         if not texts.dictionary.null_count:
             return 0
         codes = texts.indices.drop_null().to_numpy()
@@ -43,7 +43,7 @@ class Resolver:
         return pa.DictionaryArray.from_arrays(names.indices, pa.array(stripped, pa.string()))
 
     def enum(self, values: pa.Array, table: str) -> pa.DictionaryArray:
-        """Return the labels of an enum; a number that the file does not name reads 'kind N'."""
+        """Return the labels of an enum; a number without a label becomes 'kind N'."""
         if table not in self._enums:
             rows = self._export.read(table, ["id", "label", "name"])
             labels = [
@@ -73,7 +73,7 @@ def _look_up(
 
 
 def signed(values: pa.Array) -> pa.Array:
-    """Return 64-bit ids as signed integers, whatever integer type the export chose."""
+    """Return 64-bit ids as signed integers, for any integer type of the export."""
     if values.type == pa.uint64():
         return values.view(pa.int64())
     return values.cast(pa.int64())
@@ -90,6 +90,6 @@ def tid_of(global_id: pa.Array) -> pa.Array:
 
 
 def ascending(values: pa.Array, last: int | None) -> bool:
-    """Return whether times ascend, also from the `last` one of the previous batch."""
+    """Return whether times ascend, also from the `last` time of the previous batch."""
     times = values.to_numpy(zero_copy_only=False)
     return bool((last is None or times[0] >= last) and (np.diff(times) >= 0).all())

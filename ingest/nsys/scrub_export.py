@@ -19,7 +19,7 @@ from perfpipe.ingest.nsys.metadata import (
     hide_arguments,
 )
 
-#: Tables to keep; unknown ones could contain anything.
+#: Tables to keep; unknown tables could contain anything.
 _KEPT = re.compile(
     r"ENUM_\w+|NVTX_\w+|CUPTI_ACTIVITY_KIND_\w+|StringIds|GPU_METRICS|PROFILER_OVERHEAD|MPI_\w+"
     r"|OSRT_API|CUDA_\w+_EVENTS|PROCESSES|ThreadNames|DIAGNOSTIC_EVENT"
@@ -27,24 +27,24 @@ _KEPT = re.compile(
     r"|CUDA_CONTEXT_INFO|CUDA_STREAM|SESSION_START_TIME|SYSTEM_ENV)"
 )
 
-#: Columns that tell one machine from another.
+#: Columns that identify a machine.
 _IDENTITY = frozenset({"uuid", "busLocation", "ctxswDevPath", "ctrlDevPath", "luid"})
 
 _REFERS = re.compile(r"^\s*\"?(\w+)\"?\s.*REFERENCES StringIds", re.MULTILINE)
 
-#: Columns that refer to StringIds, for exports whose schema does not say so.
+#: Columns that refer to StringIds, for exports whose schema lacks this information.
 _STRING_COLUMNS = frozenset(
     {"nameId", "textId", "jsonTextId", "shortName", "demangledName", "mangledName"}
 )
 
 _BATCH = 10_000
 
-#: Errors of SQLite in writing.
+#: SQLite errors while writing.
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 
 
 def scrub_sqlite(source: Path, target: Path, *known: str) -> list[str]:
-    """Write a scrubbed copy of an export to `target`; returns the tables that were left out.
+    """Write a scrubbed copy of an export to `target`; returns the removed tables.
 
     Raises InputError if `source` is not a database, or a revealing name would remain.
     """
@@ -77,7 +77,7 @@ def _copy(
     )
     kept = {name: sql for name, sql in schema.items() if _KEPT.fullmatch(name)}
     if "StringIds" not in kept:
-        raise InputError("not an nsys export: it has no table StringIds")
+        raise InputError("not an nsys export: no table StringIds")
     texts = [value for table in _TELLING for value in _texts(old, schema, table)]
     hosts = [v for n, v in _pairs(old, schema, "TARGET_INFO_SYSTEM_ENV") if n == "Hostname"]
     names = names_in(texts, *hosts, *known)
@@ -156,7 +156,7 @@ _FACTS = frozenset({"META_DATA_EXPORT", "META_DATA_CAPTURE", "TARGET_INFO_SYSTEM
 
 
 def _fact(table: str, columns: list[str], values: list[Any]) -> list[Any]:
-    """Return a row of facts, or nothing if it is not to be kept."""
+    """Return a row of facts, or nothing if it must be removed."""
     name, value = (values[columns.index(column)] for column in ("name", "value"))
     if "ENV" in str(name).upper() and table != "META_DATA_EXPORT":
         lines = [f"{own}={text}" for own, text in allowed_variables(str(value or ""))]

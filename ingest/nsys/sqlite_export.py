@@ -1,4 +1,4 @@
-"""Exports to SQLite, read as Arrow through ADBC, or row by row where a value is unusual."""
+"""Exports to SQLite, read as Arrow through ADBC, or row by row if values are unusual."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from perfpipe.errors import InputError, brief
 from perfpipe.ingest.nsys import columns as known
 from perfpipe.ingest.nsys.export import BATCH, Export, Part
 
-#: Rows from which a table is worth scanning in parts, and how many: more than are read at a time,
-#: so that readers end together.
+#: Minimum rows for scanning a table in parts, and the number of parts: more than are read at a
+#: time, so that readers finish together.
 _LONG, _PARTS = 500_000, 12
 
-#: Rows at a time where each value is a Python object.
+#: Rows per batch if each value is a Python object.
 _FEW = 4_096
 
-#: Faults that quick_check is asked for: values of a wrong type come behind those of pages.
+#: Number of faults to request from quick_check: wrong value types come after page faults.
 _FAULTS = 100
 
-#: What quick_check says of a value that its column was not declared for; readers count these.
+#: Messages of quick_check for values of an undeclared type, which readers count.
 _VALUE = re.compile(r"(?!NULL )\w+ value in |non-\w+ value in |NUMERIC value in ")
 
-#: Storage classes of columns; their Arrow types, what Python gives for them, and a value of each.
+#: Storage classes of columns: Arrow type, Python type, and a sample value.
 _INT, _FLOAT, _TEXT, _BLOB = "int", "float", "text", "blob"
 _ARROW = {_INT: pa.int64(), _FLOAT: pa.float64(), _TEXT: pa.string(), _BLOB: pa.binary()}
 _PYTHON: dict[str, tuple[type, ...]] = {
@@ -41,10 +41,10 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 }
 _SEEDS = {_INT: "0", _FLOAT: "0.0", _TEXT: "''", _BLOB: "x''"}
 
-#: ADBC would convert numbers to text, and take blobs for text: an integer overflow stops it.
+#: ADBC would convert numbers and blobs to text: an integer overflow prevents that.
 _CELL = "CASE WHEN typeof({0}) IN ('{1}', 'null') THEN {0} ELSE abs(-9223372036854775808) END"
 
-#: Columns of a table that PRAGMA table_xinfo lists: plain ones, and generated ones of both kinds.
+#: Kinds of columns in PRAGMA table_xinfo: plain, and both kinds of generated columns.
 _SELECTED = (0, 2, 3)
 
 
@@ -73,7 +73,7 @@ class SqliteExport(Export):
     def _look_at(self, con: sqlite3.Connection, table: str) -> None:
         """Note the columns of a table, and whether it has rows."""
         self._types[table] = {}
-        # What a view that SQLite cannot read would have is unknown.
+        # The columns of a view that SQLite cannot read are unknown.
         self._filled.add(table)
         try:
             columns = con.execute(f"PRAGMA table_xinfo({_name(table)})").fetchall()
@@ -89,9 +89,9 @@ class SqliteExport(Export):
             self._filled.remove(table)
 
     def check(self) -> None:
-        """Raise InputError where SQLite finds damage.
+        """Raise InputError if SQLite finds damage.
 
-        Unasked SQLite reads what it finds: of a damaged tree, some rows only.
+        Without this check, SQLite silently returns only some rows of a damaged tree.
         """
         try:
             with closing(self._connect()) as con:
@@ -141,7 +141,7 @@ class SqliteExport(Export):
     def _batches(
         self, table: str, columns: Sequence[str], part: Part | None
     ) -> Iterator[pa.RecordBatch]:
-        """Stream a table in file order; values of another type than their column are NULL."""
+        """Stream a table in file order; values of a wrong type become NULL."""
         done = 0
         try:
             for batch in self._typed(table, columns, part):
@@ -149,7 +149,7 @@ class SqliteExport(Export):
                 yield batch
         except _UnusualError:
             for batch in self._checked(table, columns, part):
-                # What ADBC has given already.
+                # Rows that ADBC has already returned.
                 rows = batch.slice(min(done, batch.num_rows))
                 done = max(0, done - batch.num_rows)
                 if rows.num_rows:
@@ -158,10 +158,10 @@ class SqliteExport(Export):
     def _typed(
         self, table: str, columns: Sequence[str], part: Part | None
     ) -> Iterator[pa.RecordBatch]:
-        """Stream a table through ADBC; raises _UnusualError where a value contradicts its column.
+        """Stream a table through ADBC; raises _UnusualError if a value has the wrong type.
 
-        ADBC takes the type of a column from its first values, which are often NULL: one row with a
-        value of each type goes before the table.
+        ADBC takes the type of a column from its first values, which are often NULL, so a row with a
+        sample value of each type is added before the table.
         """
         import adbc_driver_sqlite.dbapi as adbc
 
@@ -191,7 +191,7 @@ class SqliteExport(Export):
     def _checked(
         self, table: str, columns: Sequence[str], part: Part | None
     ) -> Iterator[pa.RecordBatch]:
-        """Stream a table value by value, and count those of another type than their column."""
+        """Stream a table value by value, and count values of a wrong type."""
         types = [self._types[table][c] for c in columns]
         mistyped = Counter[str]()
         sql = f"SELECT {', '.join(map(_name, columns))} {self._from(table, part)}"
@@ -208,7 +208,7 @@ class SqliteExport(Export):
                         ]
                         mistyped[name] += right.count(None) - values.count(None)
                         if type_ == _FLOAT:
-                            # Arrow refuses integers that a float cannot hold exactly.
+                            # Arrow refuses integers that a float cannot represent exactly.
                             right = [None if v is None else float(v) for v in right]
                         found[name] = pa.array(right, _ARROW[type_])
                     yield pa.RecordBatch.from_pydict(found)
@@ -217,7 +217,7 @@ class SqliteExport(Export):
         self.mismatches[table, part] = +mistyped
 
     def _from(self, table: str, part: Part | None) -> str:
-        """Return the clause that gives a table, or a part of it, in file order."""
+        """Return the SQL clause for a table, or a part of it, in file order."""
         where = f" WHERE rowid BETWEEN {part[0]} AND {part[1]}" if part else ""
         return f"FROM {_name(table)}{'' if table in self._views else ' NOT INDEXED'}{where}"
 
@@ -228,7 +228,7 @@ class SqliteExport(Export):
 
 
 class _UnusualError(Exception):
-    """ADBC cannot read a table as its columns are declared."""
+    """ADBC cannot read a table with its declared column types."""
 
 
 def _sorted(batches: Iterator[pa.RecordBatch], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -238,7 +238,7 @@ def _sorted(batches: Iterator[pa.RecordBatch], order: Sequence[str]) -> Iterator
 
 
 def _type(table: str, column: str, declared: str) -> str:
-    """Return the type that a column has in the file, unless it is none that it takes."""
+    """Return the type of a column in the file, unless the column does not accept it."""
     kind = known.kind_of(table, column)
     if kind in (known.TEXT, known.BLOB):
         return _TEXT if kind == known.TEXT else _BLOB
@@ -252,13 +252,13 @@ def _name(name: str) -> str:
 
 def _check_whole(path: Path, content: Path) -> None:
     """Reject a file that is shorter than its header says, or is still being written."""
-    # SQLite writes its journals beside the target of a link.
+    # SQLite writes its journals next to the target of a link.
     content = content.resolve()
     with content.open("rb") as file:
         header = file.read(100)
     if len(header) < 100:
         raise InputError(f"{path}: the SQLite file is truncated")
-    # 1 stands for 65,536.
+    # 1 means 65,536.
     page = int.from_bytes(header[16:18], "big")
     page = 65_536 if page == 1 else page
     pages = int.from_bytes(header[28:32], "big")
@@ -275,9 +275,9 @@ def _check_whole(path: Path, content: Path) -> None:
 
 
 def _is_hot(beside: Path) -> bool:
-    """Return whether a journal may hold what the database lacks.
+    """Return whether a journal may contain data that the database lacks.
 
-    A rollback journal that is kept after a commit begins with zeros.
+    A rollback journal that remains after a commit begins with zeros.
     """
     with beside.open("rb") as file:
         return any(file.read(8))

@@ -1,4 +1,4 @@
-"""Finds the steps in what a process or thread issued, by the order of its launches."""
+"""Finds the steps of a process or thread from the order of its launches."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from perfpipe.ingest.boundaries import boundaries, irregular_first, irregular_la
 from perfpipe.ingest.nsys.issued import Issued
 from perfpipe.ingest.periods import Loop, Marks, loops, parts_of
 
-#: A loop of more repeats is listed in steps of several repeats each.
+#: In a loop with more iterations, each step combines several iterations.
 _MOST_STEPS = 10_000
 
-#: Share of the repeats in which a boundary must stand out in the same place.
+#: Share of the iterations in which the boundary must be at the same place.
 _MOST = 0.5
 
-#: Repeats that are looked at to place the boundary.
+#: Iterations that are examined to place the boundary.
 _LOOKED_AT = 1_000
 
-#: Kernels that a loop launches at most to try one, and how many of them may be for something else.
+#: Maximum launches per iteration of an auto-tuning loop, and how many may be other kernels.
 _TRIED, _BESIDES = 3, 1
 
-#: A loop that lasts less than this share of another is not what that one is for.
+#: A loop shorter than this share of another loop may be auto-tuning for it.
 _WORTH_TUNING = 0.1
 
-#: How long something took before each launch, and what that makes a boundary.
+#: Durations before each launch, and the kind of boundary for the longest duration.
 _Waits = Sequence[tuple[Ints, str]]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of a loop: `host` has their beginnings and the last one's end, ns."""
+    """Steps of a loop: `host` has their starts and the end of the last step, ns."""
 
     first: int  # indices of launches
     last: int
@@ -44,12 +44,12 @@ class Steps:
     launches: Ints
     match: npt.NDArray[np.float64]
     boundary: str
-    part: int  # launches that repeat within a step, and how often; 0 if they are not most of it
+    part: int  # launches of a pattern that repeats in most of a step, and how often; else 0
     parts: int
 
 
 def steps_of(process: Issued) -> list[Steps]:
-    """Return the steps of each loop in what a process issued, in order."""
+    """Return the steps of each loop of a process, in order."""
     found: list[Steps] = []
     pauses = process.host.copy()
     pauses[1:] -= np.minimum(process.ended[:-1], process.host[1:])
@@ -58,7 +58,7 @@ def steps_of(process: Issued) -> list[Steps]:
     known = loops(process.symbol, _marks(process))
     for loop in sorted(known, key=lambda loop: loop.first - loop.last):
         if any(steps.first < loop.last and loop.first < steps.last for steps in found):
-            # It lies within the irregular first repeat of a larger one, and is part of it.
+            # It is part of the irregular first iteration of a larger loop.
             continue
         ends = [other.last for other in known if _before(other, loop)]
         since = max(ends + [steps.last for steps in found if steps.last <= loop.first], default=0)
@@ -71,14 +71,14 @@ def steps_of(process: Issued) -> list[Steps]:
 
 
 def _before(other: Loop, loop: Loop) -> bool:
-    """Return whether a loop ends before another, and is longer than an irregular repeat of it."""
+    """Return whether a loop ends before another, and is longer than its irregular iteration."""
     return other.last <= loop.first and other.last - other.first > 2 * loop.period
 
 
 def _without_tuning(found: list[Steps], symbols: Codes) -> list[Steps]:
-    """Leave out loops that only try kernels which a later loop uses among others: auto-tuning.
+    """Remove auto-tuning loops, which only try kernels that a later loop uses.
 
-    Such a loop launches little besides, such as what empties the cache.
+    Such a loop launches few other kernels, for example to flush the cache.
     """
     kinds = [_usual(symbols[steps.first : steps.last], len(steps.launches)) for steps in found]
     lasts = [int(steps.host[-1]) - int(steps.host[0]) for steps in found]
@@ -98,12 +98,12 @@ def _without_tuning(found: list[Steps], symbols: Codes) -> list[Steps]:
 
 
 def _usual(symbols: Codes, repeats: int) -> set[int]:
-    """Return the symbols that occur in most repeats."""
+    """Return the symbols that occur in most iterations."""
     return set(np.flatnonzero(2 * np.bincount(symbols) >= repeats).tolist())
 
 
 def _marks(process: Issued) -> Marks:
-    """Return launches that come a few times in a step: optimizers, and those behind inputs."""
+    """Return launches that occur a few times per step: optimizers, and launches after inputs."""
     inputs = np.zeros(len(process.host), bool)
     following = np.searchsorted(process.host, process.copy_host[process.given])
     inputs[following[following < len(inputs)]] = True
@@ -111,7 +111,7 @@ def _marks(process: Issued) -> Marks:
 
 
 def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -> Steps | None:
-    """Return the steps of a loop; `since` is where one before ends, `until` where one begins."""
+    """Return the steps of a loop between the previous loop (`since`) and the next (`until`)."""
     codes = process.symbol
     start, boundary = _boundary(process, loop, waits)
     edges = boundaries(codes, loop, start)
@@ -145,10 +145,10 @@ def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -
 
 
 def _boundary(process: Issued, loop: Loop, waits: _Waits) -> tuple[int, str]:
-    """Return where a regular repeat begins, and why there.
+    """Return where a regular iteration begins, and the kind of boundary.
 
-    That is where the GPU idles longest in most repeats; else behind the optimizer; else where the
-    host takes longest in most repeats.
+    That is at the longest GPU idle time in most iterations; else after the optimizer; else at the
+    longest host time in most iterations.
     """
     anchor = loop.clean
     edges = boundaries(process.symbol, loop, anchor)
@@ -166,27 +166,27 @@ def _boundary(process: Issued, loop: Loop, waits: _Waits) -> tuple[int, str]:
 
 
 def _longest(values: Ints) -> int | None:
-    """Return the column that has the largest value in most rows; None if none has."""
+    """Return the column with the largest value in most rows; None if there is none."""
     votes = np.bincount(values.argmax(axis=1)[values.max(axis=1) > 0], minlength=1)
     phase = int(votes.argmax())
     return phase if votes[phase] > _MOST * len(values) else None
 
 
 def _behind_optimizer(optimizer: npt.NDArray[np.bool_]) -> int | None:
-    """Return the place behind the optimizer in a repeat; None if there is none, or nothing else."""
+    """Return the place after the optimizer in an iteration; None without or with only optimizer."""
     places = np.flatnonzero(optimizer)
     if not len(places) or len(places) == len(optimizer):
         return None
-    # Seen as a circle, the optimizer ends before the longest part without it.
+    # Cyclically, the optimizer ends before the longest part without it.
     gaps = np.diff(np.append(places, places[0] + len(optimizer)))
     return int((places[gaps.argmax()] + 1) % len(optimizer))
 
 
 def _idle_of_copies(process: Issued) -> Ints:
-    """Return the longest idle time before copies that belong to each launch, which they precede."""
+    """Return the longest idle time before the copies that precede each launch."""
     idle = np.zeros(len(process.host), np.int64)
     following = np.searchsorted(process.host, process.copy_host)
-    # Copies before a result was asked for belong to what came earlier.
+    # Copies before a result belong to earlier launches.
     results = process.copy_host[process.result]
     answered = np.searchsorted(results, process.copy_host)
     behind = np.append(results, np.iinfo(np.int64).max)[answered]
@@ -198,9 +198,9 @@ def _idle_of_copies(process: Issued) -> Ints:
 
 
 def _host_times(process: Issued, edges: Ints) -> Ints:
-    """Return when the host begins each repeat, and ends the last, ns.
+    """Return when the host begins each iteration and ends the last one, ns.
 
-    Copies between two repeats belong to the later one, from behind the last result on.
+    Copies between two iterations that follow the last result belong to the later iteration.
     """
     inner = edges[edges < len(process.host)]
     before = np.searchsorted(process.copy_host, process.host[np.maximum(inner - 1, 0)])
@@ -214,7 +214,7 @@ def _host_times(process: Issued, edges: Ints) -> Ints:
     some = first < until
     times[some] = process.copy_host[first[some]]
     if edges[-1] < len(process.host):
-        # What comes behind the loop is not its last step's.
+        # Launches after the loop do not belong to its last step.
         usual = int(np.median((first - before)[1:])) if len(first) > 1 else 0
         end = int(before[-1]) + usual
         times[-1] = process.copy_host[end] if end < until[-1] else times[-1]
@@ -227,7 +227,7 @@ def _host_times(process: Issued, edges: Ints) -> Ints:
 
 
 def _match(process: Issued, loop: Loop, edges: Ints) -> npt.NDArray[np.float64]:
-    """Return the share of each repeat that equals the one before or after."""
+    """Return the share of each iteration that equals the previous or next iteration."""
     period, low = loop.period, max(int(edges[0]) - loop.period, 0)
     codes = process.symbol[low : int(edges[-1]) + period]
     same = codes[:-period] == codes[period:]

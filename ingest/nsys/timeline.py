@@ -1,4 +1,4 @@
-"""Writes the tables that join a timeline: launches, their steps, ranges with what they launched."""
+"""Writes the joined tables of a timeline: launches, their steps, and ranges with their launches."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ RANGES = "nsys_nvtx_ranges"
 def write_timeline(
     builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
 ) -> None:
-    """Write launch_steps, `launches` and nsys_nvtx_ranges with their links; state the GPU.
+    """Write launch_steps, `launches` and nsys_nvtx_ranges with their links, and set the GPU.
 
-    Ranges, which take about as long as the others together, are made and written beside them: numpy
+    Ranges take about as long as the other tables together, so they are written concurrently: numpy
     and the Parquet writer release the interpreter's lock.
     """
     _state_gpu(builder, operations)
@@ -48,7 +48,7 @@ def write_timeline(
 
 
 def _state_gpu(builder: ReportBuilder, operations: joined.Launches) -> None:
-    """State which GPU the report is about; without any work, that of a machine of one model."""
+    """Set the GPU of the report; without GPU work, the only GPU model of the machine."""
     gpus = {row["gpu"]: row for row in _rows(builder, "nsys_gpus", ["gpu", "name", "sm_count"])}
     physical = {
         (row["pid"], row["device"]): row["gpu"]
@@ -89,7 +89,7 @@ def _write_launches(
     builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
 ) -> None:
     write_steps(builder, operations)
-    # What follows needs the memory.
+    # The next steps need the memory.
     give_back()
     found = None if ranges is None else attribute(operations.calls, ranges)
 
@@ -111,9 +111,9 @@ def _write_ranges(builder: ReportBuilder, calls: joined.Calls, ranges: Ranges) -
 def _write(
     builder: ReportBuilder, table: str, rows: int, columns: Callable[[slice], dict[str, pa.Array]]
 ) -> None:
-    """Write a table a row group at a time, so that its columns are never whole in memory.
+    """Write a table by row group, so that its columns are never completely in memory.
 
-    The columns of a row group are made while the one before is written.
+    The columns of a row group are computed while the previous row group is written.
     """
     parts = [slice(i, min(i + ROW_GROUP, rows)) for i in range(0, rows, ROW_GROUP)]
     with builder.table(table) as writer, ThreadPoolExecutor(1) as pool:

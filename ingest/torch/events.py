@@ -1,7 +1,7 @@
-"""The door of torch.profiler traces: what an event may hold, and how it is read.
+"""Validates the events of torch.profiler traces.
 
-An event without a name, thread or times is left out, a value of another type than it must have is
-read as NULL; both are counted.
+An event without a name, thread or times is skipped, and a value of a wrong type is read as NULL;
+both are counted.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any
 
 from perfpipe.ingest.builder import ReportBuilder
 
-#: Categories of events that are read; the others tell nothing that these do not.
+#: Categories of events that are read; the others have no additional information.
 CALLS = ("cuda_runtime", "cuda_driver")
 KERNELS = "kernel"
 MEMORY = ("gpu_memcpy", "gpu_memset")
 RANGES = ("user_annotation", "cpu_op")
 READ = frozenset((*CALLS, KERNELS, *MEMORY, *RANGES))
 
-#: Microseconds as Kineto writes them.
+#: Microseconds in the format of Kineto.
 _TIME = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,9})?")
 
-#: The largest time either way, ns, and the longest event: a year.
+#: Largest absolute time, ns, and longest event: one year.
 LATEST_NS, _LONGEST_NS = 4 * 10**18, 366 * 86_400 * 10**9
 
 #: The largest process and thread ids, which share 64 bits.
 _PIDS, _TIDS = (1 << 31) - 1, (1 << 32) - 1
 
-#: The largest number read from an argument either way, and the largest size.
+#: Largest absolute number that is read from an argument, and largest size.
 _LARGEST, _MOST_BYTES = (1 << 63) - 1, 1 << 53
 
-#: How deep lists of arguments go: shapes of several tensors are lists of lists.
+#: Maximum nesting of argument lists: shapes of several tensors are lists of lists.
 _DEPTH = 4
 
 _WHOLE = ("device", "context", "stream", "correlation")
@@ -42,16 +42,16 @@ _EXTENTS = ("grid", "block")
 
 
 class Written(str):
-    """A number with decimals as it is written, which is no text."""
+    """A decimal number as written in the trace, as opposed to text."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event with times in ns; `args` has the right types where they matter.
+    """An event with times in ns; relevant `args` have the right types.
 
-    Process and thread of an event on a GPU are its device and stream, 0 where it has none.
+    Process and thread of a GPU event are its device and stream, or 0.
     """
 
     category: str
@@ -65,7 +65,7 @@ class Event:
 
 @dataclass
 class Admission:
-    """Admits events, and counts what did not pass."""
+    """Accepts valid events, and counts invalid values and events."""
 
     events: int = 0
     lost: Counter[str] = field(default_factory=Counter)
@@ -85,18 +85,18 @@ class Admission:
                     yield admitted
 
     def report(self, builder: ReportBuilder) -> None:
-        """State in the report what did not pass."""
+        """Add the invalid values and events to the report."""
         for reason, events in sorted(self.lost.items()):
             builder.lose("traceEvents", reason, events, self.events)
 
     def _left_out(self, what: str) -> None:
-        self.lost[f"have no usable {what}; they were left out"] += 1
+        self.lost[f"have no valid {what}; they were skipped"] += 1
 
     def _event(self, category: str, event: Mapping[str, Any]) -> Event | None:
         name = text_of(event.get("name"))
         start, lasting = (ns_of(event.get(key)) for key in ("ts", "dur"))
         pid, tid = number_of(event.get("pid"), _PIDS), number_of(event.get("tid"), _TIDS)
-        # Old versions write "stream 7" for the thread of what ran on a GPU.
+        # Old versions write "stream 7" as the thread of GPU events.
         on_host = category in CALLS or category in RANGES
         whole = {
             "name": name is not None,
@@ -115,7 +115,7 @@ class Admission:
 
     def _args(self, args: object) -> Mapping[str, Any]:
         if not isinstance(args, dict):
-            self._nulled("args", "no object")
+            self._nulled("args", "not an object")
             return {}
         found = dict(args)
         for names, limit in ((_WHOLE, _LARGEST), (_SIZES, _MOST_BYTES)):
@@ -125,7 +125,7 @@ class Admission:
                 found[name] = number_of(value, limit)
                 if found[name] is None or (limit == _MOST_BYTES and found[name] < 0):
                     found[name] = None
-                    self._nulled(name, "no whole number")
+                    self._nulled(name, "not an integer")
         for name in _EXTENTS:
             if (value := args.get(name)) is None:
                 continue
@@ -135,18 +135,18 @@ class Admission:
         return found
 
     def _nulled(self, name: str, what: str) -> None:
-        self.lost[f"have a {name} that is {what}; it was read as NULL"] += 1
+        self.lost[f"have an invalid {name} ({what}), read as NULL"] += 1
 
 
 def text_of(value: object) -> str | None:
-    """Return a text that can be stored, with lone surrogates replaced; None for other values."""
+    """Return a storable text, with lone surrogates replaced; None for other values."""
     if not isinstance(value, str) or isinstance(value, Written):
         return None
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def number_of(value: object, limit: int = _LARGEST) -> int | None:
-    """Return a whole number, which may be written as text; None for others, and beyond a limit."""
+    """Return an integer, possibly written as text; None for other values and beyond a limit."""
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -155,7 +155,7 @@ def number_of(value: object, limit: int = _LARGEST) -> int | None:
 
 
 def ns_of(value: object) -> int | None:
-    """Return microseconds as ns, digit by digit: binary floating point would lose the last ones."""
+    """Return microseconds as ns, digit by digit: binary floating point would lose digits."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if isinstance(value, int) and abs(value) > LATEST_NS:
@@ -170,7 +170,7 @@ def ns_of(value: object) -> int | None:
 
 
 def plain(value: object, depth: int = _DEPTH) -> bool:
-    """Return whether an argument is a number, a text, or lists of these, not too deep."""
+    """Return whether an argument is a number, a text, or nested lists of these."""
     if isinstance(value, list):
         return depth > 0 and all(plain(item, depth - 1) for item in value)
     return value is None or isinstance(value, (str, int, float))

@@ -40,21 +40,21 @@ _COPY = re.compile(r"Memcpy ([HDAP])to([HDAP])")
 _KINDS = re.compile(r"\((\w+) -> (\w+)\)")
 _SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 
-#: Ranges of the program, and operators of PyTorch, which get a separate domain.
+#: Ranges of the program, and PyTorch operators, which get a separate domain.
 _DOMAINS = {"user_annotation": None, "cpu_op": "cpu_op"}
 
-#: Arguments that only calls of torch.distributed have.
+#: Arguments that only torch.distributed calls have.
 _COLLECTIVE = "Collective name"
 
-#: Dimensions of an operator's inputs, where shapes were recorded, and their types.
+#: Dimensions of the inputs of an operator, if shapes were recorded, and their types.
 _SHAPES, _TYPES = "Input Dims", "Input type"
 
-#: Table of these.
+#: Table of operator inputs.
 _OPERATORS = "torch_operators"
 
-#: What a trace does not contain.
+#: Data that a trace does not contain.
 _LACKING = {
-    "nsys_syncs": "a Kineto trace only has synchronizing calls",
+    "nsys_syncs": "a Kineto trace has only the synchronizing calls",
     "nsys_cuda_events": "not in a Kineto trace",
     "nsys_graph_nodes": "not in a Kineto trace",
     "nsys_osrt": "not in a Kineto trace",
@@ -97,7 +97,7 @@ def _load(builder: ReportBuilder) -> dict[str, Any]:
     if isinstance(document, list):
         document = {"traceEvents": document}
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
-        raise InputError(f"{path}: JSON, but not a trace (it has no traceEvents)")
+        raise InputError(f"{path}: JSON, but not a trace (no traceEvents)")
     if not all(isinstance(event, dict) for event in document["traceEvents"]):
         raise InputError(f"{path}: the trace has an invalid event")
     return document
@@ -109,7 +109,7 @@ def _write(
     calls = [event for name in CALLS for event in events.get(name, [])]
     kernels = events.get(KERNELS, [])
     memory = [event for name in MEMORY for event in events.get(name, [])]
-    # As nsys_nvtx_ranges has them: outer ranges come first.
+    # Same order as nsys_nvtx_ranges: outer ranges come first.
     ranges = sorted(
         (event for name in RANGES for event in events.get(name, [])),
         key=lambda event: (event.start, -event.end),
@@ -171,8 +171,8 @@ def _kernels(builder: ReportBuilder, kernels: list[Event], zero: int, pid: int |
         row |= {f"grid_{axis}": value for axis, value in zip("xyz", grid, strict=True)}
         row |= {f"block_{axis}": value for axis, value in zip("xyz", block, strict=True)}
         rows.append(row)
-    builder.lacks("nsys_kernels", "Kineto gives the sum of static and dynamic", "static_smem")
-    builder.lacks("nsys_kernels", "Kineto gives the sum of static and dynamic", "dynamic_smem")
+    builder.lacks("nsys_kernels", "Kineto has only the sum of static and dynamic", "static_smem")
+    builder.lacks("nsys_kernels", "Kineto has only the sum of static and dynamic", "dynamic_smem")
     _store(builder, "nsys_kernels", rows)
 
 
@@ -224,7 +224,7 @@ def _calls(builder: ReportBuilder, calls: list[Event], zero: int) -> None:
 
 
 def _payloads(builder: ReportBuilder, ranges: list[Event]) -> None:
-    """Write what torch.distributed records of its calls; ranges are in the order of their table."""
+    """Write the torch.distributed data of calls; ranges are in the order of their table."""
     told = [
         (range_id, text_of(field), value)
         for range_id, event in enumerate(ranges)
@@ -314,11 +314,11 @@ def _facts(builder: ReportBuilder, document: dict[str, Any], zero: int) -> None:
 
 
 def _gpus(builder: ReportBuilder, stated: object) -> None:
-    """Write what a trace tells of GPUs; entries that are no objects are left out."""
+    """Write the GPUs of a trace; entries that are not objects are skipped."""
     every = stated if isinstance(stated, list) else []
     gpus = [gpu for gpu in every if isinstance(gpu, dict)]
     if len(gpus) < len(every):
-        reason = "are no objects; they were left out"
+        reason = "are not objects; they were skipped"
         builder.lose("deviceProperties", reason, len(every) - len(gpus), len(every), counts=False)
     numbers = {
         "gpu": "id", "device": "id", "sm_count": "numSms", "memory_bytes": "totalGlobalMem",

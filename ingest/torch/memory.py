@@ -9,7 +9,7 @@ from typing import Any
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.torch.events import ns_of, number_of
 
-#: The name of these events, and the table that they become.
+#: Name of memory events, and their table.
 _EVENT, _TABLE = "[memory]", "torch_memory"
 
 #: Numbers of c10::DeviceType.
@@ -17,9 +17,9 @@ _DEVICES = {0: "CPU", 1: "CUDA"}
 
 
 def write_memory(builder: ReportBuilder, raw: Iterable[Mapping[str, Any]], zero: int) -> None:
-    """Write what PyTorch's allocators did, with the totals that the trace states.
+    """Write allocations and releases of PyTorch, with the totals in the trace.
 
-    Events without a time, a size or a device are left out and counted.
+    Events without a time, a size or a device are skipped and counted.
     """
     lost: Counter[str] = Counter()
     rows = []
@@ -31,18 +31,18 @@ def write_memory(builder: ReportBuilder, raw: Iterable[Mapping[str, Any]], zero:
             else:
                 rows.append(row)
     for lacking, events in sorted(lost.items()):
-        reason = f"have no usable {lacking}; they were left out"
+        reason = f"have no valid {lacking}; they were skipped"
         builder.lose(f"{_EVENT} events", reason, events, len(rows) + lost.total())
     if not rows:
         builder.lacks(_TABLE, "the trace has no memory events; profile with profile_memory=True")
-    # Those of the same time stay in the order of the trace.
+    # Events of the same time stay in trace order.
     rows.sort(key=lambda row: row["timestamp_ns"])
     columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
     builder.write(_TABLE, {"event": list(range(len(rows))), **columns} if rows else {}, len(rows))
 
 
 def _row(event: Mapping[str, Any], zero: int) -> tuple[dict[str, Any], str]:
-    """Return the row of an event, and what it lacks, if anything."""
+    """Return the row of an event, and the name of a missing value, if any."""
     args = event.get("args")
     args = args if isinstance(args, dict) else {}
     at = ns_of(event.get("ts"))
@@ -69,5 +69,5 @@ _TOTALS = ("Allocated", "Reserved")
 
 
 def _total(value: int | None) -> int | None:
-    """Return a total; devices of which PyTorch keeps none have a negative one."""
+    """Return a total; devices without a total in PyTorch have a negative value."""
     return value if value is not None and value >= 0 else None

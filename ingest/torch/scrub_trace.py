@@ -9,7 +9,7 @@ from perfpipe.ingest.masking import mask_value, names_in
 
 
 def scrub_kineto(source: Path, target: Path, *known: str) -> None:
-    """Write a copy without user and host names and directories, nor `known` names."""
+    """Write a copy without user names, host names, directories and `known` names."""
     trace = json.loads(source.read_text(encoding="utf-8"))
     if isinstance(trace, dict):
         trace.pop("traceName", None)

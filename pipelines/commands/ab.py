@@ -27,42 +27,42 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="A parameter of arm A, or env.VARIABLE, cwd, python, wrapper.",
 )
-@click.option("--b", "of_b", multiple=True, metavar="NAME=VALUE", help="The same of arm B.")
+@click.option("--b", "of_b", multiple=True, metavar="NAME=VALUE", help="The same for arm B.")
 @click.option(
     "--git",
     "span",
     metavar="A..B",
-    help="Compare two commits: the program runs in a work tree of each.",
+    help="Compare two commits, each in its own work tree.",
 )
-@click.option("--build", metavar="COMMAND", help="With --git: builds a work tree, such as 'make'.")
+@click.option("--build", metavar="COMMAND", help="With --git: build each work tree.")
 @click.option(
     "--rounds",
     type=click.IntRange(min=2),
-    help="Most rounds; a round launches each arm once (default: those of the calibration, else "
-    f"{ROUNDS}).",
+    help="Maximum number of rounds; a round launches each arm once (default: from the calibration, "
+    f"else {ROUNDS}).",
 )
 @click.option(
     "--no-early-stop",
     is_flag=True,
-    help="Measure all rounds, and look at the results once, behind the last.",
+    help="Measure all rounds, and test the results only once, after the last round.",
 )
 @click.option(
     "--aa",
     is_flag=True,
-    help="Both arms are A: what differs then is noise, and the result says A/A.",
+    help="Run A as both arms: any difference is noise, and the result is marked A/A.",
 )
-@click.option("--no-confirm", is_flag=True, help="Measure no fresh rounds behind a regression.")
+@click.option("--no-confirm", is_flag=True, help="Do not confirm a regression in fresh rounds.")
 @click.option(
     "--fail-on",
     type=click.Choice(["regressed", "inconclusive"]),
     default="regressed",
     show_default=True,
-    help="With inconclusive, also exit with 4 where it is not known whether anything changed.",
+    help="With inconclusive, also exit with 4 if it is not known whether anything changed.",
 )
 @click.option(
     "--explain",
     is_flag=True,
-    help="Where it changed, also profile each arm once to say where the time went.",
+    help="If the time changed, also profile each arm once to show where the time went.",
 )
 @allow_not_comparable_option
 @gate_outputs
@@ -83,13 +83,13 @@ def ab_command(
     outputs: Outputs,
     store_path: str | None,
 ) -> None:
-    """Measure two arms of a workload on this machine, in turns (A B B A), and decide.
+    """Compare two arms of a workload, measured alternately (A B B A) on this machine.
 
     Arms differ in parameters, environment, directory, interpreter, wrapper, or commit.  Programs
-    are launched without a profiler.  Rounds stop early where the verdict is certain: each look at
-    the results spends a part of 5 % (group-sequential, O'Brien-Fleming).  A regression is measured
-    again in fresh rounds before the advice is to revert; of arms that are alike (A/A) it is a false
-    alarm.  Exit codes are those of 'perfpipe check'.
+    are launched without a profiler.  Measuring stops early when the verdict is certain
+    (group-sequential test, O'Brien-Fleming, 5 % over all looks).  perfpipe advises to revert only
+    after fresh rounds confirm a regression.  If the arms are identical (A/A), a regression is a
+    false alarm.  Exit codes are those of 'perfpipe check'.
 
     \b
     perfpipe ab workloads/gemm.yaml --a dtype=fp16 --b dtype=bf16
@@ -111,10 +111,10 @@ def ab_command(
     if build is not None and span is None:
         raise InputError("--build needs --git")
     if aa and (of_b or span):
-        raise InputError("--aa: both arms are A, so that --b and --git say nothing")
+        raise InputError("--aa cannot be combined with --b or --git: both arms are A")
     if not (of_a or of_b or span or aa):
         raise InputError(
-            "the arms are the same: --a, --b or --git says how they differ (--aa measures that)"
+            "the arms are identical: use --a, --b or --git, or --aa to compare A with itself"
         )
     store = resolve_store(store_path)
     trees = nullcontext((None, None)) if span is None else checkouts(workload, span, build)
@@ -129,7 +129,7 @@ def ab_command(
             early, confirm = not no_early_stop, not no_confirm
             found = ab(arms, store, most, steps, calibration, early=early, confirm=confirm)
             if explain and found.decision.verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
-                steps.note("profiling both arms to say where the time went")
+                steps.note("profiling both arms to show where the time went")
                 found = with_profiles(found, arms, store, steps.note)
     both = partial(both_steps, store, *found.reports, None, STEADY)
     write(found.decision, found.comparison, outputs, both)

@@ -20,11 +20,11 @@ from perfpipe.pipelines.options import (
 
 @click.group("baseline")
 def baseline_command() -> None:
-    """Name runs that others are checked against, and export what they measured.
+    """Save runs as a named baseline for 'perfpipe check', and export their measurements.
 
     \b
     perfpipe baseline set main run1 run2 run3
-    perfpipe baseline export main baseline.json     # small; works where the store is not
+    perfpipe baseline export main baseline.json     # small; usable without the store
     perfpipe check --baseline baseline.json
     """
 
@@ -34,7 +34,7 @@ def baseline_command() -> None:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @store_option
 def set_command(name: str, runs: tuple[str, ...], store_path: str | None) -> None:
-    """Let NAME stand for runs; a baseline of that name is replaced."""
+    """Save runs as baseline NAME, replacing an existing baseline of that name."""
     from perfpipe import baselinerecord
     from perfpipe.pipelines.selection import select
     from perfpipe.provenance import utc_now
@@ -43,10 +43,10 @@ def set_command(name: str, runs: tuple[str, ...], store_path: str | None) -> Non
     store = resolve_store(store_path, must_exist=True)
     found = select(store, runs)
     if not found.only_runs:
-        raise InputError("a baseline consists of runs, not of reports")
+        raise InputError("a baseline consists of runs, not reports")
     replays = [run.run_id for run in found.runs if run.replayed]
     if replays:
-        raise InputError(f"{replays[0]} was replayed: nothing was measured")
+        raise InputError(f"{replays[0]} is a replay, not a measurement")
     ids = tuple(run.run_id for run in found.runs)
     path = baselinerecord.path_of(store.root, name)
     with storing(path):
@@ -67,7 +67,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
         try:
             own = baselinerecord.read(store.root, name)
         except StoreError as error:
-            store.warn(f"baseline {name} is left out: {error}")
+            store.warn(f"baseline {name} is skipped: {error}")
         else:
             found += [own] if own is not None else []
     if as_json:
@@ -81,7 +81,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @store_option
 def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
-    """Remove baselines; their runs stay."""
+    """Remove baselines, but keep their runs."""
     from perfpipe import baselinerecord
     from perfpipe.store import storing
 
@@ -104,7 +104,7 @@ def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
 def export_command(
     name: str, file: Path, window: str, step_range: str | None, store_path: str | None
 ) -> None:
-    """Write what a baseline measured as one small JSON file, without profiles."""
+    """Write the measurements of a baseline to a small JSON file, without profiles."""
     import json
 
     from perfpipe.analysis.comparison import ENDPOINTS
@@ -115,19 +115,19 @@ def export_command(
     from perfpipe.pipelines.writing import write_text
 
     if file.suffix != ".json":
-        raise InputError(f"{file}: an exported baseline is a .json file")
+        raise InputError(f"{file}: an exported baseline must be a .json file")
     store = resolve_store(store_path, must_exist=True)
     (found,) = named(store, name.split(","), step_range=step_range, window=window)
     if found.replayed:
-        raise InputError(f"{name} was replayed: nothing was measured")
+        raise InputError(f"{name} is a replay, not a measurement")
     parts = {key.part for key in found.side.measured}
     if parts.isdisjoint(ENDPOINTS):
         raise InputError(
-            f"{name} measured nothing: no times were printed, no launch ended on its own, and no "
-            "profiler saw the GPU work"
+            f"{name} has no measurements: the program printed no times, no launch ended by itself, "
+            "and no profiler recorded GPU work"
         )
     silent = sorted({key.label for key in found.side.measured if key.part == WALL})
     if silent:
-        say(f"{', '.join(silent)}: no times were printed; the wall time of launches is compared")
+        say(f"{', '.join(silent)}: the program prints no times; the launch wall time is compared")
     write_text(file, json.dumps(document_of(found.side), indent=1) + "\n")
     click.echo(file)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perfpipe.pipelines.batch.disk import BatchDirectory
     from perfpipe.pipelines.batch.state import BatchState
 
-#: How often the scheduler is asked, s: many of us may share it.
+#: How often to query the scheduler, s: many users may share it.
 _TICK_S = 15.0
 
 _batch = click.argument("batch", required=False)
@@ -31,14 +31,14 @@ _interval = click.option(
     default=_TICK_S,
     show_default=True,
     metavar="SECONDS",
-    help="How often Slurm is asked; one call for all jobs.",
+    help="How often to query Slurm, with one call for all jobs.",
 )
 _of = click.option("--batch", metavar="BATCH", help="The batch [default: the newest].")
 
 
 @click.group("batch")
 def batch_command() -> None:
-    """Run many configurations as jobs of a Slurm cluster, and report on all of them.
+    """Run many configurations as Slurm jobs, and report on all of them.
 
     \b
     perfpipe batch submit workloads/gemm.yaml workloads/attention.yaml --partition gpu
@@ -46,8 +46,8 @@ def batch_command() -> None:
     perfpipe batch status
     perfpipe batch wait && perfpipe report BATCH --html
 
-    Results lie in the store and are what counts; Slurm is asked about those that are missing.
-    BATCH is an id or the beginning of one; without it, the newest batch is meant.
+    A task with results in the store is finished.  Slurm is queried only about the other tasks.
+    BATCH is the id of a batch or a prefix of it (default: the newest batch).
     """
 
 
@@ -57,14 +57,14 @@ batch_command.add_command(batch_doctor_command)
 
 @batch_command.command("status")
 @_batch
-@click.option("--watch", is_flag=True, help="Print again what changes, until all is done.")
+@click.option("--watch", is_flag=True, help="Print every change until all tasks have finished.")
 @_interval
 @json_option("Print every task as JSON.")
 @store_option
 def status_command(
     batch: str | None, watch: bool, interval: float, as_json: bool, store_path: str | None
 ) -> None:
-    """Show how many tasks are done, run, wait and failed, and why.
+    """Show how many tasks are done, running, waiting or failed, and why.
 
     \b
     perfpipe batch status
@@ -95,7 +95,7 @@ def status_command(
 @json_option("Print the outcome as JSON.")
 @store_option
 def wait_command(batch: str | None, interval: float, as_json: bool, store_path: str | None) -> None:
-    """Wait until a batch is collected; exit with 0 if every task succeeded, else 1.
+    """Wait until a batch is collected; exit with 0 if every task succeeded, else with 1.
 
     \b
     perfpipe batch wait && perfpipe report BATCH --html
@@ -118,7 +118,7 @@ def wait_command(batch: str | None, interval: float, as_json: bool, store_path: 
 @_of
 @store_option
 def logs_command(task: int, batch: str | None, store_path: str | None) -> None:
-    """Print the output of a task's job, and name the files that its program left.
+    """Print the output of a task's job, and list the files that the task wrote.
 
     TASK is the number that `batch status` shows.
 
@@ -131,7 +131,7 @@ def logs_command(task: int, batch: str | None, store_path: str | None) -> None:
 
     directory = _find(batch, store_path)
     if not 0 <= task < directory.batch.tasks:
-        raise InputError(f"{task}: the batch has the tasks 0 to {directory.batch.tasks - 1}")
+        raise InputError(f"no task {task}: the batch has tasks 0 to {directory.batch.tasks - 1}")
     found = state_of(directory, Cluster()).tasks[task]
     for line in log_lines(directory, found):
         click.echo(line)
@@ -142,9 +142,9 @@ def logs_command(task: int, batch: str | None, store_path: str | None) -> None:
 @_of
 @store_option
 def cancel_command(tasks: str | None, batch: str | None, store_path: str | None) -> None:
-    """Cancel tasks, such as 3,7-9, or all that have not ended; what is done stays.
+    """Cancel tasks, such as 3,7-9, or every unfinished task; finished results are kept.
 
-    Tasks of one job end together.
+    Canceling one task of a job cancels the other unfinished tasks of that job.
 
     \b
     perfpipe batch cancel
@@ -165,14 +165,14 @@ def cancel_command(tasks: str | None, batch: str | None, store_path: str | None)
     "--only",
     multiple=True,
     metavar="STATE",
-    help="Only tasks in this state, such as timeout, 'node failure', lost.",
+    help="Only tasks in this state, such as timeout, 'node failure' or lost.",
 )
 @json_option("Print the jobs as JSON.")
 @store_option
 def resume_command(
     batch: str | None, only: tuple[str, ...], as_json: bool, store_path: str | None
 ) -> None:
-    """Submit again what did not succeed; what is done or still runs is left alone.
+    """Resubmit tasks that did not succeed, except those that are still running.
 
     \b
     perfpipe batch resume
@@ -186,18 +186,16 @@ def resume_command(
     if as_json:
         click.echo(json_document(tasks=[task.task.index for task in again], jobs=jobs))
     elif jobs:
-        click.echo(
-            f"{counted(len(again), 'task')} submitted again; the collector is job {jobs[-1]}"
-        )
+        click.echo(f"{counted(len(again), 'task')} resubmitted; the collector is job {jobs[-1]}")
     else:
-        click.echo("nothing to resume: every task is done, waits, runs or is unknown")
+        click.echo("nothing to resume: every task is done, waiting, running or unknown")
 
 
 @batch_command.command("ls")
 @json_option()
 @store_option
 def ls_command(as_json: bool, store_path: str | None) -> None:
-    """List the batches of the store, newest first, by what is on disk."""
+    """List the batches in the store, newest first, without querying Slurm."""
     from perfpipe.pipelines.batch.disk import BatchDirectory
     from perfpipe.pipelines.batch.telling import listing
 
@@ -219,7 +217,9 @@ def task_command(batch: str, number: int, store_path: str | None) -> None:
 
     at = os.environ.get("SLURM_ARRAY_TASK_ID", "")
     if not at.isdigit():
-        raise InputError("SLURM_ARRAY_TASK_ID is not set: this runs as an element of a job array")
+        raise InputError(
+            "SLURM_ARRAY_TASK_ID is not set: this command runs only in a Slurm job array"
+        )
     if not run_element(_find(batch, store_path), number, int(at)):
         raise TaskFailed("not every task succeeded")
 
@@ -235,7 +235,7 @@ def collect_command(batch: str, number: int, store_path: str | None) -> None:
 
     outcome = collect(_find(batch, store_path), number, Cluster())
     if outcome is None:
-        say("a later collector finishes this batch")
+        say("a later collector job finishes this batch")
     elif not outcome.ok and not outcome.resubmitted:
         raise TaskFailed(f"not every task succeeded: {_counted(outcome.counts)}")
 

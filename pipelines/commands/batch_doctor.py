@@ -18,14 +18,14 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 @click.option("--account", metavar="NAME", help="Account to charge.")
 @click.option("--qos", metavar="NAME", help="Quality of service.")
 @click.option("--constraint", metavar="FEATURES", help="Features that the node must have.")
-@click.option("--gpus", type=int, metavar="N", help="GPUs to ask for [default: 1].")
+@click.option("--gpus", type=int, metavar="N", help="GPUs to request [default: 1].")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="Cancel the job if it has not answered by then.",
+    help="Cancel the job if it has not reported by then.",
 )
 @click.option("--need", multiple=True, type=click.Choice(NEEDS), help="As in perfpipe doctor.")
 @json_option()
@@ -33,9 +33,9 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 def batch_doctor_command(
     timeout: float, need: tuple[str, ...], as_json: bool, store_path: str | None, **asked: Any
 ) -> None:
-    """Check what profiling needs on a compute node: submit a short job that looks there.
+    """Submit a short job that checks whether a compute node is ready for profiling.
 
-    Drivers, profilers and the permission to read counters are often not those of the login node.
+    Drivers, profilers and counter permissions often differ from those on the login node.
 
     \b
     perfpipe batch doctor --partition gpu

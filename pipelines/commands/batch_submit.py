@@ -36,13 +36,13 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
         "account": ("NAME", "Account to charge."),
         "qos": ("NAME", "Quality of service."),
         "time": ("TIME", "Time limit of a job: 30m, 1h30m, 2:00:00."),
-        "gpus": ("N", "GPUs per node [default: 1; 0 where nothing is measured]."),
+        "gpus": ("N", "GPUs per node [default: 1, or 0 if nothing is measured]."),
         "cpus": ("N", "CPUs per node."),
         "mem": ("SIZE", "Memory per node, such as 64G."),
         "constraint": ("FEATURES", "Features that nodes must have."),
         "nodes": ("N", "Nodes per task."),
-        "array-parallelism": ("N", "Most jobs to run at a time."),
-        "tasks-per-job": ("N", "Tasks that a job runs in turn [default: chosen]."),
+        "array-parallelism": ("N", "Maximum number of jobs that run at a time."),
+        "tasks-per-job": ("N", "Tasks per job, run one after another [default: automatic]."),
     }
     numbers = ("gpus", "cpus", "nodes", "array-parallelism", "tasks-per-job")
     for name, (metavar, text) in reversed(texts.items()):
@@ -58,9 +58,9 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(COLLECTORS),
     default="auto",
     show_default=True,
-    help="What to collect with; auto profiles with nsys and ncu, replay reads the recordings.",
+    help="Profilers to use; auto profiles with nsys and ncu, replay reads the recordings.",
 )
-@click.option("--ingest-only", is_flag=True, help="Read existing reports; no GPU is asked for.")
+@click.option("--ingest-only", is_flag=True, help="Ingest existing reports; requests no GPU.")
 @click.option(
     "--set",
     "settings",
@@ -72,22 +72,24 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--arms",
     metavar="NAME",
-    help="Parameter whose values are compared: they share a job, and their launches take turns "
+    help="Parameter whose values to compare: they share a job, and their launches alternate "
     "(A B B A).",
 )
 @_slurm_options
-@click.option("--exclusive", is_flag=True, default=None, help="Ask for whole nodes.")
-@click.option("--setup", multiple=True, metavar="LINE", help="Shell line before each task.")
-@click.option("--extra", multiple=True, metavar="OPTION", help="Another option of sbatch.")
-@click.option("--no-pages", is_flag=True, help="Make no page for each configuration.")
+@click.option("--exclusive", is_flag=True, default=None, help="Request whole nodes.")
+@click.option("--setup", multiple=True, metavar="LINE", help="Shell line to run before each task.")
+@click.option("--extra", multiple=True, metavar="OPTION", help="Additional sbatch option.")
+@click.option("--no-pages", is_flag=True, help="Do not write a page for each configuration.")
 @click.option(
     "--max-attempts",
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="How often a task is submitted whose node failed or that was preempted.",
+    help="Maximum number of submissions of a task that is preempted or whose node fails.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the scripts and tasks; submit nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the scripts and tasks without submitting them."
+)
 @json_option("Print the batch, or what --dry-run shows, as JSON.")
 @store_option
 @click.pass_context
@@ -107,10 +109,11 @@ def batch_submit_command(
     store_path: str | None,
     **asked: Any,
 ) -> None:
-    """Submit workloads as job arrays, a program, or existing reports to read; return at once.
+    """Submit workloads, a program, or existing reports to ingest, and return at once.
 
-    Each configuration is a task; several short ones share a job.  A last job collects: it writes
-    the runs and the pages.  The store must be on a file system that the nodes share.
+    Each configuration is a task of a job array; several short tasks share a job.  The last job, the
+    collector, writes the runs and the pages.  The store must be on a file system that the nodes
+    share.
 
     \b
     perfpipe batch submit workloads/gemm.yaml --partition gpu --time 30m
@@ -130,7 +133,9 @@ def batch_submit_command(
 
     program = ctx.meta["program"]
     if bool(paths) == (program is not None):
-        raise click.UsageError("workload files, reports (--ingest-only), or -- and a program", ctx)
+        raise click.UsageError(
+            "give workload files, reports (with --ingest-only), or a program after --", ctx
+        )
     store = resolve_store(store_path)
     flags = given(asked)
     words = ["perfpipe", "batch", "submit", *ctx.meta["args"]]
@@ -178,7 +183,7 @@ def batch_submit_command(
         with claimed(directory.path):
             jobs = submitting.submit(directory, cluster, arrays, "submit")
     except PerfpipeError as error:
-        error.args = (f"{error} (when mended: perfpipe batch resume {batch_id})",)
+        error.args = (f"{error} (once fixed: perfpipe batch resume {batch_id})",)
         raise
     if as_json:
         click.echo(json_document(batch=asdict(frozen.batch), jobs=jobs))

@@ -57,13 +57,13 @@ def budget_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Break down GPU time: of the steady steps, of a part of the capture, or within NVTX ranges.
+    """Break down GPU time in the steady steps, in part of the capture, or within NVTX ranges.
 
-    Every nanosecond of the window belongs to exactly one category.  Without options it is the
-    budget of the steady steps; --window whole is the entire capture, --window 3 the third step.
-    Times count from the start of the capture, as in nsys.  The window of a range (NAME or
-    DOMAIN:NAME) is on the GPU: from the first operation that its process launched while the range
-    was open to the end of the last.
+    Every nanosecond of the window belongs to exactly one category.  The default window is the
+    steady steps; --window whole is the entire capture, --window 3 is the third step.  Times are
+    relative to the start of the capture, as in nsys.  An NVTX range (NAME or DOMAIN:NAME) is
+    projected onto the GPU: its window runs from the start of the first operation that its process
+    launched inside the range to the end of the last such operation.
 
     \b
     perfpipe budget
@@ -96,13 +96,13 @@ def budget_command(
 
     found = rereading(store, chosen, read)
     if found.ranges is not None and found.ranges > limit:
-        click.echo(f"the first {limit} of {found.ranges:,} ranges (--limit)", err=True)
+        click.echo(f"showing the first {limit} of {found.ranges:,} ranges (--limit)", err=True)
     rows = found.rows
     if as_json:
         click.echo(json_document(windows=rows))
         return
     if not rows:
-        raise InputError("no GPU operation in the selection")
+        raise InputError("no GPU operations in the selection")
     last = None
     for row in rows:
         if row["window_index"] != last:

@@ -33,14 +33,14 @@ _CALIBRATING = 10
     type=click.FloatRange(min=0.1),
     default=3.0,
     show_default=True,
-    help="The change that shall be found, %.",
+    help="Smallest change to detect, %.",
 )
 @click.option(
     "--set",
     "given",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter, or env.VARIABLE, cwd, python, wrapper, as the arms of 'perfpipe ab'.",
+    help="A parameter, or env.VARIABLE, cwd, python, wrapper, as in 'perfpipe ab --a'.",
 )
 @json_option()
 @store_option
@@ -52,13 +52,13 @@ def calibrate_command(
     as_json: bool,
     store_path: str | None,
 ) -> None:
-    """Launch a workload against itself, and tell how small a change can be seen.
+    """Compare a workload with itself to measure how small a change can be detected.
 
-    Programs are launched without a profiler, as by 'perfpipe ab'.  Told are the scatter between
-    launches and within them, drift, modes, how often an unchanged program would be called changed,
-    the smallest change that is found in 95 % of comparisons, and how many rounds with which
-    threshold find --change.  The store keeps that for this workload on this kind of machine:
-    'perfpipe ab' and 'perfpipe check' go by it.
+    Programs are launched without a profiler, as in 'perfpipe ab'.  Reports the scatter between and
+    within launches, drift, modes, the false-alarm rate for an unchanged program, the smallest
+    change that is detected in 95 % of comparisons, and the rounds and the threshold that detect
+    --change.  The store keeps the calibration for this workload on this kind of machine, and
+    'perfpipe ab' and 'perfpipe check' use it.
 
     \b
     perfpipe calibrate workloads/gemm.yaml
@@ -86,22 +86,22 @@ def _print(found: Calibration) -> None:
         for line in _lines(own, found.change_pct):
             click.echo(f"  {line}")
     click.echo(
-        f"\n'perfpipe ab' and 'perfpipe check' now go by it; 'perfpipe ab' measures up to "
-        f"{found.rounds} rounds."
+        f"\n'perfpipe ab' and 'perfpipe check' now use this calibration; 'perfpipe ab' measures up "
+        f"to {found.rounds} rounds."
     )
 
 
 def _lines(own: Calibrated, change_pct: float) -> list[str]:
-    within = "" if own.within_pct is None else f"; within one {own.within_pct:.2g} %"
+    within = "" if own.within_pct is None else f"; within a launch {own.within_pct:.2g} %"
     span = f"{own.between_low_pct:.2g} to {own.between_high_pct:.2g} %"
-    found = [f"between launches {own.between_pct:.2g} % ({span}){within}"]
-    told = f"{own.drift_pct:+.2g} % from first to last"
+    found = [f"scatter between launches {own.between_pct:.2g} % ({span}){within}"]
+    drift = f"{own.drift_pct:+.2g} % from first to last launch"
     interval = f"({own.drift_low_pct:+.2g} to {own.drift_high_pct:+.2g} %)"
-    found.append(
-        f"drift: {told} {interval}" if own.drifts else f"no drift beyond chance {interval}"
-    )
+    found.append(f"drift: {drift} {interval}" if own.drifts else f"no significant drift {interval}")
     if own.correlated:
-        found.append(f"launches depend on the one before (correlation {own.autocorrelation:.2g})")
+        found.append(
+            f"each launch depends on the previous one (correlation {own.autocorrelation:.2g})"
+        )
     if own.modes is not None:
         fast, slow = own.modes.fast_ms, own.modes.slow_ms
         found.append(
@@ -109,10 +109,10 @@ def _lines(own: Calibrated, change_pct: float) -> list[str]:
         )
     for title, setting in (("now", own.now), ("proposed", own.proposed)):
         found.append(
-            f"{title}: {setting.rounds} rounds, changes from {setting.limit_pct:g} % on: "
-            f"false alarms {setting.false_pct:.1f} %, {change_pct:g} % found in "
-            f"{setting.found_pct:.0f} %, 95 % from {setting.detectable_pct:.2g} % on"
+            f"{title}: {setting.rounds} rounds, threshold {setting.limit_pct:g} %: "
+            f"false alarms {setting.false_pct:.1f} %; a change of {change_pct:g} % is detected in "
+            f"{setting.found_pct:.0f} % of comparisons, {setting.detectable_pct:.2g} % in 95 %"
         )
     if own.proposed.found_pct < 95:
-        found.append(f"{change_pct:g} % cannot be seen reliably: the launches scatter too much")
+        found.append(f"a change of {change_pct:g} % cannot be detected reliably: too much scatter")
     return found

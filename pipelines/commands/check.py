@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     multiple=True,
     required=True,
     metavar="NAME|RUN|FILE.json",
-    help="What to check against: a named baseline, runs (repeat it), or an exported baseline.",
+    help="Baseline to check against: a name, a run (repeat for several), or an exported file.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["regressed", "inconclusive"]),
     default="regressed",
     show_default=True,
-    help="With inconclusive, also exit with 4 where it is not known whether anything changed.",
+    help="With inconclusive, also exit with 4 if it is not known whether anything changed.",
 )
 @click.option(
     "--confirms",
     metavar="RUN",
     multiple=True,
-    help="Earlier runs that regressed against the same baseline: these ones confirm it.",
+    help="Earlier run that regressed against the same baseline, to confirm with fresh runs.",
 )
 @allow_mixed_option
 @allow_not_comparable_option
@@ -61,11 +61,11 @@ def check_command(
 ) -> None:
     """Decide whether runs are slower than a baseline: continue, investigate, or revert.
 
-    Without a name the newest run is checked.  Where the program prints no times, the wall time of
-    its launches is compared.  Exit codes: 0 it is not slower, or not known to be; 1 a task failed,
-    or a configuration of the baseline was not measured; 3 it regressed; 4 the two sides cannot be
-    compared (another workload or GPU, a replay; 0 with --allow-not-comparable), or it is not known,
-    with --fail-on inconclusive.
+    The default is the newest run.  If the program prints no times, the wall time of its launches is
+    compared.  Exit codes: 0 not slower, or not known to be slower; 1 a task failed, or a
+    configuration of the baseline was not measured; 3 regressed; 4 not comparable (another workload
+    or GPU, or a replay; 0 with --allow-not-comparable), or inconclusive with --fail-on
+    inconclusive.
 
     \b
     perfpipe check --baseline main
@@ -89,7 +89,7 @@ def check_command(
     if confirms:
         before = compare(confirms)
         if {*before.after.side.names} & {*found.after.side.names}:
-            raise InputError("--confirms names runs that are checked: fresh ones must confirm")
+            raise InputError("--confirms names a run that is also checked: confirm with fresh runs")
         found = found.confirming(before)
     found.write(outputs, store, step_range, window)
     raise_for(

@@ -11,19 +11,19 @@ from perfpipe.errors import InputError, os_error_sentence
 
 @click.command("comment")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--number", type=int, help="Pull or merge request [default: that of this CI job].")
+@click.option("--number", type=int, help="Pull or merge request [default: from the CI job].")
 @click.option(
     "--name",
     default="perfpipe",
     show_default=True,
-    help="Whose comment it is, where a repository has several gates.",
+    help="Name of the gate, if a repository has several gates.",
 )
 def comment_command(file: Path, number: int | None, name: str) -> None:
-    """Post FILE to the pull request of a CI job, or update the comment that is there.
+    """Post FILE as a comment on the pull request of a CI job, or update the existing comment.
 
-    FILE is Markdown, as 'perfpipe check --md FILE' writes it.  An earlier comment is found by its
-    marker line.  On GitHub this needs GITHUB_TOKEN, on GitLab GITLAB_TOKEN; the rest comes from
-    variables that every CI job has.
+    FILE is Markdown, as written by 'perfpipe check --md FILE'.  An earlier comment is found by its
+    marker line.  GitHub needs GITHUB_TOKEN and GitLab needs GITLAB_TOKEN; everything else comes
+    from the standard variables of a CI job.
 
     \b
     perfpipe check RUN... --baseline baseline.json --md comment.md

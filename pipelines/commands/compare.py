@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "--across-gpus",
     is_flag=True,
-    help="A and B ran on two GPU models: tell what was got of what the roofs of B allow.",
+    help="For runs on two GPU models: compare the speedup with what the roofs of B allow.",
 )
 @gate_outputs
 @window_option
@@ -36,10 +36,10 @@ def compare_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Tell what changed from A to B: improved, same, regressed, or not known.
+    """Show what changed from A to B: improved, same, regressed, or not known.
 
-    A and B are runs or reports (several with commas between them), named baselines, or exported
-    ones (FILE.json).  The exit code is 0 whatever changed; 'perfpipe check' decides.
+    A and B are runs or reports (several separated by commas), named baselines, or exported
+    baselines (FILE.json).  The exit code is always 0; use 'perfpipe check' as a gate.
 
     \b
     perfpipe compare gemm-2026a gemm-2026b

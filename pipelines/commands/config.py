@@ -14,7 +14,7 @@ from perfpipe.pipelines.settings import effective, files
 
 @click.group("config")
 def config_command() -> None:
-    """Show settings of perfpipe.toml, ~/.config/perfpipe/config.toml, variables and workloads."""
+    """Show settings from perfpipe.toml, ~/.config/perfpipe/config.toml, variables and workloads."""
 
 
 @config_command.command("show")
@@ -24,8 +24,8 @@ def config_command() -> None:
 def show_command(workload: Path | None, origin: bool, as_json: bool) -> None:
     """Show the settings in effect here, or for WORKLOAD.
 
-    What is stated wins in this order: option, environment variable, workload file, perfpipe.toml
-    (here or above), ~/.config/perfpipe/config.toml, default.
+    Order of precedence: option, environment variable, workload file, perfpipe.toml (in this
+    directory or above), ~/.config/perfpipe/config.toml, default.
     """
     stated = None
     if workload is not None:

@@ -36,7 +36,8 @@ _LITTLE_SPACE = 2e9
 def doctor_command(as_json: bool, need: tuple[str, ...], store_path: str | None) -> None:
     """Check what profiling needs: nsys, ncu, driver, counter permission, Slurm, disk, packages.
 
-    Ingesting and reporting need none of them, so a missing tool is an error only with --need.
+    Ingesting and reporting work without these tools, so a missing tool is an error only with
+    --need.
     """
     checks = list(_checks(store_path))
     if as_json:
@@ -71,7 +72,9 @@ def _gpu() -> Check:
     try:
         answer = run(["nvidia-smi", query, "--format=csv,noheader"], timeout=60)
     except PerfpipeError:
-        return Check("gpu", MISSING, "no nvidia-smi, so no NVIDIA driver; runs replay recordings")
+        return Check(
+            "gpu", MISSING, "no nvidia-smi, so no NVIDIA driver; 'perfpipe run' replays recordings"
+        )
     lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
     if not answer.ok or not lines:
         return Check("gpu", MISSING, f"nvidia-smi finds no GPU ({answer.complaint()})")
@@ -103,7 +106,7 @@ def _slurm() -> Check:
         return Check(
             "slurm",
             MISSING,
-            "no srun; needed by batches, and by workloads with execution kind srun",
+            "no srun; needed for batches and for workloads with execution kind srun",
         )
     try:
         version = run(["srun", "--version"], timeout=20)

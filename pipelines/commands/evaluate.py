@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Directory of a candidate, or a solution of FlashInfer-Trace; repeat for several.",
+    help="Directory of a candidate, or a FlashInfer-Trace solution; repeat for several.",
 )
 @click.option(
     "--baseline",
     "baselines",
     multiple=True,
     metavar="[NAME=]DIR",
-    help="Candidate to measure against, in place of those of the file; repeat for several.",
+    help="Candidate to compare with, instead of the baselines in the file; repeat for several.",
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
               show_default=True, help="Where candidates run.")  # fmt: skip
-@click.option("--no-timing", is_flag=True, help="Only check results.")
-@click.option("--launches", type=click.IntRange(min=1), help="Processes to time, of each side.")
-@click.option("--batches", type=click.IntRange(min=1), help="Batches of calls in each.")
+@click.option("--no-timing", is_flag=True, help="Check results only.")
+@click.option("--launches", type=click.IntRange(min=1), help="Processes to time per side.")
+@click.option("--batches", type=click.IntRange(min=1), help="Batches of calls per process.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the inputs (default: random).")
 @click.option(
     "--history",
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
     "--workloads",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="With a definition of FlashInfer-Trace: its workloads (JSON lines).",
+    help="With a FlashInfer-Trace definition: its workloads (JSON lines).",
 )
 @click.option(
     "--flashinfer",
     "exported",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write definition, workloads, solutions and traces of FlashInfer-Trace below DIR.",
+    help="Write a FlashInfer-Trace data set (definition, workloads, solutions, traces) to DIR.",
 )
 @click.option("--generation", type=click.IntRange(min=0), default=0, show_default=True,
-              help="With --history: the generation of the search.")  # fmt: skip
+              help="With --history: generation of the search.")  # fmt: skip
 @click.option("--profile", is_flag=True, help="Profile the best correct candidate with ncu.")
 @json_option()
 @store_option
@@ -82,15 +82,15 @@ def evaluate_command(
     as_json: bool,
     store_path: str | None,
 ) -> None:
-    """Judge kernels: whether they are right, whether they cheat, and how fast they are.
+    """Evaluate kernels: check that they are correct and do not cheat, and time them.
 
     WORKLOAD has a block 'evaluate' with the inputs, the outputs and a reference (docs/agents.md).
-    It may also be a definition of FlashInfer-Trace (.json), or a problem of KernelBench (.py).
-    A candidate is a directory with kernel.py and its function run(inputs..., outputs...).  It runs
-    apart from reference and clock, with limits, without network, and sees no files but its own
-    copy and the libraries.  Only correct candidates get times: against each baseline, in turns.
-    With --profile the fastest correct one is profiled by ncu: class, SOL and headroom of its
-    kernels.  Exit code 1 if one is not correct.
+    It can also be a FlashInfer-Trace definition (.json) or a KernelBench problem (.py).
+    A candidate is a directory with kernel.py, which defines run(inputs..., outputs...).  It runs
+    in a separate process from the reference and the timer, with resource limits and without
+    network, and can read only its own copy and the libraries.  Only correct candidates are timed,
+    alternately with each baseline.  With --profile, ncu profiles the fastest correct candidate and
+    reports class, SOL and headroom of its kernels.  Exit code 1 if any candidate is not correct.
 
     \b
     perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/fused

@@ -49,7 +49,7 @@ def export_command() -> None:
     metavar="|".join((*WINDOWS, "STEP")),
     default=WHOLE,
     show_default=True,
-    help="Write only this part: the steady steps, start-up and warm-up, or a step by its name.",
+    help="Part to write: the steady steps, everything, start-up and warm-up, or a named step.",
 )
 @click.option(
     "--step", type=click.IntRange(min=1), help="Write only this step, as numbered in 'steps'."
@@ -66,10 +66,10 @@ def perfetto_command(
 ) -> None:
     """Write a trace for ui.perfetto.dev or chrome://tracing.
 
-    It shows each GPU's streams and idle intervals by cause, each thread's CUDA calls and NVTX
-    ranges, and arrows from a call to what it launched.  Several reports are shown side by side,
-    each starting at its own time zero.  Of a part, all that overlaps it on any GPU is written, and
-    the calls that launched its operations.
+    The trace shows each GPU's streams and idle intervals by cause, each thread's CUDA calls and
+    NVTX ranges, and arrows from each call to the operation it launched.  Several reports are shown
+    side by side, each starting at time zero.  With --window or --step, the trace contains
+    everything that overlaps that part on any GPU, and the calls that launched its operations.
 
     \b
     perfpipe export perfetto
@@ -107,7 +107,9 @@ def perfetto_command(
             "ORDER BY start_ns, dur_ns DESC, source_name, process, row_name, name"
         )
         if timelines == (0,):
-            raise InputError("no timeline among the selected reports: ncu reports have none")
+            raise InputError(
+                "no timeline among the selected reports: ncu reports do not contain one"
+            )
         opened = gzip.open if output.suffix == ".gz" else open
         try:
             with replacing(output) as temporary, opened(temporary, "wt", encoding="utf-8") as file:

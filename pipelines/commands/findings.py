@@ -15,12 +15,12 @@ from perfpipe.pipelines.options import json_option, resolve_store, store_option
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="Findings to show."
 )
-@json_option("Print the answer that agents get from 'perfpipe mcp'.")
+@json_option("Print JSON, as agents receive it from 'perfpipe mcp'.")
 @store_option
 def findings_command(
     names: tuple[str, ...], limit: int, as_json: bool, store_path: str | None
 ) -> None:
-    """Show the verdict on a run or on reports, and every finding with its evidence.
+    """Show the verdict for a run or for reports, and every finding with its evidence.
 
     The default is the latest run, or every report if there is no run.
 

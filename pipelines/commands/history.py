@@ -27,7 +27,7 @@ _SHOWN = 30
     type=click.Choice(["time", "commit", "node", "gpu"]),
     default="time",
     show_default=True,
-    help="A row for each run or commit; or nodes or GPUs compared at the same work.",
+    help="One row per run or per commit, or a comparison of nodes or of GPUs on the same work.",
 )
 @click.option(
     "--html",
@@ -43,13 +43,13 @@ _SHOWN = 30
 def history_command(
     workload: str, by: str, html: Path | None, as_json: bool, store_path: str | None
 ) -> None:
-    """Show the times of a workload over its runs, and where they changed their level.
+    """Show the times of a workload over its runs, and where their level changed.
 
-    WORKLOAD is its name, or its file.  Each configuration and kind of machine has a history of its
-    own; arms of 'perfpipe ab' with another environment, interpreter or wrapper are left out.
-    Changes are looked for from 12 runs on, and told with the commits or runs between which they
-    lie.  With --by node or gpu the same work is compared on different machines, and one that stands
-    out is named.
+    WORKLOAD is a name or a workload file.  Each configuration and kind of machine has its own
+    history.  Arms of 'perfpipe ab' with another environment, interpreter or wrapper are excluded.
+    With 12 or more runs, changes are detected and reported with the commits or runs before and
+    after the change.  With --by node or --by gpu, the same work is compared on different machines,
+    and outliers are named.
 
     \b
     perfpipe history gemm --by commit --html

@@ -24,7 +24,8 @@ PATH is a file, a directory or a pattern: {_READS}.  Files compressed as .xz, .g
 accepted.  A file already in the store is not read again.
 
 Prints one line per file: report id, kind, rows, name.  If a file cannot be read, or its reader
-crashes or hangs, the others are still read; the error goes to stderr and the exit code is not 0.
+crashes or hangs, the other files are still read.  The error goes to stderr and the exit code is
+not 0.
 """
 
 
@@ -34,7 +35,7 @@ crashes or hangs, the others are still read; the error goes to stderr and the ex
     "--jobs",
     "-j",
     type=click.IntRange(1),
-    help="Processes [default: $PERFPIPE_CORES, else one per CPU].",
+    help="Number of processes [default: $PERFPIPE_CORES, else one per CPU].",
 )
 @click.option(
     "--timeout",
@@ -46,7 +47,7 @@ crashes or hangs, the others are still read; the error goes to stderr and the ex
 @click.option(
     "--force",
     is_flag=True,
-    help="Re-read files that are already in the store, and store what a damaged file has left.",
+    help="Re-read files that are already in the store, and store what is left of damaged files.",
 )
 @store_option
 def ingest_command(

@@ -18,15 +18,15 @@ from perfpipe.pipelines.options import limit_options, resolve_store, store_optio
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="WORKLOAD",
-    help="Let the agent judge kernels for this workload file (perfpipe evaluate); repeat for more.",
+    help="Let the agent run 'perfpipe evaluate' for this workload file; repeat for several.",
 )
 @limit_options
 @store_option
 def mcp_command(allowed: tuple[Path, ...], store_path: str | None) -> None:
-    """Answer an agent's questions about the store, over the Model Context Protocol on stdio.
+    """Serve the store to an agent over the Model Context Protocol (stdio).
 
-    An agent's client starts this command (docs/agents.md); it reads the store, and runs nothing
-    but kernels for the workloads of --allow-run.
+    The agent's client starts this command (docs/agents.md).  It reads the store, and runs only
+    kernels for the workloads given with --allow-run.
     Tools: overview, explain, timeline, compare, schema, query, next_capture; with --allow-run also
     evaluate and job.
     Needs the MCP SDK in perfpipe's environment: pip install 'mcp>=2.3,<3'

@@ -28,7 +28,7 @@ _LONGEST_NAME = 56
     help="Share of the kernel time to profile.  [default: 85]",
 )
 @click.option(
-    "--max-kernels", type=click.IntRange(1), help="Most launches to profile.  [default: 200]"
+    "--max-kernels", type=click.IntRange(1), help="Maximum launches to profile.  [default: 200]"
 )
 @json_option()
 @store_option
@@ -39,12 +39,13 @@ def plan_command(
     as_json: bool,
     store_path: str | None,
 ) -> None:
-    """Show which kernels of a timeline to profile with ncu: which, why, how, and how long it takes.
+    """Show which kernels of a timeline to profile with ncu, why, how, and how long it takes.
 
-    A timeline is an nsys report or a torch.profiler trace: a name in the store, or a file, which
-    is ingested first.  The kernels are those that take most time in the steady steps.
-    Communication is never among them, since ncu replays kernels, which hangs where one waits for
-    other ranks; and of several ranks one is profiled.  'perfpipe run' does the same by itself.
+    A timeline is an nsys report or a torch.profiler trace, given by its name in the store or as a
+    file, which is ingested first.  The plan selects the kernels that take the most time in the
+    steady steps.  Communication kernels are never selected: ncu replays kernels, and replaying a
+    kernel that waits for other ranks hangs.  With several ranks, only one rank is profiled.
+    'perfpipe run' makes and follows such a plan by itself.
 
     \b
     perfpipe plan
@@ -91,8 +92,8 @@ def _show(planned: Planned) -> None:
         return
     if plan.chosen == 0 and plan.configurations:
         click.echo(
-            f"{planned.source_name}: nothing to profile: each kernel that takes much time has more "
-            "sizes and instances than launches may be profiled; --max-kernels allows more"
+            f"{planned.source_name}: nothing to profile: each of the longest kernels has more "
+            "sizes and instances than the limit of launches; raise --max-kernels"
         )
         return
     gpu = "" if plan.device is None else f", GPU {plan.device}"
@@ -119,7 +120,7 @@ def _show(planned: Planned) -> None:
 
 def _window(plan: ProfilePlan) -> str:
     if plan.window_kind == "whole":
-        return "kernel time (no repeating step was found: the whole capture)"
+        return "kernel time of the whole capture (no repeating step was found)"
     return f"kernel time of {plan.steps:,} steady steps" if plan.steps else "kernel time of a step"
 
 
@@ -127,27 +128,27 @@ def _notes(planned: Planned, plan: ProfilePlan) -> list[str]:
     notes = []
     if plan.communication_pct:
         notes.append(
-            f"Communication, {plan.communication_pct:.0f} % of all kernel time, is left out: "
+            f"Communication, {plan.communication_pct:.0f} % of all kernel time, is excluded: "
             "replaying a kernel that waits for other ranks hangs."
         )
     if plan.processes > 1:
-        notes.append(f"One of {plan.processes} ranks is profiled, on its GPU {plan.cuda_device}.")
+        notes.append(f"Only one of {plan.processes} ranks is profiled, on GPU {plan.cuda_device}.")
     elif plan.communication_pct:
         notes.append("The other ranks must run at the same time, without ncu.")
     if plan.launches_before:
         notes.append(
             f"The first {plan.launches_before:,} launches, before these steps, are skipped."
         )
-    program = "" if planned.measured else ", and what the program does before its first kernel"
+    program = "" if planned.measured else ", plus the time before the program's first kernel"
     notes.append(
-        f"ncu takes one launch of each size of each instance, {plan.most_launches} in all.  They "
-        f"stand for {plan.coverage_pct:.0f} %, the launches that take about as long: about "
-        f"{_minutes(planned.seconds)}{program}."
+        f"ncu profiles one launch of each size of each instance, {plan.most_launches} in total.  "
+        f"They represent the launches of about the same length, {plan.coverage_pct:.0f} % of the "
+        f"kernel time.  Profiling takes about {_minutes(planned.seconds)}{program}."
     )
     if plan.most_launches > plan.expected_launches:
         notes.append(
-            f"After {plan.expected_launches} it has seen what was chosen: an interrupt (Ctrl-C) "
-            "makes it write its report then, as 'perfpipe run' does."
+            f"After {plan.expected_launches} launches ncu has profiled every chosen kernel: press "
+            "Ctrl-C to make it write its report then, as 'perfpipe run' does."
         )
     return notes
 

@@ -38,11 +38,11 @@ def project_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Tell what a run would take on a GPU that is not there, as far as the roofs tell.
+    """Estimate how long a run would take on another GPU, from the roofs of both GPUs.
 
-    Kernels change with the roof that bounds them, the host's part of a step does not.  The result
-    is an interval with its assumptions, not a promise; what is not known is left out and said.
-    Without a name the newest run is projected.
+    Kernel times scale with the roof that bounds each kernel; the host part of a step does not
+    change.  The result is an interval with its assumptions, not a promise.  Unknown parts are
+    excluded and listed.  The default is the newest run.
 
     \b
     perfpipe project gemm-2026a --to b200

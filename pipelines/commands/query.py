@@ -36,10 +36,10 @@ FORMATS = ("table", "csv", "json", "parquet")
 #: Rows that are fetched at a time.
 _BATCH = 10_000
 
-#: Rows that are counted behind those of a table.
+#: Rows that are counted after the last row shown in a table.
 _COUNTED = 100_000
 
-#: How cells begin that spreadsheets take for formulas.
+#: First characters of cells that spreadsheets treat as formulas.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -72,7 +72,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     "names",
     multiple=True,
     metavar="RUN|REPORT",
-    help="Restrict the query to these; opens only their files, which is faster in a large store.",
+    help="Query only these runs or reports; faster in a large store, since fewer files are opened.",
 )
 @window_option
 @step_range_option
@@ -171,7 +171,7 @@ def _batches(result: Any, size: int) -> Iterator[list[tuple[Any, ...]]]:
             raise sql_error(error) from error
         except (ImportError, OverflowError, ValueError) as error:
             raise InputError(
-                f"SQL: a value cannot be shown ({error}); cast times with a zone to VARCHAR"
+                f"SQL: a value cannot be shown ({error}); cast times with a time zone to VARCHAR"
             ) from error
         if not rows:
             return

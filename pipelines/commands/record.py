@@ -28,7 +28,7 @@ _LIMIT_MB = 3.0
     type=click.FloatRange(min=0, min_open=True),
     default=_LIMIT_MB,
     show_default=True,
-    help="Largest size, MB.",
+    help="Maximum size, MB.",
 )
 @filter_option
 @click.option("--force", is_flag=True, help="Replace an existing recording.")
@@ -57,6 +57,6 @@ def record_command(
     store = resolve_store(store_path, must_exist=True)
     chosen = select(store, [run] if run else []).run
     if chosen is None:
-        raise InputError("no run to record; 'perfpipe run' makes one")
+        raise InputError("no run to record; use 'perfpipe run' first")
     size = record_run(store, chosen, target, filters=filters, limit=int(limit * 1e6), force=force)
     click.echo(f"{target}: {format_bytes(size)}")

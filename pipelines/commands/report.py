@@ -43,14 +43,16 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
     "--baseline",
     multiple=True,
     metavar="RUN|REPORT",
-    help="Compare with this run or report; repeat it, and give several names, to compare repeats.",
+    help="Compare with this run or report; to compare repeats, give several of both.",
 )
 @click.option(
     "--index",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write a page for each run (all, or the named ones) and an index into DIRECTORY.",
+    help="Write a page for each run (default: all runs) and an index to DIRECTORY.",
 )
-@click.option("--all", "everything", is_flag=True, help="Print every table, not the first screen.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Print every table, not only the first screen."
+)
 @window_option
 @step_range_option
 @limit_options
@@ -68,15 +70,15 @@ def report_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Report on a run, or on ingested reports: what bounds it, how close to SOL, what to do.
+    """Report on a run or on ingested reports: what limits it, how close to SOL, what to do.
 
-    A name is the id of a run, a report or a batch, or a prefix of one, or a file or directory that
-    `perfpipe ingest` reads, which is then read first.  The default is the latest run, or every
-    report if there is no run.  Without options, prints the first screen, with --all every table.
-    The FILE of an option may be left out, so put names before the options.
+    A name is the id of a run, report or batch, or a prefix of it.  It can also be a file or
+    directory, which is ingested first.  The default is the latest run, or every report if there is
+    no run.  Without options, prints the first screen; with --all, prints every table.
+    FILE is optional in the options, so put names before the options.
 
-    A batch alone gives a page on all its tasks: how far it is, what failed, which configurations
-    are best, which node is slow.
+    The report of a batch covers all its tasks: progress, failures, the best configurations and
+    slow nodes.
 
     \b
     perfpipe report --html
@@ -93,7 +95,7 @@ def report_command(
 
     if figures and as_md in (None, "-"):
         raise InputError("--figures needs --md FILE: the figures are written next to it")
-    # A file is read into a store that is made for it.
+    # A file is read into the store, which is created if needed.
     store = resolve_store(store_path)
     names, baseline = with_files(store, names), with_files(store, baseline)
     store = resolve_store(store_path, must_exist=True)

@@ -35,12 +35,12 @@ def rules_command(
     as_json: bool,
     store_path: str | None,
 ) -> None:
-    """Run the expert rules of `nsys analyze`, known bugs fixed.
+    """Run the expert rules of `nsys analyze`, with known bugs fixed.
 
-    Operations and calls are joined within their process, idle means that the GPU is idle (not one
-    process), overlapped work counts once, CUDA graphs traced as a whole count as work, and a limit
-    keeps the longest rows.  Each rule is also a view, rule_NAME, for `perfpipe query`.  Thresholds
-    are those of nsys; set $PERFPIPE_THRESHOLDS to a TOML file to override them.
+    Operations are joined with calls of the same process.  Idle means that the GPU is idle, not only
+    one process.  Overlapping work counts once, CUDA graphs traced as a whole count as work, and
+    --limit keeps the longest rows.  Each rule is also a view, rule_NAME, for `perfpipe query`.
+    Thresholds are those of nsys; set $PERFPIPE_THRESHOLDS to a TOML file to override them.
 
     \b
     perfpipe rules

@@ -39,7 +39,7 @@ _YAML = (".yaml", ".yml")
 
 
 class _RunCommand(WithProgram):
-    """Takes a workload file or a program, and tells one without `--` from a file."""
+    """Takes a workload file or a program, and recognizes a program given without `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -51,9 +51,11 @@ class _RunCommand(WithProgram):
         program = ctx.params["program"] = ctx.meta["program"]
         if program is not None and ctx.params["workload"] is not None:
             file = ctx.params["workload"]
-            raise click.UsageError(f"either a workload file ({file}) or a program after --", ctx)
+            raise click.UsageError(
+                f"give either a workload file ({file}) or a program after --", ctx
+            )
         if program is None and ctx.params["workload"] is None:
-            raise click.UsageError("a workload file is needed, or -- and a program", ctx)
+            raise click.UsageError("give a workload file, or a program after --", ctx)
         return rest
 
     def _meant(self, args: list[str]) -> str | None:
@@ -90,7 +92,7 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
     type=click.Choice(COLLECTORS),
     default="auto",
     show_default=True,
-    help="What to collect with; auto measures if there is a GPU, else replays the recording.",
+    help="Profilers to use; auto measures if there is a GPU, else replays the recording.",
 )
 @click.option(
     "--set",
@@ -103,13 +105,13 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
     "--duration",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End each launch after so long: for programs that run for hours.",
+    help="End each launch after this time, for programs that run for hours.",
 )
 @click.option("--sizes", metavar="N[,N]", help="Sizes to run instead of the file's.")
 @click.option(
     "--quick",
     is_flag=True,
-    help="A first look: two of the sizes, few repeats, and the cheapest sections of ncu.",
+    help="Quick first look: two of the sizes, few repeats, and the cheapest ncu sections.",
 )
 @filter_option
 @click.option(
@@ -122,13 +124,13 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
     "--cwd",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Directory to run the program after -- in.",
+    help="Working directory of the program after --.",
 )
 @click.option(
     "--save",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write the workload file with which 'perfpipe run FILE' does the same.",
+    help="Also write a workload file, so that 'perfpipe run FILE' repeats this run.",
 )
 @click.option("--force", is_flag=True, help="Let --save overwrite a file.")
 @click.option(
@@ -137,10 +139,11 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Resume the latest run of this workload: launch only what it lacks, or what has changed "
-    "since.",
+    help="Resume the latest run of this workload: launch only missing or changed configurations.",
 )
-@click.option("--rerun-failed", is_flag=True, help="Like --resume, and retry what failed.")
+@click.option(
+    "--rerun-failed", is_flag=True, help="Like --resume, and also retry failed configurations."
+)
 @json_option("Print the run record, or the plan of --dry-run, as JSON.")
 @click.option(
     "--html",
@@ -150,15 +153,15 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
 @click.option(
     "--md",
     metavar="FILE",
-    help="Markdown report to write [default: report.md, likewise].",
+    help="Markdown report to write [default: report.md, or report-2.md, ... if it exists].",
 )
 @step_range_option
-@click.option("--no-report", is_flag=True, help="Write no report; perfpipe report writes it later.")
+@click.option("--no-report", is_flag=True, help="Do not write a report (see 'perfpipe report').")
 @click.option(
     "--no-raw",
     is_flag=True,
-    help="Delete the files of the profilers once they are in the store: those of nsys hold the "
-    "program's whole environment.  Such a run cannot be recorded.",
+    help="Delete profiler files after ingesting them: nsys files contain all environment variables "
+    "of the program.  'perfpipe record' cannot use such a run.",
 )
 @store_option
 @click.pass_context
@@ -189,9 +192,9 @@ def run_command(
 ) -> None:
     """Launch a program under the profilers, ingest the results, and report.
 
-    Give a WORKLOAD file, or any program after `--`.  Each configuration is run without a profiler
-    (to check its result and time it), then under nsys and under ncu, so that no measurement
-    disturbs another.
+    Give a WORKLOAD file, or any program after `--`.  Each configuration first runs without a
+    profiler, to check its result and time it, and then under nsys and under ncu, so that no
+    measurement disturbs another.
 
     \b
     perfpipe run -- python train.py --lr 3e-4
@@ -199,9 +202,9 @@ def run_command(
     perfpipe run --cwd src --env OMP_NUM_THREADS=8 -- torchrun --nproc-per-node 2 train.py
     perfpipe run --collector nsys --save workload.yaml -- ./bench --size 4096
 
-    A file can also have parameters, a sweep, expected FLOPs and bytes, and a recording, which is
-    replayed where there is no GPU; every page says so.  With `tune` the fastest parameters are
-    searched in generations.
+    A workload file can also have parameters, a sweep, expected FLOPs and bytes, and a recording.
+    The recording is replayed if there is no GPU, and every page says so.  With `tune`, perfpipe
+    searches for the fastest parameters in generations.
 
     \b
     perfpipe run workloads/gemm.yaml
@@ -210,8 +213,8 @@ def run_command(
     perfpipe run workloads/gemm.yaml --filter dtype=fp16 --dry-run
     perfpipe run workloads/fused_matmul_tuning.yaml --resume
 
-    Ending perfpipe (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL) ends all that it launched; --resume
-    continues the run.
+    Ending perfpipe (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL) ends every process that it launched.
+    --resume continues the run.
     """
     chosen = settings_of(settings)
     if duration is not None:
@@ -271,7 +274,7 @@ def _load(
     quick: bool,
     args: list[str],
 ) -> Workload:
-    """Read a workload file; where it is none, say what it might be."""
+    """Read a workload file; if it is not one, suggest what was meant."""
     try:
         loaded = load_workload(path, settings)
     except PerfpipeError as error:
@@ -298,7 +301,7 @@ def _refuse(needed: str, given: dict[str, Any]) -> None:
 def _save(program: Program | None, path: Path | None, force: bool) -> None:
     if program is not None and path is not None:
         program.save(path, force=force)
-        say(f"{path} is written: 'perfpipe run {shlex.quote(str(path))}' does the same")
+        say(f"wrote {path}: 'perfpipe run {shlex.quote(str(path))}' repeats this run")
 
 
 def _nothing_to_replay(
@@ -309,12 +312,12 @@ def _nothing_to_replay(
         return InputError(f"{path}: the workload has no recording")
     if found:
         return ToolMissing(
-            f"{found[0]} is here, but neither nsys nor ncu; install them, or see 'perfpipe doctor'"
+            f"found {found[0]}, but neither nsys nor ncu; install them, or see 'perfpipe doctor'"
         )
     if not program:
-        return InputError(f"{path}: no GPU here, and the workload has no recording")
+        return InputError(f"{path}: no GPU found, and the workload has no recording")
     return InputError(
-        "no GPU here, and a program without a workload file has no recording to replay; "
+        "no GPU found, and a program without a workload file has no recording to replay; "
         "--collector timing measures how long it takes, 'perfpipe doctor' shows what is missing"
     )
 

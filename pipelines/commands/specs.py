@@ -51,5 +51,5 @@ def _print_one(spec: GpuSpec) -> None:
     for dtype, why in spec.missing.items():
         click.echo(f"{dtype:12} {'-':>9} {why}")
     for unit, mhz in spec.quoted_mhz.items():
-        click.echo(f"peaks of {unit} cores hold at {mhz:,} MHz")
+        click.echo(f"{unit} core peaks are quoted at {mhz:,} MHz")
     click.echo(f"source: {spec.source}")

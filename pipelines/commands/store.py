@@ -51,7 +51,7 @@ def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
     default=60,
     show_default=True,
     metavar="MINUTES",
-    help="Keep replaced files for this long: a query may still have them open.",
+    help="Keep replaced files for this long, since queries may still have them open.",
 )
 @json_option()
 @store_option
@@ -59,8 +59,8 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
     """Combine the rows of many reports into one file per table, so that queries open few files.
 
     Reports can still be queried, reported on and removed individually.  Readers and writers can
-    continue during compaction, and an interrupt loses nothing.  Replaced files are removed after
-    --grace, by the next compact or gc.
+    continue during compaction, and an interruption loses no data.  The next compact or gc after
+    --grace removes the replaced files.
     """
     from perfpipe.compaction import compact
 
@@ -90,7 +90,7 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
     default=24,
     show_default=True,
     metavar="HOURS",
-    help="Keep directories that changed more recently: they may still be being written.",
+    help="Keep directories that changed more recently: they may still be in use.",
 )
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:

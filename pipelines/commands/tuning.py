@@ -49,7 +49,7 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
             raise InputError("give a run or a JSON lines file")
         found, name = history_of_run(run), run.run_id
         if not found.trials:
-            raise InputError(f"{name} is not an autotuning run: its workload has no tune")
+            raise InputError(f"{name} is not an autotuning run: its workload has no 'tune'")
     rounds = generations(found)
     gain = gains(found).get(found.best.index) if found.best else None
     if as_json:

@@ -11,8 +11,8 @@ from perfpipe.pipelines.options import resolve_store, store_option
 @click.command("work")
 @click.argument("report", metavar="REPORT")
 @click.option("--flops", help="Floating-point operations per launch, such as 2*m*n*k.")
-@click.option("--bytes", "moved", help="Bytes that a launch must move at least.")
-@click.option("--dtype", help="Type whose peak applies, as in 'perfpipe specs'.")
+@click.option("--bytes", "moved", help="Minimum bytes that a launch must move.")
+@click.option("--dtype", help="Data type for the peak, as listed by 'perfpipe specs'.")
 @click.option("--kernel", metavar="REGEX", help="Only launches whose full kernel name matches.")
 @click.option("--nvtx", metavar="REGEX", help="Only launches whose NVTX ranges match.")
 @click.option(
@@ -36,8 +36,8 @@ def work_command(
 ) -> None:
     """Declare FLOPs and bytes per launch (for MFU) of kernels in REPORT.
 
-    Counters show what the hardware did, not what the algorithm needs.  Once declared,
-    kernel_summary and the report have MFU and the algorithm's arithmetic intensity.  For
+    Counters show what the hardware did, not what the algorithm needs.  Once the work is declared,
+    kernel_summary and the report show MFU and the algorithm's arithmetic intensity.  For
     workloads that perfpipe runs, use `work` in the workload file.
 
     \b

@@ -30,7 +30,7 @@ _TABLES = {
     "nsys_memory_usage": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
 }
 
-_LEFT_OUT = re.compile(r"([\d,]+) of [\d,]+ rows of (\w+|\[memory\] events) .*they were left out$")
+_LEFT_OUT = re.compile(r"([\d,]+) of [\d,]+ rows of (\w+|\[memory\] events) .*they were skipped$")
 _MARKS_AND_RANGES = {34, 59, 60, 70, 71}
 _NO_RANGES = {32, 33, 39, 64, 72, 73, 74, 75, 76, 97, 98, 99}
 Differences = list[str]

@@ -1,4 +1,4 @@
-"""Softmax of rows in one Triton kernel: a row is read once, stays in registers, and is written."""
+"""Softmax of rows in one Triton kernel, which reads and writes each row once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Softmax of rows by PyTorch's own kernel."""
+"""Softmax of rows with PyTorch's kernel."""
 
 from __future__ import annotations
 

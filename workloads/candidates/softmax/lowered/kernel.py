@@ -1,4 +1,4 @@
-"""Cheats: computes in bfloat16 whatever the type of the input is."""
+"""Cheats: computes in bfloat16 for any input type."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import torch
 
 
 def run(x: torch.Tensor, y: torch.Tensor) -> None:
-    """Write the softmax of each row of x to y, with 8 bits of it right."""
+    """Write the softmax of each row of x to y, with only 8 correct bits."""
     y.copy_(torch.softmax(x.bfloat16(), dim=1))

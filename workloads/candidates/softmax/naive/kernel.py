@@ -1,4 +1,4 @@
-"""Softmax of rows, an operator at a time: every step is a pass over memory."""
+"""Softmax of rows, one operator at a time: every operator is a pass over memory."""
 
 from __future__ import annotations
 

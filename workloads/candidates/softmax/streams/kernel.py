@@ -1,6 +1,6 @@
-"""Cheats: works where a timer on the stream of the call does not see it.
+"""Cheats: does its work where a timer on the stream of the call does not see it.
 
-On a GPU that is another stream, on the CPU another thread; neither is waited for.
+That is another stream on a GPU, or another thread on the CPU, and run() does not wait for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def run(x: torch.Tensor, y: torch.Tensor) -> None:
     if not _STREAMS:
         _STREAMS.append(torch.cuda.Stream())
     with torch.cuda.stream(_STREAMS[0]):
-        for _ in range(20):  # so that it takes its time
+        for _ in range(20):  # so that it takes long
             torch.softmax(x, dim=1)
         torch.softmax(x, dim=1, out=y)
 
