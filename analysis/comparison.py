@@ -32,16 +32,16 @@ from perfpipe.analysis.sides import (
 )
 from perfpipe.analysis.thresholds import thresholds
 
-#: Parts that are judged; the others are categories of a step's budget, which explain it.
+#: Parts that get a verdict; the others are categories of a step's budget, which explain it.
 ENDPOINTS = (ITERATION, STEP, WALL, CAPTURE, PROFILED)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A pair: what both sides measured for a key, and the verdict; None for parts of a budget.
+    """A pair: both sides' measurements for a key, and the verdict; None for parts of a budget.
 
     `total_ns` is the change in time of all launches, in a step if there are any; `change` is None
-    where one side lacks the key; `q` is the p-value, adjusted for all that is tested beside it.
+    where one side lacks the key; `q` is the p-value, adjusted for multiple tests.
     Changes below `limit_pct` do not count.
     """
 
@@ -70,9 +70,9 @@ class Compared:
 class Pairs:
     """All pairs, kernels apart; whether the runs of the sides took turns, None if unknown.
 
-    `timers` are the steps of the timers, ns, by profiler, and where each comes from.  `beside` is
-    what else differs between the sides, and may be a part of a change.  `unlike` is why nothing of
-    the sides may be compared, None where it may.  `lost` are configurations that the baseline
+    `timers` are the steps of the timers, ns, by profiler, with their origin.  `beside` lists other
+    differences between the sides that may be a part of a change.  `unlike` is the reason why the
+    sides cannot be compared, None if they can.  `lost` are configurations that the baseline
     measured and the other side did not, with the reason.
     """
 
@@ -99,7 +99,7 @@ def pairs_of(
     same_work: bool = False,
     limits: Limits = USUAL,
 ) -> Pairs:
-    """Match and judge what two sides measured at a level; largest changes in time first.
+    """Match and judge the measurements of two sides at a level; largest changes in time first.
 
     Kernels are tested together, and so are the endpoints of several configurations.  Times on
     different GPU models or driver majors are not compared, unless with `allow_mixed`.  With
@@ -138,7 +138,7 @@ def pairs_of(
 
 
 def _lost(before: Side, after: Side) -> dict[str, str]:
-    """Return the configurations that one side measured and the other did not, and what it lacks."""
+    """Return the configurations that only the baseline measured, and what the other side lacks."""
     found = {}
     for label in sorted(before.labels):
         old, new = (
@@ -146,9 +146,9 @@ def _lost(before: Side, after: Side) -> dict[str, str]:
             for side in (before, after)
         )
         if old and not new and not _stand_for_each_other(before, after):
-            found[label] = "was measured in the baseline and is not now"
+            found[label] = "was measured in the baseline, but not now"
         elif ITERATION in old and new and ITERATION not in new:
-            found[label] = "printed usable times in the baseline and prints none now"
+            found[label] = "printed usable times in the baseline, but not now"
         elif ITERATION in old and {ITERATION, WALL} <= new:
             silent = len(after[Key("", label, WALL)].medians)
             of = silent + len(after[Key("", label, ITERATION)].medians)
@@ -157,7 +157,7 @@ def _lost(before: Side, after: Side) -> dict[str, str]:
 
 
 def _other_workload(before: Side, after: Side) -> str | None:
-    """Return a sentence where two sides ran other workloads, as far as that is known."""
+    """Return a sentence if two sides are known to have run different workloads."""
     names = [side.facts.values(PROGRAM, WORKLOAD) for side in (before, after)]
     if not names[0] or not names[1] or {*names[0]} == {*names[1]}:
         return None
@@ -165,7 +165,7 @@ def _other_workload(before: Side, after: Side) -> str | None:
 
 
 def _stand_for_each_other(before: Side, after: Side) -> bool:
-    """Return whether a configuration without a name, as of a report alone, is on either side."""
+    """Return whether either side has an unnamed configuration, such as that of a single report."""
     return len(before.labels) == len(after.labels) == 1 and "" in before.labels | after.labels
 
 
@@ -184,14 +184,14 @@ def matched(before: Side, after: Side, *, same_work: bool = False) -> tuple[Side
 
 
 def _unlike(before: Side, after: Side) -> str | None:
-    """Return why no time of two sides may be compared, None where they may."""
+    """Return why times of two sides cannot be compared, None if they can."""
     if before.gpus != after.gpus:
         return f"{_list(before.gpus)} before, {_list(after.gpus)} after"
     return mixed(before.facts, after.facts)
 
 
 def _timers(before: Side, after: Side) -> dict[str, tuple[int, str]]:
-    """Return the coarser step of the two sides' timers, by profiler, and where it comes from."""
+    """Return the coarser step of the two sides' timers, by profiler, with its origin."""
     assumed = round(thresholds()["compare.timer_ns"])
     found = {}
     for profiler in {key.profiler for side in (before, after) for key in side.measured}:
@@ -220,7 +220,7 @@ def _adjusted(changes: dict[Key, Change]) -> dict[Key, float]:
     return found
 
 
-#: What may stand on the other side in the place of a part, and what that means.
+#: The part that the other side may have instead, and the note for that.
 _OTHER = {
     STEP: (CAPTURE, "steps were found on one side only"),
     CAPTURE: (STEP, "steps were found on one side only"),
@@ -273,33 +273,34 @@ class _Judge(NamedTuple):
             return verdict, why
         share_pct = 100 * self.steps[key] / statistics.median(old.medians)
         if verdict == "inconclusive" and share_pct > limit:
-            return verdict, f"the timer's step, {self.steps[key]:g} ns, is {share_pct:.2g} % of it"
+            step = f"{self.steps[key]:g} ns"
+            return verdict, f"the timer's step of {step} is {share_pct:.2g} % of the time"
         return verdict, None
 
     def _judged(self, change: Change, q: float | None, limit: float, in_turns: bool) -> str:
         return verdict_of(change, q, interleaved=in_turns, alpha=self.alpha, limit_pct=limit)
 
     def _withheld(self, change: Change, q: float | None, limit: float) -> str | None:
-        """Return why a change is not called one that would be with other runs."""
+        """Return why a change does not count that would count with other runs."""
         unimodal = change._replace(modes=False)
         if self._judged(unimodal, q, limit, True) == "inconclusive":
             return None
         if change.modes:
-            return "runs are now fast, now slow, on both sides: two modes explain the times better"
+            return "both sides have fast and slow runs: two modes explain the times better"
         return (
             f"below {thresholds()['compare.drift_pct']:g} %, which may be drift: "
-            "the runs of the two sides did not take turns"
+            "the runs of the two sides did not alternate"
         )
 
     def _one_sided(self, key: Key, verdict: str) -> tuple[str, str | None]:
-        """Return the verdict on what one side lacks, and why it does if that is known."""
+        """Return the verdict on a key that one side lacks, with the reason if it is known."""
         other = _OTHER.get(key.part)
         if other and any(side.has(key.profiler, key.label, other[0]) for side in self._sides):
             return "not comparable", other[1]
         lacks = self.after if verdict == "gone" else self.before
         if key.part == KERNEL and key.profiler != "ncu" and key.label in lacks.hidden:
             return "not comparable", (
-                "the other side has CUDA graphs traced as a whole, which hide their kernels "
+                "CUDA graphs on the other side were traced as a whole, which hides their kernels "
                 "(trace with --cuda-graph-trace=node)"
             )
         return verdict, None
@@ -309,16 +310,16 @@ class _Judge(NamedTuple):
         return self.before, self.after
 
     def _other_work(self, key: Key) -> str | None:
-        """Return a note if what is summed is not the same kernels on both sides."""
+        """Return a note if the sums of the two sides are not over the same kernels."""
         profilers = [key.profiler, key.label]
         if self.before.kernels(*profilers) == self.after.kernels(*profilers):
             return None
-        return "the kernels, or how often each was launched, differ: not the same work"
+        return "not the same work: the kernels or their launch counts differ"
 
     def _total(self, key: Key, old: Measured, new: Measured) -> float | None:
         """Return the change in time of all launches: in a step, else of as many as there are now.
 
-        What is on one side only counts in full if the other side has steps too.
+        A time on one side only counts in full if the other side has steps too.
         """
         totals = [
             statistics.median(own.totals)
@@ -337,7 +338,7 @@ class _Judge(NamedTuple):
 
 
 def _clocks(before: Measured, after: Measured, verdict: str) -> str | None:
-    """Return a note if clocks explain a change: they differ, and cycles did not change likewise."""
+    """Return a note if clocks explain a change: they differ, and cycles did not change as much."""
     for name, clocks in (
         ("SM", (before.sm_mhz, after.sm_mhz)),
         ("memory", (before.memory_mhz, after.memory_mhz)),
@@ -362,12 +363,12 @@ def _clocks(before: Measured, after: Measured, verdict: str) -> str | None:
 
 
 def _by_time(pair: Compared) -> tuple[bool, float, Key]:
-    """Sort by absolute change in time, not by percent; what has none comes last."""
+    """Sort by absolute change in time, not by percent; pairs without a change come last."""
     return pair.total_ns is None, -abs(pair.total_ns or 0), pair.key
 
 
 def _by_configuration(pairs: list[Compared]) -> Iterator[Compared]:
-    """Yield endpoints and budgets by configuration, each step with its parts behind it."""
+    """Yield endpoints and budgets by configuration, each step followed by its parts."""
     groups: dict[str, list[Compared]] = {}
     for pair in pairs:
         groups.setdefault(pair.key.label, []).append(pair)

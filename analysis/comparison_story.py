@@ -1,4 +1,4 @@
-"""What a report says of a comparison with a baseline: tables, and sentences for the verdict."""
+"""The tables and sentences of a report on a comparison with a baseline."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _BEHIND = (
         "q",
         "number",
         "",
-        "p-value of the change, adjusted for all that is tested beside it (Benjamini-Hochberg): "
-        "the expected share of false ones among the changes up to this q",
+        "p-value of the change, adjusted for multiple tests (Benjamini-Hochberg): "
+        "the expected share of false positives among the changes up to this q",
         core=False,
     ),
     Column(
@@ -46,11 +46,11 @@ _BEHIND = (
         "SM clock",
         "text",
         "MHz",
-        "before and after: from the profiler, else while the same run was timed without one",
+        "before and after: from the profiler, else from the timed launches of the same run",
         core=False,
     ),
-    Column("verdict", "Verdict", "text", "", "parts of a step explain its change, and have none"),
-    Column("note", "Note", "text", "", "the reason of a verdict", core=False),
+    Column("verdict", "Verdict", "text", "", "verdict on the change; parts of a step have none"),
+    Column("note", "Note", "text", "", "reason for the verdict", core=False),
 )
 _LABEL = Column("label", "Configuration", "text")
 _STEP_COLUMNS = (
@@ -72,7 +72,7 @@ _KERNEL_COLUMNS = (
         "Total change",
         "ns",
         "",
-        "change in time of all its launches: in a step, where there are steps",
+        "change in time of all its launches: per step, if there are steps",
     ),
     *_BEHIND,
 )
@@ -80,7 +80,7 @@ _KERNEL_COLUMNS = (
 #: Rows of a table; parts of a step that a sentence names, and their least share of it.
 _MOST, _PARTS, _LEAST_SHARE = 200, 3, 0.01
 
-#: From this ratio on a change is told as a multiple.
+#: From this ratio on, a change is shown as a multiple.
 _MULTIPLE = 1.5
 
 
@@ -98,7 +98,7 @@ class Comparison:
 def compare(
     before: Side, after: Side, *, allow_mixed: bool = False, limits: Limits = USUAL
 ) -> Comparison:
-    """Compare two sides: why it changed, steps and what they consist of, kernels by profiler."""
+    """Compare two sides: why it changed, steps with their parts, kernels by profiler."""
     source = Source("comparison", before.names + after.names)
     pairs = pairs_of(before, after, allow_mixed=allow_mixed, limits=limits)
     why = explain(pairs, before, after)
@@ -135,14 +135,16 @@ def _ignored(pairs: Sequence[Compared]) -> str:
 
 
 def _on_timers(pairs: Pairs) -> str:
-    """Return a sentence on how finely durations of kernels are known."""
+    """Return a sentence on the timer resolution of kernel durations."""
     used = {pair.key.profiler for pair in pairs.kernels}
     told = [
         f"{profiler} {step} ns ({origin})"
         for profiler, (step, origin) in sorted(pairs.timers.items())
         if profiler in used and step > 1
     ]
-    return f" Intervals are no narrower than the timer's step: {', '.join(told)}." if told else ""
+    return (
+        f" Intervals are at least as wide as the timer's step: {', '.join(told)}." if told else ""
+    )
 
 
 def _cells(pair: Compared, columns: Sequence[Column]) -> tuple[Value, ...]:
@@ -213,16 +215,15 @@ def _sentences(pairs: Pairs) -> Iterator[str]:
     if pairs.kernels:
         yield _counted(pairs.kernels, "kernels")
     if pairs.replicated and not pairs.in_turns:
-        order = "did not take turns" if pairs.in_turns is False else "are in an unknown order"
+        order = "did not alternate" if pairs.in_turns is False else "are in an unknown order"
         yield (
-            f"The runs of the two sides {order}, so that drift is part of the change: below "
-            f"{thresholds()['compare.drift_pct']:g} % nothing counts as changed (run them as "
-            "A B B A)"
+            f"The runs of the two sides {order}, so the change includes drift: changes below "
+            f"{thresholds()['compare.drift_pct']:g} % do not count (alternate the runs: A B B A)"
         )
 
 
 def _primary(pair: Compared, pairs: Pairs) -> str:
-    """Return what happened to the one time that matters most, and where it went."""
+    """Return the change of the primary endpoint, and the parts that changed."""
     what = {
         ITERATION: "An iteration",
         WALL: "A launch, from start to end,",
@@ -276,7 +277,7 @@ def _interval(pair: Compared) -> str:
 def _counted(pairs: Sequence[Compared], what: str) -> str:
     counts = {verdict: sum(pair.verdict == verdict for pair in pairs) for verdict in VERDICTS}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    text = f"Compared with the baseline, of {len(pairs)} {what}: {told}"
+    text = f"{len(pairs)} {what} compared with the baseline: {told}"
     single = [100 * p.change.ratio for p in pairs if p.verdict == "unreplicated" and p.change]
     if single:
         text += f", changed by {min(single):+.1f} to {max(single):+.1f} % ({ONE_RUN})"
@@ -285,7 +286,7 @@ def _counted(pairs: Sequence[Compared], what: str) -> str:
         for pair in [pair for pair in pairs if pair.verdict == verdict][:1]:
             name = " ".join(part for part in (pair.key.kernel, pair.key.label) if part)
             text += (
-                f"; most {verdict}: {name or 'the only one'}, "
+                f"; largest change of those that {verdict}: {name or 'the only one'}, "
                 f"{100 * (pair.change.ratio if pair.change else 0):+.1f} % ({_interval(pair)})"
             )
     return text

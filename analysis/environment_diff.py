@@ -1,4 +1,4 @@
-"""What differs between two sides besides the code: hardware, and what disturbed their runs."""
+"""Differences between two sides besides the code: hardware, and disturbances of their runs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from perfpipe.analysis.facts import (
 )
 from perfpipe.analysis.thresholds import thresholds
 
-#: How much more of a side's runs must have met something than of the other's, as a share.
+#: Least difference between the shares of the two sides' runs that met a condition.
 _MOST = 0.5
 
 
 def mixed(before: Facts, after: Facts) -> str | None:
-    """Return why times of two sides must not be compared: another GPU model or driver major."""
+    """Return why times of two sides must not be compared: different GPU models or driver majors."""
     models = [facts.values(MACHINE, MODEL) for facts in (before, after)]
     if models[0] and models[1] and {*models[0]} != {*models[1]}:
         return f"GPU model: {_both(*models)}"
@@ -38,7 +38,7 @@ def mixed(before: Facts, after: Facts) -> str | None:
 
 
 def disturbed(before: Facts, after: Facts, verdict: str) -> str | None:
-    """Return what explains a verdict besides the code: something that only the slower side met."""
+    """Return a cause of a verdict besides the code: a disturbance of the slower side only."""
     if verdict not in ("improved", "regressed"):
         return None
     slow, fast = (after, before) if verdict == "regressed" else (before, after)
@@ -50,27 +50,27 @@ def disturbed(before: Facts, after: Facts, verdict: str) -> str | None:
         there, other = (_runs_with(facts, name) for facts in (slow, fast))
         if there and other and there[0] / there[1] - other[0] / other[1] > _MOST:
             return (
-                f"not the code alone: {what} in {there[0]} of {there[1]} runs {which}, "
-                f"in {other[0]} of {other[1]} on the other side"
+                f"not the code alone: {what} in {there[0]} of {there[1]} runs {which}, but in "
+                f"{other[0]} of {other[1]} runs on the other side"
             )
     return None
 
 
 def beside(before: Facts, after: Facts) -> tuple[str, ...]:
-    """Return what else differs, which may be a part of a change: the advice is not to revert then.
+    """Return other differences that may explain part of a change: then do not advise to revert.
 
-    A node or GPU that both sides ran on is none: what differs there meets both.
+    A node or GPU that both sides used does not count: its conditions affect both.
     """
     return tuple(_beside(before, after))
 
 
 def _beside(before: Facts, after: Facts) -> Iterator[str]:
     for name, what in (
-        (NODE, "another node"),
-        (MACHINE_MODEL, "another machine model"),
-        (UUID, "another GPU"),
-        (DRIVER, "another driver"),
-        (LIMIT, "another power limit"),
+        (NODE, "different nodes"),
+        (MACHINE_MODEL, "different machine models"),
+        (UUID, "different GPUs"),
+        (DRIVER, "different drivers"),
+        (LIMIT, "different power limits"),
     ):
         old, new = (facts.values(MACHINE, name) for facts in (before, after))
         if old and new and not {*old} & {*new}:
@@ -78,7 +78,7 @@ def _beside(before: Facts, after: Facts) -> Iterator[str]:
     old_c, new_c = (_median(facts, TEMPERATURE) for facts in (before, after))
     least = thresholds()["compare.temperature_c"]
     if old_c is not None and new_c is not None and abs(new_c - old_c) > least:
-        yield f"another temperature ({old_c:.0f} °C before, {new_c:.0f} °C after)"
+        yield f"different temperatures ({old_c:.0f} °C before, {new_c:.0f} °C after)"
     old_t, new_t = (_runs_with(facts, THROTTLED) for facts in (before, after))
     if old_t and new_t:
         more = new_t[0] / new_t[1] - old_t[0] / old_t[1]
@@ -91,7 +91,7 @@ def _beside(before: Facts, after: Facts) -> Iterator[str]:
 
 
 def _runs_with(facts: Facts, name: str) -> tuple[int, int] | None:
-    """Return how many runs met a condition, and of how many that is known."""
+    """Return how many runs met a condition, and the number of runs for which that is known."""
     known = [value for value in facts.conditions.get(name, ()) if value is not None]
     return (sum(value > 0 for value in known), len(known)) if known else None
 

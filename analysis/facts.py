@@ -1,4 +1,4 @@
-"""What is known of the runs of one side besides their times: settings, versions, and conditions."""
+"""Facts about the runs of one side besides their times: settings, versions, and conditions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ VIEWS = (
     *("nsys_kernels", "nsys_graph_launches"),
 )
 
-#: Names of what settings are about; the first word says what kind they are.
+#: Names of settings; the first word is their kind.
 MACHINE_MODEL = "machine model"
 NODE, UUID, MODEL, DRIVER, LIMIT = "node", "GPU", "GPU model", "driver", "power limit"
 
-#: Kinds of settings, in the order in which they are told.
+#: Kinds of settings, in the order in which they are shown.
 ARGUMENTS = "arguments"
 PROGRAM_NAME = "interpreter or program"
 WORKLOAD = "workload"
@@ -33,7 +33,7 @@ PROGRAM, ENVIRONMENT = "program", "environment"
 COMPILED, GIT, PACKAGE, VERSION, MACHINE = "compiled kernel", "git", "package", "version", "machine"
 KINDS = (PARAMETER, ARM, WORK, PROGRAM, COMPILED, ENVIRONMENT, GIT, PACKAGE, VERSION, MACHINE)
 
-#: Conditions that a run met, a number each.
+#: Conditions of a run; each is a number.
 SM, MEMORY, TEMPERATURE = "SM clock", "memory clock", "temperature"
 POWER, ECC, NEIGHBORS, THROTTLED = "power", "ECC errors", "other processes", "throttled"
 UNITS = {SM: "MHz", MEMORY: "MHz", TEMPERATURE: "°C", POWER: "W"}
@@ -41,11 +41,11 @@ UNITS = {SM: "MHz", MEMORY: "MHz", TEMPERATURE: "°C", POWER: "W"}
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a side.
+    """The known facts about a side.
 
-    `settings` are the different values among its runs, by kind and name; what a run does not say is
-    not among them.  `partial` are kinds of which some run may have more than it says.  `conditions`
-    have a value per run, None where it is not known.  `throttled_by` are the limiters of clocks
+    `settings` are the distinct values among its runs, by kind and name, as far as runs record them.
+    `partial` are kinds that some run may not record completely.  `conditions`
+    have a value per run, None if unknown.  `throttled_by` are the limiters of clocks
     that any run met.
     """
 
@@ -55,12 +55,12 @@ class Facts:
     partial: tuple[str, ...] = ()
 
     def values(self, kind: str, name: str) -> tuple[str, ...]:
-        """Return the values of a setting; empty if it is not known."""
+        """Return the values of a setting; empty if unknown."""
         return self.settings.get(kind, {}).get(name, ())
 
 
 def facts_of(runs: Sequence[Sequence[TaskResult]]) -> Facts:
-    """Gather what the results of runs say; a run of several has the conditions of the worst."""
+    """Gather facts from the results of runs; a run with several has the conditions of the worst."""
     found = _Found()
     for results in runs:
         for result in results:
@@ -72,7 +72,7 @@ def facts_of(runs: Sequence[Sequence[TaskResult]]) -> Facts:
 
 
 def with_records(facts: Facts, runs: Sequence[RunRecord]) -> Facts:
-    """Return the same with what run records say besides their results."""
+    """Return the same with the facts in run records besides their results."""
     found = _Found()
     for run in runs:
         found.add(VERSION, "perfpipe", run.provenance.get("perfpipe"))
@@ -81,7 +81,7 @@ def with_records(facts: Facts, runs: Sequence[RunRecord]) -> Facts:
 
 
 def with_reports(facts: Facts, con: DuckDBPyConnection, reports: Sequence[str]) -> Facts:
-    """Return the same with what profilers say of the machine, and of themselves."""
+    """Return the same with what profilers report about the machine and themselves."""
     found = _Found()
     chosen = f"report_id IN {in_list(list(reports))}"
     sql = f"SELECT DISTINCT kind, tool_version, gpu, host FROM reports WHERE {chosen}"
@@ -120,7 +120,7 @@ def with_reports(facts: Facts, con: DuckDBPyConnection, reports: Sequence[str]) 
 
 
 def _merged(facts: Facts, more: Facts) -> Facts:
-    """Return facts with more settings: what is known already stays."""
+    """Return facts with more settings; known ones stay."""
     settings = {
         kind: {**more.settings.get(kind, {}), **facts.settings.get(kind, {})}
         for kind in KINDS
@@ -147,13 +147,13 @@ class _Found:
     def add_all(self, kind: str, values: Mapping[str, Any] | None) -> None:
         """Add values by name."""
         if values is not None:
-            # That there is nothing is known.
+            # An empty list is a known value.
             self._settings.setdefault(kind, {})
             for name, value in values.items():
                 self.add(kind, name, value)
 
     def facts(self) -> Facts:
-        """Return what was gathered."""
+        """Return the gathered facts."""
         settings = {
             kind: {name: tuple(sorted(values)) for name, values in sorted(own.items())}
             for kind in KINDS
@@ -178,7 +178,7 @@ def _add_result(found: _Found, task: TaskResult) -> None:
         found.add_all(COMPILED, numbers)
     found.add_all(PACKAGE, task.software)
     if task.ran is None or task.ran.packages is None:
-        # What the program itself states is no list of all.
+        # The settings that the program itself states may be incomplete.
         found.partial.add(PACKAGE)
     if task.ran is not None:
         found.add_all(ENVIRONMENT, task.ran.environment)

@@ -1,4 +1,4 @@
-"""Finds the reports that make queries of perfpipe's own fail, so that others can be read."""
+"""Finds the reports that make perfpipe's queries fail, so that the others can be read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def failing(store: Store, reports: Sequence[str], queries: Iterable[str]) -> dict[str, str]:
-    """Return the reports without which one of the queries runs, and why they cannot be read.
+    """Return the reports whose exclusion makes the queries run, and why they cannot be read.
 
-    Found by running the query on halves of them.  Where it runs on no report, none is to blame.
+    Found by bisection.  If the query fails for every report, no report is to blame.
     """
     for query in queries:
         found = _failing(store, query, reports)
@@ -57,5 +57,5 @@ def _fault(store: Store, query: str, reports: Sequence[str]) -> str | None:
     return None
 
 
-#: Rows that are held at a time.
+#: Rows that are kept in memory at a time.
 _AT_A_TIME = 10_000

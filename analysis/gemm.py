@@ -1,4 +1,4 @@
-"""Matrix products that were profiled: their tiles and problems, out of names and parameters."""
+"""Profiled matrix products: their tiles and problem sizes, from names and parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Tile(NamedTuple):
-    """The part of the product that a block computes at a time, and blocks in a cluster."""
+    """The tile of the product that a block computes at a time, and the blocks of a cluster."""
 
     m: int
     n: int
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
     k: int
 
 
-#: Private columns of the table, behind report_id and launch_id.
+#: Private columns of the table, after report_id and launch_id.
 _COLUMNS = (
     ("tile_m", "BIGINT"),
     ("tile_n", "BIGINT"),
@@ -54,14 +54,14 @@ _COLUMNS = (
     ("one_tile_a_block", "BOOLEAN"),
 )
 
-#: What _gemm_launches is made of.
+#: Sources of _gemm_launches.
 NEEDS = frozenset({"ncu_launches", "reports", "run_tasks", "kernel_libraries", "kernel_category"})
 
 
 def make_gemm_launches(con: DuckDBPyConnection) -> None:
-    """Create the private table of the launches that compute a product, with what is known of it.
+    """Create the private table of launches that compute a product, with its known properties.
 
-    Triton kernels of any name are products if the innermost NVTX range around them is named so.
+    Triton kernels are products if the name of the innermost NVTX range around them says so.
     """
     profiled = con.execute("SELECT 1 FROM ncu_launches LIMIT 1").fetchone()
     found = _products(con) if profiled else []
@@ -141,7 +141,7 @@ def _products(con: DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 @cache
 def tile_of(name: str) -> Tile | None:
-    """Return the tile in the demangled name of a kernel, None if it has none.
+    """Return the tile in the demangled name of a kernel, None if the name lacks it.
 
     >>> tile_of("nvjet_sm90_hsh_256x128_64x4_1x2_h_bz_coopA_NNT")
     Tile(m=256, n=128, k=64, cluster_m=1, cluster_n=2)
@@ -169,7 +169,7 @@ def _tile_of_parameters(params: Mapping[str, int]) -> Tile | None:
 
 @cache
 def problem_of_path(path: str | None) -> Problem | None:
-    """Return the product that the ranges around a launch name, the innermost first.
+    """Return the product in the names of the ranges around a launch, innermost first.
 
     >>> problem_of_path("step/bmm_fp16_b32_m512_n1024_k2048")
     Problem(batch=32, m=512, n=1024, k=2048)
@@ -204,9 +204,9 @@ def _torch_problem(step: str) -> Problem | None:
 
 
 def problem_of_parameters(params: Mapping[str, int], flops: float | None) -> Problem | None:
-    """Return the product of a configuration: its m, n, k, or its size for what it lacks of them.
+    """Return the product of a configuration: its m, n, k; its size replaces missing ones.
 
-    Only if the FLOPs of the workload file are those of that product.
+    Only if the FLOPs of the workload file match that product.
     """
     size = params.get("size")
     m, n, k = (params.get(side, size) for side in "mnk")

@@ -1,10 +1,10 @@
-"""Histories of autotuning runs: of perfpipe, or made by any other tool.
+"""Histories of autotuning runs: from perfpipe or from any other tool.
 
-A history comes from a run, or from a JSON lines file made by anything: an object a line with
+A history comes from a run, or from a JSON lines file of any tool: one object per line with
 `params` (or the parameters themselves), `generation`, `time_ms` or `times_ms`, `launches_ms` (the
-samples of each launch of the program), `confirm_ms` (those of launches after the search, in turns
-with the default), `default` (whether it is that), `status` and `failure`, `registers`, `spills`,
-`shared_bytes`.  What a line lacks is None.
+samples of each launch of the program), `confirm_ms` (those of launches after the search, which
+alternate with the default), `default` (whether it is the default), `status` and `failure`,
+`registers`, `spills`, `shared_bytes`.  Missing fields are None.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from perfpipe.runrecord import Kernel, RunRecord, Scalar
 class Trial:
     """One configuration: `time_ms` is the median, None if it failed; `failure` is the kind.
 
-    `launches` are the medians of each launch of the program, ms; empty where they are not known.
-    `confirming` are those of launches after the search, in turns with the default's.
+    `launches` are the medians of each launch of the program, ms; empty if unknown.
+    `confirming` are those of launches after the search, which alternate with the default's.
     """
 
     index: int
@@ -75,7 +75,7 @@ class History:
 def history_of_run(run: RunRecord) -> History:
     """Return the history of a run whose tasks have generations.
 
-    Parameters that are the same everywhere are no part of the search and are left out.
+    Parameters with a single value are not part of the search and are excluded.
     """
     names = (
         *("params", "generation", "times_ms", "launches_ms", "confirm_ms", "default"),
@@ -133,7 +133,7 @@ def _history(lines: Sequence[dict[str, Any]]) -> History:
             for t in trials
         ]
     marked = [t for t, line in zip(trials, lines, strict=True) if line.get("default") is True]
-    # Where no line says which is the default: a search starts with it.
+    # If no line marks the default: a search starts with it.
     unmarked = all(line.get("default") is None for line in lines)
     default = next(iter(trials if unmarked else marked), None)
     return History(tuple(trials), default)

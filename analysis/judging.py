@@ -15,24 +15,24 @@ from typing import NamedTuple
 from perfpipe.analysis.modes import modes_explain
 from perfpipe.analysis.thresholds import thresholds
 
-#: Why nothing is said of a change that one run on a side shows.
-ONE_RUN = "one run on a side; how much runs scatter is not known"
+#: Why a change with one run on a side has no verdict.
+ONE_RUN = "only one run on a side, so the scatter between runs is unknown"
 
-#: Steps of timers that are looked for in durations, ns: powers of two, and whole microseconds.
+#: Steps of timers that are searched for in durations, ns: powers of two, and whole microseconds.
 TIMER_STEPS = (1024, 1000, 512, 256, 128, 64, 32, 16, 8)
 
-#: Durations above this show no step: clocks of the GPU and the host drift apart meanwhile.
+#: Longer durations do not show a step: the clocks of the GPU and the host drift apart meanwhile.
 LONGEST_WITH_STEPS_NS = 100_000
 
-#: Different durations that a step must be seen in, and the share of them that lie on it.
+#: Least number of distinct durations to detect a step, and the share of them that lie on it.
 _FEWEST_DURATIONS, _SHARE_ON_STEPS = 8, 0.9
 
 
 class Change(NamedTuple):
     """A change in time as ratio - 1, its 95 % interval and p-value; None with one run on a side.
 
-    `within` is what it does not exceed either way, by two one-sided tests (TOST).  `modes` tells
-    that runs come in two modes, fast and slow, of which both sides have some.
+    `within` is the bound on its size by two one-sided tests (TOST).  `modes` says that both sides
+    have runs in two modes, fast and slow.
     """
 
     ratio: float
@@ -43,7 +43,7 @@ class Change(NamedTuple):
     modes: bool = False
 
 
-#: Share of unchanged things that a test alone may call changed.
+#: Share of unchanged endpoints that a single test may report as changed.
 ALPHA = 0.05
 
 
@@ -57,8 +57,8 @@ def change_of(
 
     The interval covers the true change in all but a share `alpha` of cases, and `within` is
     exceeded in no more than that.  Times are multiples of `resolution`: the same time can be read
-    as either of two neighbours in every run, so the interval reaches at least one step to either
-    side, and the runs of a side scatter at least as rounding does.
+    as either of two neighbors in every run, so the interval reaches at least one step to either
+    side, and the scatter of a side's runs is at least that of rounding.
     """
     logs = [math.log(time) for time in before], [math.log(time) for time in after]
     means = [statistics.fmean(side) for side in logs]
@@ -87,7 +87,7 @@ def change_of(
 
 
 def log_variance(times: Sequence[float]) -> float:
-    """Return the variance of the logarithms of positive times, of which there are at least two."""
+    """Return the variance of the logarithms of at least two positive times."""
     return statistics.variance([math.log(time) for time in times])
 
 
@@ -119,8 +119,8 @@ def _margins(
 def false_discovery(p_values: Sequence[float]) -> list[float]:
     """Return Benjamini and Hochberg's q for each p: the share of false ones among all up to it.
 
-    Of the changes with q below 5 %, at most 5 % are expected to be none.  It holds for independent
-    tests and for those that a slow run moves together.
+    At most 5 % of the changes with q below 5 % are expected to be false.  This holds for
+    independent tests and for tests that a slow run moves together.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     found = [1.0] * len(p_values)
@@ -140,12 +140,12 @@ def verdict_of(
     alpha: float = ALPHA,
     limit_pct: float | None = None,
 ) -> str:
-    """Return the verdict on a change; `q` is its p-value, adjusted for others tested beside it.
+    """Return the verdict on a change; `q` is its p-value, adjusted for multiple tests.
 
     `regressed` or `improved` if q is below `alpha`, the change exceeds the threshold (that of drift
-    where all runs of one side came before the other's), and no modes explain it.  `same` if two
-    one-sided tests say that it is within the threshold, `unreplicated` with a single run on a side,
-    else `inconclusive`.  `limit_pct` is a threshold in place of the usual one.
+    if the runs of the two sides did not alternate), and no modes explain it.  `same` if two
+    one-sided tests show that it is within the threshold, `unreplicated` with a single run on a
+    side, else `inconclusive`.  `limit_pct` replaces the default threshold.
     """
     if q is None or change.within is None:
         return "unreplicated"
@@ -174,10 +174,10 @@ def judge(
 
 
 def timer_step(durations: Iterable[float]) -> int | None:
-    """Return the step of the timer that durations were read from, ns; None if too few tell.
+    """Return the timer step behind durations, ns; None with too few durations.
 
-    That is the largest of TIMER_STEPS that they are multiples of, within a nanosecond: host time is
-    made of GPU time, at a rate that is not quite one.  1 if they have no step.
+    That is the largest of TIMER_STEPS that divides them within a nanosecond: host time is derived
+    from GPU time, at a rate that is not exactly one.  1 if they have no step.
     """
     seen = {round(duration) for duration in durations if 0 < duration < LONGEST_WITH_STEPS_NS}
     if len(seen) < _FEWEST_DURATIONS:
@@ -190,10 +190,10 @@ def timer_step(durations: Iterable[float]) -> int | None:
 
 
 def interleaved(before: Collection[str | None], after: Collection[str | None]) -> bool | None:
-    """Tell whether runs of two sides took turns, from the times when they began.
+    """Return whether runs of two sides alternated, from their start times.
 
-    They did if the sides change at least as often as the smaller one has runs: A B B A, A B A B.
-    None if the order is not known.
+    They did if the side changes at least as often as the smaller side has runs: A B B A, A B A B.
+    None if the order is unknown.
     """
     known = [(time, 0) for time in before if time] + [(time, 1) for time in after if time]
     times = {time for time, _ in known}

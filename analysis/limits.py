@@ -1,4 +1,4 @@
-"""The smallest changes that count, by what was measured."""
+"""The smallest changes that count, by endpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfpipe.calibrationrecord import Calibration
 class Limits:
     """The smallest changes that count, %: `own` are those of configurations that were calibrated.
 
-    A configuration that is not among them takes the largest; what a profiler timed, the usual one.
+    Any other configuration takes the largest of them; times of a profiler take the default.
     """
 
     own: Mapping[str, float] = field(default_factory=dict)
@@ -37,5 +37,5 @@ def told(limits: Iterable[float]) -> str:
 
 
 def limits_of(calibration: Calibration | None) -> Limits:
-    """Return the limits that a calibration proposes; the usual ones without it."""
+    """Return the limits that a calibration proposes; without one, the defaults."""
     return Limits(calibration.limits) if calibration else USUAL

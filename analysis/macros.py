@@ -1,4 +1,4 @@
-"""The SQL macros: formulas of the .sql files, thresholds, and what names on timelines mean."""
+"""The SQL macros: formulas of the .sql files, thresholds, and classes of names on timelines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
 _THRESHOLD = re.compile(r"\bthreshold\('([a-z_.0-9]+)'\)")
 _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
 
-#: Patterns of timeline.toml, and how upper and lower case are looked at.
+#: Patterns of timeline.toml, and their case sensitivity.
 _NAME_MACROS = {
     "communication": "i",
     "synchronising": "",
@@ -39,7 +39,7 @@ _NAME_MACROS = {
 
 @dataclass(frozen=True)
 class Macro:
-    """A scalar macro: `body` is the expression that a call stands for."""
+    """A scalar macro: `body` is the expression of a call."""
 
     name: str
     parameters: str
@@ -47,7 +47,7 @@ class Macro:
 
     @property
     def sql(self) -> str:
-        """The statement that makes it, also where one of other thresholds stands."""
+        """The statement that creates or replaces it."""
         return f"CREATE OR REPLACE MACRO {self.name}({self.parameters}) AS {self.body}"
 
 
@@ -56,7 +56,7 @@ def macros(
 ) -> dict[str, Macro]:
     """Return every macro by name; `step_range` is a regular expression of ranges that are steps.
 
-    `window` is what verdicts are about: steady, whole, startup, or a step's name or number.
+    `window` is the window of verdicts: steady, whole, startup, or a step's name or number.
     """
     made = (
         _threshold_macro(thresholds),
@@ -79,7 +79,7 @@ def macros(
 
 
 def with_thresholds(sql: str, thresholds: Mapping[str, float]) -> str:
-    """Return SQL with values in place of threshold('name'): each call would bind all of them."""
+    """Return SQL with values instead of threshold('name'): each call would bind all of them."""
     return _THRESHOLD.sub(lambda found: _constant(thresholds[found[1]]), sql)
 
 
@@ -106,7 +106,7 @@ def _threshold_macro(thresholds: Mapping[str, float]) -> Macro:
 
 
 def _constant(value: float) -> str:
-    # Without the type it is DECIMAL, and what is compared with it is cast, value by value.
+    # Without the type it is DECIMAL, and every compared value is cast.
     return f"{value!r}::DOUBLE"
 
 
@@ -117,7 +117,7 @@ def name_patterns() -> dict[str, str]:
 
 
 def _name_macros(step_range: str | None) -> Iterator[Macro]:
-    """Yield the macros that tell names on a timeline apart, is_step(name) and others."""
+    """Yield the macros that classify names on a timeline, is_step(name) and others."""
     patterns = name_patterns()
     if step_range:
         patterns["step"] = step_range
@@ -127,31 +127,31 @@ def _name_macros(step_range: str | None) -> Iterator[Macro]:
 
 
 def category_macro() -> Macro:
-    """Return the macro of what a kernel does, from its function name and full name.
+    """Return the macro of a kernel's category, from its function name and full name.
 
-    Raises ValueError if kernels.toml names a category that it does not list.
+    Raises ValueError if kernels.toml uses a category that it does not list.
     """
     first = "WHEN is_communication(function_name) THEN 'communication'"
     return _kernel_macro("kernels.toml", "category", "categories", "other", first)
 
 
 def library_macro() -> Macro:
-    """Return the macro of the library that a kernel is from, like `category_macro`."""
+    """Return the macro of a kernel's library, like `category_macro`."""
     return _kernel_macro("libraries.toml", "library", "libraries", "own")
 
 
 def closed_macro() -> Macro:
-    """Return the macro that tells whether the kernels of a library are not the user's to change."""
+    """Return the macro that is true if the user cannot change the kernels of a library."""
     return _library_macro("closed")
 
 
 def built_in_macro() -> Macro:
-    """Return the macro that tells whether a library's kernels are compiled into the program."""
+    """Return the macro that is true if a library's kernels are compiled into the program."""
     return _library_macro("built_in")
 
 
 def generated_macro() -> Macro:
-    """Return the macro that tells whether a compiler generates the kernels of a library."""
+    """Return the macro that is true if a compiler generates the kernels of a library."""
     return _library_macro("generated")
 
 
@@ -170,7 +170,7 @@ def operands_macro() -> Macro:
 
 
 def operator_macros() -> Iterator[Macro]:
-    """Yield the macros of operators: of a kernel's name, and of several in one chain the first."""
+    """Yield the macros of operators: from a kernel's name, and the first one of a chain."""
     yield _kernel_macro("operators.toml", "operator", "operators", "none")
     chained = _rules("operators.toml")["chained"]
     ranks = " ".join(f"WHEN {quote(name)} THEN {rank}" for rank, name in enumerate(chained))
@@ -196,7 +196,7 @@ def _kernel_macro(file: str, kind: str, kinds: str, otherwise: str, *first: str)
     return Macro(f"kernel_{kind}", "function_name, full_name", body)
 
 
-#: What the patterns of a rule are matched with: a name, and the expression around the pattern.
+#: Targets of a rule's patterns: a name, and the expression around the pattern.
 _MATCHED = {
     "function": ("function_name", "{}"),
     "full": ("full_name", "{}"),

@@ -1,7 +1,7 @@
-"""Two modes: whether times come in two groups, as by where memory lies or which clock a GPU took.
+"""Detects two modes: times in two groups, because of memory placement or GPU clocks, for example.
 
-Runs that are now fast and now slow differ between two sides by chance alone.  With few runs the
-scatter within a side does not show it: that of a side with one mode is small.
+If runs are fast or slow at random, two sides differ by chance alone.  With few runs the scatter
+within a side does not show it: a side that met only one mode has a small scatter.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import NamedTuple
 
 from perfpipe.analysis.thresholds import thresholds
 
-#: Fewest values of a group: a single odd run is no mode.
+#: Fewest values of a group: a single outlier is not a mode.
 FEWEST = 2
 
 
 class Split(NamedTuple):
-    """Sorted values in two groups: the size of the lower one, and the squares left within both."""
+    """Sorted values in two groups: the size of the lower one, the sum of squares within both."""
 
     lower: int
     squares: float
 
 
 def best_split(values: Sequence[float]) -> Split | None:
-    """Return the split that leaves the least squares; None with too few values for two groups."""
+    """Return the split with the least sum of squares; None with too few values for two groups."""
     if len(values) < 2 * FEWEST:
         return None
     centre = math.fsum(values) / len(values)
     ordered = sorted(value - centre for value in values)
     lower = sum(ordered[:FEWEST])
-    # The squares of all are fixed: those left are least where those between the means are most.
+    # The total sum of squares is fixed: within is least when between the means is largest.
     found, most = FEWEST, -1.0
     for size in range(FEWEST, len(values) - FEWEST + 1):
         between = lower**2 / size + lower**2 / (len(values) - size)
@@ -41,13 +41,13 @@ def best_split(values: Sequence[float]) -> Split | None:
 
 
 def two_modes(values: Sequence[float]) -> Split | None:
-    """Return the two groups that values come in; None if they come in one."""
+    """Return the two groups of values; None if they form one."""
     split = best_split(values)
     return split if split and split.squares < _share() * _squares(values) else None
 
 
 def modes_explain(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Tell whether two groups that cut across the sides tell the values apart far better."""
+    """Return whether two groups across the sides explain the values far better than the sides."""
     both = [*before, *after]
     split = best_split(both)
     if split is None:

@@ -18,7 +18,7 @@ from perfpipe.specs import (
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-PEAKS_DOC = "Vendor peaks of the GPU of each report, one row per type; no rows for an unknown GPU."
+PEAKS_DOC = "Vendor peaks of each report's GPU, one row per type; empty for an unknown GPU."
 PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", "report"),
     ("gpu", "VARCHAR", "GPU model, identified by device name and SM count"),
@@ -53,7 +53,7 @@ def make_gpu_peaks(con: DuckDBPyConnection) -> None:
 
 
 def make_gpu_links(con: DuckDBPyConnection) -> None:
-    """Create the private table of bandwidths of each GPU that ran something on a timeline."""
+    """Create the private table of bandwidths of each GPU with work on a timeline."""
     of = (
         "SELECT u.report_id, u.device, coalesce(g.name, r.gpu) AS model, "
         "CASE WHEN g.name IS NULL THEN r.sm_count ELSE g.sm_count END AS model_sms "

@@ -15,13 +15,13 @@ from perfpipe.database import quote
 if TYPE_CHECKING:
     from perfpipe.analysis.session import Session
 
-#: What a session must have for the functions here.
+#: Views that a session needs for the functions here.
 VIEWS_USED = ("profile_plan", "profile_plan_totals", "_window_kernels")
 
-#: Longer names are told apart by a part of them, so that a command stays short enough to read.
+#: Longer names are matched by a unique part, so that commands stay readable.
 _LONG = 80
 
-#: The shortest parts that stand for a name: an identifier in it, or any part.
+#: Shortest parts that may represent a name: an identifier in it, or any part.
 _SHORTEST_IDENTIFIER, _SHORTEST_PART = 8, 24
 
 
@@ -46,10 +46,10 @@ class PlannedKernel:
 
 @dataclass(frozen=True)
 class ProfilePlan:
-    """The kernels of a timeline to profile, and what ncu has to know: see profile_plan_totals.
+    """The kernels of a timeline to profile, and the input for ncu: see profile_plan_totals.
 
-    `names` are those that ncu selects by, `others` those of all other kernels of the report;
-    `mangled` says which kind of name they are.  `refused` is why nothing may be profiled.
+    `names` are those that ncu selects, `others` those of all other kernels of the report;
+    `mangled` says which kind of names they are.  `refused` is why nothing may be profiled.
     """
 
     report_id: str
@@ -122,9 +122,9 @@ def read_plan(session: Session, report_id: str) -> ProfilePlan | None:
 
 
 def each_once() -> list[str]:
-    """Return the options of ncu for one launch of each configuration, whatever it is.
+    """Return the options of ncu for one launch of every configuration.
 
-    That is what can be done without a timeline.  Communication is left out by name.
+    This is the fallback without a timeline.  Communication is excluded by name.
     """
     return [
         "--kernel-name-base=function",
@@ -135,13 +135,13 @@ def each_once() -> list[str]:
 
 
 def limits_of(coverage: float | None, max_kernels: int | None) -> dict[str, float]:
-    """Return the thresholds of a session that plans; None leaves a threshold as it is."""
+    """Return the thresholds for planning; None keeps a threshold."""
     asked = {"plan.coverage_pct": coverage, "plan.max_kernels": max_kernels}
     return thresholds() | {name: float(value) for name, value in asked.items() if value is not None}
 
 
 def name_pattern(names: Collection[str], others: Collection[str]) -> str:
-    """Return a regular expression that is found in each of `names` and in none of `others`.
+    """Return a regular expression that matches all `names` and none of `others`.
 
     Long names are represented by a part that no other name contains.
     """
@@ -156,7 +156,7 @@ def name_pattern(names: Collection[str], others: Collection[str]) -> str:
 
 
 def _part(name: str, others: str) -> str | None:
-    """Return a part of a name that the other names lack: an identifier, or what it takes."""
+    """Return a part of a name that the other names lack: an identifier if possible."""
     for identifier in _identifiers(name):
         if len(identifier) >= _SHORTEST_IDENTIFIER and identifier not in others:
             return identifier
@@ -170,7 +170,7 @@ def _part(name: str, others: str) -> str | None:
 
 
 def _identifiers(name: str) -> Iterator[str]:
-    """Yield the identifiers in a mangled name, each of which its length precedes."""
+    """Yield the identifiers in a mangled name; its length precedes each identifier."""
     # A number after L and a type is a template argument.
     for match in re.finditer(r"(?<!L[a-z])(?<!\d)\d+", name) if name.startswith("_Z") else ():
         identifier = name[match.end() : match.end() + int(match[0][:4])]

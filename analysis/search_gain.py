@@ -1,4 +1,4 @@
-"""What the configurations of a search gain over its default, judged as runs are."""
+"""Gains of a search's configurations over its default, judged like runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from perfpipe.analysis.thresholds import thresholds
 
 @dataclass(frozen=True)
 class Gain:
-    """What a configuration gains over the default: its times against the default's, as judged.
+    """The gain of a configuration over the default, with the verdict.
 
-    `launches` are those of the default and its own.  With `confirmed`, both were launched again
-    after the search, in turns: times in which neither was chosen for its luck.
+    `launches` are the numbers for the default and itself.  With `confirmed`, both were launched
+    again after the search, alternating: these times are free of selection bias.
     """
 
     change: Change
@@ -38,11 +38,11 @@ class Gain:
 
 
 def gains(history: History) -> dict[int, Gain]:
-    """Return what each valid trial gains over the default, by index of the trial.
+    """Return the gain of each valid trial over the default, by index of the trial.
 
-    By the launches of the search all trials are tested together, since the fastest is chosen among
-    them, and the default was launched before the others, not in turns.  Where the fastest and the
-    default were launched again in turns, those launches alone judge it.
+    With the launches of the search, all trials are tested together, because the fastest is chosen
+    among them, and the default was launched before the others.  If the fastest and the default
+    were launched again alternately, only those launches decide.
     """
     default = history.default
     if default is None or not default.time_ms:

@@ -1,4 +1,4 @@
-"""Summary of an autotuning run: generations, what the best have in common, trade-offs."""
+"""Summary of an autotuning run: generations, common values of the best, trade-offs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def best_of(history: History) -> list[Trial]:
 def traits(history: History) -> list[Trait]:
     """Return each parameter value among the best, most distinctive first.
 
-    Telling is what is much more frequent among the best than among all that worked.
+    A value is distinctive if it is much more frequent among the best than among all valid ones.
     """
     best, worked = best_of(history), history.worked
     found = []
@@ -118,14 +118,14 @@ def traits(history: History) -> list[Trait]:
 
 
 def shared_by_best(history: History) -> list[Trait]:
-    """Return the values that all of the best have, but not all valid ones."""
+    """Return the values that all best configurations share, but not all valid ones."""
     return [t for t in traits(history) if t.best == t.of_best and t.all < t.of_all]
 
 
 def pareto(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that no other beats in both time and registers, fastest first.
 
-    Of equals in both the first tried stays.  Trials without registers or time are left out.
+    Among equals the first trial is kept.  Trials without registers or time are excluded.
     """
     known = [t for t in trials if t.time_ms is not None and t.registers is not None]
     front: list[Trial] = []
@@ -136,7 +136,7 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _gain(history: History) -> str:
-    """Return how much faster than the default the fastest is, and whether that is shown."""
+    """Return how much faster the fastest is than the default, and whether it is significant."""
     best, default = history.best, history.default
     if best is None or default is None or not default.time_ms:
         return ""
@@ -149,8 +149,8 @@ def _gain(history: History) -> str:
         spreads = [f"{t.spread_pct:.1f}" for t in (default, best) if t.spread_pct is not None]
         scatter = f", samples spread by {' and '.join(spreads)} %" if spreads else ""
         return (
-            f"{text}, unreplicated: {counts} launches{scatter}; launch both again before relying "
-            "on it (`confirm` in tune does)."
+            f"{text}, unreplicated: {counts} launches{scatter}; launch both again before you rely "
+            "on it (see `confirm` in tune)."
         )
     low, high = gain.interval_pct
     judged = f"{text}, {gain.verdict}: 95 % interval {low:.1f} to {high:.1f} %"
@@ -158,7 +158,7 @@ def _gain(history: History) -> str:
         return f"{judged}, {counts} launches."
     searched = history.gain_over_default_pct() or 0
     return (
-        f"{judged}, {counts} launches in turns after the search, in which it was "
+        f"{judged}, {counts} alternating launches after the search; during the search it was "
         f"{_faster(searched)}."
     )
 
@@ -174,7 +174,7 @@ def story(history: History) -> list[str]:
     kinds = _kinds(failed)
     total = f"{len(history.trials)} configurations in {len(rounds)} generations"
     if best is None:
-        return [f"None of {total} was valid: {kinds}."]
+        return [f"None of {total} is valid: {kinds}."]
     said = [f"The fastest of {total} takes {best.time_ms:.4g} ms: {best.label}."]
     if gain := _gain(history):
         said.append(gain)
@@ -183,13 +183,13 @@ def story(history: History) -> list[str]:
         f"The search converged in generation {point}: later ones gained less than "
         f"{CONVERGED_PCT:g} %."
         if point is not None
-        else "The last generation still gained: more generations may find more."
+        else "The last generation was still faster: more generations may help."
         if len(rounds) > 1
         else "One generation cannot show whether the search has converged."
     )
     if common := shared_by_best(history):
         shared = ", ".join(f"{t.parameter}={t.value}" for t in common)
-        said.append(f"The {common[0].of_best} best all have {shared}.")
+        said.append(f"All {common[0].of_best} best configurations have {shared}.")
     if kinds:
         said.append(f"Rejected: {kinds}.")
     return said + _about_registers(history)
@@ -213,13 +213,13 @@ def _about_registers(history: History) -> list[str]:
     said = []
     if best:
         used = [trial.registers or 0 for trial in best]
-        said.append(f"The best use {min(used)} to {max(used)} registers per thread.")
+        said.append(f"The best configurations use {min(used)} to {max(used)} registers per thread.")
     spilling = [trial for trial in rest if trial.spills]
     if spilling and history.best and history.best.time_ms:
         slow = statistics.median(t.time_ms or 0 for t in spilling) / history.best.time_ms
-        none = " and none of the best is among them" if not any(t.spills for t in best) else ""
+        none = "; the best ones do not spill" if not any(t.spills for t in best) else ""
         count = f"{len(spilling)} configuration{_plural(len(spilling), '')}"
         said.append(
-            f"{count} with register spills: {slow:.1f} times the time of the best (median){none}."
+            f"{count} with register spills: median time {slow:.1f} times that of the fastest{none}."
         )
     return said

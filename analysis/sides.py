@@ -1,4 +1,4 @@
-"""What the runs and reports of one side of a comparison measured."""
+"""The measurements in the runs and reports of one side of a comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VIEWS = (
     *counters.VIEWS,
 )
 
-#: Parts of a key that are no categories of the budget: an iteration without a profiler, a launch
+#: Parts of a key that are not categories of the budget: an iteration without a profiler, a launch
 #: without one from start to end (of a program that prints no times), a step (or a whole capture
 #: without steps) of a timeline, all profiled kernels together, one kernel.
 ITERATION, WALL, STEP, CAPTURE = "iteration", "wall time", "step", "capture"
@@ -33,7 +33,7 @@ PROFILED, KERNEL = "profiled", "kernel"
 
 
 class Key(NamedTuple):
-    """What is matched; `profiler` is empty for the time of an iteration without a profiler."""
+    """A key to match; `profiler` is empty for the time of an iteration without a profiler."""
 
     profiler: str
     label: str
@@ -45,7 +45,7 @@ class Key(NamedTuple):
 
 @dataclass
 class Measured:
-    """What one side measured for a key, a value per run; clocks in MHz, None where unknown.
+    """The measurements of one side for a key, a value per run; clocks in MHz, None if unknown.
 
     `totals` are the times of all its launches in a step; empty without steps.
     """
@@ -59,10 +59,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: measurements, GPU models, ids of its runs, when each began.
+    """One side of a comparison: measurements, GPU models, ids of its runs, and their start times.
 
-    `timers` are the steps of the timers that times come from, ns, by profiler.  `hidden` are the
-    configurations with CUDA graphs that were traced as a whole: their kernels are not seen.
+    `timers` are the steps of the timers behind the times, ns, by profiler.  `hidden` are the
+    configurations with CUDA graphs that were traced as a whole: their kernels are not visible.
     `counters` are those of profiled kernels, by name, under the kernel's key.
     """
 
@@ -104,7 +104,7 @@ class Side:
 
 
 class _Sample(NamedTuple):
-    """What one report (or the timing of a task) says about a key."""
+    """A measurement of one report (or the timing of a task) for a key."""
 
     key: Key
     median: float
@@ -119,7 +119,7 @@ def side_of(
 ) -> Side:
     """Gather one side: runs with their reports; a report without a run counts as a run.
 
-    `con` may be None where there are no reports.
+    `con` may be None without reports.
     """
     samples: dict[int, list[_Sample]] = {}
     owners: dict[str, tuple[int, str, GpuState | None]] = {}
@@ -170,10 +170,10 @@ def side_of(
 
 
 def own_time(task: TaskResult) -> tuple[str, float] | None:
-    """Return what a task measured without a profiler, ITERATION or WALL, and its time in ns.
+    """Return the kind of a task's time without a profiler, ITERATION or WALL, and the time in ns.
 
-    That is the median of the times that the program printed, else the wall time of a launch.  Times
-    of which one is not positive and finite are none.  Returns None where neither is known.
+    That is the median of the times that the program printed, else the wall time of a launch.
+    Printed times count only if all are positive and finite.  Returns None if neither is known.
     """
     if not task.done:
         return None
@@ -191,7 +191,7 @@ def clocks_of(state: GpuState | None) -> tuple[float | None, float | None]:
 
 
 def _samples(con: DuckDBPyConnection, reports: Iterable[str]) -> Iterator[tuple[str, _Sample]]:
-    """Yield what each report says; clocks from the profiler alone."""
+    """Yield the measurements of each report; clocks come from the profiler alone."""
     chosen = f"report_id IN {in_list(list(reports))}"
     sql = f"SELECT report_id, profiler, part, time_ns, sm_clock_hz FROM step_parts WHERE {chosen}"
     for report, profiler, part, time, clock in rows_of(con, sql):
@@ -242,7 +242,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 def _timers(
     con: DuckDBPyConnection | None, reports: Iterable[str], runs: Iterable[RunRecord]
 ) -> dict[str, int]:
-    """Return the step of each profiler's timer, ns, where the durations tell it."""
+    """Return the step of each profiler's timer, ns, if the durations show it."""
     seen: dict[str, set[float]] = {"": set()}
     for run in runs:
         seen[""].update(time * 1e6 for task in run.tasks for time in task.times_ms)

@@ -344,7 +344,7 @@ def run(x, y):
 """),
     "raises": ("crash", "def run(x, y):\n    raise RuntimeError('no')\n"),
     "does not parse": ("crash", "def run(x, y:\n"),
-    "has no function": ("crash", "x = 1\n"),
+    "does not define a function": ("crash", "x = 1\n"),
     "exits": ("crash", "import sys\ndef run(x, y):\n    sys.exit(0)\n"),
     "segfault": ("crash", "import ctypes\ndef run(x, y):\n    ctypes.string_at(0)\n"),
     "hangs": ("timeout", "def run(x, y):\n    while True:\n        pass\n"),

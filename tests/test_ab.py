@@ -71,10 +71,10 @@ def test_what_the_arms_set_is_the_first_cause(cli: Cli) -> None:
     assert cli("ab", path, *words, "--rounds", "2", "--no-confirm", "--json") == 3, cli.err
     why = json.loads(cli.out)["why"]
     assert why["text"].startswith(
-        "The two sides were set differently: parameter slowdown 0 -> 0.05, "
+        "Changed on purpose: parameter slowdown 0 -> 0.05, "
         "arm wrapper as in the file -> nice -n 1, environment CUDA_X unset -> 1. "
     )
-    assert "All other settings, versions and machine are the same" in why["text"]
+    assert "All other settings, versions and the machine are the same" in why["text"]
     given = [(row["name"], row["given"]) for row in why["differences"]]
     assert given == [("slowdown", True), ("wrapper", True), ("CUDA_X", True)]
 
@@ -88,7 +88,7 @@ def test_an_arm_against_itself_in_a_fixed_number_of_rounds(
     assert (found["aa"], found["verdict"], found["action"]) == (True, "same", "continue")
     assert found["endpoints"][0]["runs"] == [4, 4], "certain before, but all rounds are measured"
     assert len((tmp_path / "order").read_text()) == 8
-    assert cli.err.count("no look before the last round") == 3
+    assert cli.err.count("the verdict follows the last round") == 3
     for name in ("aa.md", "aa.html"):
         assert "A/A, same: iteration" in (tmp_path / name).read_text()
 
@@ -202,9 +202,9 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "the arms are identical"),
-        (["--b", "size=1,2"], "an arm has one value of a parameter"),
-        (["--b", "cwd=nowhere"], "--b: no directory"),
+        ([], "the arms are the same"),
+        (["--b", "size=1,2"], "an arm takes one value per parameter"),
+        (["--b", "cwd=nowhere"], "--b: no such directory"),
         (["--git", "HEAD"], "expected two commits, A..B"),
         (["--b", "x"], "expected NAME=VALUE"),
         (["--b", "env.A=1", "--build", "make"], "--build needs --git"),

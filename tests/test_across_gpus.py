@@ -55,8 +55,8 @@ def test_kernels_are_matched_by_their_work() -> None:
     assert names_of(pairs) == [
         ("add", "add", "same kernel"),
         ("scale", "scale", "same kernel, another grid or block"),
-        ("ampere_gemm", "nvjet_qkv", "another kernel, same range"),
-        ("ampere_gemm_small", "nvjet_out", "another kernel, same range"),
+        ("ampere_gemm", "nvjet_qkv", "different kernel, same range"),
+        ("ampere_gemm_small", "nvjet_out", "different kernel, same range"),
     ]
     assert [one.name for one in left] == ["only_here"]
     assert [one.name for one in new] == ["new_here", "another_new"]
@@ -71,7 +71,7 @@ def test_other_work_is_not_matched() -> None:
     # Configurations are matched with their own.
     assert matched([kernel("a", label="n=1")], [kernel("a", label="n=2")])[0] == []
     assert names_of(matched([kernel("a")], [kernel("b")])[0]) == [
-        ("a", "b", "another kernel, the only one")
+        ("a", "b", "different kernel, the only one")
     ]
 
 
@@ -94,7 +94,7 @@ def test_what_was_got() -> None:
     tensor = reached(kernel("k", MATMUL), kernel("k", MATMUL, time_ns=500))
     assert tensor.got_pct == pytest.approx(100 * 2 / (989.4 / 312))
     unknown = reached(kernel("k", Use(None, None, {})), kernel("k"))
-    assert unknown.reason == "ncu did not profile it: any roof may bound it"
+    assert unknown.reason == "not profiled by ncu: any roof may bound it"
 
 
 def test_l2_changes_as_ncu_measured_it() -> None:
@@ -111,19 +111,19 @@ def test_l2_changes_as_ncu_measured_it() -> None:
         (
             {"occupancy_pct": 100.0},
             {"occupancy_pct": 50.0, "limiters": ("registers", "shared_mem")},
-            "occupancy 50 %, was 100 % (limited by registers and shared mem)",
+            "occupancy 50 %, limited by registers and shared mem (A: 100 %)",
         ),
-        ({"waves": 1.2}, {"waves": 0.98}, "the grid fills 98 % of the GPU, was 1.20 waves"),
+        ({"waves": 1.2}, {"waves": 0.98}, "the grid fills 98 % of the GPU (A: 1.20 waves)"),
         (
             {"sm_clock_hz": 1.41e9},
             {"sm_clock_hz": 0.99e9},
-            "SM clock 990 of 1980 MHz, was 100 % of the maximum",
+            "SM clock 990 of 1980 MHz (A: 100 % of the maximum)",
         ),
         ({}, {"features": ("tensor", "mma_sync")}, "no wgmma"),
         ({}, {"features": ("product",), "uses_tma": False}, "no TMA"),
         ({}, {"features": ("half",)}, "no FP8, which A100 SXM4 80 GB lacks"),
-        ({}, {"features": ("spills",)}, "registers spill"),
-        ({}, {"use": Use("latency", "tail", {"dram": 30.0})}, "bound by latency (tail), not by"),
+        ({}, {"features": ("spills",)}, "register spills"),
+        ({}, {"use": Use("latency", "tail", {"dram": 30.0})}, "bound by latency (tail) on B, by"),
     ],
 )
 def test_what_holds_back(old: dict[str, Any], new: dict[str, Any], sentence: str) -> None:
@@ -158,7 +158,7 @@ def test_older_gpus_have_nothing_to_use() -> None:
 def test_launches_that_did_not_shrink() -> None:
     old = {"compute": 9e6, "launch_gap": 1e6}
     (told,) = host_share(old, {"compute": 3e6, "launch_gap": 1e6})
-    assert told == "host and launches leave the GPU idle for 1 of 4 ms, were 1 of 10"
+    assert told == "host and launches leave the GPU idle for 1 of 4 ms (A: 1 of 10)"
     assert [*host_share(old, {"compute": 3e6, "launch_gap": 0.3e6})] == []
     assert [*host_share({}, old)] == []
 
@@ -242,12 +242,12 @@ def test_pages_and_errors_across_gpus(
     assert "Kernels" in cli.out
     text = md.read_text().replace("\\", "")
     assert "A100 SXM4 80 GB" in text
-    assert "15 profiled kernels of the same work" in text
+    assert "15 matched profiled kernels: the sum of one launch of each" in text
     assert "2.00 times as fast on B" in text
     assert "<script src" not in html.read_text()
     for words, sentence in (
         ((a100, a100), "is on both sides"),
-        ((a100, h200, "--junit"), "--junit: there is no verdict across GPUs"),
+        ((a100, h200, "--junit"), "--junit: a comparison across GPUs has no verdict"),
     ):
         assert cli("compare", *words, "--across-gpus", *where) == 2
         assert sentence in cli.err
@@ -272,7 +272,7 @@ def test_configurations_across_gpus(cli: Cli, two_gpus: tuple[Path, str, str]) -
     kernels = [one for one in found["kernels"] if one["scaled"]["kept"]]
     assert len(kernels) == 15
     assert work["got_pct"] == pytest.approx(100 / work["possible"]["high"])
-    assert work["held_by"] == ["SM clock 990 of 1980 MHz, was 100 % of the maximum"]
+    assert work["held_by"] == ["SM clock 990 of 1980 MHz (A: 100 % of the maximum)"]
     told = " ".join(cli.out.split())
     assert "n=1: a iteration" not in told
     assert "n=1: an iteration is 1.00 times as fast on B (3 ms, 3 ms on A)" in told

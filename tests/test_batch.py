@@ -138,7 +138,7 @@ def test_a_frozen_workload_does_not_change(workload: Path, tmp_path: Path) -> No
     assert element(directory, 1, 0)
     (result,) = directory.results().values()
     assert result.key == directory.tasks[0].key
-    assert result.notes == ("the program's files have changed since the batch was submitted",)
+    assert result.notes == ("the program's files changed after the batch was submitted",)
 
 
 def test_a_warning_before_the_time_limit_leaves_what_is_there(
@@ -234,7 +234,7 @@ def test_submit_shows_what_it_would_do(workload: Path, cli: Cli, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--time", "90"], "--time: '90' is no time limit, or an ambiguous one"),
+        (["--time", "90"], "--time: '90' is not a valid time limit, or is ambiguous"),
         (["--arms", "kinds"], "--arms kinds: no such parameter; did you mean 'kind'?"),
         (["--collector", "replay"], "the workload has no recording to replay"),
         (["--extra", "--array=1"], "--extra: --array is set by perfpipe"),

@@ -121,7 +121,7 @@ def _away(cluster: SlurmCluster, site: Site, batch: str, n: int, heard: Path) ->
     assert "squeue: " in shown["unknown_because"]
     assert not shown["finished"]
     site.batch("resume", batch, code=1)
-    assert "it is not known what still runs" in site.cli.err
+    assert "cannot find out which tasks still run" in site.cli.err
     cluster.start("slurmctld")
 
 

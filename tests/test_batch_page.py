@@ -74,13 +74,13 @@ def test_headline_says_how_far_what_failed_what_bounds_and_which_node() -> None:
     assert bounds.startswith("Largest part of the time: compute in 28 of 55 tasks, launch overhead")
     assert "kernel time is bound by launch (small grid) in 15, compute (tensor) in 14" in bounds
     assert re.fullmatch(
-        r"node03 is \d\.\d % slower than the others at the same work "
+        r"node03 is \d\.\d % slower than the others for the same work "
         r"\(95 % CI \d\.\d to \d\.\d %, 13 tasks\)",
         node,
     )
     facts = {fact.name: fact.text for fact in page.summary}
     assert facts["Next"].startswith("perfpipe batch resume batch-")
-    assert "1 stands out" in facts["Nodes"]
+    assert "1 outlier" in facts["Nodes"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_nodes_are_compared_by_what_was_measured_on_them() -> None:
     assert len(table(page, "GPUs compared").rows) == 8
     recording = Recorded("NVIDIA H200", "2026-11-20T10:00:00Z")
     replayed = report(recording=recording)
-    assert "Not compared: the times are of a recording" in table(replayed, "Nodes compared").doc
+    assert "Not compared: the times come from a recording" in table(replayed, "Nodes compared").doc
     assert {*column(table(replayed, "Nodes compared"), "verdict")} == {None}
     assert "slower" not in replayed.verdict
 

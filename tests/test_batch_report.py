@@ -120,7 +120,7 @@ def test_an_uncollected_batch_is_reported_as_it_stands(
     page = tmp_path / "b.html"
     assert cli("report", "batch-", "--html", str(page), *words) == 0
     assert "1 of 4 tasks done; 3 unknown" in page.read_text()
-    assert "Slurm did not say what became of tasks without a result" in page.read_text()
+    assert "Slurm did not report the state of tasks without a result" in page.read_text()
     assert cli("report", "batch-", "--baseline", "batch-", *words) == 2
     assert "not collected yet" in cli.err
 

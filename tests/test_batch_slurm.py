@@ -94,7 +94,7 @@ def test_cancel_and_warnings(slurm: SlurmCluster, site: Site, tmp_path: Path) ->
     assert states[4:8] == ["running", "waiting", "running", "waiting"], "others go on"
     assert "CANCELLED" in site.batch("logs", "2")
     assert site.batch("cancel", "10", code=2) == ""
-    assert "the batch has the tasks 0 to 9" in site.cli.err
+    assert "no such task; the batch has tasks 0 to 9" in site.cli.err
     assert site.batch("cancel").startswith("4 tasks canceled: 4, 5, 6, 7")
     site.batch("wait", batch, "--interval", "1", code=1)
     assert site.states(batch) == ["timeout", "stopped"] + ["cancelled"] * 8

@@ -40,7 +40,7 @@ def test_results_count_and_the_scheduler_explains_what_is_missing(
     cluster.say("101", 1, JobIs.PENDING, reason="Priority")
     state = state_of(directory, cluster)
     assert state.counts == {State.WAITING: 1, State.DONE: 1, State.LOST: 2}
-    assert "does not know its job any more" in (state.tasks[3].reason or "")
+    assert "no longer knows its job" in (state.tasks[3].reason or "")
     assert cluster.asked == [{"101": [1, 2, 3], "102": []}], "one call, about what is missing"
     assert state.tasks[0].state == State.DONE, "a result counts, whatever Slurm says"
     silent = state_of(directory, Said(trouble="squeue: no answer within 60 s"))
@@ -122,7 +122,7 @@ def test_two_resumes_at_once_do_not_submit_twice(workload: Path, tmp_path: Path)
 def test_resume_asks_before_it_submits(workload: Path, tmp_path: Path) -> None:
     directory = batch(workload, tmp_path / "store")
     submitted(directory, Said())
-    with pytest.raises(TaskFailed, match="it is not known what still runs: away"):
+    with pytest.raises(TaskFailed, match="cannot find out which tasks still run: away"):
         resume(directory, Said(trouble="away"))
 
 

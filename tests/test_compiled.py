@@ -116,7 +116,7 @@ def test_a_timeline_that_lost_its_events_is_made_once_more(
     assert cli("report", "--md") == 0
     (task,) = Store(tmp_path / "store").runs()[-1].tasks
     (note,) = task.notes
-    assert "lost 100 % of CUDA's events" in note
+    assert "lost 100 % of the CUDA events" in note
     assert "holds for the rest only" in (tmp_path / "report.md").read_text()
 
 

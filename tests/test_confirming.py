@@ -77,7 +77,10 @@ def test_launches_after_the_search_judge_the_winner(
     assert document["gain_confirmed"]
     assert cli("tuning") == 0
     assert f"% {said} than the default (1.003" in cli.out
-    assert "4 and 4 launches in turns after the search, in which it was 50.0 % faster." in cli.out
+    assert (
+        "4 and 4 alternating launches after the search; during the search it was 50.0 % faster."
+        in cli.out
+    )
     assert cli("run", workload, "--collector", "timing", "--resume") == 0
     assert _launched(tmp_path) == launched, "nothing is launched a second time"
 

@@ -188,9 +188,9 @@ evaluate:
     [
         ({"candidate": "cuda.json"}, "needs a build"),
         ({"workloads": None}, "batch"),
-        ({"inputs": {"eps": {"type": "safetensors"}}}, "file of tensors"),
+        ({"inputs": {"eps": {"type": "safetensors"}}}, "tensor file"),
         ({"dtype": "float8_e4m3"}, "float8_e4m3"),
-        ({"reference": "x = 1"}, "function run"),
+        ({"reference": "x = 1"}, "function 'run'"),
         ({"reference": None}, "reference"),
     ],
     ids=["build", "no workloads", "tensors of a file", "type", "no run", "no reference"],
@@ -267,4 +267,4 @@ def test_a_module_that_is_no_problem_is_told(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     code = cli("evaluate", f"{tmp_path}/other.py", "--candidate", f"{tmp_path}/mine")
     assert code == 2
-    assert "it has no Model, get_init_inputs" in cli.err
+    assert "it does not define Model, get_init_inputs" in cli.err

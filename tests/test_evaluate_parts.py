@@ -223,7 +223,7 @@ def test_inputs_are_drawn_by_their_seed(torch: Any) -> None:
 
 def test_a_reference_that_gives_another_shape_is_the_callers_fault(torch: Any) -> None:
     problem, case = _problem(outputs={"y": {"shape": ["n"]}}), Case("float32", {"m": 4, "n": 5})
-    with pytest.raises(InputError, match=r"the reference gives \[\(4,\)\], not \[\(5,\)\]"):
+    with pytest.raises(InputError, match=r"the reference returns \[\(4,\)\], not \[\(5,\)\]"):
         problem.exact(torch, case, problem.drawn(torch, case, 1, "cpu"))
 
 
@@ -233,7 +233,7 @@ def test_a_reference_that_gives_another_shape_is_the_callers_fault(torch: Any) -
         ("  inputs: {x: {shap: [n]}}", "w.yaml:6: unknown key 'shap'; did you mean 'shape'?"),
         ("  inputs: {}", "w.yaml:6: evaluate.inputs"),
         ("  inputs: {x: {shape: [n], dtype: float12}}", "w.yaml:6: evaluate.inputs.x.dtype"),
-        ("  inputs: {y: {shape: [n]}}", "input and output"),
+        ("  inputs: {y: {shape: [n]}}", "both an input and an output"),
         ("  inputs: {x: {shape: [n]}}\n  special: [empty]", "names of sizes that may be 0"),
         ("  inputs: {x: {shape: [n]}}\n  timing: [{m: 1}]", "sizes differ"),
     ],
@@ -304,8 +304,8 @@ def test_the_attainable_time_is_of_the_declared_work() -> None:
     assert product.ms == pytest.approx(2 * 1024**3 / 989e12 * 1e3, rel=0.01)
     for device, gpu, declared, why in (
         ("cpu", "", work, "GPUs only"),
-        ("cuda:0", "NVIDIA H200", Work(), "declares no work"),
-        ("cuda:0", "Unknown 9000", work, "not known"),
+        ("cuda:0", "NVIDIA H200", Work(), "does not declare its work"),
+        ("cuda:0", "Unknown 9000", work, "unknown"),
     ):
         found = bound_of(_Gpu(gpu), device, declared, case)
         assert found.ms is None
@@ -318,7 +318,7 @@ def test_the_attainable_time_is_of_the_declared_work() -> None:
     ("words", "says"),
     [
         (("none.yaml",), "none.yaml"),
-        (("plain.yaml",), "has no 'evaluate'"),
+        (("plain.yaml",), "no 'evaluate' block"),
         (("w.yaml", "--baseline", "nowhere"), "--baseline nowhere"),
         (("w.yaml", "--workloads", "x.jsonl"), "FlashInfer-Trace"),
         (("lost.yaml",), "no such reference"),

@@ -107,7 +107,7 @@ def test_an_exported_side_is_the_same(tmp_path: Path) -> None:
     for content, sentence in (
         ({}, "b.json: not an exported baseline"),
         ({**document_of(before), "version": 9}, "version 9, but this perfpipe reads 1"),
-        ({**document_of(before), "names": 3}, "not a whole baseline"),
+        ({**document_of(before), "names": 3}, "incomplete or invalid baseline"),
     ):
         with pytest.raises(InputError, match=sentence):
             side_from(content, "b.json")

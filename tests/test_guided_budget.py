@@ -100,7 +100,7 @@ def test_where_nothing_else_fits_one_pass_is_collected() -> None:
     assert found.depth == once
     assert found.expected == 40
     (note,) = found.notes
-    assert "only the constituents of Speed of Light that one pass counts; the SOL may be" in note
+    assert "only the constituents of Speed of Light from one pass; the real SOL may be" in note
     (metrics,) = (w for w in ncu.profile_options(CollectNcu(), once) if w.startswith("--metrics"))
     assert "dram__cycles_active.avg.pct_of_peak_sustained_elapsed" in metrics
     assert "lts__t_sectors" not in metrics

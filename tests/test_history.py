@@ -162,7 +162,7 @@ def test_a_change_within_a_commit_is_not_of_its_code() -> None:
     (course,) = courses_of(points, "time")
     (step,) = course.steps
     assert step.between.startswith("within commit c, between runs r19 (")
-    assert step.between.endswith("its code is the same; on a before, on b after")
+    assert step.between.endswith("the code is the same; on a before, on b after")
 
 
 def test_intervals_are_of_the_scatter_about_the_levels() -> None:
@@ -232,7 +232,7 @@ def test_a_slow_node_is_named(cli: Cli, tmp_path: Path) -> None:
     assert [place["name"] for place in places if place["verdict"]] == ["c"]
     assert cli("history", "w", "--by", "gpu", "--html", str(tmp_path / "h.html")) == 0
     assert "c GPU-1 is " in cli.out
-    assert "slower than the others at the same work" in cli.out
+    assert "slower than the others for the same work" in cli.out
     assert "<svg" in (tmp_path / "h.html").read_text()
 
 

@@ -116,7 +116,7 @@ def test_a_right_kernel_is_correct(talk: Talk) -> None:
     result = talk.answers["right"]["data"]["result"]
     assert (result["status"], result["evidence"]) == ("correct", [])
     assert result["deterministic"] is True
-    assert result["no_scores"] == "the workload has no sizes to time"
+    assert result["no_scores"] == "the workload does not define sizes to time"
 
 
 def test_the_profile_of_a_right_kernel_can_be_asked_about(talk: Talk) -> None:

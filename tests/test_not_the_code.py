@@ -49,7 +49,7 @@ def test_a_lower_clock_is_not_a_regression_of_the_code() -> None:
     assert why.title == "Why it changed"
     assert why.text.startswith("The clock, not the code: SM clock 1,980 MHz")
     same = a_side("B", USUAL)
-    assert explain(pairs_of(a, same), a, same).title == "Beside the times"
+    assert explain(pairs_of(a, same), a, same).title == "Other differences"
     assert "the change itself may lower the clock" in why.text
     assert "SM clock 1,980 MHz -> 1,800 MHz" in why.text
     slower = a_side("B", {Key("", "-", ITERATION): 13.0}, _facts({SM: 1800}), 1800)
@@ -61,7 +61,7 @@ def test_a_lower_clock_is_not_a_regression_of_the_code() -> None:
     [
         (
             NEIGHBORS,
-            "other processes used the GPU in 5 of 5 runs after, in 0 of 5 on the other side",
+            "other processes used the GPU in 5 of 5 runs after, but in 0 of 5 runs on the other side",
         ),
         (ECC, "the GPU's memory had ECC errors in 5 of 5 runs after"),
     ],
@@ -80,11 +80,15 @@ def test_what_disturbs_one_side_only(name: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
-        (_facts(node="a"), _facts(node="b"), "another node (a before, b after)"),
-        (_facts(machine_model="8 CPUs"), _facts(machine_model="4 CPUs"), "another machine model"),
-        (_facts(GPU="GPU-1"), _facts(GPU="GPU-2"), "another GPU (GPU-1 before, GPU-2 after)"),
-        (_facts(driver="580.1"), _facts(driver="580.2"), "another driver"),
-        (_facts(power_limit="700 W"), _facts(power_limit="500 W"), "another power limit"),
+        (_facts(node="a"), _facts(node="b"), "different nodes (a before, b after)"),
+        (
+            _facts(machine_model="8 CPUs"),
+            _facts(machine_model="4 CPUs"),
+            "different machine models",
+        ),
+        (_facts(GPU="GPU-1"), _facts(GPU="GPU-2"), "different GPUs (GPU-1 before, GPU-2 after)"),
+        (_facts(driver="580.1"), _facts(driver="580.2"), "different drivers"),
+        (_facts(power_limit="700 W"), _facts(power_limit="500 W"), "different power limits"),
         (_facts({"temperature": 40}), _facts({"temperature": 85}), "40 °C before, 85 °C after"),
         (
             _facts({"throttled": 0}),

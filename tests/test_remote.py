@@ -125,7 +125,7 @@ def test_faults_of_the_other_side(
     assert "only administrators" in cli.err
     (profilers / "FAULT").write_text("nothing")
     assert cli("run", path, "--collector", "ncu") == 1
-    assert "wrote no ncu.ncu-rep" in cli.err
+    assert "did not write ncu.ncu-rep" in cli.err
     path = _workload(tmp_path, f"{{kind: ssh, wrapper: {sshd}, directory: /nowhere}}")
     assert cli("run", path, "--collector", "timing") == 1
     assert "/nowhere" in cli.err

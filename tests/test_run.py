@@ -190,7 +190,7 @@ def test_failures_are_data_and_the_rest_goes_on(
     run = Store(tmp_path / "store").runs()[0]
     errors = [task.error or "" for task in run.tasks]
     assert errors[0] == ""
-    assert "wrong result (largest error 0.5); not timed, not profiled" in errors[1]
+    assert "wrong result (largest error 0.5); neither timed nor profiled" in errors[1]
     assert "exited with code 1: something broke" in errors[2]
     assert "longer than 8 s" in errors[3]
     assert not any(task.times_ms for task in run.tasks[1:])
@@ -202,7 +202,7 @@ def test_known_profiler_messages_are_explained(
 ) -> None:
     for fault, sentence in (
         ("permission", "only administrators"),
-        ("nothing", "wrote no ncu.ncu-rep: no kernel was launched"),
+        ("nothing", "did not write ncu.ncu-rep: no kernel was launched"),
         ("driver", "the NVIDIA driver is too old"),
         ("full", "the disk is full"),
         ("truncated", "truncated"),
@@ -215,7 +215,7 @@ def test_known_profiler_messages_are_explained(
     assert "install the packages libdw1 and libelf1" in cli.err
     (profilers / "FAULT").write_text("importer")
     assert cli("run", workload("[good]"), "--collector", "nsys") == 1
-    assert "could not import its own data (it left a .qdstrm)" in cli.err
+    assert "could not import it (it left a .qdstrm)" in cli.err
     importer = profilers.parent / "host-linux-x64" / "QdstrmImporter"
     importer.parent.mkdir()
     importer.write_bytes((profilers / "nsys").read_bytes())

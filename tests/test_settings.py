@@ -125,7 +125,10 @@ def test_every_setting_has_the_variable_of_its_reader() -> None:
     [
         ("stoer = 'x'\n", r"perfpipe.toml:1: unknown key 'stoer'; did you mean 'store'\?"),
         ("[slurm]\n\npartitoin = 'x'\n", r"toml:3: unknown key 'partitoin'; .*'partition'"),
-        ("[slurm]\ntime = 90\n", r"toml:2: slurm.time: '90' is no time limit, or an ambiguous one"),
+        (
+            "[slurm]\ntime = 90\n",
+            r"toml:2: slurm.time: '90' is not a valid time limit, or is ambiguous",
+        ),
         (
             "[slurm.container]\nimage = 'x'\nruntime = 'docker'\n",
             r"toml:3: slurm.container.runtime",
@@ -162,7 +165,7 @@ def test_faults_are_named_with_their_line(
             r"\$PERFPIPE_SLURM_PARTITON: no such setting; .*PERFPIPE_SLURM_PARTITION",
         ),
         ("GPUS", "two", r"\$PERFPIPE_SLURM_GPUS: input should be a valid integer"),
-        ("TIME", "30", r"\$PERFPIPE_SLURM_TIME: '30' is no time limit"),
+        ("TIME", "30", r"\$PERFPIPE_SLURM_TIME: '30' is not a valid time limit"),
     ],
 )
 def test_faults_in_variables(

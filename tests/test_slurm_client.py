@@ -59,7 +59,7 @@ def test_the_job_id_is_found(printed: str, say: Say) -> None:
 
 def test_an_answer_without_a_job_id(say: Say) -> None:
     say("sbatch", "ask the help desk\n")
-    with pytest.raises(TaskFailed, match="sbatch printed no job id: ask the help desk"):
+    with pytest.raises(TaskFailed, match="sbatch did not print a job id: ask the help desk"):
         Cluster().submit(SCRIPT)
 
 
@@ -91,11 +91,11 @@ def test_a_controller_that_is_away_is_no_refusal(error: str, say: Say) -> None:
 
 def test_without_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolMissing, match="sbatch was not found on PATH"):
+    with pytest.raises(ToolMissing, match="sbatch is not on PATH"):
         Cluster().submit(SCRIPT)
     answer = Cluster().states(["12"])
     assert answer.of("12").state is State.UNKNOWN
-    assert "squeue was not found" in str(answer.of("12").reason)
+    assert "squeue is not on PATH" in str(answer.of("12").reason)
 
 
 def test_what_would_change_the_answer_is_taken_out(
@@ -139,7 +139,7 @@ def test_accounting_is_asked_for_what_the_controller_forgot(say: Say, tmp_path: 
         State.RUNNING, State.TIMEOUT, State.UNKNOWN
     ]  # fmt: skip
     assert answer.of("12", 2).reason == (
-        "Slurm does not know it any more, and keeps no accounting of it"
+        "Slurm no longer knows it and has no accounting record of it"
     )
     assert answer.trouble is None
     assert _calls(tmp_path) == ["squeue", "sacct"]
@@ -151,7 +151,7 @@ def test_accounting_that_lags_is_not_believed(say: Say) -> None:
     state = Cluster().states(["12"]).of("12")
     assert state.state is State.UNKNOWN
     assert state.reason == (
-        "the controller does not know it any more; accounting last said running"
+        "the controller no longer knows it; its last state in the accounting is running"
     )
 
 
@@ -163,7 +163,7 @@ def test_without_accounting_a_forgotten_job_is_unknown(say: Say) -> None:
     say("sacct", error=DISABLED, code=1)
     answer = Cluster().states(["12"])
     assert answer.of("12").state is State.UNKNOWN
-    assert "keeps no accounting" in str(answer.of("12").reason)
+    assert "has no accounting record" in str(answer.of("12").reason)
     assert answer.trouble is None
 
 
@@ -178,7 +178,7 @@ def test_the_controller_is_away(say: Say) -> None:
     assert answer.trouble == why
     assert answer.of("12", 0).state is State.COMPLETED
     assert answer.of("12", 1).state is State.UNKNOWN
-    assert answer.of("12", 1).reason == f"{why}; accounting last said running"
+    assert answer.of("12", 1).reason == f"{why}; its last state in the accounting is running"
     assert answer.of("12", 2).reason == why
 
 

@@ -24,13 +24,13 @@ def test_the_doctor_tells_what_a_cluster_allows(cli: Cli, slurm: SlurmCluster) -
     lines = [" ".join(line.split()) for line in cli.out.splitlines()]
     version = slurm.run("slurmctld", "-V").split()[1]
     assert (
-        f"ok cluster perfpipe, Slurm {version}; arrays of up to 1,000 jobs; accounting off (how a "
-        "job ended is forgotten after some minutes)"
+        f"ok cluster perfpipe, Slurm {version}; arrays of up to 1,000 jobs; accounting off "
+        "(Slurm forgets the exit state of a job after some minutes)"
     ) in lines
     (batch,) = (
         line for line in lines if line.startswith("ok partition batch (default); 2 nodes, ")
     )
-    assert batch.endswith("; 2 GPUs, 4 CPUs and 4.2 GB on a node; at most 0-01:00:00")
+    assert batch.endswith("; 2 GPUs, 4 CPUs and 4.2 GB per node; at most 0-01:00:00")
     assert any(line.startswith("ok partition debug; 1 nodes, ") for line in lines)
 
 
@@ -82,7 +82,7 @@ def test_a_node_may_lack_what_is_needed(
     "printed", ["", "command not supported", "{", "[]", '{"checks": [{"name": "ncu"}]}', "{}"]
 )
 def test_an_answer_that_is_none(printed: str) -> None:
-    with pytest.raises(TaskFailed, match="printed something else there: "):
+    with pytest.raises(TaskFailed, match="unexpected output of perfpipe doctor on the node: "):
         doctor.checks_of(printed)
 
 

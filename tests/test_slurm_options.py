@@ -66,7 +66,7 @@ def test_a_time_is_refused_or_read_as_slurm_would(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"mem": 64}, "64 is no amount of memory; write 64G"),
+        ({"mem": 64}, "64 is not an amount of memory; write 64G"),
         ({"mem": "64"}, "write 64G"),
         ({"mem": "64GB"}, "write 64G"),
         ({"gpus": -1}, "greater than or equal to 0"),

@@ -68,9 +68,9 @@ def test_a_job_that_states_nothing() -> None:
 #SBATCH --gres=gpu:1
 #SBATCH --signal=B:USR1@120
 
-# What srun starts gets the environment of this script.
+# srun passes the environment of this script on.
 export SLURM_EXPORT_ENV=ALL
-# In place of this shell, which the warning before the time limit goes to.
+# Replaces this shell, so that the warning before the time limit reaches perfpipe.
 exec /opt/perfpipe _task 'a b'
 """
     )
@@ -105,16 +105,16 @@ def test_a_job_that_states_all() -> None:
 #SBATCH --kill-on-invalid-dep=yes
 #SBATCH --reservation=tuesday
 
-# What srun starts gets the environment of this script.
+# srun passes the environment of this script on.
 export SLURM_EXPORT_ENV=ALL
-trap 'echo "perfpipe: a line of setup failed: $BASH_COMMAND" >&2' ERR
+trap 'echo "perfpipe: setup line failed: $BASH_COMMAND" >&2' ERR
 set -e
 module load cuda/12.4
 echo "$PATH"
 set +e
 trap - ERR
 export PERFPIPE_STORE='/scratch/it'"'"'s here'
-# In place of this shell, which the warning before the time limit goes to.
+# Replaces this shell, so that the warning before the time limit reaches perfpipe.
 exec apptainer exec --nv --bind /data --bind /a:/b '/images/torch 2.sif' perfpipe _task
 """
     )
@@ -201,7 +201,7 @@ def test_a_failed_line_of_setup_ends_the_job(tmp_path: Path) -> None:
     done = _bash(replace(PLAIN, slurm=slurm, command=("echo", "never")), tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.endswith("perfpipe: a line of setup failed: ls /no/such/place\n")
+    assert done.stderr.endswith("perfpipe: setup line failed: ls /no/such/place\n")
 
 
 def test_a_task_after_setup_may_fail_as_it_likes(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What a batch shows: summaries of its tasks, its nodes compared, and its page."""
+"""The page of a batch: summaries of its tasks, and the comparison of its nodes."""

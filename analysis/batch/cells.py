@@ -1,4 +1,4 @@
-"""Columns that tables of tasks share, and how such a table is made."""
+"""Columns that tables of tasks share, and a function that builds such a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfpipe.viewmodel import Column, Source, Table, Value
 
 Cells = Sequence[tuple[Column, Callable[[Item], Value]]]
 
-#: What identifies a task, with a link to its page.
+#: Columns that identify a task, with a link to its page.
 TASK: Cells = (
     (
         Column("task", "Task", "int", doc="number of the task in the batch, from 0"),
@@ -23,13 +23,13 @@ TASK: Cells = (
     (Column("page", "Page", "text", core=False, link_of="configuration"), lambda item: item.page),
     (Column("workload", "Workload", "text"), lambda item: item.state.task.workload),
     (
-        Column("state", "State", "text", doc="what became of the task"),
+        Column("state", "State", "text", doc="state of the task"),
         lambda item: item.state.state.value,
     ),
 )
 
 NODE: Cells = (
-    (Column("node", "Node", "text", doc="where it ran last"), lambda item: item.state.node),
+    (Column("node", "Node", "text", doc="node of the last attempt"), lambda item: item.state.node),
 )
 
 
@@ -42,7 +42,7 @@ def table_of(
     most: int,
     headline: int,
 ) -> Table:
-    """Return the table of some tasks, of which the first `most` are shown."""
+    """Return the table of some tasks; shows the first `most`."""
     return Table(
         title,
         doc,
@@ -55,5 +55,5 @@ def table_of(
 
 
 def source_of(batch: Batch) -> Source:
-    """Return where the values of tasks are from."""
+    """Return the source of the values of tasks."""
     return Source("result.json", tuple(run.run_id for run in batch.runs))

@@ -1,4 +1,4 @@
-"""Whether jobs fail on one node more often than on the others."""
+"""Detects nodes on which jobs fail more often than on the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfpipe.batchrecord import State
 
 _ALPHA = 0.05
 
-#: Fewer failed jobs on a node tell nothing about it.
+#: Fewer failed jobs on a node are not significant.
 _FEWEST = 3
 
 
@@ -27,9 +27,9 @@ class Failing(NamedTuple):
 
 
 def failing_nodes(items: Iterable[Item]) -> list[Failing]:
-    """Return the nodes on which more jobs failed than chance allows, the surest first.
+    """Return the nodes with significantly more failed jobs, most certain first.
 
-    The sample is the job: tasks of one job fail together.  Those that were canceled do not count.
+    The sample is the job: tasks of one job fail together.  Canceled tasks do not count.
     """
     ended = [
         item
@@ -53,7 +53,7 @@ def failing_nodes(items: Iterable[Item]) -> list[Failing]:
 
 
 def _p_values(jobs: Mapping[str, int], failed: Mapping[str, int]) -> dict[str, float]:
-    """Return Fisher's exact p of each node: that so many of the failed jobs are among its own."""
+    """Return Fisher's exact p of each node for its share of the failed jobs."""
     every, bad = sum(jobs.values()), sum(failed.values())
 
     def log_ways(of: int, some: int) -> float:

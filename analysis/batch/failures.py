@@ -1,4 +1,4 @@
-"""The tables of failed tasks: by reason, and each with the end of its log."""
+"""The tables of failed tasks: by reason, and each task with the end of its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 50
 
 
 def failures(batch: Batch, items: Sequence[Item]) -> Table:
-    """Return the failed tasks with the end of their logs, and the command that shows more."""
+    """Return the failed tasks with the end of their logs, and the command that shows the rest."""
     cells: Cells = (
         *TASK,
         *NODE,
@@ -27,18 +27,18 @@ def failures(batch: Batch, items: Sequence[Item]) -> Table:
         ),
         (Column("command", "Look further", "text"), lambda item: logs_command(batch, item)),
     )
-    doc = f"'{resume_command(batch)}' starts them again."
+    doc = f"'{resume_command(batch)}' reruns them."
     failed = [item for item in in_order(items) if item.failed]
     return table_of(batch, "Failed tasks", doc, cells, failed, MOST, 0)
 
 
 def logs_command(batch: Batch, item: Item) -> str:
-    """Return the command that prints what a task printed."""
+    """Return the command that prints the log of a task."""
     return f"perfpipe batch logs {item.index} --batch {batch.batch_id}"
 
 
 def resume_command(batch: Batch) -> str:
-    """Return the command that starts failed tasks again."""
+    """Return the command that reruns failed tasks."""
     return f"perfpipe batch resume {batch.batch_id}"
 
 
@@ -53,27 +53,29 @@ def reasons(batch: Batch, items: Sequence[Item]) -> Table:
         if item.failed:
             groups[item.state.state.value, _NUMBERS.sub("#", item.reason or "")].append(item)
     columns = (
-        Column("reason", "Reason", "text", doc="that of the first; numbers may differ"),
+        Column(
+            "reason", "Reason", "text", doc="reason of the first task; numbers in it may differ"
+        ),
         Column("state", "State", "text"),
         Column("tasks", "Tasks", "int"),
-        Column("nodes", "Nodes", "text", doc="where they ran, most first"),
+        Column("nodes", "Nodes", "text", doc="nodes of these tasks, most tasks first"),
         Column("workloads", "Workloads", "text", core=False),
         Column("which", "Task numbers", "text"),
         Column("command", "Look further", "text", core=False),
     )
     rows = [
         (
-            own[0].reason or "not known",
+            own[0].reason or "unknown",
             state,
             len(own),
-            _most_common(item.state.node or "not known" for item in own),
+            _most_common(item.state.node or "unknown" for item in own),
             _most_common(item.state.task.workload for item in own),
             _few([str(item.index) for item in own]),
             logs_command(batch, own[0]),
         )
         for (state, _), own in sorted(groups.items(), key=lambda group: -len(group[1]))
     ]
-    doc = "Failed tasks by what became of them and why."
+    doc = "Failed tasks by state and reason."
     shown = tuple(rows[:MOST])
     return Table("Failures by reason", doc, columns, shown, len(rows), source_of(batch), headline=1)
 

@@ -1,4 +1,4 @@
-"""A task of a batch with all that is known of it, and how tasks are counted and compared."""
+"""A task of a batch with its state and results; counts and compares tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfpipe.analysis.batch.nodes import Timed
 from perfpipe.batchrecord import State, TaskState, TaskSummary
 from perfpipe.runrecord import TaskResult
 
-#: States in the order in which people look for them: what went wrong, what goes on, what is done.
+#: States in the order of interest: failed, in progress, done.
 ORDER = (
     State.FAILED,
     State.OUT_OF_MEMORY,
@@ -27,7 +27,7 @@ ORDER = (
     State.DONE,
 )
 
-#: States that may still change, by themselves or by a submission, and those that ended badly.
+#: States that may still change, with or without a new submission, and failed ones.
 OPEN = (State.UNKNOWN, State.RUNNING, State.WAITING, State.UNSUBMITTED)
 FAILED = tuple(state for state in ORDER if state not in (State.DONE, *OPEN))
 
@@ -37,10 +37,10 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 @dataclass(frozen=True)
 class Item:
-    """A task of a batch: its state, and what it left.
+    """A task of a batch: its state, and its results.
 
-    `gpus` are the UUIDs of the GPUs that it used.  `page` is the task's own page, relative to that
-    of the batch; `log` are the last lines of what it printed, where it failed.
+    `gpus` are the UUIDs of the GPUs that it used.  `page` is the task's own page, relative to the
+    batch's page; `log` has the last lines that it printed, if it failed.
     """
 
     state: TaskState
@@ -57,7 +57,7 @@ class Item:
 
     @property
     def done(self) -> bool:
-        """Whether it gave a result."""
+        """Whether it has a result."""
         return self.state.state is State.DONE
 
     @property
@@ -77,13 +77,13 @@ class Item:
 
     @property
     def reason(self) -> str | None:
-        """Why it is in its state, on one line."""
+        """The reason for its state, on one line."""
         said = self.state.reason or (self.result.error if self.result is not None else None)
         return " ".join(plain_text(said).split()) if said else None
 
 
 def plain_text(text: str) -> str:
-    """Return what a program printed without what a terminal would obey: colors, bells.
+    """Return the output of a program without terminal control sequences: colors, bells.
 
     >>> plain_text("\x1b[31mred\x1b[0m\x07")
     'red '
@@ -93,16 +93,16 @@ def plain_text(text: str) -> str:
 
 
 def in_order(items: Sequence[Item]) -> list[Item]:
-    """Return tasks with those that failed first."""
+    """Return tasks, failed ones first."""
     places = {state: place for place, state in enumerate(ORDER)}
     return sorted(items, key=lambda item: (places[item.state.state], item.index))
 
 
 def times_of(items: Sequence[Item], *, by_gpu: bool = False) -> list[Timed]:
-    """Return the times of tasks that are done, by node, or by GPU for those that used one.
+    """Return the times of finished tasks, by node, or by GPU for tasks that used one GPU.
 
-    The same work is the same configuration of the same workload on the same model of a GPU, timed
-    the same way.
+    The same work is the same configuration of the same workload on the same GPU model, timed the
+    same way.
     """
     found = []
     for item in items:

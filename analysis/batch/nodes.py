@@ -1,8 +1,7 @@
-"""Whether a node or GPU is slower than the others: times of the same work compared.
+"""Detects nodes or GPUs that are slower than the others, from times of the same work.
 
-The logarithm of a time is that of its work plus that of its place plus scatter, by least squares,
-so that it does not matter which work a place happened to get.  The sample is the task: launches of
-one process are not independent.
+The model is log(time) = work + place + scatter, fitted by least squares, so it does not matter
+which work a place got.  The sample is the task: launches of one process are not independent.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ALPHA = 0.05
 
 
 class Timed(NamedTuple):
-    """The time of a task, ms, on a place: a node, or a GPU.  The same `work` takes equally long."""
+    """The time of a task, ms, on a place: a node or a GPU.  Equal `work` takes equally long."""
 
     work: str
     place: str
@@ -33,10 +32,10 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """A place with the ratio of its times to those of the median place, and its 95 % interval.
+    """A place with the ratio of its times to those of the median place, and the 95 % interval.
 
-    `tasks` are those whose work ran on other places too.  `verdict` is slower or faster; empty if
-    it does not stand out.  `q` is Benjamini and Hochberg's, over the places.
+    `tasks` counts those whose work also ran on other places.  `verdict` is slower or faster; empty
+    if it is not an outlier.  `q` is Benjamini and Hochberg's, over the places.
     """
 
     name: str
@@ -50,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Compared:
-    """The places by name, none with the `reason` if nothing can be said of them."""
+    """The places by name; empty, with the `reason`, if they cannot be compared."""
 
     places: tuple[Place, ...]
     reason: str = ""
@@ -59,8 +58,8 @@ class Compared:
 def compare_places(rows: Iterable[Timed], what: str = "node") -> Compared:
     """Compare places by the times of the same work.
 
-    One stands out if its q is below 5 %, it differs by more than the threshold, and still does
-    without the task that says so most: one odd task is not an odd node.
+    A place is an outlier if its q is below 5 %, it differs by more than the threshold, and both
+    still hold without its most extreme task: one slow task does not make a slow node.
     """
     every = [row for row in rows if row.time_ms > 0]
     if len({row.place for row in every}) < 2:
@@ -70,13 +69,14 @@ def compare_places(rows: Iterable[Timed], what: str = "node") -> Compared:
         return Compared((), f"no configuration was timed on more than one {what}")
     model = Model(shared)
     if model.freedom < 1:
-        return Compared((), f"too few tasks on more than one {what} to tell scatter: repeat them")
+        reason = f"too few tasks on more than one {what} to estimate the scatter: repeat them"
+        return Compared((), reason)
     effects = [model.effect(place) for place in range(len(model.names))]
     q_values = false_discovery([effect.p for effect in effects])
     limit = math.log1p(thresholds()["batch.node_pct"] / 100)
     places = []
     for place, (effect, q) in enumerate(zip(effects, q_values, strict=True)):
-        # Of two places the slower one is named: they share one test.
+        # With two places the slower one is named: they share one test.
         named = effect.change > 0 or model.others(place) > 1
         verdict = ""
         if named and q < _ALPHA and abs(effect.change) > limit and _stays(model, place, limit):
@@ -87,18 +87,18 @@ def compare_places(rows: Iterable[Timed], what: str = "node") -> Compared:
 
 
 def odd_places(compared: Compared, what: str = "task") -> Iterator[str]:
-    """Yield a sentence on each place that stands out; `what` is what was timed."""
+    """Yield a sentence on each outlier; `what` names the timed items."""
     for place in compared.places:
         if place.verdict:
             yield stands_out(place, what)
 
 
 def stands_out(place: Place, what: str = "task") -> str:
-    """Return by how much a place stands out."""
+    """Return the difference of an outlier as text."""
     size, *ends = (100 * abs(end - 1) for end in (place.ratio, place.low, place.high))
     low, high = sorted(ends)
     return (
-        f"{place.name} is {size:.1f} % {place.verdict} than the others at the same work "
+        f"{place.name} is {size:.1f} % {place.verdict} than the others for the same work "
         f"(95 % CI {low:.1f} to {high:.1f} %, {counted(place.tasks, what)})"
     )
 
@@ -110,7 +110,7 @@ def _stays(model: Model, place: int, limit: float) -> bool:
 
 
 def _shared(rows: Sequence[Timed]) -> list[Timed]:
-    """Return the times of work that more than one place did."""
+    """Return the times of work that ran on more than one place."""
     places: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         places[row.work].add(row.place)
@@ -118,7 +118,7 @@ def _shared(rows: Sequence[Timed]) -> list[Timed]:
 
 
 class Effect(NamedTuple):
-    """How a place differs, as a logarithm: half of the 95 % interval, two-sided p-value."""
+    """The difference of a place as a logarithm: half of the 95 % interval, two-sided p-value."""
 
     change: float
     margin: float
@@ -134,12 +134,12 @@ class Model:
         self.names = sorted({row.place for row in rows})
         at = {name: number for number, name in enumerate(self.names)}
         works = {work: number for number, work in enumerate(sorted({row.work for row in rows}))}
-        # In a fixed order: sums of doubles shall not depend on that of the rows.
+        # In a fixed order: sums of doubles must not depend on the order of the rows.
         rows = sorted(rows)
         self._place = np.array([at[row.place] for row in rows])
         self._work = np.array([works[row.work] for row in rows])
         logs = np.log([row.time_ms for row in rows])
-        # Tasks of each work on each place, and of each work.
+        # Number of tasks per work and place, and per work.
         self._counts = np.zeros((len(works), len(at)))
         np.add.at(self._counts, (self._work, self._place), 1)
         self._of_work = self._counts.sum(axis=1)
@@ -158,9 +158,9 @@ class Model:
         self.tasks = [int(count) for count in self._counts.sum(axis=0)]
 
     def effect(self, place: int) -> Effect:
-        """Return how a place differs from the median one; of two, from the other.
+        """Return the difference of a place from the median; of two places, from the other.
 
-        The interval is that of the difference to the mean of the others, which is no narrower.
+        The interval is that of the difference to the mean of the others, which is not narrower.
         """
         import numpy as np
 
@@ -172,9 +172,9 @@ class Model:
         return _judged(change, self._squares() / self.freedom * variance, self.freedom)
 
     def without_most(self, place: int) -> Effect | None:
-        """Return how a place differs without the task that says so most; None if that is all.
+        """Return the difference of a place without its most extreme task; None if it has no others.
 
-        What leaving a row out of a least-squares fit changes is known in closed form.
+        The effect of a removed row on a least-squares fit has a closed form.
         """
         import numpy as np
 
@@ -191,13 +191,13 @@ class Model:
         pull = float(contrast @ pulled)
         variance = float(contrast @ self._inverse @ contrast) + pull**2 / left
         squares = self._squares() - rest**2 / left
-        # What is left of an exact fit is rounding.
+        # The residual of an exact fit is rounding.
         squares = squares if squares > 1e-12 * self._squares() else 0.0
         freedom = self.freedom - 1
         return _judged(change - pull * rest / left, squares / freedom * variance, freedom)
 
     def others(self, place: int) -> int:
-        """Return the number of places that one is compared with."""
+        """Return the number of places that a place is compared with."""
         return len(self._others(place))
 
     def _others(self, place: int) -> list[int]:
@@ -221,7 +221,7 @@ class Model:
 def _judged(change: float, variance: float, freedom: int) -> Effect:
     from scipy.special import stdtr, stdtrit
 
-    # The last digits of logarithms must not decide.
+    # Rounding of the logarithms must not decide.
     if abs(change) < 1e-9:
         change = 0.0
     if variance < 1e-24:
@@ -232,7 +232,7 @@ def _judged(change: float, variance: float, freedom: int) -> Effect:
 
 
 def _components(counts: np.ndarray[Any, np.dtype[np.float64]]) -> list[int]:
-    """Return a number for each place, the same for those that work connects."""
+    """Return a group number for each place; shared work connects places."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,4 +1,4 @@
-"""The page of a batch: how far it is, what failed and why, what bounds it, which node is slow."""
+"""The page of a batch: progress, failures with reasons, bottlenecks, slow nodes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def batch_report(
 ) -> Report:
     """Build the page of a batch from its tasks; `pages` are those of its runs, by run id.
 
-    `unasked` says why the scheduler could not tell what became of tasks without a result.
+    `unasked` says why the scheduler did not report the state of tasks without a result.
     """
     nodes = _compared(batch, items, by_gpu=False)
-    # Where each node has one GPU, nodes are GPUs.
+    # If each node has one GPU, nodes are GPUs.
     one_each = len({(item.state.node, *item.gpus) for item in items if item.gpus}) <= len(
         {item.state.node for item in items if item.gpus}
     )
@@ -71,7 +71,7 @@ def batch_report(
 def _opening(
     batch: Batch, items: Sequence[Item], statements: Sequence[Fact], summary: Sequence[Fact]
 ) -> Opening:
-    """Return the first screen: how far it is, what failed, what stands out, and the runs."""
+    """Return the first screen: progress, failures, outliers, and the runs."""
     source = statements[0].source
     told = {fact.name: fact for fact in summary}
     done, failed = sum(item.done for item in items), sum(item.failed for item in items)
@@ -97,7 +97,7 @@ def _title(batch: Batch) -> str:
 
 
 def _warning(unasked: str) -> Fact:
-    said = f"Slurm did not say what became of tasks without a result: {unasked}"
+    said = f"Slurm did not report the state of tasks without a result: {unasked}"
     return Fact("", said, Source("squeue", ()))
 
 
@@ -106,16 +106,16 @@ def _section(id_: str, title: str, *made: Table) -> Section:
 
 
 def _compared(batch: Batch, items: Sequence[Item], *, by_gpu: bool) -> Compared:
-    """Compare nodes or GPUs by what was measured on them."""
+    """Compare nodes or GPUs by their measurements."""
     replayed = {run.run_id for run in batch.runs if run.recording is not None}
     measured = [item for item in items if item.state.task.run_id not in replayed]
     if items and not measured:
-        return Compared((), "the times are of a recording, not of these machines")
+        return Compared((), "the times come from a recording, not from these machines")
     return compare_places(times_of(measured, by_gpu=by_gpu), "GPU" if by_gpu else "node")
 
 
 def _notice(batch: Batch) -> str | None:
-    """Return the sentence that marks the page where something was replayed."""
+    """Return the sentence that marks a page with replayed tasks."""
     replayed = [run for run in batch.runs if run.recording is not None]
     captured = dict.fromkeys(
         f"captured on {run.recording.gpu} on {run.recording.captured_at}"
@@ -148,14 +148,14 @@ def _statements(
     odd: list[str] = []
     for of in compared:
         for place in of.places:
-            # A GPU of a node that stands out says nothing new.
+            # A GPU of an outlier node adds no information.
             if place.verdict and not place.name.startswith(tuple(f"{node} " for node in odd)):
                 odd.append(place.name)
                 yield Fact("", stands_out(place), Source("result.json", runs))
 
 
 def how_far(items: Sequence[Item]) -> str:
-    """Return how many tasks are done, what became of the others, and what still goes on."""
+    """Return how many tasks are done, failed and in progress."""
     counts = Counter(item.state.state for item in items)
     failed = sum(item.failed for item in items)
     done = sum(item.done for item in items)
@@ -169,7 +169,7 @@ def how_far(items: Sequence[Item]) -> str:
 
 
 def _bounds(items: Sequence[Item]) -> str | None:
-    """Return what bounds most of the configurations."""
+    """Return the bottlenecks of the configurations, most frequent first."""
     known = [item.summary for item in items if item.done and item.summary.bound]
     if not known:
         return None
@@ -205,7 +205,7 @@ def _summary(batch: Batch, items: Sequence[Item], nodes: Compared) -> Iterator[F
             odd = sum(bool(place.verdict) for place in nodes.places)
             largest = max(abs(place.ratio - 1) for place in nodes.places)
             said = f"{len(nodes.places)} of {len(where)} compared, "
-            said += f"{odd} stand out" if odd > 1 else "1 stands out" if odd else "none stands out"
+            said += f"{counted(odd, 'outlier')}" if odd else "no outliers"
             said += f"; largest difference {100 * largest:.1f} %"
         yield Fact("Nodes", said, results)
     times = [item.state.seconds for item in items if item.state.seconds is not None]

@@ -1,4 +1,4 @@
-"""What the reports of one task say, read once, where the task ends."""
+"""Summarizes the reports of one task, once, when the task ends."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ VIEWS = (
 
 
 def summary_of(store: Store, reports: Sequence[str], run: RunRecord | None) -> TaskSummary:
-    """Summarize the reports of a task; `run` is its run, of which no other task counts.
+    """Summarize the reports of a task; `run` is its run, whose other tasks do not count.
 
-    Without reports nothing of the store is read.  Raises StoreError if it cannot be read.
+    Without reports the store is not read.  Raises StoreError if it cannot be read.
     """
     run = _alone(run, reports)
     if not reports:
@@ -64,7 +64,7 @@ def summarize(
 
 
 def _bounds(summary: TaskSummary, scope: Scope) -> TaskSummary:
-    """Add what bounds the GPU with the longest steps, and most of its kernel time."""
+    """Add the bound of the GPU with the longest steps, and the bound of most of its kernel time."""
     timelines = rows_of(
         scope.con,
         f"""
@@ -76,7 +76,7 @@ def _bounds(summary: TaskSummary, scope: Scope) -> TaskSummary:
         LIMIT 1
         """,
     )
-    # Kernels of a timeline that were not profiled are unknown, and may be most of the time.
+    # Kernels of a timeline without a profile are unknown, and may take most of the time.
     kernels = "SELECT bound, subclass, share_pct FROM _kernel_verdict WHERE rank = 1"
     for step, p95, steps, bound, share, report in timelines:
         summary = replace(
@@ -118,7 +118,7 @@ def _alone(run: RunRecord | None, reports: Sequence[str]) -> RunRecord | None:
 
 
 class OneTask(Store):
-    """A store in which there are some reports and one run: what else it holds is not even listed.
+    """A store that shows some reports and one run: its other contents are not even listed.
 
     A thousand tasks that each listed the reports and runs of all others would read a million.
     """

@@ -1,4 +1,4 @@
-"""The tables of a batch's page, but for those of failures."""
+"""The tables of a batch's page, except those of failures."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MOST = 1000
 
 
 def _why(item: Item) -> str | None:
-    """Return why a task is in its state, and how often it was started if that was not once."""
+    """Return the reason for a task's state, and the number of starts if more than one."""
     again = f"started {item.state.attempts} times" if item.state.attempts > 1 else None
     return "; ".join(filter(None, (item.reason, again))) or None
 
 
 def _finding(item: Item) -> str | None:
-    """Return the share of what bounds a task, and the first finding of its report."""
+    """Return the share of a task's bound, and the first finding of its report."""
     share = item.summary.share_pct
     said = f"{share:.0f} % of the time" if share is not None else None
     return "; ".join(filter(None, (said, item.summary.finding))) or None
@@ -55,7 +55,7 @@ _MEASURED: Cells = (
             "MFU",
             "pct",
             "%",
-            "declared FLOP/s / dense peak, where no bytes are declared",
+            "declared FLOP/s / dense peak, if no bytes are declared",
         ),
         lambda item: item.summary.mfu_pct if item.summary.sol_pct is None else None,
     ),
@@ -65,7 +65,9 @@ _MEASURED: Cells = (
     ),
     (Column("finding", "First finding", "text", core=False, hover_of="bound"), _finding),
     (
-        Column("kernel_bound", "Kernels bound by", "text", doc="what bounds most of kernel time"),
+        Column(
+            "kernel_bound", "Kernels bound by", "text", doc="what bounds most of the kernel time"
+        ),
         lambda item: item.summary.kernel_bound,
     ),
 )
@@ -83,14 +85,14 @@ _AROUND: Cells = (
 
 
 def configurations(batch: Batch, items: Sequence[Item]) -> Table:
-    """Return the table of all tasks, what failed first."""
-    doc = "All tasks, those that failed first; names link to their reports."
+    """Return the table of all tasks, failed ones first."""
+    doc = "All tasks, failed ones first; names link to their reports."
     cells = (*TASK, *_MEASURED, *NODE, *_AROUND)
     return table_of(batch, "Configurations", doc, cells, in_order(items), MOST, 2)
 
 
 def progress(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> Table:
-    """Return how each run of the batch stands; `pages` are those of runs, by run id."""
+    """Return the state of each run of the batch; `pages` are those of runs, by run id."""
     of_run: dict[str, list[Item]] = {run.run_id: [] for run in batch.runs}
     for item in items:
         of_run[item.state.task.run_id].append(item)
@@ -144,7 +146,7 @@ def extremes(batch: Batch, items: Sequence[Item]) -> Table:
     columns = (
         Column("workload", "Workload", "text"),
         Column("by", "By", "text", "", "% of peak, MFU (%); else the shortest time or step (ms)"),
-        Column("known", "Configurations", "int", doc="those that it is known of"),
+        Column("known", "Configurations", "int", doc="number of configurations with a value"),
         Column("best", "Best", "text"),
         Column("best_page", "Page", "text", core=False, link_of="best"),
         Column("best_value", "at", "number"),
@@ -153,13 +155,13 @@ def extremes(batch: Batch, items: Sequence[Item]) -> Table:
         Column("worst_value", "at", "number"),
         Column("median", "Median", "number", core=False, doc="over the configurations"),
     )
-    doc = "The best and the worst configuration of each workload; of repeats the median."
+    doc = "The best and the worst configuration of each workload; repeats count by their median."
     title = "Best and worst configurations"
     return Table(title, doc, columns, tuple(rows), len(rows), source_of(batch), headline=3)
 
 
 class _Measure(NamedTuple):
-    """By what configurations are compared."""
+    """The measure by which configurations are compared."""
 
     name: str
     value: Callable[[Item], float | None]
@@ -218,13 +220,19 @@ def places(batch: Batch, items: Sequence[Item], compared: Compared, *, by_gpu: b
         Column("tasks", "Tasks", "int"),
         Column("done", "Done", "int"),
         Column("failed", "Failed", "int"),
-        Column("compared", "Compared", "int", doc=f"tasks whose work ran on another {what} too"),
-        Column("change_pct", "Slower by", "change", "%", f"than the median {what}, same work"),
+        Column("compared", "Compared", "int", doc=f"tasks whose work also ran on another {what}"),
+        Column(
+            "change_pct",
+            "Slower by",
+            "change",
+            "%",
+            f"time relative to the median {what}, same work",
+        ),
         Column("low_pct", "CI low", "change", "%", "lower end of the 95 % confidence interval"),
         Column("high_pct", "CI high", "change", "%", "upper end of the 95 % confidence interval"),
-        Column("verdict", "Verdict", "text", doc="whether it stands out"),
+        Column("verdict", "Verdict", "text", doc="whether it is an outlier"),
     )
-    doc = f"Time of a {what} over that of the median {what}, for the same configurations."
+    doc = f"Time of each {what} relative to the median {what}, for the same configurations."
     doc += f" Not compared: {compared.reason}." if compared.reason else ""
     shown = tuple(rows[:MOST])
     if by_gpu:

@@ -1,4 +1,4 @@
-"""The same work on two GPU models: what was got of what the roofs allow, and what holds back."""
+"""The same work on two GPU models: measured speedup, possible speedup, and what limits it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from perfpipe.specs import GpuSpec
 #: FLOPs of the same work differ by no more than this share.
 SAME_FLOP = 0.1
 
-#: Differences that are told: points of occupancy, share of the clock.
+#: Differences that are reported: points of occupancy, share of the clock.
 _OCCUPANCY_POINTS, _CLOCK_SHARE = 5.0, 0.02
 
-#: A measured ratio below this share of what is possible is short of it.
+#: A measured ratio below this share of the possible one falls short of it.
 _SHORT = 0.98
 
-#: Compute capability from which there are wgmma and TMA.
+#: First compute capability with wgmma and TMA.
 _HOPPER = (9, 0)
 
 
@@ -28,7 +28,7 @@ class Profiled:
     """A kernel of a configuration that ncu profiled: launches of one name, size and NVTX range.
 
     `time_ns` is their median; other values are of the longest launch, None if not collected.
-    `uses_tma` and `uses_wgmma` are None where the report does not tell.
+    `uses_tma` and `uses_wgmma` are None if the report does not show them.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Profiled:
 
 @dataclass(frozen=True)
 class Pair:
-    """The same work on both GPUs; `how` says by what it was matched."""
+    """The same work on both GPUs; `how` says how it was matched."""
 
     before: Profiled
     after: Profiled
@@ -67,25 +67,25 @@ class Pair:
         return self.before.time_ns / self.after.time_ns
 
 
-#: By what kernels are matched, surest first: what must be equal, and how that is called.
+#: How kernels are matched, most certain first: the name of the match, and what must be equal.
 _LEVELS: tuple[tuple[str, Callable[[Profiled], tuple[Any, ...]]], ...] = (
     ("same kernel", lambda k: (k.nvtx, k.key, k.grid, k.block)),
     ("same kernel, another grid or block", lambda k: (k.nvtx, k.key)),
-    ("another kernel, same range", lambda k: (k.nvtx, k.category) if k.nvtx else (None, id(k))),
+    ("different kernel, same range", lambda k: (k.nvtx, k.category) if k.nvtx else (None, id(k))),
     ("same kernel", lambda k: (k.key, k.grid, k.block)),
     ("same kernel, another grid or block", lambda k: (k.key,)),
-    ("another kernel, same kind", lambda k: (k.category,) if k.category else (None, id(k))),
-    ("another kernel, the only one", lambda _: ()),
+    ("different kernel, same kind", lambda k: (k.category,) if k.category else (None, id(k))),
+    ("different kernel, the only one", lambda _: ()),
 )
 
 
 def matched(
     before: Sequence[Profiled], after: Sequence[Profiled]
 ) -> tuple[list[Pair], list[Profiled], list[Profiled]]:
-    """Match kernels by their work, each side in launch order; return what is left over, too.
+    """Match kernels by their work, each side in launch order; also return the unmatched ones.
 
-    Where several are alike they are matched in order, if there are as many on both sides.  Kernels
-    whose FLOPs are known to differ do other work.
+    Several alike are matched in order, if both sides have equally many.  Kernels whose FLOPs are
+    known to differ do different work.
     """
     pairs: list[Pair] = []
     rest = [list(before), list(after)]
@@ -114,11 +114,11 @@ def _same_work(one: Profiled, other: Profiled) -> bool:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a pair got of what the roofs allow.
+    """The measured speedup of a pair next to the one that the roofs allow.
 
-    `possible` is how many times as fast it would be if it used the second GPU as well as the
-    first, `roofs` at 100 % of the roofs there; None where unknown, for `reason`.  `got_pct` is the
-    measured ratio as a share of the most that is possible, and `held_by` what holds back.
+    `possible` is the speedup if it used the second GPU as well as the first, `roofs` the speedup
+    at 100 % of the second GPU's roofs; both are None if unknown, with the `reason`.  `got_pct` is
+    the measured ratio as a share of the largest possible one, and `held_by` lists the limits.
     """
 
     pair: Pair
@@ -131,7 +131,7 @@ class Reached:
 
     @property
     def lost_ns(self) -> float:
-        """Time of a launch that the second GPU could do without; 0 where nothing is known."""
+        """Time of a launch that the second GPU could save; 0 if unknown."""
         if self.scaled.kept is None:
             return 0.0
         return max(self.pair.after.time_ns - self.pair.before.time_ns * self.scaled.kept.low, 0.0)
@@ -154,7 +154,7 @@ def reach(pair: Pair, gpus: tuple[GpuSpec, GpuSpec], to: Ratios) -> Reached:
 
 
 def _with_l2(pair: Pair, to: Ratios) -> Ratios:
-    """Return the ratios with that of L2, for which there are no vendor's figures, as measured."""
+    """Return the ratios with the measured one of L2: vendors publish no L2 bandwidth."""
     rates = (pair.before.l2_bytes_per_s, pair.after.l2_bytes_per_s)
     if not rates[0] or not rates[1]:
         return to
@@ -171,10 +171,10 @@ def class_of(use: Use) -> str:
 
 
 def _holding_back(pair: Pair, gpus: tuple[GpuSpec, GpuSpec]) -> Iterator[str]:
-    """Yield what the second GPU meets that the first did not, and what of it is not used."""
+    """Yield limits on the second GPU that the first did not have, and its unused features."""
     old, new = pair.before, pair.after
     if (old.use.bound, old.use.subclass) != (new.use.bound, new.use.subclass):
-        yield f"bound by {class_of(new.use)}, not by {class_of(old.use)}"
+        yield f"bound by {class_of(new.use)} on B, by {class_of(old.use)} on A"
     if (
         new.occupancy_pct is not None
         and old.occupancy_pct is not None
@@ -182,10 +182,10 @@ def _holding_back(pair: Pair, gpus: tuple[GpuSpec, GpuSpec]) -> Iterator[str]:
     ):
         by = " and ".join(limit.replace("_", " ") for limit in new.limiters)
         yield (
-            f"occupancy {new.occupancy_pct:.0f} %, was {old.occupancy_pct:.0f} % (limited by {by})"
+            f"occupancy {new.occupancy_pct:.0f} %, limited by {by} (A: {old.occupancy_pct:.0f} %)"
         )
     if new.waves is not None and new.waves < 1 and (old.waves is None or old.waves > new.waves):
-        was = "" if old.waves is None else f", was {old.waves:.2f} waves"
+        was = "" if old.waves is None else f" (A: {old.waves:.2f} waves)"
         yield f"the grid fills {100 * new.waves:.0f} % of the GPU{was}"
     clocks = [kernel.sm_clock_hz and kernel.sm_clock_hz / 1e6 for kernel in (old, new)]
     yield from low_clock(clocks[0], clocks[1], gpus)
@@ -198,7 +198,7 @@ def _holding_back(pair: Pair, gpus: tuple[GpuSpec, GpuSpec]) -> Iterator[str]:
 def low_clock(
     before: float | None, after: float | None, gpus: tuple[GpuSpec, GpuSpec]
 ) -> Iterator[str]:
-    """Yield a sentence where the second GPU ran further below its maximum clock; clocks in MHz."""
+    """Yield a sentence if the second GPU ran further below its maximum clock; clocks in MHz."""
     if not after:
         return
     most = gpus[1].clock_mhz
@@ -206,26 +206,26 @@ def low_clock(
     was = before / gpus[0].clock_mhz if before else None
     if share >= 1 - _CLOCK_SHARE or (was is not None and share >= was - _CLOCK_SHARE):
         return
-    told = "" if was is None else f", was {100 * was:.0f} % of the maximum"
+    told = "" if was is None else f" (A: {100 * was:.0f} % of the maximum)"
     yield f"SM clock {after:.0f} of {most:.0f} MHz{told}"
 
 
-#: Features that hold back where only the second GPU has them.
+#: Findings that explain a loss if they occur on the second GPU only.
 _NEW = {
-    "uncoalesced": "accesses are uncoalesced",
-    "spills": "registers spill",
+    "uncoalesced": "uncoalesced accesses",
+    "spills": "register spills",
     "conflicts": "bank conflicts in shared memory",
     "tail": "a partial wave",
 }
 
 
 def _unused(pair: Pair, gpus: tuple[GpuSpec, GpuSpec]) -> Iterator[str]:
-    """Yield what the second GPU has and the kernel does not use."""
+    """Yield features of the second GPU that the kernel does not use."""
     new = pair.after
     before, after = ({*spec.dense} for spec in gpus)
     cc = tuple(int(part) for part in gpus[1].cc.split("."))
     if "mma_sync" in new.features:
-        yield "no wgmma: matrix instructions of a warp do not reach the tensor peak"
+        yield "no wgmma: warp-level mma does not reach the tensor peak"
     if cc >= _HOPPER and new.uses_tma is False and "product" in new.features:
         yield "no TMA"
     if "half" in new.features and "fp8" in after - before:
@@ -233,7 +233,7 @@ def _unused(pair: Pair, gpus: tuple[GpuSpec, GpuSpec]) -> Iterator[str]:
 
 
 def is_short(ratio: float | None, possible: Span | None) -> bool:
-    """Return whether less was got than even the least that is possible; a little is scatter."""
+    """Return whether the measured ratio is below the lowest possible one, beyond scatter."""
     return ratio is not None and possible is not None and ratio < _SHORT * possible.low
 
 
@@ -244,7 +244,7 @@ def ratio_of(before: float | None, after: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Work:
-    """A configuration on both GPUs: its time, what is possible, and what holds back."""
+    """A configuration on both GPUs: its time, the possible speedup, and what limits it."""
 
     label: str
     part: str
@@ -262,12 +262,12 @@ class Work:
 
 
 def host_share(before: Mapping[str, float], after: Mapping[str, float]) -> Iterable[str]:
-    """Yield a sentence where host and launch parts of a step did not shrink with the rest."""
+    """Yield a sentence if the host and launch parts of a step did not shrink with the rest."""
     old, new = (sum(parts.get(name, 0.0) for name in HOST_PARTS) for parts in (before, after))
     whole = (sum(before.values()), sum(after.values()))
     if min(whole) <= 0 or new / whole[1] <= old / whole[0] + 0.02:
         return
     yield (
-        f"host and launches leave the GPU idle for {new / 1e6:.3g} of {whole[1] / 1e6:.3g} ms, "
-        f"were {old / 1e6:.3g} of {whole[0] / 1e6:.3g}"
+        f"host and launches leave the GPU idle for {new / 1e6:.3g} of {whole[1] / 1e6:.3g} ms "
+        f"(A: {old / 1e6:.3g} of {whole[0] / 1e6:.3g})"
     )

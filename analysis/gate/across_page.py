@@ -1,4 +1,4 @@
-"""The page of a comparison of two GPU models: what was got of what the roofs allow."""
+"""The page of a comparison of two GPU models: measured and possible speedup."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfpipe.analysis.gate.scaling import Span
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Value
 
-#: Rows of a table, configurations and kernels that sentences are about.
+#: Rows of a table; configurations and kernels that sentences cover.
 _MOST, _TOLD, _LOSSES = 200, 3, 2
 
 #: Tables on the first screen.
@@ -20,17 +20,23 @@ _FIRST = ("Configurations", "Kernels")
 
 _RATIO = Column("ratio", "Times as fast", "number", "", "measured: time on A / time on B")
 _POSSIBLE = Column(
-    "possible", "Possible", "text", "", "times as fast if it used B as well as A: by its roofs"
+    "possible",
+    "Possible",
+    "text",
+    "",
+    "speedup if it reached the same share of B's roofs as of A's",
 )
 _GOT_PCT = Column(
     "got_pct",
     "Got",
     "pct",
     "%",
-    "measured, of the most that is possible; over 100: B is used better",
+    "measured speedup / largest possible one; above 100: B is used better than A",
 )
-_HELD = Column("held_by", "Held back by", "text", "", "what differs on B, or is not used of it")
-_REASON = Column("reason", "Why unknown", "text", "", "why nothing is known to be possible")
+_HELD = Column(
+    "held_by", "Held back by", "text", "", "new limits on B, and features of B that are not used"
+)
+_REASON = Column("reason", "Why unknown", "text", "", "why the possible speedup is unknown")
 _LABEL = Column("label", "Configuration", "text")
 _WORK_COLUMNS = (
     _LABEL,
@@ -45,7 +51,7 @@ _WORK_COLUMNS = (
 )
 _KERNEL_COLUMNS = (
     Column("kernel_name", "Kernel on A", "text"),
-    Column("other", "Kernel on B", "text", "", "where it is another one"),
+    Column("other", "Kernel on B", "text", "", "if it is a different kernel"),
     Column("label", "Configuration", "text", core=False),
     Column("class_a", "Class on A", "text", "", "what bounds it (kernel_bottleneck)"),
     Column("class_b", "Class on B", "text", core=False),
@@ -53,9 +59,7 @@ _KERNEL_COLUMNS = (
     Column("after_ns", "On B", "ns", "", "median of its profiled launches"),
     _RATIO,
     _POSSIBLE,
-    Column(
-        "roofs", "At the roofs", "number", "", "times as fast at 100 % of B's roofs", core=False
-    ),
+    Column("roofs", "At the roofs", "number", "", "speedup at 100 % of B's roofs", core=False),
     _GOT_PCT,
     _HELD,
     Column("how", "Matched by", "text", core=False),
@@ -94,14 +98,14 @@ def across_page(found: Across, names: Sequence[str]) -> Report:
 
 def _assumed(found: Across) -> Iterator[str]:
     yield (
-        "possible: as fast as A's share of each roof would be on B; L2 by what ncu measured of "
-        "both, where it did"
+        "possible: every kernel reaches the same share of each roof on B as on A; for L2, the "
+        "bandwidths that ncu measured, if it did on both"
     )
     yield from [*assumptions(*found.gpus)][:2]
 
 
 def sentences(found: Across) -> list[str]:
-    """Return what a comparison says: configurations, kernels, and where most is lost."""
+    """Return the sentences of a comparison: configurations, kernels, and the largest losses."""
     told = [_of_work(work) for work in found.works[:_TOLD] if work.ratio is not None]
     if found.kernels:
         told.append(_of_kernels(found))
@@ -114,8 +118,8 @@ def _of_work(work: Work) -> str:
     times = f"{format_ns(work.after_ns or 0)}, {format_ns(work.before_ns or 0)} on A"
     text = f"{name}{with_article(work.part)} is {work.ratio:.2f} times as fast on B ({times})"
     if work.possible is None or work.got_pct is None:
-        return f"{text}; what is possible is not known: {work.reason}"
-    text += f"; used as well as A, B would be {span_times(work.possible)}"
+        return f"{text}; the possible speedup is unknown: {work.reason}"
+    text += f"; possible: {span_times(work.possible)} as fast"
     short = is_short(work.ratio, work.possible)
     return f"{text}: {'; '.join(work.held_by)}" if work.held_by and short else text
 
@@ -127,8 +131,8 @@ def _of_kernels(found: Across) -> str:
     before = math.fsum(one.pair.before.time_ns for one in found.kernels)
     after = math.fsum(one.pair.after.time_ns for one in found.kernels)
     text = (
-        f"{counted(len(found.kernels), 'profiled kernel')} of the same work: one launch of each, "
-        f"together, is {before / after:.2f} times as fast on B"
+        f"{counted(len(found.kernels), 'matched profiled kernel')}: the sum of one launch of each "
+        f"is {before / after:.2f} times as fast on B"
     )
     if known and len(known) == len(found.kernels):
         low, high = (
@@ -137,9 +141,9 @@ def _of_kernels(found: Across) -> str:
         )
         if low > 0:
             possible = Span(before / high, before / low)
-            text += f"; used as well as A, B would be {span_times(possible)}"
+            text += f"; possible: {span_times(possible)} as fast"
     if others:
-        text += f"; {others} of them are other kernels on B"
+        text += f"; {others} of them run as a different kernel on B"
     return f"{text}; {left} have no counterpart" if left else text
 
 
@@ -154,8 +158,8 @@ def _high(span: Span | None) -> float:
 def _of_loss(one: Reached) -> str:
     pair = one.pair
     chosen = "" if pair.before.key == pair.after.key else f" ({pair.after.name} on B)"
-    possible = "" if one.possible is None else f", {span_times(one.possible)} are possible"
-    why = "; ".join(one.held_by) or "nothing in the profiles tells why"
+    possible = "" if one.possible is None else f" on B, possible: {span_times(one.possible)}"
+    why = "; ".join(one.held_by) or "the profiles do not show why"
     return f"{pair.before.name}{chosen} is {pair.ratio:.2f} times as fast{possible}: {why}"
 
 
@@ -166,13 +170,13 @@ def _tables(found: Across, source: Source) -> Iterator[Table]:
         ("Configurations", "The same configuration on both GPUs.", _WORK_COLUMNS, _works(found)),
         (
             "Kernels",
-            "Profiled kernels of the same work; first those that lose most.",
+            "Profiled kernels that do the same work on both GPUs, largest loss first.",
             _KERNEL_COLUMNS,
             [_kernel(one) for one in found.kernels],
         ),
         (
             "Kernels without a counterpart",
-            "What was profiled on one GPU only, or does other work.",
+            "Kernels that were profiled on one GPU only, or do different work.",
             _LEFT_COLUMNS,
             [_alone(gpu, one) for gpu, one in left],
         ),

@@ -1,8 +1,8 @@
-"""What launches of an unchanged program show: scatter, drift, modes, and what to make of them.
+"""Analyzes launches of an unchanged program: scatter, drift, modes, and a proposed threshold.
 
-Error rates are those of the gate's own rule, on comparisons drawn from the launches that were
-measured: independent ones where nothing speaks against it, else stretches of them in their order,
-so that what follows one another stays together.  Thresholds hold for both.
+Error rates are those of the gate's own rule, on comparisons drawn from the measured launches:
+independent launches if the data allow it, else stretches of consecutive launches, which keep their
+correlation.  Thresholds hold for both.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
     Logs = np.ndarray[Any, np.dtype[np.float64]]
 
-#: Launches that a calibration needs at least.
+#: Fewest launches of a calibration.
 FEWEST = 6
 
-#: Rounds that may be proposed: with fewer, two modes are not seen.
+#: Rounds that may be proposed: fewer cannot show two modes.
 ROUNDS = (4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30)
 
-#: Comparisons that are drawn to find a threshold, to count false alarms, and to count finds.
+#: Comparisons that are drawn to find a threshold, to count false alarms, and to count detections.
 _DRAWS, _UNCHANGED, _CHANGED = 4000, 1000, 300
 
 _ALPHA, _POWER = 0.05, 0.95
 
-#: Proposals are for launches that scatter more than this share of calibrations would miss.
+#: Share of calibrations that would underestimate the scatter that a proposal assumes.
 _CAUTION = 0.8
 
 
@@ -49,7 +49,7 @@ def calibrate(
 ) -> Calibrated:
     """Calibrate a configuration by its launches, in order, each with its samples.
 
-    `rounds` are those in use now, `change_pct` is the change that shall be found, and times are
+    `rounds` are those in use now, `change_pct` is the smallest change to detect, and times are
     multiples of `resolution_ms`.  There are at least FEWEST launches.
     """
     times = [statistics.median(samples) for samples in launches_ms]
@@ -83,9 +83,9 @@ def calibrate(
 
 
 def _proposed(draws: _Draws, rounds: int, change_pct: float) -> Setting:
-    """Return the fewest rounds that find the change, with a threshold that unchanged ones keep.
+    """Return the fewest rounds that detect the change, and a threshold above unchanged programs.
 
-    Where no reasonable number finds it these are the `rounds` of now.
+    If no reasonable number detects it, return the current `rounds`.
     """
     from scipy.special import chdtri
 
@@ -104,7 +104,7 @@ def _proposed(draws: _Draws, rounds: int, change_pct: float) -> Setting:
 
 
 class _Draws:
-    """Comparisons of the program with itself, drawn from its launches; the same ones every time."""
+    """Comparisons of the program with itself, drawn from its launches with a fixed seed."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _Draws:
         self.logs, self.together, self.resolution_ms = logs, together, resolution_ms
         self.centre = statistics.fmean(logs)
         self.deviation = factor * statistics.stdev(logs)
-        # Drawn launches scatter less than those that they are drawn from.
+        # Drawn launches scatter less than the measured ones.
         wider = factor * math.sqrt(len(logs) / (len(logs) - 1))
         self._rest = (np.array(logs) - self.centre) * wider
 
@@ -159,7 +159,7 @@ class _Draws:
     def verdicts(
         self, rounds: int, limit_pct: float, change_pct: float, count: int
     ) -> Iterable[str]:
-        """Yield the verdicts on comparisons of which the later side is slower by a change."""
+        """Yield the verdicts on comparisons whose later side is slower by a change."""
         before, after = self.sides(rounds, count, together=self._in_order(rounds))
         shift = self.centre + math.log1p(change_pct / 100)
         for one, other in zip(before, after, strict=True):
@@ -169,12 +169,12 @@ class _Draws:
             yield judge(old, new, self.resolution_ms, limit_pct=limit_pct)[1]
 
     def found(self, rounds: int, limit_pct: float, change_pct: float) -> float:
-        """Return the share of comparisons that find a change."""
+        """Return the share of comparisons that detect a change."""
         verdicts = [*self.verdicts(rounds, limit_pct, change_pct, _CHANGED)]
         return verdicts.count("regressed") / _CHANGED
 
     def setting(self, rounds: int, limit_pct: float, change_pct: float) -> Setting:
-        """Return what some rounds and a threshold are worth."""
+        """Return the error rates of a number of rounds and a threshold."""
         unchanged = [*self.verdicts(rounds, limit_pct, 0, _UNCHANGED)]
         false = sum(verdict in ("improved", "regressed") for verdict in unchanged)
         found = self.found(rounds, limit_pct, change_pct)
@@ -183,7 +183,7 @@ class _Draws:
 
 
 def _line(logs: Sequence[float]) -> tuple[float, float, list[float]]:
-    """Return the rise of a line through values, half of its 95 % interval, and what is left."""
+    """Return the rise of a line through values, half of its 95 % interval, and the residuals."""
     from scipy.special import stdtrit
 
     count = len(logs)
@@ -197,7 +197,7 @@ def _line(logs: Sequence[float]) -> tuple[float, float, list[float]]:
 
 
 def _autocorrelation(rest: Sequence[float]) -> float | None:
-    """Return the correlation of each value with the next; None where none differs."""
+    """Return the correlation of each value with the next; None if all are equal."""
     squares = math.fsum(value**2 for value in rest)
     if squares < 1e-18:
         return None
@@ -214,7 +214,7 @@ def _interval(deviation: float, count: int) -> tuple[float, float]:
 
 
 def _within(launches_ms: Iterable[Sequence[float]]) -> float | None:
-    """Return the median of the scatter within launches, %; None where they have one time each."""
+    """Return the median of the scatter within launches, %; None if each has a single time."""
     several = [samples for samples in launches_ms if len(samples) > 1]
     if not several:
         return None

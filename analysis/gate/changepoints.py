@@ -1,10 +1,10 @@
-"""Where a history changes its level: kernel change points, penalized.
+"""Finds changes of level in a history: kernel change points, penalized.
 
 The cost of a segment is that of ruptures' `rbf`: its length minus the mean of the Gaussian kernel
 over its pairs, summed over rows, with the median squared distance of all pairs as bandwidth.  The
 segments are those of least cost with a penalty for each, at least two points long (PELT with
-min_size=2 and jump=1; the default of 5 only looks at multiples of 5).  ruptures finds them where it
-is installed; else the same optimum is found here, by dynamic programming.
+min_size=2 and jump=1; the default of 5 only looks at multiples of 5).  ruptures finds them if it is
+installed; else dynamic programming here finds the same optimum.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[np.float64]]
 
-#: Points that a history needs before changes are looked for; the newest of so many are looked at.
+#: Fewest points of a history to search for changes, and the most (newest) points to search.
 FEWEST, MOST = 12, 1000
 
 #: Points of the shortest segment.
 SHORTEST = 2
 
-#: Cost that a segment more must save from so many points on.
+#: Cost that an additional segment must save, from a number of points on.
 PENALTY, _MANY = 10.0, 80
 
-#: The same without points.
+#: The same with no points.
 _LEAST_PENALTY = 2.5
 
 
 class Segments(NamedTuple):
-    """Starts of the segments but the first, as numbers of points; how they were found, or why not.
+    """Starts of all segments except the first, as point numbers; the method, or why there is none.
 
-    `searched` is False where there are too few points to look for any.
+    `searched` is False if there are too few points to search.
     """
 
     starts: tuple[int, ...]
@@ -44,7 +44,7 @@ class Segments(NamedTuple):
 def segments_of(values: Sequence[float]) -> Segments:
     """Return the segments of a history of values, such as logarithms of times."""
     if len(values) < FEWEST:
-        return Segments((), f"fewer than {FEWEST} points: changes are not looked for", False)
+        return Segments((), f"not searched: fewer than {FEWEST} points", False)
     skipped = max(0, len(values) - MOST)
     recent = values[skipped:]
     penalty = penalty_of(len(recent))
@@ -55,7 +55,7 @@ def segments_of(values: Sequence[float]) -> Segments:
         starts = _by_programming(recent, penalty)
         method = (
             "PELT's optimum with a Gaussian kernel, by dynamic programming (ruptures is not "
-            "installed: pip install ruptures, into perfpipe's environment)"
+            "installed: run pip install ruptures in perfpipe's environment)"
         )
     if skipped:
         method += f", the newest {MOST} points"
@@ -63,10 +63,10 @@ def segments_of(values: Sequence[float]) -> Segments:
 
 
 def penalty_of(count: int) -> float:
-    """Return the penalty for so many points: fewer cannot save as much.
+    """Return the penalty for a number of points: fewer points cannot save as much.
 
-    With it 1 % of histories without a change are given one where each point depends on the last by
-    one half (AR(1)), hardly any where they are independent.
+    With it, 1 % of histories without a change get a false one if points are autocorrelated by one
+    half (AR(1)), and hardly any if they are independent.
     """
     return min(PENALTY, _LEAST_PENALTY + (PENALTY - _LEAST_PENALTY) * count / _MANY)
 
@@ -81,7 +81,7 @@ def _by_ruptures(values: Sequence[float], penalty: float) -> list[int]:
 
 
 def _by_programming(values: Sequence[float], penalty: float) -> list[int]:
-    """Return the starts of least cost: the best way to each point from the best ways before it."""
+    """Return the starts of least cost, by dynamic programming over the points."""
     import numpy as np
 
     sums = _kernel_sums(np.asarray(values, dtype=float))

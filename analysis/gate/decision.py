@@ -1,9 +1,9 @@
-"""The decision of a gate: from what was compared, whether it got faster or slower, and what to do.
+"""The decision of a gate: whether compared times got faster or slower, and what to do.
 
 The primary endpoint of a configuration is the time of an iteration without a profiler.  Without one
 it is the first that both sides have: a step on the timeline, a launch from start to end without a
-profiler, the whole capture, the profiled kernels together.  Kernels are shown beside it and decide
-nothing: many are tested at once, and a step can be as fast with a slower one in it.
+profiler, the whole capture, the sum of the profiled kernels.  Kernels are shown next to it and do
+not decide: many are tested at once, and a step can be as fast with a slower kernel in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfpipe.units import counted
 
 
 class Verdict(StrEnum):
-    """What happened; the severest of several configurations stands for all."""
+    """The result; the most severe one of several configurations stands for all."""
 
     FAILED = "failed"
     REGRESSED = "regressed"
@@ -33,26 +33,26 @@ class Verdict(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do about it."""
+    """The recommended action."""
 
     CONTINUE = "continue"
     INVESTIGATE = "investigate"
     REVERT = "revert"
 
 
-#: What the actions mean.
+#: Advice of the actions.
 _ADVICE = {
-    Action.CONTINUE: "nothing speaks against the change",
-    Action.INVESTIGATE: "find out more before relying on either answer",
-    Action.REVERT: "the regression was confirmed on fresh runs",
+    Action.CONTINUE: "no regression found",
+    Action.INVESTIGATE: "measure more before you accept or reject the change",
+    Action.REVERT: "fresh runs confirmed the regression",
 }
 
-#: What they mean where both sides are the same program.
+#: Advice if both sides are the same program.
 _ADVICE_ALIKE = {
     Verdict.SAME: "no false alarm",
-    Verdict.REGRESSED: "a false alarm: 'perfpipe calibrate' says which changes count here",
-    Verdict.IMPROVED: "a false alarm: 'perfpipe calibrate' says which changes count here",
-    Verdict.INCONCLUSIVE: "runs scatter too much for this many rounds",
+    Verdict.REGRESSED: "a false alarm: 'perfpipe calibrate' finds the right threshold here",
+    Verdict.IMPROVED: "a false alarm: 'perfpipe calibrate' finds the right threshold here",
+    Verdict.INCONCLUSIVE: "runs scatter too much for this number of rounds",
 }
 
 
@@ -60,9 +60,9 @@ _ADVICE_ALIKE = {
 class Decision:
     """A verdict on two sides, with the reason and what to do.
 
-    `endpoints` are the configurations of the primary endpoint, `kernels` what was tested beside
-    them, most severe first.  `further_runs` is how many more runs a side would decide an
-    inconclusive verdict, None where that is not known.  `basis` is which changes count, and why.
+    `endpoints` are the configurations of the primary endpoint, `kernels` the tested kernels, both
+    most severe first.  `further_runs` is how many more runs a side would decide an inconclusive
+    verdict, None if unknown.  `basis` says which changes count, and why.
     `alike` says that both sides are the same program (A/A): any difference is a false alarm.
     """
 
@@ -77,7 +77,7 @@ class Decision:
 
     @property
     def advice(self) -> str:
-        """What the action means here."""
+        """The advice for this action and verdict."""
         alike = _ADVICE_ALIKE.get(self.verdict) if self.alike else None
         return alike or _ADVICE[self.action]
 
@@ -96,7 +96,7 @@ def decide(
     `failed` are the configurations that failed on the new side, `replayed` whether a side was
     replayed, `confirmed` whether a round on fresh runs has found the same regression: only then is
     the advice to revert, unless more than the code differs between the sides.  `alike` says that
-    both sides are the same program, `calibration` what the pairs were judged by.
+    both sides are the same program; `calibration` is the one that the pairs were judged by.
     """
     found = replace(_decided(pairs, failed, replayed, confirmed), basis=basis_of(calibration))
     if not alike:
@@ -113,12 +113,12 @@ def headline(decision: Decision) -> str:
 
 
 def basis_of(calibration: Calibration | None) -> str:
-    """Return which changes of a program's own times count, and by what, as a sentence."""
+    """Return a sentence on which changes of a program's own times count, and why."""
     if calibration is None:
-        return f"Changes below {told(())} do not count (the usual threshold: not calibrated)"
+        return f"Changes below {told(())} do not count (the default threshold: not calibrated)"
     return (
-        f"Changes below {told(calibration.limits.values())} do not count, by the calibration of "
-        f"{calibration.at[:10]}: {len(calibration.runs)} launches on {calibration.machine}"
+        f"Changes below {told(calibration.limits.values())} do not count (calibrated on "
+        f"{calibration.at[:10]}: {len(calibration.runs)} launches on {calibration.machine})"
     )
 
 
@@ -127,7 +127,7 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
     kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
     if failed:
         first = failed[0] or "the only one"
-        reason = f"{counted(len(failed), 'configuration')} failed, the first is {first}"
+        reason = f"{counted(len(failed), 'configuration')} failed, first {first}"
         return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
     if why := "a replay measures nothing" if replayed else pairs.unlike:
         return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, why, endpoints, kernels)
@@ -143,7 +143,7 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
     worst = min(known, key=lambda pair: _severity(pair.verdict))
     verdict = Verdict(worst.verdict or "")
     more = _further(pair for pair in known if pair.verdict == Verdict.INCONCLUSIVE)
-    # What is not the code need not be reverted.
+    # Only the code can be reverted.
     action = _action(verdict, confirmed and not pairs.beside)
     reason = _reason(verdict, worst, more)
     if pairs.beside and verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
@@ -154,11 +154,11 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
 def primary(pairs: Pairs) -> tuple[Compared, ...]:
     """Return the pair of the primary endpoint of each configuration, most severe first.
 
-    Of a configuration that only one side measured, what it measured.
+    A configuration that only one side measured gets the pair of that side.
     """
     found: dict[str, Compared] = {}
     for part in ENDPOINTS:
-        # Of several profilers, the first in the table's order.
+        # With several profilers, the first in the table's order.
         for pair in pairs.steps:
             if pair.key.part == part and (pair.key.label not in found or _unmatched(found, pair)):
                 found[pair.key.label] = pair
@@ -166,12 +166,12 @@ def primary(pairs: Pairs) -> tuple[Compared, ...]:
 
 
 def _unmatched(found: Mapping[str, Compared], pair: Compared) -> bool:
-    """Return whether a pair compares what the one before it of its configuration does not."""
+    """Return whether a pair has a change, unlike the earlier pair of its configuration."""
     return pair.change is not None and found[pair.key.label].change is None
 
 
 def name_of(pair: Compared) -> str:
-    """Return what a pair is about: kernel and configuration, else the part that was timed."""
+    """Return the name of a pair: kernel and configuration, else the part that was timed."""
     key = pair.key
     # A configuration without parameters has no name of its own.
     label = "" if key.label == "-" else key.label
@@ -216,6 +216,8 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     if verdict != Verdict.INCONCLUSIVE:
         return text
     told = (
-        f"{counted(more, 'more run')} a side should decide" if more else "more runs may not decide"
+        f"{counted(more, 'more run')} per side should decide"
+        if more
+        else "more runs may not decide"
     )
-    return f"{text}: neither the same nor a change of {worst.limit_pct:.3g} %; {told}"
+    return f"{text}: may be above or below the threshold of {worst.limit_pct:.3g} %; {told}"

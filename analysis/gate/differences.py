@@ -1,4 +1,4 @@
-"""What differs between two sides besides times: settings, conditions, counters."""
+"""Differences between two sides besides times: settings, conditions, counters."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from perfpipe.analysis.facts import (
 )
 from perfpipe.analysis.thresholds import thresholds
 
-#: Longest value that is told, and the most values of a side.
+#: Longest value that is shown, and the most values of a side.
 _LONGEST, _VALUES = 40, 3
 
-#: What a value that is not there is called, in kinds of which all that there is is known.
+#: Name of a missing value, for the kinds that are recorded completely.
 _ABSENT = {ENVIRONMENT: "unset", PACKAGE: "absent", PARAMETER: "none", ARM: "as in the file"}
 
-#: Settings of an arm that are told by what they changed: the interpreter, and variables.
+#: Settings of an arm that are shown by their effect: the interpreter, and variables.
 _PYTHON, _VARIABLE = "python", "env."
 
-#: Counters of a kernel that are told, and from which ratio on as a multiple.
+#: Most counters of a kernel that are shown, and the ratio from which they are shown as a multiple.
 _COUNTERS, _MULTIPLE = 6, 2
 
 
@@ -42,7 +42,7 @@ _COUNTERS, _MULTIPLE = 6, 2
 class Difference:
     """One thing that differs, as text; `share_pct` is its share of the change in time.
 
-    `given` tells that somebody set it so: it is what the comparison is about.
+    `given` says that the user set it: it is the subject of the comparison.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Difference:
 
 
 def settings(before: Facts, after: Facts) -> Iterator[Difference]:
-    """Yield the settings whose values differ; what one side does not say is passed over."""
+    """Yield the settings whose values differ; those that a side does not record are skipped."""
     by_arms = {name for facts in (before, after) for name in facts.settings.get(ARM, {})}
     for kind in KINDS:
         old, new = (facts.settings.get(kind) for facts in (before, after))
@@ -68,7 +68,7 @@ def settings(before: Facts, after: Facts) -> Iterator[Difference]:
 
 
 def _given(kind: str, name: str, by_arms: Collection[str]) -> bool:
-    """Tell whether somebody set that for a side, or it follows from that by the workload file."""
+    """Return whether the user set it for a side, or it follows from that by the workload file."""
     if kind == ENVIRONMENT:
         return f"{_VARIABLE}{name}" in by_arms
     if (kind, name) == (PROGRAM, PROGRAM_NAME):
@@ -77,7 +77,7 @@ def _given(kind: str, name: str, by_arms: Collection[str]) -> bool:
 
 
 def _by_parameters(before: Facts, after: Facts) -> bool:
-    """Tell whether parameters differ, so that the program's arguments do."""
+    """Return whether parameters differ, so that the program's arguments do."""
     return before.settings.get(PARAMETER) != after.settings.get(PARAMETER)
 
 
@@ -88,7 +88,7 @@ def _differing(
     listed: bool,
     by_parameters: bool,
 ) -> Iterator[Difference]:
-    """Yield what differs; where all there is `listed`, what is not there is absent."""
+    """Yield the differences; a missing value of a `listed` kind counts as absent."""
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name, ()), after.get(name, ())
         if not (listed or (old and new)) or {*old} == {*new}:
@@ -120,12 +120,12 @@ def _told(values: Sequence[str]) -> str:
 
 
 def _brief(value: str) -> str:
-    # The end of a path tells more than its beginning.
+    # The end of a path is more specific than its beginning.
     return value if len(value) <= _LONGEST else f"...{value[3 - _LONGEST :]}"
 
 
 def conditions(before: Facts, after: Facts) -> Iterator[Difference]:
-    """Yield the conditions that differ enough to be told, of which both sides say something."""
+    """Yield the conditions that both sides record and that differ enough."""
     for name, values in before.conditions.items():
         old, new = (_median(own) for own in (values, after.conditions.get(name, ())))
         if old is None or new is None or not _differs(name, old, new):
@@ -149,7 +149,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def counters(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[Difference, ...]:
-    """Return the counters of a kernel that moved, most first; those that both sides have."""
+    """Return the counters of a kernel that both sides have and that changed, largest first."""
     both = [name for name in before if name in after]
     sizes = {name: _size(name, before[name], after[name]) for name in both}
     moved = [name for name in both if sizes[name]]
@@ -158,7 +158,7 @@ def counters(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[D
 
 
 def _size(name: str, old: float, new: float) -> float:
-    """Return how far a counter moved, as a ratio or its reciprocal; 0 where that is too little."""
+    """Return how far a counter moved, as a ratio or its reciprocal; 0 if that is too little."""
     limits = thresholds()
     if name.endswith("%") and abs(new - old) < limits["compare.counter_points"]:
         return 0

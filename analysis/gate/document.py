@@ -1,4 +1,4 @@
-"""One side of a comparison as a small JSON document: what runs measured, without their profiles."""
+"""One side of a comparison as a small JSON document: measurements of runs, without profiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KIND = "perfpipe baseline"
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a side measured for a key; as Key and Measured."""
+    """The measurements of a side for a key; as Key and Measured."""
 
     profiler: str
     label: str
@@ -37,7 +37,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of its runs; as Facts."""
+    """The facts about its runs; as Facts."""
 
     settings: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     conditions: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ def document_of(side: Side) -> dict[str, Any]:
 
 
 def side_from(content: dict[str, Any], place: str) -> Side:
-    """Return the side of a document; raises InputError, with its place, if it is none."""
+    """Return the side of a document; raises InputError, with its place, if it is not valid."""
     if content.get("kind") != _KIND:
         raise InputError(f"{place}: not an exported baseline (see 'perfpipe baseline export')")
     if content.get("version") != VERSION:
@@ -83,10 +83,10 @@ def side_from(content: dict[str, Any], place: str) -> Side:
     try:
         found: _Document = decode(_Document, content)
     except ValueError as error:
-        raise InputError(f"{place}: not a whole baseline ({error})") from error
+        raise InputError(f"{place}: incomplete or invalid baseline ({error})") from error
     for entry in found.measured:
         if entry.part in ENDPOINTS and not all(0 < time < math.inf for time in entry.medians):
-            raise InputError(f"{place}: {entry.label} {entry.part}: a time that is not positive")
+            raise InputError(f"{place}: {entry.label} {entry.part}: times must be positive")
     side = Side(
         {},
         frozenset(found.gpus),

@@ -15,10 +15,10 @@ from perfpipe.analysis.sides import CAPTURE, PROFILED, STEP, Side
 from perfpipe.units import counted, format_ns, words
 from perfpipe.viewmodel import Column, Source, Table, Value
 
-#: What a table of differences shows.
+#: Columns of the table of differences.
 COLUMNS = (
     Column("name", "What differs", "text"),
-    Column("kind", "Of what", "text", "", "part of the time, kernel, setting, condition, counter"),
+    Column("kind", "Kind", "text", "", "part of the time, kernel, setting, condition or counter"),
     Column("before", "Before", "text"),
     Column("after", "After", "text"),
     Column("change", "Difference", "text"),
@@ -27,26 +27,26 @@ COLUMNS = (
         "Share of the change",
         "number",
         "%",
-        "of the change in the step's mean time; parts of the time add up to 100 %, kernels that "
-        "overlap others to more",
+        "share of the change in the step's mean time; parts of the time add up to 100 %, "
+        "overlapping kernels can add up to more",
     ),
 )
 
 #: Kind of the differences that are kernels.
 KERNEL = "kernel"
 
-#: What a sentence names at most of each kind, rows of a short table, kernels with their counters.
+#: Most items of a kind in a sentence, rows of a short table, kernels with their counters.
 _NAMED, _BRIEF, _COUNTED = 3, 4, 3
 
-#: Kinds of settings whose names alone do not say what they are.
+#: Kinds of settings whose names are ambiguous without the kind.
 _AMBIGUOUS = (PARAMETER, ARM, WORK, ENVIRONMENT, PACKAGE, COMPILED, GIT)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a time changed: a paragraph, and what differs, most telling first.
+    """Why a time changed: a paragraph, and the differences, most significant first.
 
-    Where it has not changed, or nobody knows, it says what differs all the same.
+    It lists the differences even if the time did not change, or if that is unknown.
     """
 
     text: str
@@ -57,8 +57,8 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        """What it is about."""
-        return "Why it changed" if self.changed else "Beside the times"
+        """Its title."""
+        return "Why it changed" if self.changed else "Other differences"
 
     @property
     def brief(self) -> tuple[Difference, ...]:
@@ -69,7 +69,7 @@ class Explanation:
         return tuple(row for own in kinds.values() for row in own[:_BRIEF])
 
     def tables(self, source: Source) -> Iterator[Table]:
-        """Yield what differs, and what became of the kernels, with numbers."""
+        """Yield the differences and the changes of the kernels, with numbers."""
         own = [row for row in self.rows if row.kind != KERNEL]
         rows = tuple(tuple(_rounded(getattr(row, c.name)) for c in COLUMNS) for row in own)
         if self.rows:
@@ -83,9 +83,9 @@ def _rounded(value: Value) -> Value:
 
 
 def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
-    """Explain the largest change in a step's time, else in what was captured, by all that is known.
+    """Explain the largest change in the time of a step, else of the capture.
 
-    What somebody set differently comes first: the rest may follow from it.  A share is given where
+    Settings that the user changed come first: the rest may follow from them.  A share is given if
     the time changed by more than the threshold of comparisons.
     """
     before, after = matched(before, after)
@@ -117,13 +117,13 @@ def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
     )
     nothing = _nothing_alike(pairs, before, after)
     sentences = (
-        *_of_settings("The two sides were set differently", given),
+        *_of_settings("Changed on purpose", given),
         *_causes(pairs),
         *_of_time(step, parts, share, nothing=nothing, changed=_changed(pairs)),
         *_of_kernels(kernels, names, share, _hidden(before, after, step)),
         *_same_settings(given, differ),
-        *_of_settings("What else differs" if given else "What differs", differ),
-        *_of_settings("While it was timed", met),
+        *_of_settings("Other differences" if given else "Differences", differ),
+        *_of_settings("Conditions of the timed runs", met),
         *_of_counters(moved, names, _telling(kernels, share)),
     )
     return Explanation(
@@ -136,7 +136,7 @@ def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
 
 
 def _subject(pairs: Pairs) -> Compared | None:
-    """Return the step that changed most, on a timeline if there is one, else what ncu profiled."""
+    """Return the step that changed most, on a timeline if possible, else under ncu."""
     for kinds in ((STEP, CAPTURE), (PROFILED,)):
         own = [
             p for p in pairs.steps if p.key.part in kinds and p.change and p.total_ns is not None
@@ -151,14 +151,14 @@ def _belongs(part: Compared, step: Compared) -> bool:
 
 
 def _hidden(before: Side, after: Side, step: Compared | None) -> bool:
-    """Tell whether CUDA graphs hide the kernels of a step on a timeline."""
+    """Return whether CUDA graphs hide the kernels of a step on a timeline."""
     if step is None or step.key.part == PROFILED:
         return False
     return step.key.label in before.hidden | after.hidden
 
 
 def _telling(kernels: Sequence[KernelChange], share: Share) -> list[KernelChange]:
-    """Return the first kernels that tell something of a change."""
+    """Return the first kernels with a significant share of the change."""
     return [kernel for kernel in kernels if share.tells(kernel.change_ns)][:_COUNTED]
 
 
@@ -192,7 +192,7 @@ def _row(kernel: KernelChange, names: dict[str, str], share: Share) -> Differenc
 
 
 def _causes(pairs: Pairs) -> Iterator[str]:
-    """Yield what explains the change besides the code."""
+    """Yield other explanations of the change than the code."""
     notes = dict.fromkeys(
         pair.note for pair in pairs.steps if pair.note and "not the code" in pair.note
     )
@@ -200,26 +200,26 @@ def _causes(pairs: Pairs) -> Iterator[str]:
         yield note[0].upper() + note[1:]
         if pairs.in_turns and "clock" in note:
             yield (
-                "The sides took turns, so the change itself may lower the clock, "
-                "for instance by drawing more power"
+                "The runs of the two sides alternated, so the change itself may lower the clock, "
+                "for instance because it draws more power"
             )
     if pairs.beside:
-        yield f"Besides the code there differs: {'; '.join(pairs.beside)}"
+        yield f"Not only the code differs: {'; '.join(pairs.beside)}"
 
 
 def _changed(pairs: Pairs) -> bool:
-    """Tell whether a time may have changed: not where all are the same, or nobody knows."""
+    """Return whether a time may have changed: not if all are the same, or unknown."""
     telling = ("improved", "regressed", "unreplicated", "not comparable")
     return any(p.verdict in telling or "not the code" in (p.note or "") for p in pairs.steps)
 
 
 def _nothing_alike(pairs: Pairs, before: Side, after: Side) -> str:
-    """Return why nothing was compared; empty where something was."""
+    """Return why nothing was compared; empty if something was."""
     if any(pair.change for pair in (*pairs.steps, *pairs.kernels)):
         return ""
     return (
-        f"Before it was measured {_measured(before)}, after {_measured(after)}: only times of the "
-        "same configuration and the same kind are compared"
+        f"Before was measured {_measured(before)}, after {_measured(after)}: only times of the "
+        "same configuration and the same kind can be compared"
     )
 
 
@@ -243,14 +243,14 @@ def _of_time(
             yield nothing
         elif changed:
             yield (
-                "Where the time went is not known: there is no timeline of both sides "
-                "('perfpipe run' records one, 'perfpipe ab --explain' too)"
+                "Where the time went is unknown: both sides need a timeline "
+                "('perfpipe run' or 'perfpipe ab --explain' records one)"
             )
         return
     what = {STEP: "a step", CAPTURE: "the capture"}.get(step.key.part, "all profiled kernels")
     if not share:
         where = "under ncu" if step.key.part == PROFILED else "on the timeline"
-        yield f"The time of {what} {where} changed by {signed(share.whole_ns)} only"
+        yield f"The time of {what} {where} changed by only {signed(share.whole_ns)}"
         return
     named = [p for p in parts if share.tells(p.total_ns or 0)]
     named.sort(key=lambda p: -abs(p.total_ns or 0))
@@ -270,11 +270,11 @@ def _of_kernels(
         how = kernel.what + (f" ({kernel.launch})" if kernel.launch else "")
         told.append(f"{names[kernel.name]} is {how}: {share.text(kernel.change_ns)}")
     if told:
-        yield f"Of the kernels, {'; '.join(told)}"
+        yield f"Kernels: {'; '.join(told)}"
     elif kernels and share:
-        yield "No kernel accounts for it"
+        yield "No kernel accounts for the change"
     if hidden:
-        yield "Kernels inside CUDA graphs are not seen (trace with --cuda-graph-trace=node)"
+        yield "Kernels inside CUDA graphs are not visible (trace with --cuda-graph-trace=node)"
     for what in ("new", "gone"):
         rest = [k for k in kernels if k.what == what and k not in named]
         if rest and share:
@@ -286,7 +286,7 @@ def _of_kernels(
 def _same_settings(given: Sequence[Difference], differ: Sequence[Difference]) -> Iterator[str]:
     if not differ:
         head = "All other settings" if given else "Settings"
-        yield f"{head}, versions and machine are the same, as far as they are known"
+        yield f"{head}, versions and the machine are the same, as far as known"
 
 
 def _of_settings(head: str, differ: Sequence[Difference]) -> Iterator[str]:
@@ -304,6 +304,6 @@ def _of_counters(
 ) -> Iterator[str]:
     for kernel, found in moved:
         told = "; ".join(f"{row.name} {row.before} -> {row.after}" for row in found[:_NAMED])
-        yield f"Under ncu, of {names[kernel.name]}: {told}"
+        yield f"{names[kernel.name]} under ncu: {told}"
     if not moved and any(kernel.before and kernel.after for kernel in telling):
-        yield "No counters tell why its kernels changed: ncu did not profile them on both sides"
+        yield "No counters show why its kernels changed: ncu did not profile them on both sides"

@@ -55,7 +55,7 @@ class OneSide:
 
 @dataclass(frozen=True)
 class Across:
-    """Two sides on two GPUs: configurations, kernels with the largest loss first, what is left."""
+    """Two sides on two GPUs: configurations, kernels with the largest loss first, and the rest."""
 
     gpus: tuple[GpuSpec, GpuSpec]
     works: tuple[Work, ...]
@@ -80,7 +80,7 @@ def across(con: DuckDBPyConnection, before: OneSide, after: OneSide) -> Across:
 
 
 def _renamed(before: OneSide, after: OneSide) -> Mapping[str, str]:
-    """Return what the configurations of the second side are called; two single ones are alike."""
+    """Return the names of the second side's configurations; two single ones are the same."""
     labels = [{*side.labels.values()} or {""} for side in (before, after)]
     if len(labels[0]) == len(labels[1]) == 1:
         return {next(iter(labels[1])): next(iter(labels[0]))}
@@ -187,7 +187,7 @@ def _works(
     gpus: tuple[GpuSpec, GpuSpec],
     renamed: Mapping[str, str],
 ) -> list[Work]:
-    """Compare the times of each configuration with what a projection of the first side allows."""
+    """Compare the times of each configuration with a projection of the first side."""
     sides = [side_of(con, side.runs, side.reports) for side in (before, after)]
     wholes = project(con, before.runs, before.reports, *gpus)
     found = []
@@ -207,7 +207,7 @@ def _works(
             held = [*low_clock(clocks[0], clocks[1], gpus)]
             held += host_share(*(_budget(s, k) for s, k in zip(sides, (key, there), strict=True)))
             if whole is not None and whole.host_decides:
-                held.append("the host takes longer to issue a step than the GPU needs for it")
+                held.append("the host takes longer to issue a step than the GPU takes to run it")
             reason = None if possible else _why(whole)
             old, new = times
             found.append(Work(key.label, part, old, new, possible, got, tuple(held), reason))
@@ -228,7 +228,7 @@ def _budget(side: Any, key: Key) -> dict[str, float]:
 
 
 def _possible(whole: Whole | None) -> Span | None:
-    """Return what a projection allows; None where parts of it are unknown."""
+    """Return the speedup that a projection allows; None if parts of it are unknown."""
     if whole is None or whole.faster is None or whole.known_ns < 0.99 * whole.now_ns:
         return None
     return whole.faster
@@ -236,7 +236,7 @@ def _possible(whole: Whole | None) -> Span | None:
 
 def _why(whole: Whole | None) -> str:
     if whole is None:
-        return "nothing tells what it consists of: no timeline and no profile"
+        return "no timeline and no profile show its parts"
     unknown = [part.reason for part in whole.parts if part.span is None and part.reason]
     return unknown[0] if unknown else "unknown"
 

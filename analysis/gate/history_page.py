@@ -13,26 +13,43 @@ from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Val
 _MOST = 200
 
 _COLUMNS = (
-    Column("at", "Measured", "text", "", "when the first of the runs began, UTC"),
-    Column("runs", "Runs", "int", "", "runs of it", core=False),
+    Column("at", "Measured", "text", "", "start of the first run, UTC"),
+    Column("runs", "Runs", "int", "", "number of runs", core=False),
     Column("time_ms", "Time", "ms", "", "geometric mean of the runs' times"),
-    Column("low_ms", "CI low", "ms", "", "lower end of the 95 % interval, by the scatter of all"),
-    Column("high_ms", "CI high", "ms", "", "upper end of the 95 % interval, by the scatter of all"),
-    Column("level_ms", "Level", "ms", "", "geometric mean of the segment that it belongs to"),
-    Column("change", "New level", "text", "", "where one begins: by how much, with 95 % interval"),
-    Column("between", "Between", "text", "", "what the change of level lies between", core=False),
+    Column(
+        "low_ms", "CI low", "ms", "", "lower end of the 95 % interval, from the scatter of all runs"
+    ),
+    Column(
+        "high_ms",
+        "CI high",
+        "ms",
+        "",
+        "upper end of the 95 % interval, from the scatter of all runs",
+    ),
+    Column("level_ms", "Level", "ms", "", "geometric mean of its segment"),
+    Column(
+        "change", "New level", "text", "", "change of level that begins here, with 95 % interval"
+    ),
+    Column(
+        "between",
+        "Between",
+        "text",
+        "",
+        "runs or commits between which the level changed",
+        core=False,
+    ),
 )
 _PLACES = (
-    Column("tasks", "Runs", "int", "", "runs whose work ran on other places too"),
-    Column("change_pct", "Change", "change", "%", "time for the same work, over the median place"),
+    Column("tasks", "Runs", "int", "", "runs with the same work on other nodes or GPUs"),
+    Column("change_pct", "Change", "change", "%", "time for the same work, relative to the median"),
     Column("low_pct", "CI low", "change", "%", "lower end of the 95 % confidence interval"),
     Column("high_pct", "CI high", "change", "%", "upper end of the 95 % confidence interval"),
-    Column("verdict", "Verdict", "text", "", "whether it stands out (q below 5 %)"),
+    Column("verdict", "Verdict", "text", "", "whether it is an outlier (q below 5 %)"),
 )
 
 
 def told(step: Step) -> str:
-    """Return what happened at a change of level."""
+    """Return a change of level as text."""
     return f"{_size(step)} {step.between}"
 
 
@@ -44,7 +61,7 @@ def _size(step: Step) -> str:
 
 
 def sentences(courses: Sequence[Course]) -> Iterator[str]:
-    """Yield what a history says: changes of level, how many have none, and how they were found."""
+    """Yield the sentences of a history: changes of level, their absence, and the method."""
     for course in courses:
         for step in course.steps:
             yield f"{name_of(course)}: {told(step)}"
@@ -81,10 +98,10 @@ def page_of_places(workload: str, compared: Compared, by: str) -> Report:
         for place in compared.places
     ]
     columns = (Column("place", "GPU" if by == "gpu" else "Node", "text"), *_PLACES)
-    title = f"The same work by {what}"
+    title = f"Times of the same work by {what}"
     doc = "Times of the same program, files and commit on the same kind of machine."
     table = Table(title, doc, columns, tuple(rows), len(rows), source, "places")
-    told = [*odd_places(compared, "run")] or [compared.reason or f"No {what} stands out"]
+    told = [*odd_places(compared, "run")] or [compared.reason or f"No {what} is an outlier"]
     return _report(workload, told, (table,) if rows else (), source)
 
 

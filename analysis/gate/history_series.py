@@ -1,4 +1,4 @@
-"""A workload's times over its runs: values with intervals, and where the level changed.
+"""A workload's times over its runs: values with intervals, and changes of level.
 
 The sample is the run.  Runs scatter about the level of their segment; an interval is that of a mean
 with the scatter of all runs of the configuration.
@@ -19,15 +19,15 @@ from perfpipe.runrecord import RunRecord, TaskResult
 
 _ALPHA = 0.05
 
-#: What a history can be grouped by along time, and what can be compared.
+#: Groups of a history along time, and places that can be compared.
 COURSES, PLACES = ("time", "commit"), ("node", "gpu")
 
 
 @dataclass(frozen=True)
 class Point:
-    """A configuration in a run: its time, and what it ran on and with.
+    """A configuration in a run: its time, machine and settings.
 
-    `work` is the same where a program, its files and its environment are.
+    `work` is the same if the program, its files and its environment are the same.
     """
 
     run_id: str
@@ -44,7 +44,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Row:
-    """Runs that belong together: their mean, its 95 % interval (None where scatter is not known).
+    """A group of runs: their mean, with its 95 % interval (None if the scatter is unknown).
 
     `level_ms` is the mean of the segment, and `name` the run or the commit.
     """
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Step:
-    """A change of the level, %: the row that it begins with, its 95 % interval, and what differs.
+    """A change of level, %: its first row, its 95 % interval, and the differences.
 
     `between` says which commits or runs it lies between.
     """
@@ -87,9 +87,9 @@ class Course:
 
 
 def points_of(runs: Iterable[RunRecord]) -> list[Point]:
-    """Return what runs measured, oldest first.
+    """Return the measurements of runs, oldest first.
 
-    What was replayed, failed, or is an arm with another environment or interpreter, is left out.
+    Replayed and failed tasks are excluded, and arms with another environment or interpreter.
     """
     return [
         point
@@ -124,7 +124,7 @@ def _point(run: RunRecord, task: TaskResult) -> Point | None:
 
 
 def _versions(task: TaskResult) -> dict[str, str]:
-    """Return what a task ran with: packages, variables of its environment, what it says itself."""
+    """Return the settings of a task: packages, environment variables, and its own statements."""
     ran = task.ran
     environment = (ran.environment or {}) if ran else {}
     packages = (ran.packages or {}) if ran else {}
@@ -210,12 +210,12 @@ def _step(points: Sequence[Point], bounds: Sequence[int], row: int) -> Step:
 
 
 def _between(last: Point, first: Point) -> str:
-    """Return which commits or runs a change lies between, and what else differs there."""
+    """Return the commits or runs around a change, and other differences between them."""
     runs = f"runs {last.run_id} ({last.at}) and {first.run_id} ({first.at})"
     if last.commit != first.commit and last.commit and first.commit:
         text = f"between commits {last.commit} and {first.commit}"
     elif last.commit and last.commit == first.commit:
-        text = f"within commit {last.commit}, between {runs}: its code is the same"
+        text = f"within commit {last.commit}, between {runs}: the code is the same"
     else:
         text = f"between {runs}"
     others = [*_differences(last, first)]

@@ -1,4 +1,4 @@
-"""What became of the kernels of a step: slower, faster, launched otherwise, new, gone."""
+"""How the kernels of a step changed: slower, faster, launched differently, new, gone."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from perfpipe.analysis.short_names import short_names
 from perfpipe.analysis.sides import Key
 from perfpipe.viewmodel import Column, Source, Table
 
-#: Title of the table of kernels, and what it shows.
+#: Title and description of the table of kernels.
 TITLE = "Kernels: new, gone, slower, faster"
-_DOC = "Kernels by what they add to the step that changed most; at least 1 % of its change."
+_DOC = "Kernels of the step that changed most, by their change: those with at least 1 % of it."
 
-#: What the table of kernels shows; what is not there takes no time.
+#: Columns of the table of kernels; a missing kernel takes no time.
 _COLUMNS = (
     Column("name", "Kernel", "text"),
-    Column("what", "What", "text", "", "new, gone, slower, faster, or launched otherwise"),
+    Column("what", "What", "text", "", "new, gone, slower, faster, or launched differently"),
     Column("launch", "Launch", "text", "", "how its grid or block changed"),
-    Column("before_ns", "Before", "ns", "", "its time in the step before; none where it is new"),
-    Column("after_ns", "After", "ns", "", "its time in the step after; none where it is gone"),
-    Column("change_ns", "Change", "ns", "", "what it adds to the step"),
+    Column("before_ns", "Before", "ns", "", "its time in the step before; empty if it is new"),
+    Column("after_ns", "After", "ns", "", "its time in the step after; empty if it is gone"),
+    Column("change_ns", "Change", "ns", "", "time that it adds to the step"),
     Column(
         "share_pct",
         "Share of the change",
         "change",
         "%",
-        "of the change in the step's mean time; kernels that overlap others add up to more",
+        "share of the change in the step's mean time; overlapping kernels can add up to more",
     ),
     Column("full_name", "Full name", "text", hover_of="name"),
 )
@@ -37,7 +37,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class KernelChange:
-    """What became of a kernel: its keys before and after, and times in a step (or a capture)."""
+    """The change of a kernel: its keys before and after, and times in a step (or a capture)."""
 
     before: Key | None
     after: Key | None
@@ -57,11 +57,11 @@ class KernelChange:
 
     @property
     def what(self) -> str:
-        """What became of it, in a word or two."""
+        """The kind of change, in a word or two."""
         if not self.before or not self.after:
             return "new" if self.after else "gone"
         if self.before != self.after:
-            return "launched otherwise"
+            return "launched differently"
         return "slower" if self.change_ns > 0 else "faster"
 
     @property
@@ -75,7 +75,7 @@ class KernelChange:
 
 
 def kernel_changes(pairs: Pairs, step: Compared | None) -> list[KernelChange]:
-    """Return the kernels of a step, largest change first; one that is launched otherwise is one."""
+    """Return the kernels of a step, largest change first; another grid or block is the same one."""
     own = [p for p in pairs.kernels if step and p.key[:2] == step.key[:2] and _seen(p)]
     gone, new = (_only([p for p in own if p.verdict == kind]) for kind in ("gone", "new"))
     both = gone.keys() & new.keys()
@@ -102,7 +102,7 @@ def kernel_changes(pairs: Pairs, step: Compared | None) -> list[KernelChange]:
 
 
 def kernel_table(kernels: Sequence[KernelChange], share: Share, source: Source) -> Table:
-    """Return what became of the kernels of a step, with their shares of its change."""
+    """Return the changes of the kernels of a step, with their shares of its change."""
     names = short_names([[kernel.name for kernel in kernels]])
     rows = tuple(
         (
@@ -121,18 +121,18 @@ def kernel_table(kernels: Sequence[KernelChange], share: Share, source: Source) 
 
 
 def _seen(pair: Compared) -> bool:
-    """Whether it is known what became of a kernel: not where a graph hides it on one side."""
+    """Whether the change of a kernel is known: not if a graph hides it on one side."""
     return bool(pair.before.medians and pair.after.medians) or pair.verdict in ("gone", "new")
 
 
 def _only(pairs: Sequence[Compared]) -> dict[str, Compared]:
-    """Return the kernels of which there is one launch configuration, by name."""
+    """Return the kernels with a single launch configuration, by name."""
     names = [pair.key.kernel for pair in pairs]
     return {pair.key.kernel: pair for pair in pairs if names.count(pair.key.kernel) == 1}
 
 
 def _time(pair: Compared, *, before: bool) -> float:
-    """Return the time of all launches in a step, else in the capture; 0 for what is not there."""
+    """Return the time of all launches in a step, else in the capture; 0 if there are none."""
     own = pair.before if before else pair.after
     if own.totals:
         return statistics.median(own.totals)

@@ -1,4 +1,4 @@
-"""The page of a decision: the first screen of a comparison, and what the decision rests on."""
+"""The page of a decision: the first screen of a comparison, and the evidence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from perfpipe.analysis.report.sections.regression import tables_of
 from perfpipe.picture import Picture
 from perfpipe.viewmodel import Fact, Opening, Report, Section, Source, Tile
 
-#: Tiles of the comparison behind that of the decision.
+#: Tiles of the comparison after that of the decision.
 _TILES = 3
 
 
 def with_decision(decision: Decision, comparison: Comparison) -> Comparison:
-    """Return a comparison that begins with the decision, and with what counts as a change."""
+    """Return a comparison that begins with the decision and the threshold."""
     source = Source("comparison", tuple(fact.text for fact in comparison.sides))
     told = (headline(decision), decision.basis)
     facts = (Fact("", text, source) for text in told if text)
@@ -51,7 +51,7 @@ def page_of(decision: Decision, comparison: Comparison, both: Picture | None = N
 
 
 def _opening(decision: Decision, comparison: Comparison, source: Source) -> Opening:
-    """Return what a report with a baseline opens with, behind the decision."""
+    """Return the opening of a report with a baseline, after the decision."""
     subject = Fact("", " against ".join(fact.text for fact in comparison.sides[::-1]), source)
     action = str(decision.action).capitalize()
     decided = Tile("Decision", action, f"{decision.verdict}; {decision.advice}", source)

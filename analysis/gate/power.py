@@ -1,4 +1,4 @@
-"""How many runs a decision needs, and how small a change they can show."""
+"""The number of runs that a decision needs, and the smallest change that they can show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfpipe.analysis.judging import log_variance
 
-#: More runs than this are no advice.
+#: More runs than this are not proposed.
 MOST_RUNS = 100
 
 _ALPHA = 0.05
@@ -17,11 +17,11 @@ _POINTS = 400
 
 
 def further_runs(before: Sequence[float], after: Sequence[float], limit: float) -> int | None:
-    """Return how many more runs a side needs to decide, if they scatter as they do now.
+    """Return how many more runs per side a decision needs, with the present scatter.
 
-    A change beyond `limit`, a ratio - 1, needs an interval that excludes none; a smaller one needs
-    one that stays within the limit.  None where no reasonable number does, or where a side has
-    fewer than two runs to tell the scatter from.
+    A change beyond `limit`, a ratio - 1, needs an interval that excludes no change; a smaller one
+    needs an interval within the limit.  None if no reasonable number suffices, or if a side has
+    fewer than two runs, so that the scatter is unknown.
     """
     if min(len(before), len(after)) < 2:
         return None
@@ -36,7 +36,7 @@ def further_runs(before: Sequence[float], after: Sequence[float], limit: float) 
 
 
 def found_share(change: float, deviation: float, runs: int, limit: float) -> float:
-    """Return how often runs in turns show a slowdown, a ratio - 1, as one.
+    """Return how often alternating runs detect a slowdown, a ratio - 1.
 
     Each side has `runs` runs whose logarithms are normal with some deviation.  An estimate counts
     beyond `limit` if its interval excludes no change, which for a given scatter of the runs is a
@@ -56,7 +56,7 @@ def found_share(change: float, deviation: float, runs: int, limit: float) -> flo
 
 
 def detectable(deviation: float, runs: int, limit: float = 0, power: float = 0.95) -> float:
-    """Return the smallest slowdown, a ratio - 1, that `runs` runs a side show with some power."""
+    """Return the smallest slowdown, a ratio - 1, that `runs` runs per side detect with a power."""
     if runs < 2:
         return math.inf
     if not deviation:

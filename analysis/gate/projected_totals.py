@@ -18,7 +18,7 @@ HOST_PARTS = (
 #: Kinds of copies: between host and device, between devices, within a device.
 HOST_COPY, PEER_COPY, DEVICE_COPY = "host", "peer", "device"
 
-#: What a whole is.
+#: Kinds of a whole.
 STEP, CAPTURE, ITERATION, KERNELS = "step", "capture", "iteration", "profiled kernels"
 
 
@@ -37,8 +37,8 @@ class KernelTime:
 class Moved:
     """A part, or a kernel, now and on the other GPU; times in ns.
 
-    `span` is what it takes there if it uses that GPU as well as this one, `least_ns` the same work
-    at 100 % of the roofs there; None where unknown, for `reason`.
+    `span` is the time on the other GPU if it uses both equally well, `least_ns` the same work at
+    100 % of the other GPU's roofs; both are None if unknown, with the `reason`.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Moved:
 
 @dataclass(frozen=True)
 class Whole:
-    """A step (or what stands for it) with its parts and kernels.
+    """A step (or the whole that replaces it) with its parts and kernels.
 
-    `span` is of the parts that are known, which take `known_ns` now.  `gpu` is what the GPU's own
-    work and gaps would take; `host` the time that the host takes to issue it, None if unknown.
+    `span` covers the known parts, which take `known_ns` now.  `gpu` is the projected time of the
+    GPU's own work and gaps; `host` is the time to issue it, None if unknown.
     """
 
     label: str

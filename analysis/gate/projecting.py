@@ -42,7 +42,7 @@ VIEWS = (
     "kernel_occupancy",
 )
 
-#: A timing method that measures the GPU alone; others contain launch overhead.
+#: The timing method that measures the GPU alone; others include launch overhead.
 _GPU_ONLY = "queued"
 
 
@@ -59,13 +59,13 @@ def gpu_of(con: DuckDBPyConnection, reports: Sequence[str]) -> GpuSpec:
         spec = find_spec(name, sms)
         if spec is None:
             what = f"{name} with {sms} SMs" if sms else name
-            raise InputError(f"{what}: no vendor's peaks known ('perfpipe specs' lists the GPUs)")
+            raise InputError(f"{what}: no vendor peaks are known ('perfpipe specs' lists the GPUs)")
         found[spec.key] = spec
     if not found:
-        raise InputError("these reports do not tell which GPU they are from")
+        raise InputError("these reports do not name their GPU")
     if len(found) > 1:
         several = ", ".join(spec.name for spec in found.values())
-        raise InputError(f"several GPU models ({several}): name the runs of one")
+        raise InputError(f"several GPU models ({several}): select the runs of one of them")
     return next(iter(found.values()))
 
 
@@ -152,11 +152,11 @@ def _of_timeline(
     for name, time in rows_of(con, sql):
         kind_of_copy = _copy(name)
         copies[kind_of_copy] = copies.get(kind_of_copy, 0.0) + float(time)
-    # The host's times are those of all GPUs of the report, as are the steps.
+    # Host times and steps cover all GPUs of the report.
     sql = f"SELECT sum(least_ns), sum(most_ns), sum(waits) FROM _host_work {_of(report)}"
     ((least, most, waits),) = rows_of(con, sql)
     host = None if least is None else Span(least / count, most / count)
-    # Less than one wait in two steps is none that steps have.
+    # With less than one wait in two steps, steps do not wait.
     ahead = waits is not None and 2 * waits < count
     return project_step(label, kind, times, kernels, copies, host, to, links, runs_ahead=ahead)
 
@@ -210,7 +210,7 @@ def _window_kernels(con: DuckDBPyConnection, report: str, count: int) -> list[Ke
 
 
 def _profiled(con: DuckDBPyConnection, reports: Sequence[str]) -> list[KernelTime]:
-    """Return the profiled launches of reports by name, grid and block: the time of all together."""
+    """Return the profiled launches of reports by name, grid and block, with their total time."""
     chosen = f"WHERE report_id IN {in_list(reports)}"
     roofs: dict[tuple[str, int], dict[str, float]] = {}
     for report, launch, roof, pct in rows_of(

@@ -1,7 +1,7 @@
-"""What a step would take on another GPU: each part of its budget by what bounds it.
+"""Projects a step to another GPU: each part of its budget scales with what bounds it.
 
-Kernels change as their roofs do, communication and copies by their links or not at all; the host's
-parts, launches and gaps stay as they are.  A step is never shorter than the host takes to issue it.
+Kernels scale with their roofs, communication and copies with their links or not at all; host
+parts, launches and gaps stay as they are.  A step is never shorter than the host needs to issue it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perfpipe.analysis.gate.scaling import LEAST_PCT, Ratios, Scaled, Span, Use,
 
 @dataclass(frozen=True)
 class Links:
-    """How communication and copies change; None where a GPU has no figure for the link."""
+    """How communication and copies change; None if a GPU has no figure for the link."""
 
     communication: float | None
     host: float | None
@@ -48,8 +48,8 @@ def project_step(
 ) -> Whole:
     """Project a step: `budget` are its parts, ns, and `copies` the time of copies by kind.
 
-    `kernels` are those of its compute part; communication is not among them.  A host that runs
-    ahead never waits for the GPU, so that what it does is hidden as long as the GPU is slower.
+    `kernels` are those of its compute part, without communication.  A host that runs ahead never
+    waits for the GPU, so its work is hidden as long as the GPU is slower.
     """
     total = sum(budget.values())
     moved = tuple(_moved(kernel, to) for kernel in _filled(kernels, budget.get(COMPUTE, 0.0)))
@@ -89,7 +89,7 @@ def project_step(
         shrunk = _extreme(of_gpu, moved, lambda one: min(one.least_ns or 0.0, one.now_ns))
         least = with_host(sum(one or 0.0 for one in leasts), shrunk)
     shrunk = _extreme(of_gpu, moved, lambda one: min(_span(one).low, one.now_ns))
-    # No step gets longer by more than its kernels do; what the host does may come to light.
+    # No step gets longer by more than its kernels do; host work may become exposed.
     most = idle + _extreme(of_gpu, moved, lambda one: max(_span(one).high, one.now_ns))
     if host is not None:
         most = min(most, host.high + (idle if runs_ahead else gpu.high))
@@ -101,7 +101,7 @@ def project_step(
 def _extreme(
     parts: Sequence[Moved], kernels: Sequence[Moved], pick: Callable[[Moved], float]
 ) -> float:
-    """Return the sum of what is picked of each part; of the compute part, of each kernel."""
+    """Return the sum of a field over the parts; for the compute part, over its kernels."""
     total = 0.0
     for part in parts:
         if part.name == COMPUTE:
@@ -126,14 +126,14 @@ def project_alone(
     *,
     launches: bool = False,
 ) -> Whole:
-    """Project a time of which only its kernels are known: it changes as they do together.
+    """Project a time of which only the kernels are known: it scales with their sum.
 
     With `launches` the time contains launch overhead, of unknown length, which does not change.
     """
     moved = tuple(_moved(kernel, to) for kernel in kernels)
     parts = tuple(_summed(kind, now_ns, moved))
     if not parts:
-        parts = (Moved(kind, now_ns, None, None, "unknown", "none of its kernels was profiled"),)
+        parts = (Moved(kind, now_ns, None, None, "unknown", "ncu did not profile its kernels"),)
     if launches:
         parts = tuple(_with_launches(part) for part in parts)
     known = [part for part in parts if part.span is not None]
@@ -147,7 +147,7 @@ def project_alone(
 
 
 def _with_launches(part: Moved) -> Moved:
-    """Return a part that may be launch overhead in all but name, which does not change."""
+    """Return a part that may consist of launch overhead, which does not change."""
     if part.span is None:
         return part
     span = hull([part.span, Span(part.now_ns, part.now_ns)])
@@ -169,7 +169,7 @@ def _moved(kernel: KernelTime, to: Ratios) -> Moved:
 
 
 def _filled(kernels: Sequence[KernelTime], compute_ns: float) -> list[KernelTime]:
-    """Return the kernels, and one more for work that is not seen: graphs traced as a whole."""
+    """Return the kernels, and one more for hidden work: graphs traced as a whole."""
     seen = sum(kernel.time_ns for kernel in kernels)
     rest = compute_ns - seen
     if rest * 100 < LEAST_PCT * compute_ns:
@@ -179,7 +179,7 @@ def _filled(kernels: Sequence[KernelTime], compute_ns: float) -> list[KernelTime
 
 
 def _summed(name: str, time: float, kernels: Sequence[Moved]) -> Iterable[Moved]:
-    """Yield the compute part: what is known of it, and what is not.
+    """Yield the compute part: the known share and the unknown one.
 
     Kernels that overlap on the GPU take less of the step than their times add up to: they shrink as
     the sum does.
@@ -203,11 +203,11 @@ def _summed(name: str, time: float, kernels: Sequence[Moved]) -> Iterable[Moved]
         yield Moved(name, now, None, None, "unknown", reason)
 
 
-#: Why the change of a link is not known.
+#: Why the change of a link is unknown.
 _NO_LINK = {
-    COMMUNICATION: "no vendor's figure for the link between GPUs on one of them",
-    HOST_COPY: "no vendor's figure for the link to the host on one of them",
-    PEER_COPY: "no vendor's figure for the link between GPUs on one of them",
+    COMMUNICATION: "one of the GPUs has no vendor figure for the link between GPUs",
+    HOST_COPY: "one of the GPUs has no vendor figure for the link to the host",
+    PEER_COPY: "one of the GPUs has no vendor figure for the link between GPUs",
 }
 
 
@@ -218,7 +218,7 @@ def _linked(
     factors: Mapping[str, float | None],
     total: float,
 ) -> Iterable[Moved]:
-    """Yield a part that takes as long as now, or changes as its link does, by kind of copy."""
+    """Yield a part that keeps its time or scales with its link, by kind of copy."""
     everything = sum(kinds.values())
     for kind, own in kinds.items() if everything > 0 else [(name, time)]:
         now = time * own / everything if everything > 0 else time
@@ -228,10 +228,10 @@ def _linked(
             span = hull([Span(1, 1), Span(factor, factor)]) * now
             yield Moved(title, now, span, min(factor, 1.0) * now, "its link, or unchanged")
         elif now * 100 < LEAST_PCT * total:
-            why = f"{_NO_LINK.get(kind, 'nothing is known of its copies')}; too short to matter"
+            why = f"{_NO_LINK.get(kind, 'its copies are unknown')}; too short to matter"
             yield Moved(title, now, Span(now, now), now, "unchanged", why)
         else:
-            why = _NO_LINK.get(kind, "nothing is known of its copies")
+            why = _NO_LINK.get(kind, "its copies are unknown")
             yield Moved(title, now, None, None, "unknown", why)
 
 

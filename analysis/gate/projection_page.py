@@ -1,4 +1,4 @@
-"""The page of a projection: what a step would take on another GPU, part by part."""
+"""The page of a projection: the time of a step on another GPU, part by part."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Val
 
 #: Rows of a table.
 _MOST = 200
-#: Configurations that a sentence is about; the table has all.
+#: Configurations that have a sentence; the table has all.
 _TOLD = 5
 
 #: Tables on the first screen.
 _FIRST = ("Configurations", "Parts")
 
-_NOW = Column("now_ns", "Now", "ns", "", "measured on the GPU that it ran on")
+_NOW = Column("now_ns", "Now", "ns", "", "measured, on the GPU of the run")
 _SPAN = (
-    Column("low_ns", "From", "ns", "", "there, if it uses that GPU as well as this one"),
-    Column("high_ns", "To", "ns", "", "there, at most, with the same assumption"),
+    Column(
+        "low_ns", "From", "ns", "", "shortest projected time, if it uses both GPUs equally well"
+    ),
+    Column("high_ns", "To", "ns", "", "longest projected time, with the same assumption"),
 )
-_LEAST = Column("least_ns", "At the roofs", "ns", "", "the same work at 100 % of the roofs there")
-_REASON = Column("reason", "Note", "text", "", "what is not known of it, and why")
+_LEAST = Column(
+    "least_ns", "At the roofs", "ns", "", "the same work at 100 % of the roofs of that GPU"
+)
+_REASON = Column("reason", "Note", "text", "", "what is unknown, and why")
 _LABEL = Column("label", "Configuration", "text")
 _OF_KERNEL = Column("label", "Configuration", "text", core=False)
-_BY = Column("by", "Changes with", "text", "", "what its time is scaled by")
+_BY = Column("by", "Changes with", "text", "", "roof or link that scales its time")
 _WHOLE_COLUMNS = (
     _LABEL,
-    Column("kind", "What", "text", "", "step, iteration, or what stands for it"),
+    Column("kind", "What", "text", "", "step, iteration, whole capture or profiled kernels"),
     _NOW,
-    Column("known_ns", "Of which known", "ns", "", "what From and To are about, where not all"),
+    Column("known_ns", "Known part", "ns", "", "part that From and To cover, if not all of it"),
     *_SPAN,
-    Column("faster", "Times as fast", "text", "", "of the part that is projected: now / To, From"),
+    Column("faster", "Times as fast", "text", "", "speedup of the projected part: now / To, From"),
     _LEAST,
-    Column("host_ns", "Host", "ns", "", "what the host needs at least to issue it, on this host"),
+    Column("host_ns", "Host", "ns", "", "least time that this host needs to issue it"),
     Column("profiled_pct", "Profiled", "pct", "%", "share of the kernel time that ncu profiled"),
 )
 _PART_COLUMNS = (
@@ -71,7 +75,7 @@ def projection_page(
     told = [sentence for whole in wholes[:_TOLD] for sentence in sentences(whole, before, after)]
     return Report(
         title=f"Projection from {before.name} to {after.name}",
-        notice="What the roofs allow, as an interval: nothing was measured there",
+        notice=f"An estimate from the roofs, as an interval: nothing was measured on {after.name}",
         statements=tuple(Fact("", text, source) for text in told),
         summary=tuple(Fact("Assumed", text, source) for text in assumptions(before, after)),
         sections=(
@@ -88,7 +92,7 @@ def projection_page(
 
 
 def sentences(whole: Whole, before: GpuSpec, after: GpuSpec) -> Iterator[str]:
-    """Yield what a projection says of one configuration."""
+    """Yield the sentences of a projection on one configuration."""
     name = f"{whole.label}: " if whole.label not in ("", "-") else ""
     unit = "together" if whole.kind == KERNELS else with_article(whole.kind)
     now = f"{name}{format_ns(whole.known_ns or whole.now_ns)} {unit} on {before.name}"
@@ -98,18 +102,18 @@ def sentences(whole: Whole, before: GpuSpec, after: GpuSpec) -> Iterator[str]:
     yield f"{now}: {span_ns(whole.span)} on {after.name}, {span_times(whole.faster)} as fast"
     if whole.host_decides and whole.gpu is not None and whole.host is not None:
         yield (
-            f"The GPU's own work would take {span_ns(whole.gpu)} there, but the host needs "
-            f"{format_ns(whole.host.low)} to issue it, whatever the GPU"
+            f"{after.name} would finish its work in {span_ns(whole.gpu)}, but the host needs "
+            f"{format_ns(whole.host.low)} to issue it on any GPU"
         )
     left = whole.now_ns - whole.known_ns
     if left > 0 and (reason := _unknown(whole.parts)):
-        yield f"{format_ns(left)} of {format_ns(whole.now_ns)} are not part of that: {reason}"
+        yield f"{format_ns(left)} of {format_ns(whole.now_ns)} are not projected: {reason}"
     share = whole.profiled_pct
     if share is not None and share < 99.5:
         every = ratios(before, after).every()
         yield (
-            f"ncu profiled {share:.0f} % of the kernel time; each other kernel counts as "
-            f"{every.low:.2f} to {every.high:.2f} times its time"
+            f"ncu profiled {share:.0f} % of the kernel time; the time of every other kernel is "
+            f"multiplied by {every.low:.2f} to {every.high:.2f}"
         )
 
 
@@ -124,7 +128,7 @@ def with_article(part: str) -> str:
 
 
 def span_ns(span: Span) -> str:
-    """Return an interval of times: '2.5 to 2.9 ms' in words of its own units."""
+    """Return an interval of times, such as '2.5 ms to 2.9 ms'."""
     low, high = format_ns(span.low), format_ns(span.high)
     return low if low == high else f"{low} to {high}"
 
@@ -140,22 +144,22 @@ def span_times(span: Span) -> str:
 
 
 def assumptions(before: GpuSpec, after: GpuSpec) -> Iterator[str]:
-    """Yield what a projection assumes; each is a way in which it may be wrong."""
+    """Yield the assumptions of a projection; each of them may be wrong."""
     yield (
-        "every kernel reaches the same share of its roof there as here, with the same work, "
-        "traffic and grid, in code that uses that GPU's fastest instructions; between From and "
-        "To, time that no roof explains changes as the roofs, the SM clock, SMs x clock or waves "
-        "do, or not at all"
+        f"every kernel reaches the same share of its roof on {after.name} as on {before.name} with "
+        f"the same work, traffic and grid, and with the fastest instructions of {after.name}; time "
+        "that no roof explains scales with the roofs, the SM clock, SMs x clock or the waves, or "
+        "not at all, which gives the interval"
     )
     yield (
-        "roofs are the vendor's dense peaks and bandwidths at maximum clocks; an SM issues, loads "
-        "and does integer and special functions as fast per cycle there as here; L2, for which "
-        "there is no figure, changes as DRAM or SMs x clock do"
+        "roofs are the vendor's dense peaks and bandwidths at maximum clocks; issue, load, integer "
+        "and special-function rates per SM and cycle are the same on both GPUs; L2, which has no "
+        "vendor figure, scales with DRAM or SMs x clock"
     )
     yield (
-        "the host, launches, synchronization and gaps stay as they are, under the profiler on this "
-        "host; communication and copies change with their link, or not; a step is no shorter than "
-        "the host takes to issue it"
+        "host time, launches, synchronization and gaps stay as the profiler measured them on this "
+        "host; communication and copies scale with their link, or not at all; a step is never "
+        "shorter than the host needs to issue it"
     )
 
 
@@ -163,24 +167,24 @@ def _warnings(before: GpuSpec, after: GpuSpec) -> Iterator[str]:
     if max(after.memory_gb) < min(before.memory_gb):
         yield (
             f"{after.name} has {max(after.memory_gb)} GB of memory, {before.name} has "
-            f"{min(before.memory_gb)}: whether it fits was not checked"
+            f"{min(before.memory_gb)} GB: whether the program fits was not checked"
         )
     if missing := ratios(before, after).missing:
         told = "; ".join(missing.values())
-        yield f"{told}: profiled kernels that need it are left out, others count as not needing it"
+        yield f"{told}: profiled kernels that need it are excluded, all others are assumed not to"
 
 
 def _tables(wholes: Sequence[Whole], source: Source) -> Iterator[Table]:
     for title, doc, columns, rows in (
         (
             "Configurations",
-            "What each would take there if it uses that GPU as well as this one.",
+            "Projected time of each configuration, if it uses both GPUs equally well.",
             _WHOLE_COLUMNS,
             [_whole_row(whole) for whole in wholes],
         ),
         (
             "Parts",
-            "The parts of each, as in its budget; work on the GPU changes, the host's does not.",
+            "The parts of each time budget: GPU work scales, host time does not.",
             _PART_COLUMNS,
             [
                 (words(part.name), whole.label or None, *_cells(part))
@@ -190,7 +194,7 @@ def _tables(wholes: Sequence[Whole], source: Source) -> Iterator[Table]:
         ),
         (
             "Kernels",
-            "Kernels by their time, each by the roof that bounds it.",
+            "Kernels by time, each scaled with the roof that bounds it.",
             _KERNEL_COLUMNS,
             _kernel_rows(wholes),
         ),

@@ -1,4 +1,4 @@
-"""Sides of a comparison from rounds that took turns, before anything of them is in a store."""
+"""Sides of a comparison from alternating rounds that are not in a store yet."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from perfpipe.runrecord import TaskResult
 
 @dataclass(frozen=True)
 class Round:
-    """What an arm measured in a round: a result for each configuration; `turn` counts launches."""
+    """The results of an arm in a round, one per configuration; `turn` counts launches."""
 
     turn: int
     results: tuple[TaskResult, ...]
 
 
 def side_of_rounds(name: str, rounds: Sequence[Round], labels: Sequence[str]) -> Side:
-    """Return the side of an arm: of each round and configuration one time, as `own_time` has it.
+    """Return the side of an arm: one time per round and configuration, from `own_time`.
 
-    `labels` name the configurations, which may be called differently in the two arms.
+    `labels` name the configurations, which may have different names in the two arms.
     """
     measured: dict[Key, Measured] = {}
     for one in rounds:
@@ -39,7 +39,7 @@ def side_of_rounds(name: str, rounds: Sequence[Round], labels: Sequence[str]) ->
             own.memory_mhz.append(memory_mhz)
     seen = [time * 1e6 for one in rounds for result in one.results for time in result.times_ms]
     step = timer_step(seen)
-    # Numbers in place of times: turns may follow one another within a second.
+    # Numbers instead of times: turns may follow one another within a second.
     began = tuple(f"{one.turn:09}" for one in rounds)
     timers = {} if step is None else {"": step}
     known = facts_of([one.results for one in rounds])

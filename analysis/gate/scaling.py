@@ -1,9 +1,9 @@
-"""How a kernel's time changes from one GPU to another: each part of it by the roof that bounds it.
+"""Scales a kernel's time from one GPU to another: each part with the roof that bounds it.
 
-A kernel's time is what its work takes at its nearest roof, and a remainder that no roof explains.
-On another GPU the first changes as the roofs do, and the remainder by no less than the least and no
-more than the most of what may decide it.  So the result is an interval, and it is no promise: it
-says what happens if the kernel uses the other GPU as well as it uses this one.
+A kernel's time is the time of its work at its nearest roof, plus a remainder that no roof explains.
+On another GPU the first part scales with the roofs.  The remainder scales between the smallest and
+the largest factor that may decide it.  So the result is an interval.  It holds only if the kernel
+uses the other GPU as well as it uses this one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_CLASS = {
     ("compute", "divergence"): "sm",
 }
 
-#: Roofs that are no types of gpu_peaks, in words.
+#: Roofs that are not types of gpu_peaks, in words.
 _WORDS = {
     "dram": "DRAM bandwidth",
     "l2": "L2 bandwidth",
@@ -46,7 +46,7 @@ _CUDA_CORES = ("fp32", "fp64")
 #: A tensor roof of a type that was not counted, but is not FP64.
 NARROW = "narrow tensor"
 
-#: Blocks that fit on an SM, at most.
+#: Most blocks that fit on an SM.
 MOST_BLOCKS = 32
 
 #: Roofs that take a smaller share of a kernel's time than this, %, do not decide anything.
@@ -75,7 +75,7 @@ def hull(spans: Iterable[Span]) -> Span:
 
 @dataclass(frozen=True)
 class Ratios:
-    """What a time at each roof is multiplied with: a roof twice as high halves it.
+    """The factor on a time at each roof: a roof twice as high halves the time.
 
     `missing` are roofs without a factor, with the reason.  `clock` is that of the SMs, and `sms`
     the SMs of both GPUs.
@@ -87,13 +87,13 @@ class Ratios:
     missing: Mapping[str, str]
 
     def every(self, blocks: int | None = None) -> Span:
-        """Return what any kernel of so many blocks may change by, as far as roofs tell."""
+        """Return the range of factors that any kernel of so many blocks may have."""
         return hull([*self.roofs.values(), self.latency(), self.latency(blocks)])
 
     def latency(self, blocks: int | None = None, per_sm: int | None = None) -> Span:
-        """Return what may decide time that no roof explains: nothing, the clock, or clock and SMs.
+        """Return factors that may decide time without a roof: nothing, the clock, or clock and SMs.
 
-        If every block has an SM of its own on both GPUs, more SMs change nothing.
+        If every block has its own SM on both GPUs, more SMs do not help.
         """
         spans = [Span(1, 1), Span(self.clock, self.clock)]
         if blocks is None or blocks > min(self.sms):
@@ -103,9 +103,9 @@ class Ratios:
         return hull(spans)
 
     def waves(self, blocks: int, per_sm: int | None) -> Span:
-        """Return how the number of waves changes, each as long as now, or as the clock tells.
+        """Return how the number of waves changes; a wave keeps its time or scales with the clock.
 
-        On both GPUs `per_sm` blocks fit on an SM; where that is unknown, any number may.
+        On both GPUs `per_sm` blocks fit on an SM; if that is unknown, any number may.
         """
         before, after = self.sms
         factors = [
@@ -116,7 +116,7 @@ class Ratios:
 
 
 def ratios(before: GpuSpec, after: GpuSpec) -> Ratios:
-    """Return how roofs change, by the vendor's peaks of two GPUs."""
+    """Return how roofs change, from the vendor peaks of two GPUs."""
     clock = before.clock_mhz / after.clock_mhz
     alike = before.sms * before.clock_mhz / (after.sms * after.clock_mhz)
     dram = before.bandwidth_gbs / after.bandwidth_gbs
@@ -131,7 +131,7 @@ def ratios(before: GpuSpec, after: GpuSpec) -> Ratios:
             continue
         lacks = before if dtype not in before.dense else after
         why = lacks.missing.get(dtype, "it has no such units")
-        missing[dtype] = f"no vendor's peak of {name_of(dtype)} on {lacks.name} ({why})"
+        missing[dtype] = f"no vendor peak for {name_of(dtype)} on {lacks.name} ({why})"
     roofs = {roof: Span(value, value) for roof, value in exact.items()}
     tensor = [span for roof, span in roofs.items() if _is_tensor(roof)]
     narrow = [span for roof, span in roofs.items() if _is_tensor(roof) and roof != "fp64_tensor"]
@@ -139,7 +139,7 @@ def ratios(before: GpuSpec, after: GpuSpec) -> Ratios:
         roofs["tensor"] = hull(tensor)
     if narrow:
         roofs[NARROW] = hull(narrow)
-    # Vendors give no figures for these.
+    # Vendors publish no figures for these.
     roofs["l2"] = hull([roofs["dram"], roofs["sm"]])
     roofs["packed_fp16"] = hull(roofs[roof] for roof in ("sm", "fp32", "fp16") if roof in roofs)
     return Ratios(roofs, clock, (before.sms, after.sms), missing)
@@ -173,12 +173,12 @@ class Use:
 
     @property
     def profiled(self) -> bool:
-        """Whether ncu profiled it, with what the class rests on."""
+        """Whether ncu profiled it, with the metrics behind the class."""
         return self.bound is not None and self.bound != "unknown" and bool(self.roofs)
 
     @property
     def roof(self) -> str | None:
-        """The roof that its class is about; None for latency and launch."""
+        """The roof of its class; None for latency and launch."""
         if self.bound in (None, "latency", "launch", "unknown"):
             return None
         if (known := _OF_CLASS.get((self.bound or "", self.subclass or ""))) is not None:
@@ -198,11 +198,11 @@ def _is_tensor(roof: str) -> bool:
 
 @dataclass(frozen=True)
 class Scaled:
-    """What a time is multiplied with on the other GPU.
+    """The factor on a time on the other GPU.
 
-    `kept` holds if the kernel uses it as well as this one; `least` is the same work at 100 % of the
-    other GPU's roofs, None where it was not profiled.  All is None with a reason where the other
-    GPU has no figure for a roof that the kernel needs.
+    `kept` holds if the kernel uses both GPUs equally well; `least` is the same work at 100 % of the
+    other GPU's roofs, None if it was not profiled.  All are None, with a reason, if the other GPU
+    has no figure for a roof that the kernel needs.
     """
 
     kept: Span | None
@@ -212,9 +212,9 @@ class Scaled:
 
 
 def scale(use: Use, to: Ratios) -> Scaled:
-    """Return what a kernel's time is multiplied with on another GPU."""
+    """Return the factor on a kernel's time on another GPU."""
     if not use.profiled:
-        why = "ncu did not profile it: any roof may bound it"
+        why = "not profiled by ncu: any roof may bound it"
         return Scaled(to.every(use.blocks), None, "unknown", why)
     touched = {roof: pct / 100 for roof, pct in use.roofs.items() if pct >= LEAST_PCT}
     lacking = [roof for roof in touched if roof not in to.roofs]
@@ -231,15 +231,15 @@ def scale(use: Use, to: Ratios) -> Scaled:
         rest = hull([rest, *roofs.values()])
     kept = Span(low, high) + rest * (1 - nearest)
     if use.roof is None and use.blocks is not None:
-        # Whole waves come and go, with all that a launch does in them.
+        # Whole waves are added or removed, with all the work of a launch in them.
         waves = to.waves(use.blocks, use.per_sm)
         kept = hull([kept, Span(max(low, waves.low), max(high, waves.high))])
     return Scaled(kept, low, by)
 
 
 def _factor(roof: str, use: Use, to: Ratios) -> Span:
-    """Return what time at a roof is multiplied with."""
-    # A kernel without any FP64 instruction has no tensor operations of that type, either.
+    """Return the factor on time at a roof."""
+    # A kernel without FP64 instructions has no FP64 tensor operations, either.
     if roof == "tensor" and use.roofs.get("fp64") == 0 and NARROW in to.roofs:
         return to.roofs[NARROW]
     return to.roofs[roof]

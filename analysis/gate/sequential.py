@@ -1,10 +1,10 @@
 """When rounds may stop before all are done: group-sequential tests with a spending function.
 
-Looking at the results after each round and stopping at the first p below 5 % would find a change
-where there is none far more often than in 5 % of cases.  So each look may only spend a part of the
+Looking at the results after each round and stopping at the first p below 5 % would find a false
+change far more often than in 5 % of cases.  So each look may only spend a part of the
 5 %: the increments of the spending function of O'Brien and Fleming (Lan and DeMets, Biometrika 70,
-1983), little at first and most at the last look.  As the increments add up to 5 %, so do at most
-the false alarms of all looks, whatever their dependence (Bonferroni).
+1983), little at first and most at the last look.  The increments add up to 5 %, so the false alarms
+of all looks add up to at most 5 %, whatever their dependence (Bonferroni).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterable
 
 from perfpipe.analysis.comparison import Compared
 
-#: False alarms that all looks together may have.
+#: Rate of false alarms of all looks together.
 ALPHA = 0.05
 
-#: Rounds before the first look: fewer tell nothing of the scatter.
+#: Rounds before the first look: fewer do not show the scatter.
 FIRST_LOOK = 3
 
 
@@ -31,7 +31,7 @@ def spent(look: int, looks: int) -> float:
 
 
 def _spending(share: float) -> float:
-    """Return what may have been spent when a share of the information is there."""
+    """Return the share that may be spent at a share of the information."""
     from scipy.special import ndtr, ndtri
 
     return float(2 * (1 - ndtr(ndtri(1 - ALPHA / 2) / math.sqrt(share))))
@@ -40,7 +40,7 @@ def _spending(share: float) -> float:
 def level_after(rounds: int, most: int, *, early: bool = True) -> float | None:
     """Return the level to test at after some rounds; None before the first look.
 
-    Without `early` the only look is that behind the last round, which spends all.
+    Without `early` the only look is after the last round, and spends all.
     """
     first = min(FIRST_LOOK, most) if early else most
     if rounds < first:

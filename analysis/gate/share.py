@@ -20,21 +20,21 @@ class Share:
     step: Compared | None
 
     def __bool__(self) -> bool:
-        """Whether the time changed enough to speak of shares."""
+        """Whether the time changed enough for shares to be meaningful."""
         before_ns = self.step.before_ns if self.step else None
         least = thresholds()["compare.change_pct"] / 100
         return bool(before_ns) and abs(self.whole_ns) > least * (before_ns or 0)
 
     def of(self, change_ns: float) -> float | None:
-        """Return the share of a part's change, %; None where the whole hardly changed."""
+        """Return the share of a part's change, %; None if the whole hardly changed."""
         return 100 * change_ns / self.whole_ns if self else None
 
     def tells(self, change_ns: float) -> bool:
-        """Whether that is enough of the change to be named."""
+        """Whether the part is a large enough share of the change to be named."""
         return abs(self.of(change_ns) or 0) >= thresholds()["compare.share_pct"]
 
     def counts(self, change_ns: float) -> bool:
-        """Whether that is enough for a row of the table; anything is, where there are no shares."""
+        """Whether the part is large enough for a row of the table; always, without shares."""
         return change_ns != 0 and abs(self.of(change_ns) or _LEAST_PCT) >= _LEAST_PCT
 
     def text(self, change_ns: float) -> str:

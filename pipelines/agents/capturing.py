@@ -1,4 +1,4 @@
-"""What to record next: the exact command, what it costs, what it settles."""
+"""Recommends the next capture: the exact command, its cost, and the question that it answers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.wording import captured, sentence, value, without_paths
 from perfpipe.pipelines.planning import PROGRAM, Planned, plans_of
 
-#: Says that a command is not whole.
-_HIDDEN = "absolute paths are left out: 'perfpipe plan' prints the whole command"
+#: Warns that a command is incomplete.
+_HIDDEN = "absolute paths are removed: 'perfpipe plan' prints the complete command"
 
-#: Longest command, characters: one that is cut is none.
+#: Longest command, characters: a truncated command is useless.
 _COMMAND = 8_000
 
-#: What collects the instructions and lines that warps stall at.
+#: Options that collect the instructions and lines at which warps stall.
 _SOURCE = ("--section=SourceCounters", "--import-source=yes")
 
 
 @dataclass(frozen=True)
 class Capture:
-    """A command for a question that no plan of a timeline is needed for."""
+    """A command for a question that does not need a plan from a timeline."""
 
     command: str
     settles: str
@@ -39,25 +39,25 @@ _FIXED = {
     ),
     "communication": Capture(
         f"perfpipe run --collector nsys -- torchrun --nproc-per-node=N {PROGRAM}",
-        "how much communication compute does not cover, and which rank the others wait for",
-        "all ranks must be traced; ncu is left out, since replaying a collective hangs",
+        "how much communication is exposed, and which rank the others wait for",
+        "trace all ranks; do not use ncu, because replaying a collective hangs",
     ),
     "replicates": Capture(
         "perfpipe ab WORKLOAD.yaml --b NAME=VALUE",
-        "whether a change is real: both sides in turns, until the verdict is certain",
+        "whether a change is real: runs of the two sides alternate until the verdict is certain",
         "a side may also be another checkout: --b cwd=DIRECTORY",
     ),
 }
 
-#: What can be asked.
+#: Known questions.
 QUESTIONS = ("kernels", "source", *_FIXED)
 
 
 def next_capture(desk: Desk, question: str, target: str | None) -> Answer:
-    """Return the command that settles a question; nothing is run."""
+    """Return the command that answers a question; nothing is run."""
     if question in _FIXED:
         fixed = _FIXED[question]
-        cost = {"seconds": None, "why": "the program was not timed by this command before"}
+        cost = {"seconds": None, "why": "this command was not timed before"}
         one = {"settles": fixed.settles, "command": fixed.command, "cost": cost, "note": fixed.note}
         return Answer({"captures": [one]}, rows="captures")
     reports = desk.select(target).reports
@@ -66,7 +66,7 @@ def next_capture(desk: Desk, question: str, target: str | None) -> Answer:
     except InputError as error:
         return Answer(
             status=Status.ABSTAINED,
-            reason=f"{error}: without one it is unknown which kernels matter",
+            reason=f"{error}; without a timeline it is unknown which kernels matter",
             next=Next("next_capture", {"question": "timeline"}),
         )
     told = [_told(one, question) for one in planned]
@@ -87,9 +87,9 @@ def _told(planned: Planned, question: str) -> dict[str, Any]:
     if plan is None:
         return {**about, "command": None, "why": sentence(planned.reason)}
     settles = (
-        "at which instructions and lines the warps of these kernels stall (lines need -lineinfo)"
+        "the instructions and lines at which warps of these kernels stall (lines need -lineinfo)"
         if question == "source"
-        else "what bounds these kernels: compute, memory, latency, or that they are too small"
+        else "what bounds these kernels: compute, memory, latency, or their small size"
     )
     return {
         **about,
@@ -101,14 +101,14 @@ def _told(planned: Planned, question: str) -> dict[str, Any]:
             "seconds": round(planned.seconds),
             "basis": "measured time of the program"
             if planned.measured
-            else "length of the timeline, without what comes before its first operation",
+            else "length of the timeline from its first operation",
         },
-        "note": "communication is left out: replaying a kernel that waits for other ranks hangs",
+        "note": "communication is excluded: replaying a kernel that waits for other ranks hangs",
     }
 
 
 def _command(planned: Planned, question: str) -> tuple[str, bool]:
-    """Return the command without absolute paths, and whether there were any."""
+    """Return the command without absolute paths, and whether it had any."""
     words = [*planned.command]
     if question == "source" and words:
         words[1:1] = [word for word in _SOURCE if word not in words]

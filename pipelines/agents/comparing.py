@@ -1,4 +1,4 @@
-"""What changed from one side to another: verdict, ratio, interval, number of runs, and why."""
+"""Compares two sides: verdict, ratio, interval, number of runs, and the cause."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
 from perfpipe.pipelines.gate.comparing import compared
 from perfpipe.pipelines.gate.outputs import as_data
 
-#: Verdicts that are one; the others do not tell whether anything changed.
+#: Conclusive verdicts; the others do not say whether anything changed.
 _KNOWN = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.SAME, Verdict.FAILED)
 
 _KERNELS, _DIFFERENCES = 8, 10
 
 
 def compare(desk: Desk, base: str, candidate: str) -> Answer:
-    """Compare two sides, each with commas between runs or reports."""
+    """Compare two sides, each a comma-separated list of runs or reports."""
     before, after = split(base), split(candidate)
     if any(name.endswith(".json") for name in (*before, *after)):
-        raise InputError("give runs, reports or named baselines of the store, not files")
+        raise InputError("pass runs, reports or named baselines of the store, not files")
     found = compared(desk.store, before, after)
     decision = found.decision
     data = as_data(decision, found.comparison.why)
@@ -62,14 +62,14 @@ def compare(desk: Desk, base: str, candidate: str) -> Answer:
         Status.ANSWERED if known else Status.ABSTAINED,
         ""
         if known
-        else f"{decision.verdict}: {plain(decision.reason)}; this does not say that it is as fast",
+        else f"{decision.verdict}: {plain(decision.reason)}; this does not prove equal speed",
         proofs,
         rows="endpoints",
         next=Next("overview", {"target": candidate}) if known else Next("next_capture", asked),
     )
 
 
-#: Texts of a compared pair that are perfpipe's own.
+#: Texts of a compared pair that perfpipe wrote.
 _OURS = ("part", "profiler", "verdict")
 
 

@@ -1,4 +1,4 @@
-"""A store as the tools read it: names become selections, sessions stay open for the next call."""
+"""A store for the tools: resolves names to selections, keeps sessions open for the next call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perfpipe.windows import STEADY
 #: Sessions that are kept open.
 _KEPT = 3
 
-#: Longest that a call may take where nothing else is stated, s.
+#: Default time limit of a call, s.
 _USUAL_S = 120.0
 
 #: How often an interrupt is repeated, s.
@@ -33,10 +33,10 @@ _AGAIN_S = 0.1
 Row = dict[str, Any]
 T = TypeVar("T")
 
-#: What a session is known by.
+#: Key of a session.
 Key = tuple[object, ...]
 
-#: Where reports lay and on which machine is nobody's business; machines can still be told apart.
+#: Paths of reports and names of machines are private; hashes still distinguish machines.
 _WITHHOLD = """
     UPDATE reports SET directory = NULL, host = 'host ' || substr(md5(host), 1, 6);
     UPDATE run_tasks SET node = 'host ' || substr(md5(node), 1, 6);
@@ -44,7 +44,7 @@ _WITHHOLD = """
 
 
 class Desk:
-    """Reads one store, one call at a time; `jobs` runs what the server was started for, if any."""
+    """Reads one store, one call at a time; `jobs` runs the server's allowed workloads, if any."""
 
     def __init__(self, store: Store, jobs: Jobs | None = None) -> None:
         self.store, self.jobs = store, jobs
@@ -57,7 +57,7 @@ class Desk:
         self._reading: Sequence[str] = ()  # reports of the session in use
 
     def call(self, work: Callable[[], T]) -> T:
-        """Return what the work gives: one call at a time, stopped if it takes too long."""
+        """Run a call and return its result: one call at a time, stopped if it takes too long."""
         import duckdb
 
         with self._lock:
@@ -88,16 +88,16 @@ class Desk:
             self._sessions.popitem()[1].close()
 
     def select(self, names: str | None) -> Selection:
-        """Return what names with commas between them stand for; raises InputError."""
+        """Return the selection of comma-separated names; raises InputError."""
         return select(self.store, split(names))
 
     def name_of(self, chosen: Selection) -> str:
-        """Return what names a selection: its runs, else its reports."""
+        """Return the names of a selection: its runs, else its reports."""
         runs = [run.run_id for run in chosen.runs]
         return ",".join(runs if chosen.only_runs else chosen.reports)
 
     def session(self, chosen: Selection, window: str = STEADY) -> Session:
-        """Return a session on a selection, which a later call finds as this one leaves it."""
+        """Return a session on a selection; later calls reuse it."""
         key = self.key(chosen, window)
         self._reading = chosen.reports
         if key not in self._sessions:
@@ -109,7 +109,7 @@ class Desk:
         return self._sessions[key]
 
     def key(self, chosen: Selection, window: str = STEADY) -> Key:
-        """Return what a session is known by."""
+        """Return the key of a session."""
         runs = tuple((run.run_id, run.status) for run in chosen.runs)
         return tuple(chosen.reports), runs, chosen.only_runs, window
 
@@ -139,7 +139,7 @@ class Desk:
                 self._open.remove(session)
 
     def _stop_late(self, limit: float | None, ended: threading.Event) -> None:
-        # Again and again: what is only being planned does not see it.
+        # Repeatedly: a query that is still being planned ignores it.
         late = not ended.wait(limit)
         while late and not ended.wait(_AGAIN_S):
             self._late = True
@@ -147,11 +147,11 @@ class Desk:
 
 
 def _none(_: Key) -> None:
-    """Have nothing ready."""
+    """Return no prepared session."""
 
 
 def split(names: str | None) -> list[str]:
-    """Return names that have commas between them, without marks."""
+    """Return comma-separated names, without marks."""
     return [unmarked(name) for name in (names or "").split(",") if name.strip()]
 
 

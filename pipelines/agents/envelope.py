@@ -1,4 +1,4 @@
-"""The form of every answer: what is said, on what it rests, what is missing, where to go on."""
+"""The format of every answer: data, evidence, gaps, and the next call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.agents.wording import plain
 
-#: Changes with the form.
+#: Version of the format.
 VERSION = 1
 
 #: Characters of an answer.
@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """A number with its source: view, row, column, unit, and how many measurements it is of."""
+    """A number with its source: view, row, column, unit, and number of measurements."""
 
     view: str
     key: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Next:
-    """What to ask next."""
+    """The next call."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -51,9 +51,9 @@ class Next:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer; `rows` names the list in `data` that is cut where there is no room.
+    """An answer; `rows` names the list in `data` that is cut if the answer is too long.
 
-    `total` is how long that list is, if not all of it is there.
+    `total` is the full length of that list, if it is incomplete.
     """
 
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -67,12 +67,12 @@ class Answer:
 
 
 def failed(error: PerfpipeError | str) -> Answer:
-    """Return the answer to what cannot be done, with the reason."""
+    """Return the answer to a failed call, with the reason."""
     return Answer(status=Status.FAILED, reason=plain(str(error)))
 
 
 def render(answer: Answer, limit: int = LIMIT) -> str:
-    """Return an answer as JSON of at most `limit` characters; what is cut is counted."""
+    """Return an answer as JSON of at most `limit` characters; removed rows are counted."""
     answer = replace(
         answer, evidence=answer.evidence[:_EVIDENCE], warnings=answer.warnings[:_WARNINGS]
     )
@@ -85,7 +85,7 @@ def render(answer: Answer, limit: int = LIMIT) -> str:
         low, high = (middle, high) if len(_text(answer, middle)) <= limit else (low, middle - 1)
     if len(text := _text(answer, low)) <= limit:
         return text
-    return _text(failed(f"the answer is longer than {limit:,} characters: ask for less"), 0)
+    return _text(failed(f"the answer exceeds {limit:,} characters: request less"), 0)
 
 
 def _text(answer: Answer, shown: int) -> str:

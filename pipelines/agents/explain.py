@@ -1,4 +1,4 @@
-"""Why a finding holds or what bounds a kernel: class, evidence, bounds, hot lines, advice."""
+"""Explains a finding or the bound of a kernel: class, evidence, bounds, hot lines, advice."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.overview import VIEWS, evidence, finding, gain, share
 from perfpipe.pipelines.agents.wording import captured, names, plain, sentence, value
 
-#: Techniques and hot lines that are told, in brief and in full.
+#: Number of techniques and hot lines in brief and full answers.
 _TOLD = {"brief": 3, "full": 10}
 
 
 def explain(
     desk: Desk, target: str | None, number: int | None, kernel: str | None, detail: str
 ) -> Answer:
-    """Return what is known about a finding (by its number in an overview) or a kernel."""
+    """Explain a finding (by its number in an overview) or a kernel."""
     if (number is None) == (kernel is None):
-        raise InputError("give either a finding, by its number, or a kernel, by its name")
+        raise InputError("pass either the number of a finding or the name of a kernel")
     chosen = desk.select(target)
     scope = desk.scope(chosen, VIEWS)
     session = desk.session(chosen)
@@ -36,7 +36,7 @@ def explain(
     found = rows(session, "FROM findings ORDER BY rank")
     row = next((row for row in found if row["rank"] == number), None)
     if row is None:
-        raise InputError(f"there is no finding {number}: there are {len(found)}")
+        raise InputError(f"no finding {number}: there are {len(found)} findings")
     if row["subject"] == "kernel":
         classed = rows(
             session,
@@ -84,7 +84,7 @@ def _technique(key: str, gain_pct: float | None, floor: str | None, of: str) -> 
 
 
 def _query_of(scope: Any, number: int | None) -> str:
-    """Return the query that shows more about a finding."""
+    """Return the query that shows more on a finding."""
     return shlex.split(findings.findings_of(scope)[(number or 1) - 1].command)[-1]
 
 
@@ -97,7 +97,7 @@ def _of_name(session: Session, of: str, kernel: str, detail: str) -> Answer:
         if any(names(kernel, row[key]) for key in ("name", "demangled", "short_name"))
     ]
     if not meant:
-        raise InputError(f"no kernel of that name: {plain(kernel, 60)}")
+        raise InputError(f"no kernel named {plain(kernel, 60)}")
     whole = {row["demangled"] for row in meant} | {row["name"] for row in meant}
     found = rows(
         session, "FROM kernel_classes WHERE bound != 'unknown' ORDER BY time_ns DESC, rank"
@@ -109,8 +109,8 @@ def _of_name(session: Session, of: str, kernel: str, detail: str) -> Answer:
     return Answer(
         {"kernel": captured(meant[0]["name"]), "category": meant[0]["category"]},
         Status.ABSTAINED,
-        "ncu did not profile this kernel, or without speed-of-light metrics: what bounds it is "
-        "unknown, which does not say that it is fast",
+        "ncu did not profile this kernel, or did not collect its speed-of-light metrics: its bound "
+        "is unknown; that does not mean that it is fast",
         next=Next("next_capture", {"target": of, "question": "kernels"}),
     )
 

@@ -1,4 +1,4 @@
-"""Judging of kernels for agents: jobs on workloads that the server was started for."""
+"""Judges kernels for agents: jobs on workloads that the server allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perfpipe.pipelines.workload import Workload, load_workload
 #: Most files of a candidate, and characters of one.
 _FILES, _CHARACTERS = 50, 400_000
 
-#: Longest that a job may take, s, and jobs that wait or are remembered.
+#: Time limit of a job, s; most jobs that wait, and that are remembered.
 _LIMIT_S, _WAITING, _REMEMBERED = 1800.0, 8, 50
 
 #: States of a job.
@@ -30,7 +30,7 @@ QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed"
 
 @dataclass
 class Job:
-    """A judgement that is asked for, with what became of it."""
+    """A requested judgement, with its state."""
 
     name: str
     state: str = QUEUED
@@ -41,7 +41,7 @@ class Job:
 
 
 class Jobs:
-    """Judges candidates of some workloads, one at a time, so that none disturbs another's times."""
+    """Judges candidates of some workloads, one at a time, to keep their times undisturbed."""
 
     def __init__(self, workloads: Mapping[str, Path]) -> None:
         self.workloads = workloads
@@ -52,14 +52,16 @@ class Jobs:
 
     @classmethod
     def of(cls, paths: tuple[Path, ...]) -> Jobs | None:
-        """Return jobs on workload files, None for no file; raises InputError for a wrong one."""
+        """Return jobs on workload files, None without files; raises InputError if invalid."""
         found: dict[str, Path] = {}
         for path in paths:
             workload = load_workload(path)
             if workload.evaluate is None:
-                raise InputError(f"{path}: has no 'evaluate', which says what a candidate computes")
+                raise InputError(
+                    f"{path}: no 'evaluate' block, which defines what a candidate computes"
+                )
             if workload.name in found:
-                raise InputError(f"{path}: another workload is called {workload.name} too")
+                raise InputError(f"{path}: another workload is also named {workload.name}")
             found[workload.name] = path.resolve()
         return cls(found) if found else None
 
@@ -84,7 +86,7 @@ class Jobs:
         with self._changing:
             waiting = sum(one.state in (QUEUED, RUNNING) for one in self._jobs.values())
             if waiting >= _WAITING:
-                raise InputError(f"{waiting} jobs wait already: ask for their results first")
+                raise InputError(f"{waiting} jobs are already waiting: get their results first")
             for old in [key for key, one in self._jobs.items() if one.over.is_set()][:-_REMEMBERED]:
                 del self._jobs[old]
             job = self._jobs[name] = Job(name)
@@ -105,7 +107,7 @@ class Jobs:
         return _told(job)
 
     def close(self) -> None:
-        """Cancel every job, and wait until nothing of them runs."""
+        """Cancel every job, and wait until their processes have ended."""
         self._closed = True
         for job in [*self._jobs.values()]:
             self._cancel(job)
@@ -115,7 +117,7 @@ class Jobs:
     def _path(self, workload: str) -> Path:
         if workload not in self.workloads:
             known = ", ".join(sorted(self.workloads))
-            raise InputError(f"no workload {plain(workload, 60)} may be run here, only {known}")
+            raise InputError(f"workload {plain(workload, 60)} is not allowed here, only {known}")
         return self.workloads[workload]
 
     def _cancel(self, job: Job) -> None:
@@ -184,17 +186,19 @@ def _baseline(workload: Workload, path: Path, name: str | None) -> list[str]:
 
 
 def _check(files: Mapping[str, str], workload: Workload) -> None:
-    """Raise InputError for files that are none of a candidate."""
+    """Raise InputError for files that cannot be a candidate."""
     block = workload.evaluate
     if block is not None and block.module not in files:
-        raise InputError(f"files has no {block.module}, with the function {block.entry}")
+        raise InputError(f"files must contain {block.module} with the function {block.entry}")
     if len(files) > _FILES:
         raise InputError(f"a candidate has at most {_FILES} files")
     for name, text in files.items():
         parts = PurePosixPath(name).parts
         wrong = not parts or name.startswith("/") or ".." in parts or "\\" in name or "\0" in name
         if wrong or len(name) > 200:
-            raise InputError(f"{plain(name, 60)}: names of files are relative, and go nowhere else")
+            raise InputError(
+                f"{plain(name, 60)}: file names must be relative and must not use '..'"
+            )
         if len(text) > _CHARACTERS:
             raise InputError(f"{plain(name, 60)}: longer than {_CHARACTERS:,} characters")
 
@@ -205,7 +209,7 @@ def _told(job: Job) -> Answer:
         return Answer(data, next=Next("job", {"id": job.name, "wait_s": 30}))
     if job.state != DONE or job.result is None:
         reason = plain(job.reason) or "it was cancelled"
-        return Answer(data, Status.ABSTAINED, f"{reason}: nothing is known of the candidate")
+        return Answer(data, Status.ABSTAINED, f"{reason}: the candidate was not judged")
     made = job.result
     data["result"] = {
         "status": made["status"],
@@ -243,7 +247,7 @@ def _told(job: Job) -> Answer:
     )
 
 
-#: Texts of a score or a profiled kernel that are perfpipe's own, or the workload's.
+#: Texts of a score or a profiled kernel that perfpipe or the workload wrote.
 _OURS = (
     *("case", "against", "verdict", "cache", "attainable_why"),
     *("bound", "subclass", "confidence", "technique"),
@@ -251,12 +255,12 @@ _OURS = (
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return scores or kernels, with marks around the texts that are a candidate's."""
+    """Return scores or kernels, with marks around texts from a candidate."""
     return [{key: one if key in _OURS else value(one) for key, one in row.items()} for row in found]
 
 
 def _profile(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the profile of a call: the report in the store, its kernels, or why there are none."""
+    """Return the profile of a call: the report in the store, its kernels, or why it is missing."""
     return {
         "case": made["case"], "report": made["report"], "kernels": _rows(made["kernels"]),
         "isolation": made["isolation"], "why": sentence(made["why"]),

@@ -27,8 +27,8 @@ VIEWS = (
     *opening.VIEWS,
 )
 
-#: Why an answer without findings does not say that all is well.
-NOT_ALL_WELL = "this does not say that nothing is wrong"
+#: Warning of an answer without findings.
+NOT_ALL_WELL = "this does not mean that there is no problem"
 
 
 def listed(desk: Desk) -> Answer:
@@ -49,7 +49,7 @@ def listed(desk: Desk) -> Answer:
     if not found:
         return Answer(
             status=Status.ABSTAINED,
-            reason="the store is empty: nothing was profiled or ingested yet",
+            reason="the store is empty: nothing has been profiled or ingested yet",
             next=Next("next_capture", {"question": "timeline"}),
         )
     told = [{**row, "name": captured(row["name"])} for row in found[:_LISTED]]
@@ -59,7 +59,7 @@ def listed(desk: Desk) -> Answer:
 
 
 def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
-    """Return verdict, first findings, provenance and gaps of runs or reports; without: a list."""
+    """Return verdict, first findings, provenance and gaps of a target, or the list of targets."""
     if target is None:
         return listed(desk)
     chosen = desk.select(target)
@@ -98,7 +98,7 @@ def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
 
 
 def bounds(session: Session) -> list[Row]:
-    """Return what bounds each GPU's time, and most of the profiled kernel time."""
+    """Return the bound of each GPU's time, and of most of the profiled kernel time."""
     timelines = rows(
         session,
         """
@@ -140,12 +140,12 @@ def finding(row: Row, told: Finding) -> dict[str, Any]:
 
 
 def share(row: Row) -> dict[str, Any]:
-    """Return the share of a finding, with what it is a share of."""
+    """Return the share of a finding, with its whole."""
     return {"pct": value(row["share_pct"]), "of": findings.whole(row["share_of"])}
 
 
 def gain(at_most_pct: float | None, floor: str | None, of: str) -> dict[str, Any]:
-    """Return a bound on a gain, which is never without what it assumes."""
+    """Return a bound on a gain, always with its assumption."""
     if at_most_pct is None or floor is None:
         return {"at_most_pct": None, "why": "no bound can be derived"}
     assumes = assumption(floor)
@@ -153,7 +153,7 @@ def gain(at_most_pct: float | None, floor: str | None, of: str) -> dict[str, Any
 
 
 def evidence(session: Session, row: Row) -> Evidence:
-    """Return the share of a finding as evidence: of launches, or of steps."""
+    """Return the share of a finding as evidence: a share of launches or of steps."""
     count = row["launches"]
     if row["subject"] == "timeline" and row["share_of"] == "step":
         counted = rows(
@@ -169,7 +169,7 @@ def evidence(session: Session, row: Row) -> Evidence:
 
 
 def _own(found: Any) -> Any:
-    """Return a value whose texts are perfpipe's own words or ids."""
+    """Return a value whose texts are perfpipe's words or ids."""
     return found if isinstance(found, str) else value(found)
 
 

@@ -21,12 +21,12 @@ _WITHHELD = ("nsys_environment", "environment")
 #: Longest description in the list, characters: the whole list fits into an answer.
 _SHORT = 72
 
-#: Rows that are counted behind those that are shown.
+#: Most rows that are counted beyond the returned ones.
 _COUNTED = 1_000_000
 
 
 def schema(name: str | None) -> Answer:
-    """Return every view and table in a line each, or the columns of one."""
+    """Return all views and tables, one line each, or the columns of one of them."""
     known = {one.name: one for one in relations() if one.name not in _WITHHELD}
     if name is None:
         told = [
@@ -43,16 +43,20 @@ def schema(name: str | None) -> Answer:
 
 
 def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
-    """Return the first rows of a query; of a table that was not collected, why."""
+    """Return the first rows of a query, or the reason why its tables were not collected."""
     reports = desk.select(target).reports if target else None
     with desk.fresh(reports) as session:
         statement = readable_sql(session.con, sql)
         if statement.startswith("EXPLAIN ANALYZE"):
-            raise InputError("EXPLAIN ANALYZE is not for agents: it names files; EXPLAIN is")
+            raise InputError(
+                "EXPLAIN ANALYZE is not available to agents, because it names files; use EXPLAIN"
+            )
         named = names_in(session.con, statement)
         asked = session.closure([*named])
         if withheld := [name for name in _WITHHELD if name in named]:
-            raise InputError(f"{withheld[0]} is not for agents: it holds environment variables")
+            raise InputError(
+                f"{withheld[0]} is not available to agents: it contains environment variables"
+            )
         result = session.run_user_sql(sql)
         columns = [plain(str(column[0]), 60) for column in result.description]
         found = result.fetchmany(limit)
@@ -76,7 +80,7 @@ def _cell(found: Any) -> Any:
 
 
 def _gaps(desk: Desk, reports: list[str] | None, asked: list[str]) -> list[str]:
-    """Return which tables behind a query a report lacks, and why."""
+    """Return the tables behind a query that a report lacks, with the reasons."""
     with desk.fresh(reports) as session:
         found = rows(
             session,

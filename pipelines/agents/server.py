@@ -87,7 +87,7 @@ def make_server(desk: Desk) -> Server[Any]:
         report = types.ResourceTemplate(
             uri_template=pages.REPORT,
             name="report",
-            description="The report of a run, or of reports, as Markdown.",
+            description="The report of a run or of reports, as Markdown.",
             mime_type="text/markdown",
         )
         return types.ListResourceTemplatesResult(resource_templates=[report])

@@ -1,4 +1,4 @@
-"""Where a GPU's time goes: the exact budget, what it idles in, overlap, and ranks."""
+"""Where a GPU's time goes: the exact budget, causes of idle time, overlap, and ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def timeline(
     end_ms: float | None = None,
     nvtx: str | None = None,
 ) -> Answer:
-    """Return the time budget of a window, and why the GPU idles in it."""
+    """Return the time budget of a window, and the causes of idle time in it."""
     chosen = desk.select(target)
     of = target or desk.name_of(chosen)
     part = start_ms is not None or end_ms is not None or nvtx is not None
@@ -40,8 +40,8 @@ def timeline(
     if not found.rows:
         return Answer(
             status=Status.ABSTAINED,
-            reason="there is no timeline with GPU work among these reports: where the time goes is "
-            "unknown",
+            reason="where the time goes is unknown: none of these reports is a timeline with GPU "
+            "work",
             next=Next("next_capture", {"target": of, "question": "timeline"}),
         )
     told = _budgets(found.rows)
@@ -91,7 +91,7 @@ def _budgets(found: list[Row]) -> list[dict[str, Any]]:
     return [budget for budget in told.values() if budget["categories"]]
 
 
-#: What is told beside budgets: for each the query, and the columns whose texts are perfpipe's own.
+#: Data next to budgets: the query of each, and the columns whose texts perfpipe wrote.
 _BESIDE = {
     "steps": (
         "SELECT report_id, device, kind, steps, step_ns, p95_ns, source, why FROM analysis_windows "

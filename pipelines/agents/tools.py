@@ -1,4 +1,4 @@
-"""The tools: what each takes, what it is for, and what it calls."""
+"""The tools: their arguments, descriptions and functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perfpipe.pipelines.agents.wording import plain, unmarked
 
 _Target = Annotated[
     str | None,
-    Field(description="Id of a run or report, or the beginning of one; several with commas."),
+    Field(description="Id or id prefix of a run or report; separate several with commas."),
 ]
 
 
@@ -35,7 +35,9 @@ class _Explain(_Arguments):
     finding: Annotated[int | None, Field(description="Number of a finding in overview.", ge=1)] = (
         None
     )
-    kernel: Annotated[str | None, Field(description="Or the name of a kernel.")] = None
+    kernel: Annotated[str | None, Field(description="Name of a kernel, instead of a finding.")] = (
+        None
+    )
     detail: Literal["brief", "full"] = "brief"
 
 
@@ -45,23 +47,27 @@ class _Timeline(_Arguments):
         str, Field(description="steady, whole, startup, or the number or name of a step.")
     ] = "steady"
     start_ms: Annotated[
-        float | None, Field(description="Or a part, from here; since the start of the capture.")
+        float | None, Field(description="Start of a time range, ms from the start of the capture.")
     ] = None
-    end_ms: Annotated[float | None, Field(description="To here.")] = None
-    nvtx: Annotated[str | None, Field(description="Or NVTX ranges, by name.")] = None
+    end_ms: Annotated[float | None, Field(description="End of the time range.")] = None
+    nvtx: Annotated[str | None, Field(description="Name of NVTX ranges to use as the window.")] = (
+        None
+    )
 
 
 class _Compare(_Arguments):
-    base: Annotated[str, Field(description="Runs or reports before, with commas; or a baseline.")]
-    candidate: Annotated[str, Field(description="Runs or reports after, with commas.")]
+    base: Annotated[
+        str, Field(description="Runs or reports before, comma-separated; or a baseline.")
+    ]
+    candidate: Annotated[str, Field(description="Runs or reports after, comma-separated.")]
 
 
 class _Schema(_Arguments):
-    name: Annotated[str | None, Field(description="View or table; without: the list.")] = None
+    name: Annotated[str | None, Field(description="View or table; if omitted, list all.")] = None
 
 
 class _Query(_Arguments):
-    sql: Annotated[str, Field(description="One SELECT in DuckDB's dialect; it can only read.")]
+    sql: Annotated[str, Field(description="One SELECT in DuckDB's dialect; read-only.")]
     target: _Target = None
     limit: Annotated[int, Field(description="Rows to return.", ge=1, le=500)] = 50
 
@@ -70,38 +76,42 @@ class _NextCapture(_Arguments):
     question: Annotated[
         Literal["kernels", "source", "timeline", "communication", "replicates"],
         Field(
-            description="kernels: what bounds them. source: at which lines they stall. timeline: "
-            "where the time goes. communication: who waits for whom. replicates: is a change real."
+            description="kernels: what bounds them. source: the lines where they stall. timeline: "
+            "where the time goes. communication: which rank waits for which. replicates: "
+            "whether a change is real."
         ),
     ]
     target: _Target = None
 
 
 class _Evaluate(_Arguments):
-    workload: Annotated[str, Field(description="Name of a workload that may be run.")]
+    workload: Annotated[str, Field(description="Name of an allowed workload.")]
     files: Annotated[
         dict[str, str],
-        Field(description="The candidate: text by file name, such as kernel.py.", min_length=1),
+        Field(description="Candidate: file contents by name, such as kernel.py.", min_length=1),
     ]
     baseline: Annotated[
-        str | None, Field(description="Baseline of the workload; without: all of them.")
+        str | None, Field(description="Baseline of the workload; default: all baselines.")
     ] = None
     profile: Annotated[
-        bool, Field(description="Profile a correct one with ncu: class and SOL of its kernels.")
+        bool,
+        Field(description="Profile a correct candidate with ncu: class and SOL of its kernels."),
     ] = False
 
 
 class _Job(_Arguments):
-    id: Annotated[str, Field(description="What evaluate returned.")]
-    wait_s: Annotated[float, Field(description="How long to wait for the end.", ge=0, le=60)] = 0
-    cancel: Annotated[bool, Field(description="End it.")] = False
+    id: Annotated[str, Field(description="Job id that evaluate returned.")]
+    wait_s: Annotated[
+        float, Field(description="How long to wait for the job to end.", ge=0, le=60)
+    ] = 0
+    cancel: Annotated[bool, Field(description="Cancel the job.")] = False
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: what it is for, its arguments, and how it answers them.
+    """A tool: its description, its arguments, and its function.
 
-    One that `runs` programs does not read the store, and keeps nobody waiting who does.
+    A tool that `runs` programs does not read the store, and does not block tools that do.
     """
 
     doc: str
@@ -112,46 +122,46 @@ class Tool:
 
 TOOLS: Mapping[str, Tool] = {
     "overview": Tool(
-        "Begin here. Without a target: the runs and reports of the store. With one: the verdict, "
-        "what bounds the time, the three first findings, provenance, and what was not collected.",
+        "Begin here. Without a target: lists the runs and reports of the store. With a target: the "
+        "verdict, what bounds the time, the first three findings, provenance, and missing data.",
         _Overview,
         lambda desk, given: overview.overview(desk, _name(given.target)),
     ),
     "explain": Tool(
-        "A finding or a kernel: class, evidence, NVIDIA's own verdict, SOL headroom, techniques "
-        "with bounds on their gain and what each bound assumes, hot lines.",
+        "Explains a finding or a kernel: class, evidence, NVIDIA's own verdict, SOL headroom, "
+        "techniques with bounds on their gain and the assumption of each bound, hot lines.",
         _Explain,
         lambda desk, given: explain.explain(
             desk, _name(given.target), given.finding, given.kernel, given.detail
         ),
     ),
     "timeline": Tool(
-        "The exact time budget of each GPU in the steady steps, another window, a time or NVTX "
-        "ranges; what idle time lies in, overlap of communication, and which rank others wait for.",
+        "The exact time budget of each GPU in the steady steps, another window, a time range or "
+        "NVTX ranges; causes of idle time, communication overlap, the rank that others wait for.",
         _Timeline,
         lambda desk, given: timing.timeline(
             desk, _name(given.target), given.window, given.start_ms, given.end_ms, given.nvtx
         ),
     ),
     "compare": Tool(
-        "What changed from base to candidate: verdict, ratio, interval, number of runs, and why. "
-        "It abstains where the runs cannot tell.",
+        "Compares candidate with base: verdict, ratio, interval, number of runs, and the cause. "
+        "Abstains if the runs are inconclusive.",
         _Compare,
         lambda desk, given: comparing.compare(desk, given.base, given.candidate),
     ),
     "schema": Tool(
-        "The views and tables that query can read, or the columns of one with meaning and unit.",
+        "Lists the views and tables for query, or the columns of one with meaning and unit.",
         _Schema,
         lambda desk, given: queries.schema(_name(given.name)),
     ),
     "query": Tool(
-        "Rows of one SQL SELECT on the views of schema, on some reports or all.",
+        "Returns the rows of one SQL SELECT on the views of schema, for some or all reports.",
         _Query,
         lambda desk, given: queries.query(desk, given.sql, _name(given.target), given.limit),
     ),
     "next_capture": Tool(
-        "The exact command that would settle an open question, what it costs and what it settles. "
-        "Nothing is run.",
+        "Returns the exact command that would answer an open question, its cost, and what it "
+        "answers. Does not run anything.",
         _NextCapture,
         lambda desk, given: capturing.next_capture(desk, given.question, _name(given.target)),
     ),
@@ -161,8 +171,8 @@ TOOLS: Mapping[str, Tool] = {
 #: Tools of a server that may run workloads.
 RUNNING: Mapping[str, Tool] = {
     "evaluate": Tool(
-        "Judge a kernel that you wrote: whether it is right, whether it gets around the task, and "
-        "how fast it is against baselines in turns. Returns a job. Only a correct one has times.",
+        "Judges a kernel that you wrote: whether it is correct, whether it cheats, and how fast it "
+        "is in runs that alternate with baselines. Returns a job. Only a correct kernel is timed.",
         _Evaluate,
         lambda desk, given: _jobs(desk).evaluate(
             given.workload,
@@ -173,7 +183,7 @@ RUNNING: Mapping[str, Tool] = {
         runs=True,
     ),
     "job": Tool(
-        "The state of a job of evaluate, and its result.",
+        "Returns the state of a job of evaluate, and its result.",
         _Job,
         lambda desk, given: _jobs(desk).job(given.id, given.wait_s, given.cancel),
         runs=True,
@@ -188,12 +198,12 @@ def offered(desk: Desk) -> Mapping[str, Tool]:
 
 def _jobs(desk: Desk) -> Jobs:
     if desk.jobs is None:
-        raise InputError("this server runs nothing: it was started without --allow-run")
+        raise InputError("this server does not run programs: it was started without --allow-run")
     return desk.jobs
 
 
 def call(desk: Desk, name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
-    """Call a tool; return its answer as text, and whether it failed."""
+    """Call a tool; return its answer as text, and whether the call failed."""
     answer = _answer(desk, name, given)
     return render(answer), answer.status == "failed"
 

@@ -1,4 +1,4 @@
-"""Makes what a client asks for first while it has not asked yet."""
+"""Prepares the session of a client's likely first call in advance."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.agents.desk import Desk, Key
 from perfpipe.pipelines.agents.overview import VIEWS, listed
 
-#: How long the end of the server waits for it, and how often that interrupts it, s.
+#: How long the server waits for it at exit, and how often it interrupts it, s.
 _ENDING_S, _AGAIN_S = 10.0, 0.05
 
 
 class Warming:
-    """Opens a session on the newest run, else report, in a thread beside the calls.
+    """Opens a session on the newest run, else report, in a thread concurrently with the calls.
 
-    A call that needs a session waits for it: what it has read and parsed serves all sessions.
+    A call that needs a session waits for it: all sessions reuse what it has read and parsed.
     """
 
     def __init__(self, desk: Desk) -> None:
@@ -32,7 +32,7 @@ class Warming:
     def _work(self) -> None:
         import duckdb
 
-        # What is wrong with a store is told to the call that finds it.
+        # Errors of a store are reported to the call that encounters them.
         with contextlib.suppress(PerfpipeError, duckdb.Error):
             first = listed(self._desk).next
             target = None if first is None else first.arguments.get("target")
@@ -44,7 +44,7 @@ class Warming:
             self._key = self._desk.key(chosen)
 
     def taken(self, key: Key) -> Session | None:
-        """Return the session if it is on that selection, once; waits until it is made."""
+        """Return the session if it is on that selection, once; waits until it is ready."""
         self._thread.join()
         if key != self._key:
             return None
@@ -52,7 +52,7 @@ class Warming:
         return found
 
     def end(self) -> None:
-        """Interrupt the thread, and close what nobody took."""
+        """Interrupt the thread, and close an unused session."""
         self._ended = True
         for _ in range(int(_ENDING_S / _AGAIN_S)):
             if not self._thread.is_alive():

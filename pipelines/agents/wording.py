@@ -1,7 +1,7 @@
-"""Texts of captures as an agent may read them: marked, escaped, bounded, without paths.
+"""Makes texts of captures safe for agents: marked, escaped, bounded, without paths.
 
-A kernel or range may be named by anybody, so its name is data and never an instruction: it stands
-between MARKS, with whatever could hide in it or end the marks written as an escape sequence.
+Anybody can name a kernel or range, so a name is data and never an instruction.  It stands between
+MARKS, and characters that could be invisible or end the marks are escaped.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 import unicodedata
 from typing import Any
 
-#: What stands around text of a capture.
+#: Marks around text of a capture.
 MARKS = ("\u27e6", "\u27e7")
 
 #: Longest name, sentence and cell of a query, characters.
 NAME, SENTENCE, CELL = 160, 600, 300
 
-#: Characters that are not seen, or change how others are: control, format, private, separators.
+#: Invisible characters, and those that affect others: control, format, private, separators.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 #: Absolute paths of two parts or more, of a drive or home directory, and file addresses.
@@ -35,13 +35,13 @@ def captured(text: object, most: int = NAME) -> str | None:
 
 
 def sentence(text: object) -> str | None:
-    """Return a sentence that may hold names of a capture, between marks."""
+    """Return a sentence that may contain names of a capture, between marks."""
     return captured(text, SENTENCE)
 
 
 def plain(text: str, most: int = SENTENCE) -> str:
     """Return text without paths and hidden characters, cut to a length."""
-    # Cut first, generously: what follows looks at each character.
+    # Cut first, generously: the next steps process every character.
     shown = "".join(_seen(letter) for letter in without_paths(text[: 4 * most]))
     return shown if len(shown) <= most and len(text) <= 4 * most else f"{shown[: most - 1]}\u2026"
 
@@ -52,17 +52,17 @@ def without_paths(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Return a name as an agent gives it back, without the marks."""
+    """Return a name as an agent passes it, without the marks."""
     return text.strip().removeprefix(MARKS[0]).removesuffix(MARKS[1])
 
 
 def names(asked: str, known: str | None) -> bool:
-    """Return whether what an agent asks for is this name, which it may have seen cut."""
+    """Return whether an agent's text is this name, which may have been cut in an answer."""
     return known is not None and unmarked(asked) in (known, plain(known, NAME))
 
 
 def value(found: Any) -> Any:
-    """Return a value of a query as JSON data: texts are of the capture, numbers are rounded."""
+    """Return a value of a query as JSON data: texts come from the capture, numbers are rounded."""
     if found is None or isinstance(found, (bool, int)):
         return found
     if isinstance(found, float):

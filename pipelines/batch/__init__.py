@@ -1,1 +1,1 @@
-"""Batches: workloads whose configurations run as jobs of Slurm; the truth about them is on disk."""
+"""Batches: workloads whose configurations run as Slurm jobs; their state is kept on disk."""

@@ -1,4 +1,4 @@
-"""Cancels tasks of a batch through the jobs that hold them."""
+"""Cancels tasks of a batch by their jobs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from perfpipe.pipelines.slurm.states import indices
 
 
 def cancel(directory: BatchDirectory, cluster: Cluster, wanted: str | None) -> list[int]:
-    """Cancel tasks, such as 3,7-9, or all that may still run; returns those that were.
+    """Cancel tasks, such as 3,7-9, or all that may still run; return the canceled ones.
 
-    Others of the same job end with them.  The collector runs on: it reports what there is.  Raises
-    InputError for what is no list of tasks.
+    Other tasks of the same job end with them.  The collector keeps running and reports the results
+    so far.  Raises InputError for an invalid list of tasks.
     """
     numbers = None if wanted is None else _numbers(wanted, directory.batch.tasks)
     live = [task for task in state_of(directory, cluster).tasks if task.state.in_flight]
@@ -32,12 +32,12 @@ def _numbers(text: str, count: int) -> frozenset[int]:
     if not found or len(text.split(",")) > len(found):
         raise InputError(f"{text}: expected tasks such as 3,7-9")
     if outside := [number for number in found if number >= count]:
-        raise InputError(f"{outside[0]}: the batch has the tasks 0 to {count - 1}")
+        raise InputError(f"{outside[0]}: no such task; the batch has tasks 0 to {count - 1}")
     return frozenset(found)
 
 
 def _compact(elements: list[str]) -> list[str]:
-    """Return elements of arrays as few words: 12_3, 12_4 as 12_[3-4]."""
+    """Return array elements in compact form: 12_3, 12_4 as 12_[3-4]."""
     arrays: dict[str, list[int]] = {}
     for element in elements:
         job, _, at = element.partition("_")

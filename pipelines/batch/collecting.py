@@ -1,4 +1,4 @@
-"""The end of a batch: what Slurm broke is submitted again, then the runs and the page are made."""
+"""The end of a batch: resubmits tasks that Slurm lost, then writes the runs and the page."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.units import counted
 
-#: How long results are waited for whose jobs have ended: another node's file system may show them
-#: late, s.
+#: How long to wait for results of ended jobs, s: a shared file system may show them late.
 _PATIENCE_S = 60.0
 
 #: Exit codes of jobs that wrote the results of their tasks.
@@ -37,11 +36,11 @@ def collect(
     cluster: Cluster | None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Outcome | None:
-    """Finish a batch: resubmit what Slurm broke, or write its runs, its pages and the outcome.
+    """Finish a batch: resubmit the tasks that Slurm lost, or write its runs, pages and outcome.
 
-    `number` is the submission of this collector: with a later one, that finishes the batch and this
-    one returns None.  Without a `cluster` nothing is submitted again, and a task without a result
-    is unknown.
+    `number` is the submission of this collector: if there is a later one, it finishes the batch
+    and this one returns None.  Without a `cluster` nothing is resubmitted, and a task without a
+    result is unknown.
     """
     if last_collector(directory) > number:
         return None
@@ -52,15 +51,15 @@ def collect(
             with claimed(directory.path):
                 resubmit(directory, cluster, broken, "lost by Slurm", jobs_in_flight(state))
         except PerfpipeError as error:
-            # Some sites let no job submit another.
-            say(f"{counted(len(broken), 'task')} could not be submitted again: {error}")
+            # Some sites do not let jobs submit jobs.
+            say(f"{counted(len(broken), 'task')} could not be resubmitted: {error}")
         else:
-            say(f"{counted(len(broken), 'task')} submitted again: {', '.join(_names(broken))}")
+            say(f"{counted(len(broken), 'task')} resubmitted: {', '.join(_names(broken))}")
             return _outcome(directory, number, state, len(broken))
     records = [run_record(directory, run, state) for run in directory.batch.runs]
     for record in records:
         directory.store.write_run(record)
-    # What was not gathered is read all the same, and a page can be made another time.
+    # Results that were not gathered are still read, and a page can be made later.
     _tried(lambda: compact(directory.store, _GRACE_S))
     for record in records:
         _tried(partial(write_run_page, directory, record))
@@ -71,7 +70,7 @@ def collect(
 
 
 def _tried(do: Callable[[], object]) -> None:
-    """Do what may fail without taking the rest with it."""
+    """Do something whose failure must not affect the rest."""
     try:
         do()
     except PerfpipeError as error:
@@ -101,7 +100,7 @@ def run_record(directory: BatchDirectory, run: BatchRun, state: BatchState) -> R
 
 
 def _result(task: TaskState, state: BatchState) -> TaskResult:
-    """Return the result of a task; where there is none, one that says why."""
+    """Return the result of a task; without one, a result that says why."""
     known = state.results.get(task.task.index)
     if known is not None:
         return known
@@ -120,20 +119,20 @@ def _result(task: TaskState, state: BatchState) -> TaskResult:
 def _settled(
     directory: BatchDirectory, cluster: Cluster | None, sleep: Callable[[float], None]
 ) -> BatchState:
-    """Return the state once it says of every task how it ended, or does not get better."""
+    """Return the state when the end of every task is known, or when it does not improve."""
     state = state_of(directory, cluster)
     waited, step = 0.0, 1.0
     while waited < _PATIENCE_S and not all(map(_settles, state.tasks)):
         sleep(step)
         waited, step = waited + step, min(step * 2, 15.0)
-        # Slurm need not be asked again about jobs that have ended.
+        # Slurm need not be queried again about jobs that have ended.
         if not state.finished or directory.results(without=state.results.keys()):
             state = state_of(directory, cluster)
     return state
 
 
 def _settles(task: TaskState) -> bool:
-    """Return whether it is known how a task ended, or else no result of it will be seen later."""
+    """Return whether the end of a task is known, or no result can appear later."""
     return not task.state.in_flight and not (
         task.state == State.LOST and task.job_code in _WITH_RESULTS
     )

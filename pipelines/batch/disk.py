@@ -1,7 +1,7 @@
-"""Where the parts of a batch lie in the store, and how they are read and written.
+"""The files of a batch in the store, and how they are read and written.
 
-Whatever is written appears by a rename, and what several processes might write at once has a name
-of its own, so that nodes which share the store need no locks.
+Every file appears by a rename.  Files that several processes might write at once have distinct
+names, so nodes that share the store do not need locks.
 """
 
 from __future__ import annotations
@@ -74,20 +74,20 @@ class BatchDirectory:
 
     @classmethod
     def every(cls, store: Store) -> list[BatchDirectory]:
-        """Return the batches of a store, newest first; damaged ones are left out with a warning."""
+        """Return the batches of a store, newest first; damaged ones are skipped with a warning."""
         found = []
         for batch_id in store.batch_ids():
             try:
                 found.append(cls.read(store, batch_id))
             except StoreError as error:
-                store.warn(f"batch {batch_id} is left out: {error}")
+                store.warn(f"batch {batch_id} is skipped: {error}")
         return sorted(
             found, key=lambda own: (own.batch.created_at, own.batch.batch_id), reverse=True
         )
 
     @classmethod
     def find(cls, store: Store, name: str | None) -> BatchDirectory:
-        """Return the batch of this id or beginning of one, the newest without a name.
+        """Return the batch with this id or prefix; without a name, the newest.
 
         Raises InputError if there is none, or several.
         """
@@ -96,10 +96,10 @@ class BatchDirectory:
             one for one in ids if one.startswith(name or "")
         ]
         if not ids:
-            raise InputError(f"{store.root}: no batch here; 'perfpipe batch submit' makes one")
+            raise InputError(f"{store.root}: no batch here; 'perfpipe batch submit' creates one")
         if name is None:
             if not (every := cls.every(store)):
-                raise StoreError(f"{store.root}: no batch here can be read")
+                raise StoreError(f"{store.root}: none of the batches here can be read")
             return every[0]
         if len(found) != 1:
             problem = "is ambiguous" if found else "is not a batch of this store"
@@ -138,13 +138,13 @@ class BatchDirectory:
             try:
                 found.append(decode(BatchTask, value))
             except ValueError as error:
-                raise StoreError(f"{place}: not a whole task ({error})") from error
+                raise StoreError(f"{place}: incomplete or invalid task ({error})") from error
         if [task.index for task in found] != list(range(self.batch.tasks)):
-            raise StoreError(f"{path}: not the {self.batch.tasks} tasks of the batch")
+            raise StoreError(f"{path}: does not list the {self.batch.tasks} tasks of the batch")
         runs = {run.run_id for run in self.batch.runs}
         for task in found:
             if task.run_id not in runs or not is_plain(task_folder(task.task_index, task.key)):
-                raise StoreError(f"{path}: task {task.index} is of no run of the batch")
+                raise StoreError(f"{path}: task {task.index} does not belong to a run of the batch")
         return tuple(found)
 
     def run_of(self, task: BatchTask) -> BatchRun:
@@ -157,10 +157,12 @@ class BatchDirectory:
         try:
             return Workload.model_validate(read_json(path, "workload of a batch"))
         except ValueError as error:
-            raise StoreError(f"{path}: not a workload that this perfpipe reads") from error
+            raise StoreError(
+                f"{path}: this version of perfpipe cannot read the workload"
+            ) from error
 
     def slurm(self, run_id: str) -> Slurm:
-        """Return what a run asks of Slurm."""
+        """Return the Slurm options of a run."""
         return self.workload(run_id).slurm or Slurm()
 
     # Submissions
@@ -173,7 +175,7 @@ class BatchDirectory:
             try:
                 what = read_record(Submission, folder / name / "plan.json", "submission")
             except StoreError:
-                # Its writer is about to write it, or ended before it called sbatch.
+                # The writer has not written it yet, or ended before it called sbatch.
                 if (folder / name / "plan.json").exists():
                     raise
                 continue
@@ -193,11 +195,11 @@ class BatchDirectory:
         return number
 
     def submission_directory(self, number: int) -> Path:
-        """Return where a submission lies."""
+        """Return the directory of a submission."""
         return self.path / "submissions" / f"{number:04d}"
 
     def write_submission(self, what: Submission, script: str) -> Path:
-        """Write what will be submitted, and return the script's path."""
+        """Write a submission, and return the script's path."""
         directory = self.submission_directory(what.number)
         with storing(directory):
             with replacing(directory / "script.sh") as temporary:
@@ -206,7 +208,7 @@ class BatchDirectory:
         return directory / "script.sh"
 
     def write_job(self, number: int, job: str) -> None:
-        """Keep the job that a submission became; empty if it became none."""
+        """Keep the job id of a submission; empty if it did not become a job."""
         directory = self.submission_directory(number)
         with storing(directory), replacing(directory / "job") as temporary:
             temporary.write_text(f"{job}\n", encoding="ascii")
@@ -217,7 +219,7 @@ class BatchDirectory:
         found: Submission = read_record(Submission, path, "submission")
         return found
 
-    # What tasks leave
+    # Files of tasks
 
     def task_directory(self, task: BatchTask) -> Path:
         """Return the directory of a task in its run."""
@@ -225,11 +227,11 @@ class BatchDirectory:
         return self.store.runs_dir.resolve() / task.run_id / "tasks" / folder
 
     def result_path(self, task: BatchTask) -> Path:
-        """Return where the result of a task is."""
+        """Return the path of the result of a task."""
         return self.task_directory(task) / RESULT
 
     def result(self, task: BatchTask) -> TaskResult | None:
-        """Return the result of a task; None if it has none, or a damaged one."""
+        """Return the result of a task; None if it is missing or damaged."""
         path = self.result_path(task)
         try:
             return TaskResult.read(path) if path.exists() else None
@@ -237,8 +239,8 @@ class BatchDirectory:
             return None
 
     def results(self, without: Collection[int] = ()) -> dict[int, TaskResult]:
-        """Return the results that there are, by index of the task; but those of some tasks."""
-        # Listing a directory asks a network file system anew where opening a file may not.
+        """Return the existing results by task index, optionally of some tasks only."""
+        # Listing a directory refreshes a network file system; opening a file may not.
         for run in self.batch.runs:
             with contextlib.suppress(FileNotFoundError):
                 _names(self.store.runs_dir / run.run_id / "tasks")
@@ -247,7 +249,7 @@ class BatchDirectory:
         return {index: result for index, result in found if result is not None}
 
     def summary(self, task: BatchTask) -> TaskSummary | None:
-        """Return what the reports of a task say; None if that is not known."""
+        """Return the summary of a task's reports; None if unknown."""
         path = self.task_directory(task) / "summary.json"
         try:
             return read_record(TaskSummary, path, "summary") if path.exists() else None
@@ -255,13 +257,13 @@ class BatchDirectory:
             return None
 
     def write_summary(self, task: BatchTask, summary: TaskSummary) -> None:
-        """Keep what the reports of a task say."""
+        """Keep the summary of a task's reports."""
         directory = self.task_directory(task)
         with storing(directory):
             write_record(directory / "summary.json", summary)
 
     def set_aside(self, task: BatchTask, attempt: int) -> None:
-        """Keep the result of a failed attempt under another name, so that the task lacks one."""
+        """Rename the result of a failed attempt, so that the task has no result."""
         path = self.result_path(task)
         with storing(path), contextlib.suppress(FileNotFoundError):
             path.rename(path.with_name(f"result-attempt-{attempt}.json"))
@@ -269,7 +271,7 @@ class BatchDirectory:
     # Attempts
 
     def attempts(self) -> dict[int, int]:
-        """Return how often each task was started, where it was."""
+        """Return how often each started task was started."""
         found: dict[int, int] = defaultdict(int)
         for name in _names(self.path / "attempts"):
             if match := _ATTEMPT.fullmatch(name):
@@ -278,7 +280,7 @@ class BatchDirectory:
         return found
 
     def begin(self, attempt: Attempt) -> Attempt:
-        """Write down that a task starts; its number is the next that is free."""
+        """Record the start of a task under the next free number."""
         while True:
             path = self._attempt_path(attempt.task, attempt.number)
             try:
@@ -299,10 +301,10 @@ class BatchDirectory:
             return None
         return found
 
-    # Cancelled elements: Slurm forgets those that had not started
+    # Canceled elements: Slurm forgets those that had not started
 
     def cancelled(self) -> frozenset[str]:
-        """Return the array elements that were to be cancelled, as JOB_INDEX."""
+        """Return the array elements to cancel, as JOB_INDEX."""
         folder = self.path / "cancelled"
         with contextlib.suppress(FileNotFoundError):
             texts = [path.read_text(encoding="ascii") for path in folder.glob("*.txt")]
@@ -310,7 +312,7 @@ class BatchDirectory:
         return frozenset()
 
     def write_cancelled(self, elements: Iterable[str]) -> None:
-        """Keep that elements are cancelled."""
+        """Record that elements are canceled."""
         folder = self.path / "cancelled"
         with storing(folder):
             folder.mkdir(exist_ok=True)
@@ -323,7 +325,7 @@ class BatchDirectory:
     # The outcome
 
     def outcome(self) -> Outcome | None:
-        """Return what the last collector found; None if none has ended."""
+        """Return the outcome of the last collector; None if no collector has ended."""
         path = self.path / "outcome.json"
         if not path.exists():
             return None
@@ -331,12 +333,12 @@ class BatchDirectory:
         return found
 
     def write_outcome(self, outcome: Outcome) -> None:
-        """Keep what the collector found."""
+        """Keep the outcome of the collector."""
         with storing(self.path):
             write_record(self.path / "outcome.json", outcome)
 
     def log_of(self, element: str | None) -> Path | None:
-        """Return the output of an array element; None if there is none yet."""
+        """Return the log of an array element; None if it does not exist yet."""
         path = self.path / "logs" / f"{element}.out"
         return path if is_plain(element) and path.exists() else None
 
@@ -346,7 +348,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def elements_of(submissions: Sequence[Submitted], stage: Stage) -> dict[int, list[Submitted]]:
-    """Return the submissions of a stage that hold each task, oldest first."""
+    """Return the submissions of a stage that contain each task, oldest first."""
     found: dict[int, list[Submitted]] = defaultdict(list)
     for submitted in submissions:
         if submitted.what.stage == stage:

@@ -1,4 +1,4 @@
-"""Freezes workloads into the tasks of a batch: what is edited afterwards does not change it."""
+"""Freezes workloads into the tasks of a batch: later edits do not change it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INGEST = "ingest"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A workload to run, and the file it is from; `words` are those of a program without one."""
+    """A workload to run, and its file; `words` is the command of a program without a file."""
 
     workload: Workload
     path: Path
@@ -56,10 +56,10 @@ def freeze(
     max_attempts: int,
     arms: str | None = None,
 ) -> Frozen:
-    """Return the batch of some workloads; `slurm_of` gives what jobs ask for by a workload's own.
+    """Return the batch of some workloads; `slurm_of` returns job options from a workload's own.
 
-    Configurations that differ in the parameter `arms` alone are measured in turn.  Raises
-    InputError where a workload cannot be a batch.
+    Configurations that differ only in the parameter `arms` are measured alternately.  Raises
+    InputError if a workload cannot be a batch.
     """
     now = utc_now()
     runs, tasks, workloads = [], [], dict[str, Workload]()
@@ -98,9 +98,9 @@ def freeze_inputs(
     pages: bool,
     max_attempts: int,
 ) -> Frozen:
-    """Return the batch that reads reports, or those in directories; no GPU is asked for.
+    """Return the batch that reads reports, also those in directories; it needs no GPU.
 
-    Raises InputError where there is none.
+    Raises InputError without reports.
     """
     found = [path.resolve() for path in expand_paths([*paths])]
     if not found:
@@ -121,7 +121,7 @@ def freeze_inputs(
 
 
 def _spread(workload: Workload, slurm: Slurm) -> Workload:
-    """Return a workload with what its jobs ask for; srun starts the ranks of a program."""
+    """Return a workload with its job options; srun starts the ranks of a program."""
     changed: dict[str, object] = {"slurm": slurm}
     if slurm.ranks is not None and workload.execution.kind == "local":
         changed["execution"] = Execution(kind="srun", wrapper=["srun"])
@@ -129,7 +129,7 @@ def _spread(workload: Workload, slurm: Slurm) -> Workload:
 
 
 def task_again(task: BatchTask, workload: Workload, path: Path) -> Task:
-    """Return the task of a run that a frozen one is; its key is that of the program's files now."""
+    """Return the task of a run for a frozen one; its key covers the program's files now."""
     return task_of(task.task_index, task.params, workload, path)
 
 
@@ -169,7 +169,7 @@ def _numbered(tasks: Iterable[BatchTask]) -> tuple[BatchTask, ...]:
 def _refuse_search(one: Wanted) -> None:
     if one.workload.tune is not None:
         raise InputError(
-            f"{one.path}: a search (tune) runs one generation after the other, which is one job: "
+            f"{one.path}: a search (tune) runs its generations in sequence, so it is a single job: "
             f"salloc --gpus 1 perfpipe run {one.path}"
         )
 

@@ -1,4 +1,4 @@
-"""JUnit XML of a batch, which CI systems show: each task is a test."""
+"""JUnit XML of a batch for CI systems: each task is a test."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from perfpipe.pipelines.junit import Case, Outcome, Suite, xml
 def junit(batch: Batch, items: Sequence[Item]) -> str:
     """Return JUnit XML: a suite for each run, a case for each task.
 
-    A task that failed by itself is a failure, one that the cluster ended or that has no result an
-    error, a canceled one is skipped.
+    A task that failed by itself is a failure.  A task that the cluster ended, or that has no
+    result, is an error.  A canceled task is skipped.
     """
     of_run: dict[str, list[Case]] = {run.run_id: [] for run in batch.runs}
     for item in items:
@@ -28,7 +28,7 @@ def junit(batch: Batch, items: Sequence[Item]) -> str:
 
 def _case(batch: Batch, item: Item) -> Case:
     task, state = item.state.task, item.state.state.value
-    where = f"node: {item.state.node or 'not known'}\njob: {item.state.element or '-'}"
+    where = f"node: {item.state.node or 'unknown'}\njob: {item.state.element or '-'}"
     return Case(
         task.workload,
         f"{task.label} [{task.index}]",
@@ -41,7 +41,7 @@ def _case(batch: Batch, item: Item) -> Case:
 
 
 def _outcome(item: Item) -> Outcome | None:
-    """Return what became of a task; None if it passed."""
+    """Return the failure of a task; None if it passed."""
     if item.done:
         return None
     known = {State.FAILED: Outcome.FAILURE, State.CANCELLED: Outcome.SKIPPED}

@@ -10,14 +10,14 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from perfpipe.batchrecord import BatchTask
 from perfpipe.store import Store
 
-#: A job that is over in less time costs the scheduler more than it is worth, s.  Sites ask for at
-#: most about ten starts a minute.
+#: Shortest useful job, s: shorter ones load the scheduler too much.  Sites ask for at most about
+#: ten starts a minute.
 WORTH_A_JOB_S = 60.0
 
-#: What reading a report or replaying a recording takes at most, s, where nothing is known.
+#: Assumed upper bound for reading a report or replaying a recording, s.
 READING_S = 5.0
 
-#: Most arrays of one call: sbatch was seen to time out with more.
+#: Most arrays of one call: sbatch can time out with more.
 MOST_ARRAYS = 8
 
 
@@ -31,9 +31,9 @@ def packed(
 ) -> list[list[tuple[int, ...]]]:
     """Return arrays of elements of task indices; an array has tasks of one shape.
 
-    `expected_s` has how long tasks take where that is known; `per_job` the number of tasks in a
-    job where the user says it.  An element's tasks are in the batch's order, and those that differ
-    in the parameter `arms` alone are in one, whatever that number is.
+    `expected_s` has the expected durations of tasks, if known; `per_job` is the number of tasks per
+    job, if the user sets it.  An element's tasks are in the batch's order.  Tasks that differ only
+    in the parameter `arms` are in one element, whatever that number is.
     """
     shapes: dict[Hashable, list[BatchTask]] = defaultdict(list)
     for task in tasks:
@@ -42,7 +42,7 @@ def packed(
     for alike in shapes.values():
         asked = per_job(alike[0])
         size = asked or _size(alike, expected_s, largest_array * MOST_ARRAYS // len(shapes))
-        # Of even size, so that repeats, which are far apart, are not in one job on one node.
+        # Equal sizes keep repeats, which are far apart, out of the same job on the same node.
         size = math.ceil(len(alike) / math.ceil(len(alike) / size))
         elements: list[tuple[int, ...]] = []
         for group in in_turn(alike, arms):
@@ -58,7 +58,7 @@ def packed(
 
 
 def in_turn(tasks: Iterable[BatchTask], arms: str | None) -> list[list[BatchTask]]:
-    """Return tasks in groups that are measured in turn: those that differ in `arms` alone."""
+    """Return groups of tasks that are measured alternately: they differ only in `arms`."""
     groups: dict[Hashable, list[BatchTask]] = defaultdict(list)
     for task in tasks:
         fixed = tuple((name, value) for name, value in task.params.items() if name != arms)
@@ -68,7 +68,7 @@ def in_turn(tasks: Iterable[BatchTask], arms: str | None) -> list[list[BatchTask
 
 
 def _size(tasks: Sequence[BatchTask], expected_s: Mapping[int, float], most: int) -> int:
-    """Return how many tasks make a job that is worth starting, and few enough jobs."""
+    """Return the number of tasks per job that gives long enough and few enough jobs."""
     known = [expected_s[task.index] for task in tasks if task.index in expected_s]
     enough = 1
     if len(known) == len(tasks):
@@ -77,7 +77,7 @@ def _size(tasks: Sequence[BatchTask], expected_s: Mapping[int, float], most: int
 
 
 def reads_long(store: Store, tasks: Iterable[BatchTask]) -> bool:
-    """Tell whether reading the reports of such tasks is worth a job, by earlier runs of them."""
+    """Return whether reading such reports is worth a separate job, by earlier runs."""
     keys = {task.key for task in tasks}
     known = {own.key: own.reading_s for run in store.runs() for own in run.tasks if own.key in keys}
     took = [seconds for seconds in known.values() if seconds is not None]
@@ -87,9 +87,9 @@ def reads_long(store: Store, tasks: Iterable[BatchTask]) -> bool:
 def expected_seconds(
     store: Store, tasks: Sequence[BatchTask], kinds: Mapping[str, str]
 ) -> dict[int, float]:
-    """Return how long tasks will take by earlier runs of the same configurations, s.
+    """Return the expected durations of tasks from earlier runs of the same configurations, s.
 
-    `kinds` has the collector of each run.  Replays and reports to read are known without.
+    `kinds` has the collector of each run.  Replays and report reading do not need earlier runs.
     """
     measured = {run_id for run_id, kind in kinds.items() if kind not in ("replay", "ingest")}
     earlier: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The page of a batch, and its results for CI, from what is on disk."""
+"""The page of a batch, and its results for CI, from the files on disk."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from perfpipe.secrets import hide
 from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 
-#: Last lines of a log that are shown, and the bytes that are looked at for them.
+#: Last lines of a log that are shown, and the bytes that are read for them.
 _LINES, _BYTES = 12, 8192
 
-#: Failed tasks whose logs are read; where thousands fail, they fail alike.
+#: Failed tasks whose logs are read; thousands of failures usually have the same cause.
 _LOGS = 200
 
-#: How long Slurm is waited for, s, where somebody waits for the page.
+#: How long to wait for Slurm, s, while the user waits for the page.
 _PATIENCE_S = 10.0
 
-#: Reports of the largest run that gets a page: one of more takes longer than all else together.
+#: Most reports of a run that gets a page: a larger page takes longer than everything else.
 _MOST_REPORTS = 60
 
 #: Name of a page, of a batch as of a run.
@@ -48,10 +48,10 @@ def write_pages(directory: BatchDirectory, state: BatchState) -> None:
 
 
 def write_run_page(directory: BatchDirectory, run: RunRecord) -> None:
-    """Write the page of a run, which the batch's page links to.
+    """Write the page of a run; the batch's page links to it.
 
-    Where nothing was profiled, or very much, there is none: each configuration has its own, and
-    `perfpipe report RUN` makes it.
+    A run without profiles, or with very many, does not get a page: each configuration has its own,
+    and `perfpipe report RUN` writes it.
     """
     if directory.batch.pages and 0 < len(run.reports) <= _MOST_REPORTS:
         page = directory.store.runs_dir / run.run_id / _PAGE
@@ -59,9 +59,9 @@ def write_run_page(directory: BatchDirectory, run: RunRecord) -> None:
 
 
 def page_of(store: Store, batch_id: str, folder: Path) -> Report:
-    """Return the page of a batch as it stands, with links that hold for a page in `folder`.
+    """Return the current page of a batch, with links for a page in `folder`.
 
-    Slurm is asked about what has no result, but not waited for long.
+    Slurm is asked about tasks without a result, with a short timeout.
     """
     directory = BatchDirectory.read(store, batch_id)
     state = state_of(directory, Cluster(patience_s=_PATIENCE_S))
@@ -70,7 +70,7 @@ def page_of(store: Store, batch_id: str, folder: Path) -> Report:
 
 
 def pages_of_runs(directory: BatchDirectory, folder: Path) -> dict[str, str]:
-    """Return the pages of runs that there are, relative to `folder`, by run id."""
+    """Return the existing pages of runs, relative to `folder`, by run id."""
     runs = directory.store.runs_dir.resolve()
     return {
         run.run_id: _relative(runs / run.run_id / _PAGE, folder)
@@ -80,7 +80,7 @@ def pages_of_runs(directory: BatchDirectory, folder: Path) -> dict[str, str]:
 
 
 def items_of(directory: BatchDirectory, state: BatchState, folder: Path) -> list[Item]:
-    """Return the tasks with all that is known of them; links are relative to `folder`."""
+    """Return the tasks with their state and results; links are relative to `folder`."""
     items = [_item(directory, task, state, folder) for task in state.tasks]
     failed = [item for item in in_order(items) if item.failed]
     for item in failed[:_LOGS]:
@@ -104,7 +104,7 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _log(directory: BatchDirectory, task: TaskState) -> str | None:
-    """Return the last lines of what a task's job printed."""
+    """Return the last lines that a task's job printed."""
     path = directory.log_of(task.element)
     if path is None:
         return None
@@ -115,6 +115,6 @@ def _log(directory: BatchDirectory, task: TaskState) -> str | None:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return None
-    # A line that is not seen whole is left out.
+    # A partial line is skipped.
     lines = [line.rstrip() for line in hide(plain_text(text)).splitlines()[1 if start else 0 :]]
     return "\n".join([line for line in lines if line][-_LINES:]) or None

@@ -1,4 +1,4 @@
-"""Submits again what a batch lacks: by itself what Slurm broke, on demand all but successes."""
+"""Resubmits tasks of a batch: automatically those that Slurm lost, on demand all failed ones."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from perfpipe.pipelines.batch.submitting import arrays_of, comment_of, largest_a
 from perfpipe.pipelines.claim import claimed
 from perfpipe.pipelines.slurm.client import Cluster
 
-#: What is the scheduler's fault, and is submitted again by itself.
+#: States that are the scheduler's fault; their tasks are resubmitted automatically.
 _BROKEN = (State.NODE_FAILURE, State.PREEMPTED)
 
-#: What `resume` can be told to submit; what is unknown may still run.
+#: States that `resume` can select; unknown tasks may still run.
 _RESUMED = frozenset(State) - {State.DONE, State.WAITING, State.RUNNING}
 
 
 def broken_by_slurm(directory: BatchDirectory, state: BatchState) -> list[TaskState]:
-    """Return the tasks to submit again by themselves: those submitted less often than allowed."""
+    """Return the tasks to resubmit automatically: those below the allowed number of submissions."""
     most = directory.batch.max_attempts
     submitted = _times_submitted(directory)
     return [
@@ -42,42 +42,42 @@ def _times_submitted(directory: BatchDirectory) -> dict[int, int]:
 
 
 def unfinished(state: BatchState, only: Iterable[State] = ()) -> list[TaskState]:
-    """Return the tasks that `resume` submits: without success, and not in flight.
+    """Return the tasks that `resume` submits: not successful, and not in flight.
 
-    `only` leaves those in some states; what is unknown is submitted only where it names that.
+    `only` selects some states; unknown tasks are submitted only if it names that state.
     """
     wanted = {*only} or _RESUMED - {State.UNKNOWN}
     return [task for task in state.tasks if task.state in wanted]
 
 
 def jobs_in_flight(state: BatchState) -> tuple[str, ...]:
-    """Return the jobs that may still give results."""
+    """Return the jobs that may still produce results."""
     elements = (task.element for task in state.tasks if task.state.in_flight)
     return tuple(dict.fromkeys(one.partition("_")[0] for one in elements if one))
 
 
 def states_named(names: Iterable[str]) -> frozenset[State]:
-    """Return states by their names; raises InputError for what is none that can be resumed."""
+    """Return states by their names; raises InputError for one that cannot be resumed."""
     known = {str(state): state for state in State if state in _RESUMED}
     for name in names:
         if name not in known:
-            raise InputError(f"--only {name}: known are {', '.join(known)}")
+            raise InputError(f"--only {name}: not one of {', '.join(known)}")
     return frozenset(known[name] for name in names)
 
 
 def resume(
     directory: BatchDirectory, cluster: Cluster, only: frozenset[State] = frozenset()
 ) -> tuple[list[TaskState], list[str]]:
-    """Submit again what did not succeed; returns the tasks and the jobs, the collector's last.
+    """Resubmit tasks that did not succeed; return the tasks and the jobs, the collector's last.
 
-    Where nothing is lacking but an outcome, a collector is submitted alone.  Raises InputError if
-    another process submits for this batch just now, TaskFailed if Slurm does not answer.
+    If only the outcome is missing, submit only a collector.  Raises InputError if another process
+    is submitting for this batch, TaskFailed if Slurm does not answer.
     """
     with claimed(directory.path):
         adopt_orphans(directory, cluster)
         state = state_of(directory, cluster)
         if state.unasked is not None:
-            raise TaskFailed(f"it is not known what still runs: {state.unasked}")
+            raise TaskFailed(f"cannot find out which tasks still run: {state.unasked}")
         again = unfinished(state, only)
         collects = state.collector is not None and not state.collector.state.final
         outcome = directory.outcome()
@@ -94,7 +94,7 @@ def resubmit(
     reason: str,
     others: tuple[str, ...] = (),
 ) -> list[str]:
-    """Submit tasks again and return the jobs; the collector waits for these and for `others`.
+    """Resubmit tasks and return the jobs; the collector waits for these and for `others`.
 
     Results of failed attempts are set aside.  The caller has claimed the batch.
     """
@@ -110,9 +110,9 @@ def resubmit(
 
 
 def adopt_orphans(directory: BatchDirectory, cluster: Cluster) -> int:
-    """Write down the jobs of submissions whose writer was killed before it could; their number.
+    """Record the jobs of submissions whose writer was killed before it could; return their number.
 
-    A submission that became no job is marked as such.  Raises InputError while it cannot be told.
+    A submission without a job is marked as such.  Raises InputError while that is unknown.
     """
     adopted = 0
     for own in directory.submissions():

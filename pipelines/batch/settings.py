@@ -1,4 +1,4 @@
-"""What the command line asks of Slurm."""
+"""The Slurm options of the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfpipe.pipelines.slurm.options import Slurm
 
 
 def given(options: Mapping[str, Any]) -> Slurm:
-    """Return the options that were given; raises InputError for a value that is none."""
+    """Return the given options; raises InputError for an invalid value."""
     stated = {}
     for name, value in options.items():
         if value is not None and value != ():

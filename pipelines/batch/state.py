@@ -1,4 +1,4 @@
-"""How the tasks of a batch stand: by their results, and where there is none, by the scheduler."""
+"""The states of a batch's tasks: from their results, else from the scheduler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDED = {
     JobIs.PREEMPTED: State.PREEMPTED,
 }
 
-#: What ends a job whatever its tasks do.
+#: States that end a job regardless of its tasks.
 _OF_ALL = (State.CANCELLED, State.NODE_FAILURE, State.PREEMPTED)
 
 
@@ -30,8 +30,8 @@ _OF_ALL = (State.CANCELLED, State.NODE_FAILURE, State.PREEMPTED)
 class BatchState:
     """The tasks of a batch with their states; `results` by index.
 
-    `unasked` is the reason if the scheduler could not be asked, `collector` how the last collector
-    stands, None if there is none or its result is there.
+    `unasked` is the reason if the scheduler could not be queried, `collector` the state of the last
+    collector, None without a collector or with its result.
     """
 
     tasks: tuple[TaskState, ...]
@@ -48,22 +48,22 @@ class BatchState:
 
     @property
     def finished(self) -> bool:
-        """Whether no task will change by itself."""
+        """Whether no task can still change without a new submission."""
         return not any(task.state.in_flight for task in self.tasks)
 
 
 def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
-    """Return how a batch stands; `cluster` is asked once, and only if results are missing.
+    """Return the state of a batch; `cluster` is queried once, and only if results are missing.
 
-    Results are read after the scheduler answered: a task that ends meanwhile is done, not lost.
+    Results are read after the scheduler's answer: a task that ends in between is done, not lost.
     """
     submissions = directory.submissions()
     results = directory.results()
     asked = _elements(submissions, {task.index for task in directory.tasks} - results.keys())
-    answer = Answer({}, "the scheduler was not asked")
+    answer = Answer({}, "the scheduler was not queried")
     if asked and cluster is not None:
         answer = cluster.states(asked)
-    # A task begins when those before it in its job have their results.
+    # A task begins when the earlier tasks of its job have their results.
     attempts, cancelled = directory.attempts(), directory.cancelled()
     results |= directory.results(without=results.keys())
     by_element = answer.states
@@ -90,7 +90,7 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
 
 
 def _elements(submissions: Iterable[Submitted], missing: Set[int]) -> dict[str, list[int]]:
-    """Return what to ask about by job: elements that hold what is missing, the last collector."""
+    """Return the query by job: elements with missing results, and the last collector."""
     asked: dict[str, list[int]] = {}
     collector = ""
     for own in submissions:
@@ -148,8 +148,8 @@ def _one(
         and began is None
         and first != task.index
     ):
-        # What ended the job is told of the task that it was at.
-        state, reason = State.STOPPED, f"its job ended ({state}) before it came to this task"
+        # The cause that ended the job is reported for the task that was running.
+        state, reason = State.STOPPED, f"its job ended ({state}) before this task started"
     node = node or (began.host if began else None)
     code = row.exit_code if row and not row.signal else None
     return replace(found, state=state, reason=reason, element=element, node=node, job_code=code)
@@ -161,9 +161,9 @@ def _deciding(
     reading: Sequence[Submitted],
     by_element: Mapping[tuple[str, int | None], JobState],
 ) -> Submitted | None:
-    """Return the submission whose job says how a task without a result stands.
+    """Return the submission whose job has the state of a task without a result.
 
-    The last that profiles it, or the one that reads its reports, once there are some to read.
+    That is the last that profiles it, or the one that reads its reports, once they exist.
     """
     last = next((own for own in reversed(profiling) if own.job), None)
     if last is None or last.job is None:
@@ -176,7 +176,7 @@ def _deciding(
 
 
 def _place(submitted: Submitted, task: int) -> int:
-    """Return the index of the array element that has a task."""
+    """Return the index of the array element that contains a task."""
     return next(i for i, tasks in enumerate(submitted.what.elements) if task in tasks)
 
 
@@ -185,8 +185,8 @@ def _by_scheduler(
 ) -> tuple[State, str | None, str | None]:
     """Return state, reason and node of a task without a result."""
     if row is None and why is None:
-        # It was asked and answered: the job ended longer ago than it remembers.
-        return State.LOST, "Slurm does not know its job any more, and there is no result", None
+        # Slurm answered: the job ended too long ago for it to remember.
+        return State.LOST, "Slurm no longer knows its job, and there is no result", None
     if row is None:
         return State.UNKNOWN, why, None
     if row.state == JobIs.UNKNOWN:
@@ -203,8 +203,8 @@ def _by_scheduler(
     how = f" with exit code {row.exit_code}" if row.exit_code else ""
     how = f" by signal {row.signal}" if row.signal else how
     if not begun:
-        return State.STOPPED, f"its job {ended}{how} before it came to this task", node
-    return State.LOST, f"its job {ended}{how} and left no result", node
+        return State.STOPPED, f"its job {ended}{how} before this task started", node
+    return State.LOST, f"its job {ended}{how} without a result", node
 
 
 def _failure(result: TaskResult) -> State:

@@ -1,4 +1,4 @@
-"""Hands tasks to Slurm: each array is written down before sbatch is called, and its job after."""
+"""Submits tasks to Slurm: each array is recorded before sbatch is called, its job afterwards."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from perfpipe.pipelines.slurm.options import Slurm, shape
 from perfpipe.pipelines.slurm.render import JobSpec, render
 from perfpipe.provenance import utc_now
 
-#: Elements of an array where the cluster does not say how many it takes.
+#: Elements of an array if the cluster does not state its limit.
 USUAL_ARRAY = 1000
 
 
 @dataclass(frozen=True)
 class Array:
-    """An array to submit: its elements, and what they ask of Slurm."""
+    """An array to submit: its elements, and their Slurm options."""
 
     elements: list[tuple[int, ...]]
     slurm: Slurm
@@ -34,9 +34,9 @@ def arrays_of(
     most: int,
     arms: str | None = None,
 ) -> list[Array]:
-    """Return the arrays of some tasks; `slurm_of` has what each run asks for.
+    """Return the arrays of some tasks; `slurm_of` has the options of each run.
 
-    `most` is the number of elements that the cluster takes in one.
+    `most` is the largest number of elements of an array on the cluster.
     """
     by_index = {task.index: task for task in tasks}
     arrays = packed(
@@ -51,7 +51,7 @@ def arrays_of(
 
 
 def largest_array(limits: Limits) -> int:
-    """Return the most elements that a cluster takes in an array."""
+    """Return the largest number of elements of an array on a cluster."""
     return min(limits.max_array_size or USUAL_ARRAY, limits.max_submit or USUAL_ARRAY)
 
 
@@ -62,11 +62,11 @@ def submit(
     reason: str,
     others: tuple[str, ...] = (),
 ) -> list[str]:
-    """Submit arrays with what follows them: reading of reports, and the collector.
+    """Submit arrays and their dependents: the reading of reports, and the collector.
 
-    The collector waits for `others` too.
-    Returns the jobs.  What was submitted before an error is on disk, and `resume` goes on from
-    there.  The caller has claimed the batch.
+    The collector also waits for `others`.
+    Returns the jobs.  Submissions before an error are on disk, and `resume` continues from there.
+    The caller has claimed the batch.
     """
     jobs = []
     for array in arrays:
@@ -81,7 +81,7 @@ def submit(
 
 
 def scripts(directory: BatchDirectory, arrays: Sequence[Array]) -> list[tuple[Submission, str]]:
-    """Return what `submit` would submit, without job ids."""
+    """Return the scripts that `submit` would submit, without job ids."""
     made: list[tuple[Submission, str]] = []
     for array in arrays:
         made.append(_written(directory, len(made) + 1, Stage.PROFILE, array, (), "submit"))
@@ -135,7 +135,7 @@ def _spec(directory: BatchDirectory, what: Submission, array: Array) -> JobSpec:
     verb = "_collect" if what.stage == Stage.COLLECT else "_task"
     words = [*program, "batch", verb, batch.batch_id, str(what.number), "--store", batch.store]
     collects = what.stage == Stage.COLLECT
-    # It measures nothing, so it can be started again.
+    # It does not measure, so it can be restarted.
     slurm = array.slurm.model_copy(update={"requeue": True}) if collects else array.slurm
     return JobSpec(
         name=_name(directory, what),
@@ -152,7 +152,7 @@ def _spec(directory: BatchDirectory, what: Submission, array: Array) -> JobSpec:
 
 
 def comment_of(directory: BatchDirectory, number: int) -> str:
-    """Return the comment by which a job is found whose id was not written down."""
+    """Return the comment that identifies a job whose id was not recorded."""
     return f"perfpipe:{directory.batch.batch_id}:{number}"
 
 
@@ -164,6 +164,6 @@ def _name(directory: BatchDirectory, what: Submission) -> str:
 def _dependency(what: Submission) -> str | None:
     if not what.after:
         return None
-    # Reading follows each element of its array; the collector follows all, however they end.
+    # Reading follows each element of its array; the collector follows all, however they ended.
     kind = "aftercorr" if what.stage == Stage.INGEST else "afterany"
     return f"{kind}:{':'.join(what.after)}"

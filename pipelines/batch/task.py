@@ -1,4 +1,4 @@
-"""What a job of a batch runs: the tasks of its array element, one after the other."""
+"""The program of a batch job: runs the tasks of its array element in sequence."""
 
 from __future__ import annotations
 
@@ -42,19 +42,21 @@ from perfpipe.store import storing
 #: Results whose reports have not been read yet.
 _PROFILED = "profiled.json"
 
-#: The warning that Slurm sends before the time limit.
+#: The signal that Slurm sends before the time limit.
 _WARNING = signal.SIGUSR1
 
 
 def run_element(directory: BatchDirectory, number: int, at: int) -> bool:
-    """Run the tasks of an array element; returns whether all have results that are not failures.
+    """Run the tasks of an array element; return whether all succeeded.
 
-    A task that has a result is not run again.  When Slurm warns that the time is nearly over, what
-    runs is ended, its result says so, and the tasks behind it are left.
+    A task that has a result is not run again.  When Slurm warns about the time limit, the running
+    task is stopped, its result says so, and later tasks are not started.
     """
     submission = directory.read_submission(number)
     if not 0 <= at < len(submission.elements):
-        raise InputError(f"{directory.batch.batch_id}: submission {number} has no element {at}")
+        raise InputError(
+            f"{directory.batch.batch_id}: submission {number} does not have element {at}"
+        )
     done = True
     tasks = [directory.tasks[index] for index in submission.elements[at]]
     with launching(), _warned() as warning:
@@ -65,12 +67,12 @@ def run_element(directory: BatchDirectory, number: int, at: int) -> bool:
                 if known is None:
                     running.append(_Running(directory, task, submission))
                 else:
-                    say(f"[{task.index}] {task.workload} {task.label}: has a result")
+                    say(f"[{task.index}] {task.workload} {task.label}: already has a result")
                     done &= known.done
             for own, result in zip(running, _results(running, warning), strict=True):
                 task = own.task
                 say(f"[{task.index}] {task.workload} {task.label}: {result.error or 'done'}")
-                # A job that reads the reports follows only where this one exits with 0.
+                # A job that reads the reports follows only if this one exits with 0.
                 done &= result.done or own.read_later
             if warning.received:
                 return False
@@ -79,7 +81,7 @@ def run_element(directory: BatchDirectory, number: int, at: int) -> bool:
 
 @dataclass
 class _Warning:
-    """Whether the job was warned; while results are written, that ends nothing."""
+    """Whether the job was warned; ignored while results are written."""
 
     received: bool = False
     writing: bool = False
@@ -103,7 +105,7 @@ def _warned() -> Iterator[_Warning]:
 
 
 def _results(running: Sequence[_Running], warning: _Warning) -> list[TaskResult]:
-    """Return the results of tasks that are measured in turn; they are then on disk."""
+    """Return the results of tasks that are measured alternately; they are then on disk."""
     try:
         if len(running) > 1 and all(task.measured for task in running):
             results = _measured(running)
@@ -114,7 +116,7 @@ def _results(running: Sequence[_Running], warning: _Warning) -> list[TaskResult]
             raise
         results = [task.stopped() for task in running]
     except Exception as error:
-        # Some libraries make an exception of their own of a signal.
+        # Some libraries turn a signal into their own exception.
         if warning.received:
             results = [task.stopped() for task in running]
         elif isinstance(error, PerfpipeError):
@@ -133,9 +135,9 @@ def _written(running: Sequence[_Running], results: Sequence[TaskResult]) -> list
 
 
 def _measured(running: Sequence[_Running]) -> list[TaskResult]:
-    """Launch programs, those of several tasks in turn.
+    """Launch programs, alternating between several tasks.
 
-    Raises ToolMissing before anything is launched where a profiler is missing.
+    Raises ToolMissing before any launch if a profiler is missing.
     """
     first = running[0]
     cwd = directory_of(first.workload, Path(first.run.file))
@@ -148,7 +150,7 @@ def _measured(running: Sequence[_Running]) -> list[TaskResult]:
 
 
 class _Running:
-    """A task while it runs; what there is of its result is kept if it must end early."""
+    """A running task; its partial result is kept if it must end early."""
 
     def __init__(self, directory: BatchDirectory, task: BatchTask, submission: Submission) -> None:
         self.directory, self.task, self.submission = directory, task, submission
@@ -184,7 +186,7 @@ class _Running:
         return self._read_input() if self.run.collector == INGEST else self._replay()
 
     def measurement(self, launcher: Launcher) -> Measurement:
-        """Return what is to be measured, with a directory of its own."""
+        """Return the task to measure, with its own directory."""
         path = Path(self.run.file)
         task = task_again(self.task, self.workload, path)
         kind = self.run.collector
@@ -198,15 +200,17 @@ class _Running:
         self.partial, self.files = result, tuple(files)
 
     def stopped(self) -> TaskResult:
-        """Return what there is of a task that ran into the time limit of its job."""
+        """Return the partial result of a task that reached the time limit of its job."""
         result = with_reports(self.partial or self.blank(), self.files, self.store)
-        error = "stopped before the time limit of its job (raise --time, or --tasks-per-job 1)"
+        error = (
+            "stopped shortly before the job's time limit (raise --time, or use --tasks-per-job 1)"
+        )
         return replace(result, status="failed", failure=TIME_LIMIT, error=error)
 
     def _replay(self) -> TaskResult:
         path = Path(self.run.file)
         if self.workload.recording is None:
-            raise InputError(f"{path}: the workload has no recording")
+            raise InputError(f"{path}: the workload does not have a recording")
         folder = path.parent / self.workload.recording
         task = task_again(self.task, self.workload, path)
         recording = load_recording(folder)
@@ -217,7 +221,7 @@ class _Running:
         return with_reports(self.blank(), [Path(self.task.input or "")], self.store)
 
     def _read_profiled(self) -> TaskResult:
-        """Read the reports that another job left; raises StoreError if it left no word of them."""
+        """Read the reports of another job; raises StoreError if it did not record them."""
         profiled = TaskResult.read(self.directory.task_directory(self.task) / _PROFILED)
         if not profiled.files:
             return profiled
@@ -227,7 +231,7 @@ class _Running:
         return read if profiled.done else replace(read, status="failed", error=profiled.error)
 
     def blank(self) -> TaskResult:
-        """Return the result of the task before anything is known."""
+        """Return the initial result of the task."""
         if self.run.collector == INGEST:
             own = self.task
             return TaskResult(own.task_index, own.label, dict(own.params), key=own.key)
@@ -235,12 +239,12 @@ class _Running:
         return result_of(task_again(self.task, self.workload, path))
 
     def write(self, result: TaskResult) -> TaskResult:
-        """Write the result, with where and when it ran and as which of the batch's tasks."""
+        """Write the result, with its node, time and task number."""
         own: Ran = result.ran or self.ran()
         ran = replace(own, job=_element() or None, attempt=self.attempt.number)
         notes = result.notes
         if result.key != self.task.key:
-            notes += ("the program's files have changed since the batch was submitted",)
+            notes += ("the program's files changed after the batch was submitted",)
         result = replace(
             result, ran=ran, key=self.task.key, index=self.task.task_index, notes=notes
         )
@@ -250,17 +254,17 @@ class _Running:
             if self.read_later:
                 result.write(folder / _PROFILED)
                 return result
-        # Before the result, so that whoever sees that sees what its reports say.
+        # Before the result, so that a reader of the result also finds the summary.
         self.directory.write_summary(self.task, self._summary(result))
         with storing(folder / RESULT):
             result.write(folder / RESULT)
         return result
 
     def _summary(self, result: TaskResult) -> TaskSummary:
-        """Return what the reports say, with their page; a fault in either takes nothing away."""
+        """Return the summary of the reports, and write their page; ignore failures of either."""
         if not result.reports:
             return TaskSummary().timed(result.median_ms)
-        # What reads reports takes longer to import than all else that a task needs.
+        # The modules that read reports take longer to import than all others of a task.
         from perfpipe.analysis.batch.summary import summary_of
         from perfpipe.pipelines.reporting import output, report_with_summary
 
@@ -285,7 +289,7 @@ class _Running:
             output(report, html=str(page), quiet=True)
             return replace(summary, page=page.name)
         except PerfpipeError as error:
-            say(f"no summary of {self.task.label}: {error}")
+            say(f"cannot summarize {self.task.label}: {error}")
             return TaskSummary()
 
 

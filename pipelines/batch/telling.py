@@ -1,4 +1,4 @@
-"""What the commands about a batch print."""
+"""The output of the batch commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINES = 200
 
 
 def status_lines(directory: BatchDirectory, state: BatchState) -> list[str]:
-    """Return how a batch stands: all of it, each run, and the tasks that failed or run."""
+    """Return the state of a batch: in total, by run, and the tasks that failed or run."""
     lines = [f"{directory.batch.batch_id}: {_counts(state.counts, directory.batch.tasks)}"]
     if len(directory.batch.runs) > 1:
         for run in directory.batch.runs:
@@ -38,7 +38,7 @@ def status_lines(directory: BatchDirectory, state: BatchState) -> list[str]:
     if state.unasked:
         lines.append(f"Slurm does not answer: {state.unasked}")
     if failed and state.finished:
-        lines.append(f"to run them again: perfpipe batch resume {directory.batch.batch_id}")
+        lines.append(f"to rerun them: perfpipe batch resume {directory.batch.batch_id}")
     return [*lines, *_outcome(directory, state)]
 
 
@@ -68,11 +68,11 @@ def task_document(directory: BatchDirectory, state: BatchState) -> dict[str, Any
 
 
 def log_lines(directory: BatchDirectory, task: TaskState) -> Iterator[str]:
-    """Yield what a task's job printed at the end, and the files that its program left."""
+    """Yield the last output of a task's job, and the output files of its program."""
     yield line_of(task)
     log = directory.log_of(task.element)
     if log is None:
-        yield "no output yet" if task.state.in_flight else "its job left no output"
+        yield "no output yet" if task.state.in_flight else "its job printed nothing"
     else:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         yield f"{log}:" if len(lines) <= _LINES else f"{log}, the last {_LINES} lines:"
@@ -90,7 +90,7 @@ def listing(batches: Iterable[BatchDirectory]) -> Iterator[str]:
         batch, outcome = one.batch, one.outcome()
         names = ", ".join(dict.fromkeys(run.workload for run in batch.runs))
         results = sum(one.result_path(task).exists() for task in one.tasks)
-        stands = f"{results} of {batch.tasks} tasks have results"
+        stands = f"{results} of {batch.tasks} tasks have a result"
         if outcome is not None and not outcome.resubmitted:
             stands = ", ".join(f"{number} {name}" for name, number in outcome.counts.items())
         yield f"{batch.batch_id}  {batch.created_at}  {names}: {stands}"

@@ -1,4 +1,4 @@
-"""Waits for the end of a batch, and says what changes."""
+"""Waits for the end of a batch, and reports changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfpipe.pipelines.console import Progress, progress
 from perfpipe.pipelines.slurm.client import Cluster
 from perfpipe.pipelines.slurm.states import JobState
 
-#: How many times in a row a batch may be over without a collector before waiting is given up.
+#: How many times in a row a batch may be over without a collector before waiting stops.
 _PATIENCE = 4
 
 
@@ -25,8 +25,8 @@ def wait_for(
 ) -> Outcome:
     """Wait until a collector has finished a batch, and return the outcome.
 
-    Raises TaskFailed if the batch is over but nothing collects it.  While Slurm does not answer, it
-    is asked again.
+    Raises TaskFailed if the batch is over but no collector runs.  While Slurm does not answer, it
+    is queried again.
     """
     batch = directory.batch
     over = 0
@@ -45,8 +45,8 @@ def wait_for(
             over = over + 1 if _abandoned(state) else 0
             if over > _PATIENCE:
                 raise TaskFailed(
-                    f"{batch.batch_id}: its jobs have ended and nothing collects their results"
-                    f"{_ended(state.collector)}; 'perfpipe batch resume {batch.batch_id}' does"
+                    f"{batch.batch_id}: its jobs have ended, but no collector gathers their results"
+                    f"{_ended(state.collector)}; run 'perfpipe batch resume {batch.batch_id}'"
                 )
             sleep(interval_s)
 
@@ -57,7 +57,7 @@ def _abandoned(state: BatchState) -> bool:
 
 
 def _ended(collector: JobState | None) -> str:
-    """Return how the job ended that should have collected the results."""
+    """Return how the collector's job ended."""
     if collector is None:
         return ""
     why = [f"exit code {collector.exit_code}"] if collector.exit_code else []
@@ -69,7 +69,7 @@ def _ended(collector: JobState | None) -> str:
 
 
 def _tell(state: BatchState, said: dict[int, State], shown: Progress) -> None:
-    """Report the tasks that have ended since they were last told."""
+    """Report the tasks that have ended since the last report."""
     for task in state.tasks:
         index = task.task.index
         if task.state == said.get(index):

@@ -1,4 +1,4 @@
-"""The context of every collector, and how it launches and checks a command."""
+"""The context of every collector, with functions that launch and check a command."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from perfpipe.pipelines.workload import Workload
 #: Environment variable with the collector that launched a program: plain, nsys, ncu or torch.
 COLLECTOR_VARIABLE = "PERFPIPE_COLLECTOR"
 
-#: Drops the words of a profiler in all tasks of srun but the first; $0 is their number.
+#: Removes the profiler's words in all srun tasks except the first; $0 is their number.
 _FIRST_OF_SRUN = '[ "${SLURM_PROCID:-0}" = 0 ] || shift "$0"; exec "$@"'
 
-#: What `timeout` exits with where it has interrupted a command.
+#: Exit code of `timeout` if it interrupted a command.
 TIMED_OUT = 124
 
 #: Receives progress messages of a tool.
@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 class ProgramFailed(TaskFailed):
     """A task that failed; `kind` is wrong_result, out_of_resources, timeout, crash or profiler.
 
-    `program_code` is what the program exited with, None where it did not exit by itself.
+    `program_code` is the program's exit code, None if it did not exit by itself.
     """
 
     def __init__(self, kind: str, message: str, program_code: int | None = None) -> None:
@@ -39,7 +39,7 @@ class ProgramFailed(TaskFailed):
 
 @dataclass(frozen=True)
 class Collected:
-    """A profiler's report, how long its launches took, s, and what it lacks.
+    """A profiler's report, the time of its launches, s, and its gaps.
 
     `others` are the reports of further ranks.
     """
@@ -75,9 +75,9 @@ class Context:
     ) -> Finished:
         """Launch the task's command, prefixed by a profiler's; `timeout`: the workload's, else.
 
-        Of several tasks of srun the first is profiled, unless each writes a report of its own.
-        With `grace_s` it is ended after the workload's duration, if that is stated: interrupted as
-        by Ctrl-C, with its processes, and killed so much later.
+        With several srun tasks only the first is profiled, unless each writes its own report.
+        With `grace_s` it is ended after the workload's duration, if one is set: interrupted as by
+        Ctrl-C, with its processes, and killed after the grace period.
         """
         if before and self.launcher.execution.kind == "srun" and not every_rank:
             before = ["sh", "-c", _FIRST_OF_SRUN, str(len(before)), *before]
@@ -96,11 +96,11 @@ class Context:
             return []
         timeout = self.launcher.which(["timeout"])
         if timeout is None:
-            raise ToolMissing("timeout: no such program; a launch cannot be ended early without it")
+            raise ToolMissing("timeout: no such program; it is needed to stop a launch early")
         return interrupting(timeout, duration, grace_s)
 
     def ended_early(self, finished: Finished) -> bool:
-        """Return whether a launch went on for the workload's duration, and was ended then."""
+        """Return whether a launch ran for the workload's duration and was then ended."""
         duration = self.workload.duration
         return duration is not None and finished.seconds >= duration and not finished.timed_out
 
@@ -115,10 +115,12 @@ class Context:
         return self.written(finished, what, path)
 
     def written(self, finished: Finished, what: str, path: Path) -> Collected:
-        """Return what a command wrote that did not fail; raises ProgramFailed if nothing."""
+        """Return the file of a successful command; raises ProgramFailed if it is missing."""
         if not self.launcher.fetch(path):
             reason = explain(finished.stdout + finished.stderr) or finished.complaint()
-            raise ProgramFailed("profiler", f"{what} wrote no {path.name}: {reason or 'no output'}")
+            raise ProgramFailed(
+                "profiler", f"{what} did not write {path.name}: {reason or 'no output'}"
+            )
         return Collected(path, finished.seconds)
 
 
@@ -130,7 +132,7 @@ def interrupting(timeout: str, seconds: float, grace_s: float) -> list[str]:
 def check(finished: Finished, what: str, timeout: float | None, kind: str = "profiler") -> None:
     """Raise ProgramFailed if a launch failed, with the meaning of its output."""
     if finished.timed_out:
-        more = "; --set timeout=SECONDS allows more"
+        more = "; raise the limit with --set timeout=SECONDS"
         raise ProgramFailed(
             "timeout", f"{what} took longer than {timeout:g} s and was killed{more}"
         )

@@ -1,8 +1,8 @@
-"""Keeps what JAX compiles under nsys for ncu, so that both see the same kernels.
+"""Keeps kernels that JAX compiles under nsys for ncu, so that both see the same kernels.
 
 XLA times several kernels for each operation and takes the fastest.  Under ncu that takes minutes,
-and others win.  JAX's own cache on disk keeps what was compiled, with the kernels chosen; variables
-that other programs do not read switch it on.
+and other kernels win.  JAX's own disk cache keeps compiled code with the chosen kernels; variables
+that other programs do not read enable it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from perfpipe.pipelines.collectors.base import Context
 #: Directory of the cache, next to the reports of a task.
 _NAME = "jax-cache"
 
-#: Whoever sets one of these keeps what JAX compiles elsewhere, or nowhere.
+#: If the user sets one of these, the cache is left alone.
 _CHOSEN = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE")
 
 
 def environment(context: Context) -> dict[str, str]:
-    """Return the variables that make JAX keep all that it compiles, and use what it has kept."""
+    """Return the variables that enable JAX's compilation cache for all kernels."""
     given = {**os.environ, **context.workload.env}
     if any(name in given for name in _CHOSEN):
         return {}
@@ -34,11 +34,11 @@ def environment(context: Context) -> dict[str, str]:
 
 
 def is_kept(context: Context) -> bool:
-    """Return whether the program has kept something that it compiled."""
+    """Return whether the program has cached compiled code."""
     directory = context.launcher.output(context.into / _NAME)
     return context.launcher.run(["sh", "-c", f'[ -n "$(ls -A {shlex.quote(directory)})" ]']).ok
 
 
 def forget(context: Context) -> None:
-    """Remove what was kept; on another machine it ends with the launcher."""
+    """Remove the cache; on another machine it is removed with the launcher."""
     shutil.rmtree(context.into / _NAME, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a guided launch of ncu profiles, how much of each launch, and how long that may take."""
+"""Chooses what a guided launch of ncu profiles, in what depth, and its time limit."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class KernelsHidden(TaskFailed):
-    """A timeline that does not show the kernels of CUDA graphs."""
+    """A timeline that hides the kernels of CUDA graphs."""
 
 
 class NothingToProfile(TaskFailed):
-    """A timeline without a kernel that may be profiled; nothing has failed."""
+    """A timeline without a kernel that may be profiled; this is not a failure."""
 
 
 @dataclass(frozen=True)
 class Depth:
-    """How much ncu collects of a launch: its options, and how many passes it needs for that."""
+    """How much ncu collects per launch: its options, and the number of passes."""
 
     name: str
     words: tuple[str, ...]
@@ -32,29 +32,29 @@ class Depth:
     metrics: tuple[str, ...] = ()
 
     def launch_s(self, memory_gb: float | None, pinned_gb: float | None = None) -> float:
-        """Return about how long a launch takes of a program with some device and pinned memory, s.
+        """Return the expected time of a launch for a program's device and pinned memory, s.
 
-        For one pass ncu saves none.
+        With one pass ncu does not save memory.
         """
         memory_gb = _MEMORY_GB if memory_gb is None else min(memory_gb, _MOST_GB)
         saving_s = _PASS_S_PER_GB * memory_gb + _PASS_S_PER_PINNED_GB * (pinned_gb or 0.0)
         return self.other_s + self.passes * (_PASS_S + saving_s * (self.passes > 1))
 
 
-#: What a pass takes, s, and for each GB of the program's memory, as H200 took with ncu 2025.3.1.
-#: ncu restores for each pass what the kernel writes: memory that the program merely holds costs
-#: nothing, but one that takes more has kernels that write more.  So it was up to _MOST_GB.
+#: Time of a pass, s, and per GB of the program's memory, measured on H200 with ncu 2025.3.1.
+#: For each pass ncu restores the memory that the kernel writes.  Memory that is only held is free,
+#: but programs with more memory have kernels that write more.  Measured up to _MOST_GB.
 _PASS_S, _PASS_S_PER_GB, _MOST_GB = 0.010, 0.004, 8.0
 
-#: What each GB of pinned host memory adds to that, s, as data loaders have it: ncu saves it all, on
+#: Additional time per GB of pinned host memory, s, as data loaders use it: ncu saves all of it, on
 #: hosts of H200 at 5 to 16 GB/s.
 _PASS_S_PER_PINNED_GB = 0.2
 
-#: What is assumed where nobody saw how much memory the program takes, GB.
+#: Assumed memory of a program if it is unknown, GB.
 _MEMORY_GB = 2.5
 
-#: Speed of Light alone needs 10 passes; the other counters of the second are as many again, and
-#: the first reads the source as well.
+#: Speed of Light alone needs 10 passes; the other counters of LEAN need as many again, and DETAILED
+#: also collects source counters.
 DETAILED = Depth("set=detailed", ("--set=detailed",), 21, 0.4)
 LEAN = Depth(
     "set=basic and sections",
@@ -71,7 +71,7 @@ LEAN = Depth(
 BASIC = Depth("set=basic", ("--set=basic",), 10)
 DEPTHS = (DETAILED, LEAN, BASIC)
 
-#: What the waves and the clocks of a launch need beside the constituents of its SOL.
+#: Sections and metrics for the waves and clocks of a launch, besides the constituents of its SOL.
 _LAUNCH = ("--section=LaunchStats", "--section=Occupancy")
 _BESIDE = (
     "gpu__time_duration.sum",
@@ -85,44 +85,44 @@ _BESIDE = (
     "dram__bytes.sum.per_second",
 )
 
-#: What its roofline needs as well.
+#: Additional metrics for its roofline.
 _ROOFLINE = (
     "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "dram__throughput.avg.pct_of_peak_sustained_elapsed",
 )
 
-#: What ncu takes besides the program's own time and its launches, s.
+#: Startup time of ncu, s.
 STARTUP_S = 4.0
 
-#: What a configuration may take with all its profilers and its report: plain runs, and seconds.
+#: Time limit of a configuration with all profilers and its report: plain runs, plus seconds.
 BUDGET_RUNS, BUDGET_S = 4.0, 60.0
 
-#: What is left to do behind ncu: its report is read, and the report is written, s.
+#: Time reserved after ncu to read its report and write the page, s.
 _AFTER_S = 10.0
 
-#: However long the timeline took, ncu may profile for so long behind the start of the program, s.
+#: Least time for ncu after the start of the program, s, even if the timeline took long.
 _LEAST_S = 20.0
 
-#: The rest is not waited for where ncu has been silent for so many seconds, and so many times as
-#: long as all that was chosen takes on the timeline: it slows down what it does not profile, too.
+#: ncu is stopped if it was silent for this many seconds, plus this multiple of the time that the
+#: chosen kernels span on the timeline: it also slows down kernels that it does not profile.
 _QUIET_S, _QUIET_TIMES = 20.0, 10.0
 
 
-#: A plan that covers less is none, %: then ncu profiles all variants that it gets to in its time.
-#: Auto-tuned kernels have more of them than a plan may have launches.
+#: A plan that covers less, %, is discarded: then ncu profiles all variants within its time limit.
+#: Auto-tuned kernels can have more variants than a plan may have launches.
 _LEAST_PCT, _ALL_LAUNCHES = 10.0, 1_000_000
 
-#: However much time there is, no more launches than so many times what a plan may have: a report
-#: has about 50 KB for each.
+#: Most launches as a multiple of a plan's limit, regardless of time: a report takes about 50 KB
+#: per launch.
 _MOST_TIMES = 5
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The time of a configuration: of its plain run, and what has been spent on it so far, s.
+    """The time of a configuration: its plain run, and the time spent so far, s.
 
-    `memory_gb` is how much memory the program takes on a GPU, `pinned_gb` how much it has pinned on
-    the host, None if nobody saw it.
+    `memory_gb` is the program's memory on a GPU, `pinned_gb` its pinned host memory, None if
+    unknown.
     """
 
     plain_s: float
@@ -132,20 +132,20 @@ class Budget:
 
     @property
     def whole_s(self) -> float:
-        """What the configuration may take with all its profilers and its report, s."""
+        """The time limit of the configuration with all its profilers and its report, s."""
         return BUDGET_RUNS * self.plain_s + BUDGET_S
 
     def limit_s(self, options: CollectNcu) -> float:
-        """Return how long ncu may take, s: what the workload says, else what is left."""
+        """Return the time limit of ncu, s: the workload's setting, else the remaining time."""
         left_s = self.whole_s - self.spent_s - _AFTER_S
         return options.time_limit or max(left_s, self.plain_s + _LEAST_S)
 
     def expected_s(self, launches: int, depth: Depth) -> float:
-        """Return about how long ncu takes for some launches of the program, s."""
+        """Return the expected time of ncu for a number of launches, s."""
         return self.plain_s + STARTUP_S + self._launch_s(depth) * launches
 
     def fitting(self, depth: Depth, limit_s: float) -> int:
-        """Return how many launches ncu profiles in a time."""
+        """Return how many launches ncu can profile in a time."""
         left_s = limit_s - self.expected_s(0, depth)
         return max(int(left_s / self._launch_s(depth)), 1)
 
@@ -155,12 +155,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Guide:
-    """What a guided launch of ncu is to profile, and the most that it may take.
+    """The kernels that a guided launch of ncu profiles, and its time limit.
 
-    `expected` launches and all that was asked for has been seen; None if that is unknown.
-    `budget_s` is the time of the whole configuration that the limit follows from, if it does.  With
-    `from_start` ncu begins with the program, and sees launches before the steps as well.  `ranks`
-    says that the process which is profiled communicates with others.
+    ncu is complete after `expected` launches; None if that is unknown.  `budget_s` is the time of
+    the whole configuration, if the limit follows from it.  With `from_start` ncu begins with the
+    program, so it also sees launches before the steps.  `ranks` says that the profiled process
+    communicates with others.
     """
 
     words: Sequence[str]
@@ -174,9 +174,9 @@ class Guide:
     notes: tuple[str, ...] = ()
 
     def summary(self) -> str:
-        """Return what ncu is about to do."""
+        """Return a progress message on the launch of ncu."""
         what = f"{self.expected} launches" if self.expected else "one launch of each kernel"
-        of = f" of the {self.budget_s:.0f} s that all profilers have" if self.budget_s else ""
+        of = f" of the {self.budget_s:.0f} s for all profilers" if self.budget_s else ""
         return f"ncu: {what}, {self.depth.name}, within {self.limit_s:.0f} s{of}"
 
 
@@ -187,12 +187,12 @@ def guide_of(
     *,
     from_start: bool = False,
 ) -> Guide:
-    """Return how to profile what a timeline says: as much of each launch as there is time for.
+    """Return how to profile a timeline's kernels, in as much depth as the time allows.
 
-    `make_plan` returns the plan with at most so many launches, or the reason why there is none;
-    then each kernel is profiled once.  Where even the cheapest sections take too long, the plan is
-    cut: ncu profiles in the order of the program, and what comes last may matter most.  A program
-    that starts with fewer launches than the timeline shows is profiled from its start on.
+    `make_plan` returns the plan with at most a number of launches, or the reason why it is
+    impossible; then each kernel is profiled once.  If even the cheapest sections take too long, the
+    plan is cut: ncu profiles in program order, and the last kernels may matter most.  A program
+    that starts with fewer launches than the timeline shows is profiled from its start.
     """
     limit_s = budget.limit_s(options)
     budget_s = None if options.time_limit else budget.whole_s
@@ -212,8 +212,8 @@ def guide_of(
     notes: tuple[str, ...] = ()
     if launches < plan.expected_launches:
         notes = (
-            f"ncu was asked for the first {launches:,} of {plan.expected_launches:,} launches: "
-            "more make its report too large; raise collect.ncu.max_kernels to profile more",
+            f"ncu was limited to the first {launches:,} of {plan.expected_launches:,} launches, to "
+            "limit the size of its report; raise collect.ncu.max_kernels to profile more",
         )
     if not fitting:
         most = budget.fitting(depth, limit_s)
@@ -242,7 +242,7 @@ def _covering(plan: ProfilePlan | str, least_pct: float) -> ProfilePlan | None:
 
 
 def depths_of(options: CollectNcu, cc: str | None) -> tuple[Depth, ...]:
-    """Return what may be collected of each launch, the richest first; what is stated is fixed.
+    """Return the possible depths, richest first; only one if the workload sets it.
 
     `cc` is the compute capability of the GPU, if it is known.
     """
@@ -251,15 +251,15 @@ def depths_of(options: CollectNcu, cc: str | None) -> tuple[Depth, ...]:
         known = {depth.words: depth for depth in DEPTHS}
         return (known.get(words, replace(DETAILED, name=words[0].removeprefix("--"), words=words)),)
     units = units_of(cc)
-    # What is asked for beside may not fit into the one pass.
+    # Additional metrics may not fit into the single pass.
     return (*DEPTHS, *(units[:1] if options.metrics else units))
 
 
 def units_of(cc: str | None) -> tuple[Depth, ...]:
-    """Return what is collected where even `basic` takes too long: main constituents of the SOLs.
+    """Return the depths below `basic`: main constituents of the SOLs.
 
-    First all of them, then those that one pass counts.  Nothing for GPUs on which these are not
-    known to make up the SOLs.
+    First all of them, then those that one pass counts.  Empty for GPUs on which these are not
+    known to determine the SOLs.
     """
     from perfpipe.analysis.metrics import one_pass_units, sol_units
 
@@ -277,7 +277,7 @@ def units_of(cc: str | None) -> tuple[Depth, ...]:
 def words_of(plan: ProfilePlan, options: CollectNcu, *, from_start: bool = False) -> list[str]:
     """Return the options of ncu that select the kernels of a plan."""
     if from_start or options.capture_range != "none":
-        # A range already leaves out what comes before it.
+        # A capture range already excludes earlier launches.
         return without_skip(plan.ncu_words)
     return plan.ncu_words
 
@@ -292,18 +292,18 @@ def _quiet_s(plan: ProfilePlan) -> float:
 
 
 def _units_note(depth: Depth, limit_s: float) -> str:
-    what = "the main constituents of Speed of Light only, the largest of which stands for it"
+    what = "only the main constituents of Speed of Light; the largest of them is used as the SOL"
     if depth.passes == 1:
-        what = "only the constituents of Speed of Light that one pass counts; the SOL may be higher"
+        what = "only the constituents of Speed of Light from one pass; the real SOL may be higher"
     return (
-        f"ncu collected {what}: more does not fit into {limit_s:.0f} s; raise "
-        "collect.ncu.time_limit for more"
+        f"ncu collected {what}. More does not fit into {limit_s:.0f} s; raise "
+        "collect.ncu.time_limit to collect more"
     )
 
 
 def _cut_note(plan: ProfilePlan, cut: ProfilePlan, limit_s: float) -> str:
     return (
-        f"ncu was asked for {cut.expected_launches} of {plan.expected_launches} launches, which "
-        f"stand for {cut.coverage_pct:.0f} instead of {plan.coverage_pct:.0f} % of the kernel "
-        f"time: no more fit into {limit_s:.0f} s; raise collect.ncu.time_limit to profile more"
+        f"ncu was limited to {cut.expected_launches} of {plan.expected_launches} launches, which "
+        f"cover {cut.coverage_pct:.0f} instead of {plan.coverage_pct:.0f} % of the kernel time, "
+        f"to stay within {limit_s:.0f} s; raise collect.ncu.time_limit to profile more"
     )

@@ -24,31 +24,31 @@ from perfpipe.pipelines.process import Finished
 from perfpipe.pipelines.tools import explain, require_tool
 from perfpipe.pipelines.workload import CollectNcu
 
-#: Kernel replay saves and restores all memory that the context holds, and JAX takes most of the
-#: GPU's at the start.
+#: Kernel replay saves and restores all memory of the context, and JAX allocates most of the GPU's
+#: memory at the start.
 _ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
-#: Programs that do the GPU work themselves.  Where ncu follows their children as well, workers of
-#: data loaders hang and ncu crashes under JAX.
+#: Programs that do the GPU work themselves.  If ncu also follows their children, data loaders
+#: hang, and ncu crashes under JAX.
 _INTERPRETER = re.compile(r"python[0-9.]*")
 
-#: Modules of Python that start the processes which do the work.
+#: Python modules that start worker processes.
 _STARTERS = re.compile(r"torch\.distributed|accelerate|deepspeed|horovod|mpi4py|multiprocess")
 
-#: Why ncu may wait in vain for what was chosen.
-_TUNES = "a program that tunes itself may choose other kernels"
+#: Why ncu may wait in vain for the chosen kernels.
+_TUNES = "an auto-tuning program may have chosen other kernels"
 _RANKS = (
-    "ncu restores memory between its passes, to which other ranks write meanwhile, so that their "
-    "communication can hang; profile a run of one rank, such as with --nproc-per-node 1"
+    "ncu restores memory between passes while other ranks write to it, so communication can hang; "
+    "profile a single rank, for example with --nproc-per-node 1"
 )
 
-#: What is known where all kernels were skipped.
+#: Note if all kernels were skipped.
 _FEWER = (
-    "ncu profiled from the start of the program: behind as many launches as come before its steps "
-    "on the timeline there was nothing to profile"
+    "ncu profiled from the start of the program: it found no kernels after the launches that "
+    "precede the steps on the timeline"
 )
 
-#: How long ncu may take to write its report once it was told to stop, s.
+#: How long ncu may take to write its report after it was interrupted, s.
 _WRITING_S = 30.0
 
 #: Less time than this is not worth another attempt, s.
@@ -58,8 +58,8 @@ _WORTH_RETRYING_S = 20.0
 def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = None) -> Collected:
     """Launch under ncu and return the .ncu-rep.
 
-    With a guide, the program is ended as soon as all has been profiled, or at the limit, and what
-    was profiled until then is kept.
+    With a guide, the program is ended when all kernels have been profiled, or at the limit; the
+    kernels profiled by then are kept.
     """
     ncu = require_tool("ncu", context.launcher)
     if guide is not None:
@@ -73,7 +73,7 @@ def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = Non
 
 
 def works_alone(command: Sequence[str]) -> bool:
-    """Return whether the first process of a command does the GPU work, as far as its words tell."""
+    """Return whether the first process of a command does the GPU work, judged by its words."""
     if not _INTERPRETER.fullmatch(Path(command[0]).name):
         return False
     modules = [word for option, word in pairwise(command) if option == "-m"]
@@ -81,7 +81,7 @@ def works_alone(command: Sequence[str]) -> bool:
 
 
 def _environment(context: Context) -> dict[str, str]:
-    """Return the variables that ncu needs, but for those that are set already."""
+    """Return the variables that ncu needs, except those that are already set."""
     given = {**os.environ, **context.workload.env}
     return {name: value for name, value in _ENVIRONMENT.items() if name not in given}
 
@@ -89,10 +89,10 @@ def _environment(context: Context) -> dict[str, str]:
 def profile_options(
     options: CollectNcu, depth: Depth | None = None, *, alone: bool = False
 ) -> list[str]:
-    """Return the options of ncu, without those that a timeline chooses.
+    """Return the options of ncu, without those that a timeline determines.
 
-    `depth` says what is collected of each launch where the options do not.  With `alone` only the
-    first process is profiled, else its children as well.
+    `depth` says what to collect per launch unless the options do.  With `alone` only the first
+    process is profiled, else also its children.
     """
     stated = (f"--set={options.chosen_set}", *(f"--section={name}" for name in options.sections))
     chosen, *sections = depth.words if depth else stated
@@ -122,7 +122,7 @@ def profile_options(
         words.append("--import-source=yes")
     if options.capture_range != "none":
         words.append("--profile-from-start=off")
-    # ncu refuses an option that is given twice: the workload's counts.
+    # ncu rejects an option that occurs twice: the workload's wins.
     given = {option.partition("=")[0] for option in options.options}
     return [*(word for word in words if word.partition("=")[0] not in given), *options.options]
 
@@ -132,24 +132,24 @@ def _export(context: Context, report: Path) -> str:
 
 
 class _Guided:
-    """A launch of ncu within a limit of time."""
+    """A launch of ncu with a time limit."""
 
     def __init__(self, context: Context, options: CollectNcu, guide: Guide, ncu: str) -> None:
         self.context, self.options, self.guide, self.ncu = context, options, guide, ncu
         self.report = context.into / "ncu.ncu-rep"
         self.alone = works_alone(context.task.command)
         self.limit_s = self.granted_s = self.left_s = min(guide.limit_s, context.workload.timeout)
-        # It interrupts ncu at the limit, which then writes what it has; without it, ncu is killed.
+        # It interrupts ncu at the limit, so that ncu writes its report; without it, ncu is killed.
         self.timeout = context.launcher.which(["timeout"])
 
     def collect(self) -> Collected:
-        """Launch, and again if nothing was profiled, or if ending it early cost the report."""
+        """Launch; repeat if nothing was profiled, or if ending it early lost the report."""
         self.context.say(self.guide.summary())
         seen, finished, there = self._attempt(self._expecting())
         while not seen.kernels and self.left_s > _WORTH_RETRYING_S and self._widen(seen, finished):
             seen, finished, there = self._attempt(self._expecting())
         if seen.stopped and not there and self.left_s > _WORTH_RETRYING_S:
-            self.context.say("ncu: once more, without ending the program early")
+            self.context.say("ncu: retrying without ending the program early")
             seen, finished, there = self._attempt(Seen(self.context))
         if there and (seen.kernels or finished.ok):
             notes = self.guide.notes + self._left_out(finished, seen)
@@ -157,15 +157,15 @@ class _Guided:
         raise self._failure(finished)
 
     def _widen(self, seen: Seen, finished: Finished) -> bool:
-        """Profile other processes, or what comes before the steps; return whether that is new."""
+        """Switch to other processes or launches before the steps; return whether that is new."""
         words = without_skip(self.guide.words)
         if finished.ok and seen.connected and words != self.guide.words:
             # A benchmark that lasts a fixed time launches fewer kernels under ncu.
-            self.context.say("ncu: once more, from the start of the program and all its processes")
+            self.context.say("ncu: retrying from the start of the program, with all its processes")
             notes = (*self.guide.notes, _FEWER)
             self.guide = replace(self.guide, words=words, from_start=True, notes=notes)
         elif self.alone:
-            self.context.say("ncu: once more, with the processes that the program starts")
+            self.context.say("ncu: retrying with the child processes of the program")
         else:
             return False
         self.alone = False
@@ -177,7 +177,7 @@ class _Guided:
         return Seen(self.context, expected, quiet_s, led=led, from_start=from_start)
 
     def _attempt(self, seen: Seen) -> tuple[Seen, Finished, bool]:
-        """Launch within the time that is left; return also whether there is a report."""
+        """Launch within the remaining time; also return whether there is a report."""
         self.granted_s = self.left_s
         finished = self._launch(seen)
         self.left_s -= finished.seconds
@@ -204,12 +204,12 @@ class _Guided:
             seen.end_all()
 
     def _late(self, finished: Finished) -> bool:
-        # What ignores the interrupt is killed a little later, and `timeout` with it.
+        # Processes that ignore the interrupt are killed a little later, with `timeout`.
         killed = not finished.ok and finished.seconds >= self.granted_s
         return finished.timed_out or finished.returncode == TIMED_OUT or killed
 
     def _left_out(self, finished: Finished, seen: Seen) -> tuple[str, ...]:
-        """Return what the report lacks, as sentences."""
+        """Return sentences on gaps of the report."""
         expected = self.guide.expected
         so_far = f"{seen.kernels} of {expected}" if expected else f"{seen.kernels}"
         if self._late(finished):
@@ -219,34 +219,34 @@ class _Guided:
             )
         if seen.quiet and (expected is None or seen.kernels < expected):
             return (
-                f"ncu profiled {so_far} launches and was stopped when no more had come for "
-                f"{self.guide.quiet_s:.0f} s: {_RANKS if self.guide.ranks else _TUNES}",
+                f"ncu profiled {so_far} launches and was stopped after {self.guide.quiet_s:.0f} s "
+                f"without another one: {_RANKS if self.guide.ranks else _TUNES}",
             )
         if not finished.ok and not seen.stopped:
-            return (f"ncu {ended(finished)} after {so_far} launches; what it wrote is kept",)
+            return (f"ncu {ended(finished)} after {so_far} launches; its report is kept",)
         return ()
 
     def _of_all(self) -> str:
-        """Return what the limit follows from, where the workload does not state it."""
+        """Return the origin of the limit, unless the workload sets it."""
         if self.guide.budget_s is None or self.limit_s < self.guide.limit_s:
             return ""
         return (
-            f" (all profilers and the report have {self.guide.budget_s:.0f} s: {BUDGET_RUNS:g} "
-            f"plain runs and {BUDGET_S:g} s)"
+            f" (all profilers and the report share {self.guide.budget_s:.0f} s: {BUDGET_RUNS:g} "
+            f"plain runs plus {BUDGET_S:g} s)"
         )
 
     def _failure(self, finished: Finished) -> ProgramFailed:
-        """Return why there is no report, and the way out."""
+        """Return why there is no report, and the remedy."""
         if self._late(finished):
             return ProgramFailed(
                 "timeout",
-                f"ncu was stopped at its limit of {self.limit_s:.0f} s and left no report: the "
-                "program hangs or crawls under it; raise collect.ncu.time_limit, or name fewer "
-                "kernels in collect.ncu.kernels",
+                f"ncu was stopped at its limit of {self.limit_s:.0f} s without a report: the "
+                "program hangs or is very slow under ncu; raise collect.ncu.time_limit, or select "
+                "fewer kernels with collect.ncu.kernels",
             )
         known = explain(finished.stdout + finished.stderr)
         reason = known or finished.complaint() or "no output"
         if finished.ok:
-            return ProgramFailed("profiler", f"ncu wrote no {self.report.name}: {reason}")
+            return ProgramFailed("profiler", f"ncu did not write {self.report.name}: {reason}")
         way_out = "" if known else "; 'ncu: {replay_mode: application}' may avoid it"
         return ProgramFailed("profiler", f"ncu {ended(finished)}: {reason}{way_out}")

@@ -1,4 +1,4 @@
-"""Watches what ncu prints, and ends the program when there is no more to profile."""
+"""Watches the output of ncu, and ends the program after the last kernel to profile."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pathlib import Path
 
 from perfpipe.pipelines.collectors.base import Context
 
-#: What ncu prints for each kernel that it has profiled, and for each process that it has entered.
+#: Output of ncu for each profiled kernel, and for each process that it attaches to.
 _PROFILING = re.compile(r'==PROF== Profiling "(?P<kernel>[^"]+)".* - \d+ pass')
 _CONNECTED = re.compile(r"==PROF== Connected to process (?P<pid>\d+)")
 
-#: How long more are waited for where all that is expected has been seen, s.
+#: How long to wait for more kernels after the expected ones, s.
 _SETTLED_S = 5.0
 
-#: Environment variable that tells the processes of one launch of ncu from all others.
+#: Environment variable that marks the processes of one launch of ncu.
 MARK_VARIABLE = "PERFPIPE_NCU_LAUNCH"
 
 
 class Seen:
-    """Counts the kernels that ncu has profiled; ends the program at the last that is expected.
+    """Counts the kernels that ncu has profiled; ends the program after the last expected one.
 
-    It also ends it where no more come for `quiet_s`, or for a moment behind the last that is
-    expected where others may have come before it (`from_start`).  In per-launch-config mode, ncu
-    ignores --kill.  An interrupt of it and of the program makes it write its report; `timeout`
-    hands the one that it receives on to both.
+    It also ends the program after `quiet_s` without a kernel, or a moment after the last expected
+    kernel if others may have come before it (`from_start`).  In per-launch-config mode, ncu ignores
+    --kill.  Interrupting ncu and the program makes ncu write its report; `timeout` forwards its
+    interrupt to both.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Seen:
         led: bool = False,
         from_start: bool = False,
     ) -> None:
-        """`led` says that `timeout` leads the group of processes."""
+        """`led` says that `timeout` is the leader of the process group."""
         self._context, self._expected, self._led = context, expected, led
         self._quiet_s, self._from_start = quiet_s, from_start
         self._alarm: threading.Timer | None = None
@@ -54,7 +54,7 @@ class Seen:
 
     @property
     def connected(self) -> bool:
-        """Whether a process that ncu looks at uses CUDA."""
+        """Whether a process that ncu attached to uses CUDA."""
         return self._pid is not None
 
     def hear(self, line: str) -> None:
@@ -86,21 +86,21 @@ class Seen:
         self._stop()
 
     def _stop(self) -> None:
-        """Interrupt the program, after which ncu writes its report."""
+        """Interrupt the program; ncu then writes its report."""
         if self.group is not None:
             self.stopped = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 (os.kill if self._led else os.killpg)(self.group, signal.SIGINT)
 
     def _find_group(self) -> None:
-        """Find the group of the program, whose mark may not show when it has just begun."""
+        """Find the group of the program; a new process may not show its mark yet."""
         if self.group is None and self._pid is not None and is_marked(self._pid, self.mark):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 group = os.getpgid(self._pid)
                 self.group = group if group != os.getpgid(0) else None
 
     def end_all(self) -> None:
-        """End what is left of the program: where ncu crashes, its processes go on."""
+        """End remaining processes of the program: they survive a crash of ncu."""
         if self._alarm is not None:
             self._alarm.cancel()
         if self.group is not None:
@@ -111,7 +111,7 @@ class Seen:
 def is_marked(pid: int, mark: str) -> bool:
     """Return whether a process of this machine was launched with a mark in its environment.
 
-    What a program prints may look like a line of ncu, and ids of another machine mean nothing here.
+    Output of a program may look like a line of ncu, and ids of another machine are invalid here.
     """
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()

@@ -16,16 +16,16 @@ from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.tools import require_tool
 from perfpipe.pipelines.workload import CollectNsys, Execution
 
-#: What nsys says of its own failures and of the events that it received, in DIAGNOSTIC_EVENT.
+#: Messages of nsys on its own failures and received events, in DIAGNOSTIC_EVENT.
 _PROCESSING_FAILED = "ProcessEventsError"
 _PRODUCED = re.compile(r"Number of CUPTI events produced:\s*(\d+)")
 
 #: Explanation if nsys leaves its raw data instead of a report.
 _NOT_IMPORTED = (
-    "nsys recorded, but could not import its own data (it left a .qdstrm); its importer needs the "
-    "packages libdw1 and libelf1, and memory"
+    "nsys recorded data but could not import it (it left a .qdstrm); its importer needs the "
+    "packages libdw1 and libelf1, and enough memory"
 )
-#: NVIDIA's importer, from the folder above that of nsys.
+#: NVIDIA's importer, relative to the parent folder of nsys.
 _IMPORTERS = "*/QdstrmImporter"
 
 
@@ -40,10 +40,10 @@ def collect_nsys(
 
     `env` are variables for the program besides those of the workload.
 
-    Its time is that of the launch, without the export.  Every task of srun has a report of its
-    own, with its rank in the name.
+    Its time is that of the launch, without the export.  Every srun task has its own report, with
+    its rank in the name.
     """
-    # A task that reads no reports does not load what does.
+    # A task that does not read reports does not import the readers.
     from perfpipe.analysis.thresholds import thresholds
 
     launcher = context.launcher
@@ -54,19 +54,19 @@ def collect_nsys(
     lost_pct = lost_events(traced.path)
     if lost_pct < thresholds()["timeline.unprocessed_pct"]:
         return traced
-    # Which events are lost differs from launch to launch.
-    context.say(f"nsys lost {lost_pct:.0f} % of CUDA's events; once more")
+    # The lost events differ from launch to launch.
+    context.say(f"nsys lost {lost_pct:.0f} % of the CUDA events; retrying")
     again = _trace(context, options, nsys.path, env)
     still_pct = lost_events(again.path)
     if still_pct >= thresholds()["timeline.unprocessed_pct"]:
         note = (
-            f"nsys failed to process its own data and lost {still_pct:.0f} % of CUDA's events: "
-            "what is said of the timeline holds for the rest only; another version may help"
+            f"nsys failed to process its data and lost {still_pct:.0f} % of the CUDA events: the "
+            "analysis covers only the others; another version of nsys may help"
         )
     else:
         note = (
-            f"the timeline is that of a second launch, since nsys lost {lost_pct:.0f} % of CUDA's "
-            "events of the first; what a program keeps on disk makes its second start shorter"
+            f"the timeline is from a second launch, because nsys lost {lost_pct:.0f} % of the CUDA "
+            "events of the first; disk caches of the program can make its second start faster"
         )
     return replace(again, notes=(note,))
 
@@ -98,10 +98,10 @@ def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, 
 
 
 def _import_again(context: Context, report: Path, nsys: str) -> None:
-    """Import what nsys recorded and could not import; raises ProgramFailed if that fails again."""
+    """Import data that nsys could not import; raises ProgramFailed if that fails again."""
     importers = sorted(Path(nsys).resolve().parent.parent.glob(_IMPORTERS))
     if context.launcher.here and importers:
-        context.say("nsys import, once more")
+        context.say("nsys import, retrying")
         recorded = report.with_suffix(".qdstrm")
         words = [str(importers[0]), f"--input-file={recorded}", f"--output-file={report}"]
         context.launcher.run(words, log=context.into / "nsys-import")
@@ -110,9 +110,9 @@ def _import_again(context: Context, report: Path, nsys: str) -> None:
 
 
 def lost_events(database: Path) -> float:
-    """Return the share of CUDA's events that nsys says it failed to process, %.
+    """Return the share of CUDA events that nsys reports as lost, %.
 
-    None are known of an export that is damaged: who reads it says so.
+    A damaged export counts as 0: its reader reports the damage.
     """
     uri = f"{database.as_uri()}?mode=ro"
     try:
@@ -124,7 +124,7 @@ def lost_events(database: Path) -> float:
 
 
 def _events(con: sqlite3.Connection) -> tuple[int, int]:
-    """Return how many events CUDA produced and how many there are, if nsys says that it failed."""
+    """Return the numbers of produced and of stored events, if nsys reports a failure."""
     tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
     if "DIAGNOSTIC_EVENT" not in tables:
         return 0, 0
@@ -140,14 +140,14 @@ def _events(con: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _environment(options: CollectNsys) -> dict[str, str]:
-    # Also capture ranges whose names are not registered strings.
+    # Include capture ranges whose names are not registered strings.
     return {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if options.nvtx else {}
 
 
 def _collect_ranks(
     context: Context, options: CollectNsys, nsys: str, env: Mapping[str, str]
 ) -> Collected:
-    """Launch every task of srun under an nsys of its own, and return all of their exports."""
+    """Launch every srun task under its own nsys, and return all exports."""
     base = context.into / "nsys"
     chosen = _options(context, options)
     words = [nsys, "profile", *chosen, f"--output={base}-rank%q{{SLURM_PROCID}}"]
@@ -156,21 +156,21 @@ def _collect_ranks(
     context.check(finished, "nsys")
     traced = sorted(base.parent.glob("nsys-rank*.nsys-rep"), key=_rank)
     if not traced:
-        raise ProgramFailed("profiler", f"nsys wrote no report: {finished.complaint()}")
+        raise ProgramFailed("profiler", f"nsys did not write a report: {finished.complaint()}")
     context.say("nsys export")
     export = ["sh", "-c", _EXPORT_OF_RANK, str(base), nsys, *export_options()]
     exported = context.launcher.run(export, log=context.into / "nsys-export")
     check(exported, "nsys export", None)
     first, *others = (path.with_suffix(".sqlite") for path in traced)
     if lost := [path.name for path in (first, *others) if not path.is_file()]:
-        raise ProgramFailed("profiler", f"nsys export wrote no {lost[0]}")
+        raise ProgramFailed("profiler", f"nsys export did not write {lost[0]}")
     return Collected(first, finished.seconds, others=tuple(others))
 
 
 def _options(context: Context, options: CollectNsys) -> list[str]:
-    """Return the options of a launch under nsys, which ends the program where that is asked for."""
+    """Return the options of a launch under nsys, which ends the program if requested."""
     duration = context.workload.duration
-    # What the workload says itself stays.
+    # Settings of the workload take precedence.
     given = {word.partition("=")[0] for word in options.options}
     if duration and not options.duration and not given & {"--duration", "-d"}:
         options = options.model_copy(update={"duration": duration})
@@ -206,9 +206,9 @@ def profile_options(options: CollectNsys) -> list[str]:
 
 
 def export_options() -> list[str]:
-    """Return the options of `nsys export` but its output.
+    """Return the options of `nsys export`, except its output.
 
-    NVTX payloads have NCCL's sizes and communicators.
+    NVTX payloads contain NCCL's sizes and communicators.
     """
     return [
         "export",
@@ -226,5 +226,5 @@ def export_nsys_rep(report: Path, database: Path) -> Path:
     exported = launcher.run([nsys.path, *export_options(), f"--output={database}", report])
     check(exported, "nsys export", None)
     if not database.is_file():
-        raise TaskFailed(f"nsys export wrote no {database.name}: {exported.complaint()}")
+        raise TaskFailed(f"nsys export did not write {database.name}: {exported.complaint()}")
     return database

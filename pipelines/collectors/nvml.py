@@ -26,11 +26,11 @@ REASONS = (
     (0x80, "power brake"),
 )
 
-#: What a GPU is, or counts up; asked once before each launch and once behind it.
+#: Properties and counters of a GPU, read once before and once after each launch.
 _STILL = ("name", "power_limit_w")
 
-#: When processes are asked for their pinned memory: after so long, and then ever more rarely, since
-#: all processes of the machine are looked through.
+#: When to read the pinned memory of processes: at growing intervals, because each time all
+#: processes of the machine are inspected.
 _PINNED_S, _PINNED_TIMES = 1.0, 1.3
 
 _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "gpu_pct")
@@ -47,7 +47,7 @@ class Samples:
         self._about: dict[int, list[dict[str, Any]]] = {}
 
     def note(self, before: Mapping[int, Mapping[str, Any]], after: Mapping[int, Any]) -> None:
-        """Add what GPUs said of themselves before a launch and behind it, by their number."""
+        """Add the properties of GPUs before and after a launch, by GPU number."""
         for gpu, old in before.items():
             errors = [old["ecc_errors"], after[gpu]["ecc_errors"]]
             new = None if None in errors else errors[1] - errors[0]
@@ -56,8 +56,7 @@ class Samples:
     def summary(self) -> GpuState:
         """Return min, median and max of each quantity by GPU, and the clock limiters.
 
-        Only GPUs count that worked, and of these the samples in which they did, where there are
-        any.
+        Only active GPUs count, and only their active samples, if there are any.
         """
         if not self.samples:
             return GpuState(missing=self.reason or "no samples were taken")
@@ -78,15 +77,15 @@ class Samples:
         )
 
     def _taken_gb(self, gpu: int, samples: list[dict[str, Any]]) -> float | None:
-        """Return how much more memory was in use at most than before the first launch, GB."""
+        """Return the largest increase in used memory since the first launch, GB."""
         used = [sample["used_gb"] for sample in samples if sample.get("used_gb") is not None]
         before = next((own.get("used_gb") for own in self._about.get(gpu, ())), None)
         return None if before is None or not used else max(max(used) - before, 0.0)
 
     def _of(self, gpu: int) -> dict[str, Any]:
-        """Return what a GPU said of itself over all launches: errors add up, the rest is the last.
+        """Return the properties of a GPU over all launches: errors add up, others are the last.
 
-        Of the processes beside the program's, the most.
+        Other processes: the largest number.
         """
         told = self._about.get(gpu)
         if not told:
@@ -114,15 +113,15 @@ def sampling(
 ) -> Iterator[Samples]:
     """Sample in a separate thread while the block runs; samples go to nvml.jsonl.
 
-    `env` is what the program's environment has besides ours: only GPUs that it can see are sampled.
-    A `state` has the samples of earlier launches, which these are added to.
+    `env` has the additional variables of the program: only GPUs that it can see are sampled.
+    Samples are added to a `state` of earlier launches.
     """
     state = Samples() if state is None else state
     handles: dict[int, Any] = {}
     if options is not None:
         handles, state.reason = handles_of({**os.environ, **(env or {})})
     if options is None or not handles:
-        state.reason = state.reason or "not requested, or the program runs on another machine"
+        state.reason = state.reason or "not requested, or the program ran on another machine"
         yield state
         return
     before = {index: _about(handle) for index, handle in handles.items()}
@@ -144,9 +143,9 @@ def sampling(
 
 
 def handles_of(env: Mapping[str, str]) -> tuple[dict[int, Any], str | None]:
-    """Return NVML's handles of the GPUs that a program with an environment sees, by their number.
+    """Return NVML's handles of the GPUs that a program sees in an environment, by number.
 
-    With the reason if there are none.
+    With the reason if it sees none.
     """
     import pynvml
 
@@ -158,7 +157,7 @@ def handles_of(env: Mapping[str, str]) -> tuple[dict[int, Any], str | None]:
         names = {_text(pynvml.nvmlDeviceGetName(of)) for of in handles.values()}
     except pynvml.NVMLError as error:
         return {}, f"NVML does not respond ({error})"
-    # NVML numbers GPUs by their place on the bus; by default CUDA begins with the fastest.
+    # NVML numbers GPUs in bus order; by default CUDA begins with the fastest.
     same_order = len(names) == 1 or env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     visible = visible_gpus(env.get("CUDA_VISIBLE_DEVICES"), uuids, same_order)
     why = None if visible else "the program sees no GPU (CUDA_VISIBLE_DEVICES)"
@@ -166,10 +165,10 @@ def handles_of(env: Mapping[str, str]) -> tuple[dict[int, Any], str | None]:
 
 
 def visible_gpus(variable: str | None, uuids: Mapping[int, str], same_order: bool) -> list[int]:
-    """Return the numbers of the GPUs that CUDA_VISIBLE_DEVICES leaves; all where it cannot be told.
+    """Return the numbers of the GPUs in CUDA_VISIBLE_DEVICES; all if it is ambiguous.
 
-    As CUDA does, the list is read up to the first entry that is no GPU.  An entry is the beginning
-    of a UUID, or a number, which says nothing unless CUDA counts GPUs in the `same_order`.
+    As in CUDA, the list ends at the first invalid entry.  An entry is a UUID prefix or a number; a
+    number is ambiguous unless CUDA counts GPUs in the `same_order`.
     """
     if variable is None:
         return [*uuids]
@@ -208,7 +207,7 @@ def _sample(
 
 
 def _ask(name: str, *arguments: Any) -> Any:
-    """Return what a function of NVML says; None where GPU or library do not support it."""
+    """Return the result of an NVML function; None if the GPU or library does not support it."""
     import pynvml
 
     function = getattr(pynvml, name, None)
@@ -239,7 +238,7 @@ def _read(handle: Any) -> dict[str, Any]:
 
 
 def _about(handle: Any) -> dict[str, Any]:
-    """Return what hardly changes: model, power limit, ECC errors so far, processes that use it."""
+    """Return slowly changing properties: model, power limit, ECC errors so far, processes."""
     import pynvml
 
     kinds = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)

@@ -1,4 +1,4 @@
-"""Reads off the memory maps of processes how much host memory CUDA has pinned for them."""
+"""Reads the amount of CUDA's pinned host memory from the memory maps of processes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from perfpipe.pipelines.supervisor import descendants
 
-#: How memory is mapped that a process shares under no name, as cudaHostAlloc maps it.
+#: Mapping of anonymous shared memory, which cudaHostAlloc uses.
 _SHARED = " /dev/zero (deleted)\n"
 
 
 def pinned_gb() -> float:
-    """Return the most pinned memory that a process below this one has, GB.
+    """Return the largest pinned memory of a process below this one, GB.
 
-    That is what it shares under no name, of which CUDA's pinned memory is the usual kind.
+    It is measured as anonymous shared memory, which is usually CUDA's pinned memory.
     """
     return max((_shared_bytes(pid) for pid in descendants()), default=0) / 1e9
 

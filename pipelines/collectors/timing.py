@@ -10,15 +10,15 @@ from perfpipe.pipelines.collectors.nvml import Samples, sampling
 from perfpipe.pipelines.protocol import ProgramOutput
 from perfpipe.runrecord import TaskResult
 
-#: How long a program may take to end once it was interrupted, s.
+#: How long a program may take to end after an interrupt, s.
 _GRACE_S = 10.0
 
-#: How `timeout` ends where it ended a program: interrupted, or killed after that, and itself so.
+#: Exit codes of `timeout` after it interrupted or killed a program.
 _ENDED = (TIMED_OUT, -signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Timing:
-    """The launches of one task without a profiler; those of several tasks may take turns."""
+    """The launches of one task without a profiler; launches of several tasks may alternate."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -70,7 +70,7 @@ def _judge(said: ProgramOutput) -> None:
         raise ProgramFailed(
             "wrong_result",
             f"wrong result (largest error {_short(said.validation.max_abs_error)}); "
-            "not timed, not profiled",
+            "neither timed nor profiled",
         )
 
 

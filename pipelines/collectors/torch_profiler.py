@@ -9,10 +9,10 @@ from perfpipe.errors import InputError
 from perfpipe.pipelines.collectors.base import Collected, Context
 from perfpipe.pipelines.workload import CollectTorch
 
-#: Runs as a separate program in the workload's interpreter, which may not have perfpipe.
+#: Runs as a separate program in the workload's interpreter, which may lack perfpipe.
 _RUNNER = Path(__file__).with_name("torch_runner.py")
 
-#: How long torch.profiler may take to write what it has, s.
+#: How long torch.profiler may take to write its trace, s.
 _WRITING_S = 300.0
 
 
@@ -21,7 +21,7 @@ def collect_torch(context: Context, options: CollectTorch) -> Collected:
     interpreter, *rest = context.task.command
     if not rest or "python" not in Path(interpreter).name or rest[0].startswith("-"):
         raise InputError(
-            "the collector torch needs a command of a Python interpreter and a file, such as "
+            "the collector 'torch' needs a command with a Python interpreter and a file, such as "
             '["{python}", program.py, ...]'
         )
     launcher = context.launcher

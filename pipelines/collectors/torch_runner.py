@@ -1,7 +1,7 @@
 """Runs a Python file under torch.profiler: TRACE SETTINGS FILE [ARGUMENTS].
 
-With the setting capture_range=cudaProfilerApi, what lies between torch.cuda.profiler.start and stop
-is recorded, else the whole program.
+With the setting capture_range=cudaProfilerApi, only the code between torch.cuda.profiler.start and
+stop is recorded, else the whole program.
 """
 
 import json
@@ -31,7 +31,7 @@ def main() -> None:
     except SystemExit as end:
         code = end.code
     except KeyboardInterrupt:
-        # It is ended after the time that it was given; what was recorded until then is kept.
+        # It is ended at its time limit; the events recorded by then are kept.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not part:
         profiler.stop()

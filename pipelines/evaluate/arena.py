@@ -13,7 +13,7 @@ from typing import Any
 
 from perfpipe.pipelines.evaluate.problem import Made
 
-#: Bytes before and behind each tensor that nobody may write, and what they hold.
+#: Guard bytes before and after each tensor, and their value.
 GUARD, _GUARD_BYTE = 256, 0xA5
 
 #: Elements of a row that are not part of a noncontiguous tensor.
@@ -22,7 +22,7 @@ _PADDING = 3
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies: bytes from the beginning, strides in elements; or a number."""
+    """The place of a tensor: bytes from the beginning, strides in elements; or a number."""
 
     made: Made
     offset: int = 0
@@ -30,7 +30,7 @@ class Place:
     bytes: int = 0
 
     def view(self) -> dict[str, Any]:
-        """Return it as the candidate's process is told."""
+        """Return it in the form for the candidate's process."""
         if self.made.number is not None:
             return {"value": self.made.number}
         return {
@@ -51,7 +51,7 @@ class Slot:
     end: int
 
     def views(self) -> dict[str, Any]:
-        """Return them as the candidate's process is told."""
+        """Return them in the form for the candidate's process."""
         return {
             "inputs": [place.view() for place in self.inputs],
             "outputs": [place.view() for place in self.outputs],
@@ -104,7 +104,7 @@ class Arena:
         return whole.as_strided(place.made.shape, place.stride, offset)
 
     def fill(self, slots: Sequence[Slot], poison: int) -> None:
-        """Write the guards, and `poison` into the outputs, of all slots."""
+        """Write the guards of all slots, and `poison` into their outputs."""
         for slot in slots:
             self._bytes[slot.start : slot.end].fill_(_GUARD_BYTE)
             for place in slot.outputs:
@@ -120,7 +120,7 @@ class Arena:
                 self.tensor(place).copy_(value)
 
     def changed(self, slot: Slot, values: Sequence[Any]) -> list[tuple[int, int]]:
-        """Return the number of each input that differs from what was written, and in how many."""
+        """Return the numbers of changed inputs, with the count of changed elements."""
         found = []
         for number, (place, value) in enumerate(zip(slot.inputs, values, strict=True)):
             if place.made.number is None:
@@ -132,7 +132,7 @@ class Arena:
         return found
 
     def outside(self, slot: Slot) -> int:
-        """Return how many guard bytes beside the tensors of a slot were written."""
+        """Return how many guard bytes around the tensors of a slot were written."""
         wrong, at = 0, slot.start
         for place in (*slot.inputs, *slot.outputs):
             if place.made.number is None:
@@ -154,7 +154,7 @@ def _aligned(offset: int) -> int:
 
 
 def _place(torch: Any, made: Made, start: int, spread: int) -> Place:
-    """Return where a tensor lies, behind a guard."""
+    """Return the place of a tensor, after a guard."""
     offset = start + GUARD
     if made.number is not None:
         return Place(made, start - GUARD)

@@ -1,4 +1,4 @@
-"""The `evaluate` block of a workload file: what a candidate is given, and what is expected."""
+"""The `evaluate` block of a workload file: the inputs and expected outputs of a candidate."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class _Model(BaseModel):
 
 
 class Input(_Model):
-    """An input: a tensor, or with `scalar` a number."""
+    """An input: a tensor, or a number with `scalar`."""
 
     shape: list[Extent] = Field([], description="extents: numbers, or arithmetic of the sizes")
     dtype: DType | None = Field(None, description="type; default: each of `dtypes` in turn")
     values: Literal["normal", "uniform", "positive", "integers"] = Field(
         "normal",
         description="normal: N(0, 1); uniform: 0 to 1; positive: 0.5 to 1.5; integers: from `low` "
-        "up to and without `high`",
+        "to `high` - 1",
     )
-    low: int = Field(0, description="least integer")
-    high: Extent = Field(2, description="end of the integers")
+    low: int = Field(0, description="smallest integer")
+    high: Extent = Field(2, description="end of the integers, exclusive")
     scalar: Extent | float | None = Field(
         None, description="a number instead of a tensor, or arithmetic of the sizes"
     )
@@ -50,19 +50,19 @@ class Output(_Model):
 
 
 class Tolerance(_Model):
-    """What a result may differ by: |found - exact| <= atol + rtol |exact|."""
+    """Tolerance of a result: |found - exact| <= atol + rtol |exact|."""
 
     atol: float = Field(ge=0, description="absolute tolerance")
     rtol: float = Field(ge=0, description="relative tolerance")
 
 
 class Limits(_Model):
-    """What a candidate may use."""
+    """Resource limits of a candidate."""
 
-    seconds: float = Field(120, gt=0, description="time of one call, and of loading, s")
+    seconds: float = Field(120, gt=0, description="time limit of one call, and of loading, s")
     memory_mb: int = Field(16384, ge=64, description="host memory, MiB")
     file_mb: int = Field(64, ge=1, description="size of a file or of the output, MiB")
-    processes: int = Field(64, ge=1, description="processes that it may have started")
+    processes: int = Field(64, ge=1, description="most processes that it may start")
     device_mb: int = Field(8192, ge=1, description="inputs and outputs of a batch on a GPU, MiB")
     host_mb: int = Field(64, ge=1, description="the same on the CPU, MiB")
 
@@ -70,18 +70,18 @@ class Limits(_Model):
 class Evaluate(_Model):
     """Judging of kernels: `perfpipe evaluate`."""
 
-    reference: str = Field(description="Python file beside this one, which candidates cannot read")
+    reference: str = Field(description="Python file next to this one; candidates cannot read it")
     function: str = Field(
         "reference",
-        description="its function: takes the inputs, floating-point ones in float64, and returns "
-        "the outputs",
+        description="its function: takes the inputs (floating-point ones in float64) and "
+        "returns the outputs",
     )
-    module: str = Field("kernel.py", description="file of a candidate with its function")
+    module: str = Field("kernel.py", description="file of a candidate that contains its function")
     entry: str = Field("run", description="function of a candidate")
     style: Literal["destination", "return"] = Field(
         "destination",
         description="destination: run(*inputs, *outputs) writes the outputs; return: run(*inputs) "
-        "returns them, and they are copied, which counts",
+        "returns them, and the copy is part of the time",
     )
     inputs: dict[str, Input] = Field(min_length=1, description="inputs, in order")
     outputs: dict[str, Output] = Field(min_length=1, description="outputs, in order")
@@ -89,17 +89,17 @@ class Evaluate(_Model):
         ["float32"], min_length=1, description="types to judge; the first is timed"
     )
     reduction: Extent = Field(
-        1, description="number of terms that an element of the output sums up: for the tolerance"
+        1, description="number of terms in the sum of an output element; sets the tolerance"
     )
     accumulate: Literal["float64", "float32", "float16", "bfloat16"] = Field(
         "float32", description="least precise type in which a candidate may compute"
     )
     tolerance: dict[str, Tolerance] = Field(
-        {}, description="by type, in place of what type and reduction give"
+        {}, description="tolerances by type; default: from type and reduction"
     )
-    correctness: list[Sizes] = Field(min_length=1, description="sizes to check; use odd ones too")
-    timing: list[Sizes] = Field([], description="sizes to time; checked as well")
-    seeds: int = Field(2, ge=1, description="inputs of each type and size")
+    correctness: list[Sizes] = Field(min_length=1, description="sizes to check; include odd ones")
+    timing: list[Sizes] = Field([], description="sizes to time; they are checked, too")
+    seeds: int = Field(2, ge=1, description="number of inputs for each type and size")
     special: list[Special] = Field(
         ["noncontiguous", "large"],
         description="other inputs to check: noncontiguous, large (times `large`), nan, infinite, "
@@ -113,20 +113,20 @@ class Evaluate(_Model):
     baselines: dict[str, str] = Field(
         {}, description="directories of candidates to measure against, by name"
     )
-    launches: int = Field(5, ge=1, description="processes to time, of each side in turns")
-    batches: int = Field(5, ge=1, description="batches of calls in each")
+    launches: int = Field(5, ge=1, description="processes to time per side; sides alternate")
+    batches: int = Field(5, ge=1, description="batches of calls per process")
     limits: Limits = Field(default_factory=Limits, description="limits")
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Evaluate:
         if "empty" in self.special and not self.empty:
-            raise ValueError("special: empty needs empty: the names of sizes that may be 0")
+            raise ValueError("special: empty requires 'empty', the names of sizes that may be 0")
         names = {*self.correctness[0]}
         for sizes in (*self.correctness, *self.timing):
             if {*sizes} != names:
                 raise ValueError(f"sizes differ in their names: {sorted(sizes)}, {sorted(names)}")
         if unknown := {*self.empty} - names:
-            raise ValueError(f"empty: no size is called {', '.join(sorted(unknown))}")
+            raise ValueError(f"empty: no size named {', '.join(sorted(unknown))}")
         if clash := self.inputs.keys() & self.outputs.keys():
-            raise ValueError(f"{', '.join(sorted(clash))}: input and output")
+            raise ValueError(f"{', '.join(sorted(clash))}: both an input and an output")
         return self

@@ -31,14 +31,14 @@ def bound_of(torch: Any, device: str, work: Work, case: Case) -> Bound:
     Raises InputError for a formula that names no size.
     """
     if work.flops is None and work.bytes is None:
-        return Bound(None, "the workload declares no work")
+        return Bound(None, "the workload does not declare its work")
     if device == "cpu":
-        return Bound(None, "peaks are known of GPUs only")
+        return Bound(None, "peaks are known for GPUs only")
     name = torch.cuda.get_device_name(device)
     sms = torch.cuda.get_device_properties(device).multi_processor_count
     spec = find_spec(name, sms)
     if spec is None:
-        return Bound(None, f"peaks of {name} with {sms} SMs are not known")
+        return Bound(None, f"peaks of {name} with {sms} SMs are unknown")
     own, times = work_of(work, case), []
     flops, bytes_, dtype = own.flops, own.bytes, own.dtype
     if bytes_ is not None:
@@ -46,7 +46,7 @@ def bound_of(torch: Any, device: str, work: Work, case: Case) -> Bound:
     if flops is not None and dtype in spec.dense:
         times.append(flops / (spec.dense[dtype] * 1e12) * 1e3)
     if not times:
-        return Bound(None, f"no peak of {name} is known for {dtype}")
+        return Bound(None, f"the {dtype} peak of {name} is unknown")
     return Bound(max(times))
 
 

@@ -1,4 +1,4 @@
-"""Copies of candidates: only what is copied is ever run."""
+"""Copies candidates: only the copies run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from perfpipe.errors import InputError, os_error_sentence
 #: Most files of a candidate, and most bytes of all together.
 _FILES, _BYTES = 200, 64 << 20
 
-#: What is no part of a candidate.
+#: Names that are not part of a candidate.
 _LEFT_OUT = {"__pycache__", ".git"}
 
-#: File in which a candidate may state what it is made of, for `perfpipe tuning`.
+#: File in which a candidate may state its parameters, for `perfpipe tuning`.
 _PARAMETERS = "params.json"
 
 
 def parameters(directory: Path) -> dict[str, int | float | str]:
-    """Return what a copied candidate states of itself; raises InputError for anything else."""
+    """Return the parameters that a copied candidate states; raises InputError if invalid."""
     path = directory / "files" / _PARAMETERS
     if not path.is_file():
         return {}
@@ -31,17 +31,17 @@ def parameters(directory: Path) -> dict[str, int | float | str]:
     if not isinstance(found, dict) or not all(
         isinstance(one, (int, float, str)) for one in found.values()
     ):
-        raise InputError(f"{_PARAMETERS}: expected an object of numbers and texts")
+        raise InputError(f"{_PARAMETERS}: expected an object of numbers and strings")
     return found
 
 
 def copied(source: Path, into: Path) -> str:
     """Copy a candidate's files into `into`/files, and return the digest of names and contents.
 
-    Links are left out.  Raises InputError where there is no such directory, or too much in it.
+    Links are skipped.  Raises InputError if the directory does not exist or is too large.
     """
     if not source.is_dir():
-        raise InputError(f"{source}: no such directory of a candidate")
+        raise InputError(f"{source}: no such candidate directory")
     target = into / "files"
     target.mkdir(parents=True)
     whole, count, size = hashlib.sha256(), 0, 0
@@ -53,7 +53,7 @@ def copied(source: Path, into: Path) -> str:
             count, size = count + 1, size + path.stat().st_size
             if count > _FILES or size > _BYTES:
                 raise InputError(
-                    f"{source}: a candidate has at most {_FILES} files and {_BYTES >> 20} MiB"
+                    f"{source}: a candidate may have at most {_FILES} files and {_BYTES >> 20} MiB"
                 )
             content = path.read_bytes()
             name = path.relative_to(source).as_posix()

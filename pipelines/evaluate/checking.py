@@ -1,4 +1,4 @@
-"""Whether a candidate computes what it should, and only that: over types, sizes, and odd inputs."""
+"""Checks that a candidate is correct and does not cheat: over types, sizes, and odd inputs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from perfpipe.pipelines.evaluate.tolerance import Difference, allowed, differenc
 from perfpipe.pipelines.evaluate.worker import Ended, Worker
 from perfpipe.units import counted
 
-#: How long a result that is wrong may take to become right by itself, s.
+#: How long a wrong result may take to become right without a call, s.
 _LATE_S = 0.25
 
 #: Earlier results that a wrong one is compared with.
 _REMEMBERED = 12
 
-#: The errors of a difference that are told.
+#: The errors of a difference that are reported.
 ERRORS = ("max_abs", "max_scaled", "max_relative")
 
-#: How inputs differ that are nearly the same.
+#: How nearly equal inputs differ.
 TWINS = ("swapped", "changed")
 
-#: What unwritten outputs hold in the first and the second call, bytes.
+#: Fill bytes of outputs before the first and the second call.
 POISONS = (0x7B, 0x35)
 
 
@@ -44,7 +44,7 @@ class Checks:
     def case(self, worker: Worker, case: Case) -> None:
         """Check a case: twice with the same inputs, and with some that hardly differ.
 
-        Raises Found where it is not right.
+        Raises Found if it is not right.
         """
         problem, torch = self._problem, self._torch
         spread = 1 + case.seed % 2 if case.special == "noncontiguous" else 0
@@ -110,21 +110,21 @@ class Checks:
             if alike and all(one.ok for one in self._differences(case, slot, other)):
                 if all(bool((a == b).all()) for a, b in zip(other, exact, strict=True)):
                     continue
-                text = f"the output is that of earlier inputs ({label}): {told}"
+                text = f"the output belongs to earlier inputs ({label}): {told}"
                 raise Found(Status.CHEATING, Evidence("cached result", text, case=case.label))
         worker.go_on()
         time.sleep(_LATE_S)
         worker.stop()
         if all(one.ok for one in self._differences(case, slot, exact)):
             text = (
-                "the output was not there when the call was over, and complete "
+                "the output was incomplete when the call returned, but complete "
                 f"{_LATE_S:g} s later: {told}"
             )
             raise Found(Status.CHEATING, Evidence("late result", text, case=case.label))
         lower = found[wrong[0]].computed_in
-        # Where the type of the output is stated to be the least precise, nothing was lowered.
+        # If the workload allows the type of the output as the least precise, nothing was lowered.
         if lower is not None:
-            text = f"errors are those of arithmetic in {lower} or less: {told}"
+            text = f"the errors indicate arithmetic in {lower} or lower precision: {told}"
             raise Found(Status.CHEATING, Evidence("precision lowered", text, case=case.label))
         raise Found(Status.WRONG, Evidence("wrong result", told, case=case.label))
 
@@ -143,18 +143,18 @@ class Checks:
 
 
 def _paced(found: Found, arena: Arena) -> Found:
-    """Return what a wrong result means that was right when all inputs were there before."""
+    """Return the cause of a result that is wrong only with late inputs."""
     first = found.evidence[0]
     if arena.device == "cpu" or found.status not in (Status.WRONG, Status.CHEATING):
         return found
     if first.kind not in ("wrong result", "cached result", "precision lowered"):
         return found
-    text = f"work on a stream that does not wait for that of the call: {first.text}"
+    text = f"work on a stream that does not wait for the stream of the call: {first.text}"
     return Found(Status.CHEATING, Evidence("other streams", text, case=first.case))
 
 
 def raise_for(answer: Mapping[str, Any], case: Case | None, problem: Problem) -> None:
-    """Raise Found for what the process of a candidate tells against it."""
+    """Raise Found for offences that a candidate's process reports."""
     label = case.label if case else None
     if error := answer.get("error"):
         status = Status.RESOURCES if error["out_of_resources"] else Status.CRASH
@@ -167,10 +167,10 @@ def raise_for(answer: Mapping[str, Any], case: Case | None, problem: Problem) ->
     if alias := answer.get("aliases"):
         raise Found(Status.CHEATING, Evidence("output aliases input", str(alias), case=label))
     if name := answer.get("subclass"):
-        text = f"returned a {name} in place of a tensor, which may compute later"
+        text = f"returned a {name} instead of a tensor; it may compute later"
         raise Found(Status.CHEATING, Evidence("late result", text, case=label))
     if answer.get("unordered"):
-        text = "work that is on another stream, which the stream of the call does not wait for"
+        text = "work on another stream that the stream of the call does not wait for"
         raise Found(Status.CHEATING, Evidence("other streams", text, case=label))
     if used := problem.forbidden & {*answer.get("operators", ())}:
         text = f"called {', '.join(sorted(used))}, which the workload forbids"
@@ -185,18 +185,18 @@ def raise_for(answer: Mapping[str, Any], case: Case | None, problem: Problem) ->
 
 
 def raise_for_places(arena: Arena, slot: Slot, inputs: Sequence[Any], case: Case) -> None:
-    """Raise Found where a call wrote to its inputs, or beside its output."""
+    """Raise Found if a call wrote to its inputs, or outside its output."""
     if changed := arena.changed(slot, inputs):
         number, count = changed[0]
-        text = f"input {number} was changed in place, in {count} elements"
+        text = f"input {number} was changed in place ({count} elements)"
         raise Found(Status.CHEATING, Evidence("input changed", text, case=case.label))
     if count := arena.outside(slot):
-        text = f"wrote {count} bytes outside of the output"
+        text = f"wrote {count} bytes outside the output"
         raise Found(Status.WRONG, Evidence("out of bounds", text, case=case.label))
 
 
 def raise_for_seen(seen: Iterable[Mapping[str, Any]]) -> None:
-    """Raise Found for what the audit saw."""
+    """Raise Found for audited events."""
     evidence = tuple(
         Evidence(
             str(one["kind"]), f"{one['event']} {one['what']}".strip(), one["file"], one["line"]
@@ -208,23 +208,23 @@ def raise_for_seen(seen: Iterable[Mapping[str, Any]]) -> None:
 
 
 def raise_for_left(left: Iterable[Sequence[int]]) -> None:
-    """Raise Found where processes were left running when those of the candidates ended."""
+    """Raise Found if processes were left running when those of the candidates ended."""
     if count := sum(map(len, left)):
         text = f"left {counted(count, 'process')} running"
         raise Found(Status.CHEATING, Evidence("process", text))
 
 
 def status_of(ended: Ended, worker: Worker | None) -> Found:
-    """Return what the end of a process says."""
+    """Return the meaning of the end of a process."""
     if ended.why == "harness":
         return Found(Status.CHEATING, Evidence("harness", ended.text))
     return Found(Status(ended.why), Evidence(ended.why, ended.text))
 
 
 def twin(torch: Any, inputs: Sequence[Any], seed: int, kind: str) -> list[Any]:
-    """Return inputs of which, in each tensor, two elements are swapped or one is changed.
+    """Return inputs with two elements swapped or one changed in each tensor.
 
-    What is remembered by a sum, or by few elements, does not tell them apart.
+    A cache keyed by a sum or by a few elements cannot distinguish them.
     """
     random = torch.Generator().manual_seed(seed)
     found = []
@@ -244,13 +244,13 @@ def twin(torch: Any, inputs: Sequence[Any], seed: int, kind: str) -> list[Any]:
 
 
 def synchronize(torch: Any, arena: Arena) -> None:
-    """Wait until what was written to a GPU is there."""
+    """Wait until writes to a GPU are complete."""
     if arena.device != "cpu":
         torch.cuda.synchronize()
 
 
 def _told(name: str, one: Difference) -> str:
     return (
-        f"{name} is wrong in {one.wrong} of {one.of} elements, the worst at "
+        f"{name} is wrong in {one.wrong} of {one.of} elements; the worst is at "
         f"{one.at}: {one.found:.6g} instead of {one.exact:.6g}"
     )

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 #: System calls of Landlock, alike on all architectures.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 
-#: What a process may do with files, by bit: the first four are reading and running.
+#: Rights on files, by bit: the first four are reading and running.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
@@ -37,10 +37,10 @@ _NO_NEW_PRIVS, _PARENT_DEATH = 38, 1
 def confine(
     readable: Iterable[str], writable: Iterable[str], limits: Mapping[str, int]
 ) -> dict[str, bool]:
-    """Confine this process and its children for good; return what is refused from now on.
+    """Confine this process and its children permanently; return the restrictions.
 
-    `files`, `network` and `signals` tell what the kernel enforces.  `limits` has file_bytes and
-    cpu_s.  Only the calling thread is confined: call it before there are others.
+    `files`, `network` and `signals` say what the kernel enforces.  `limits` has file_bytes and
+    cpu_s.  Only the calling thread is confined: call it before other threads start.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
@@ -83,7 +83,7 @@ def _limit(what: int, most: int) -> None:
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
-    """Allow what lies below a path; one that is not there is left out."""
+    """Allow everything below a path; a missing path is skipped."""
     try:
         at = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

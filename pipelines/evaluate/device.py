@@ -22,5 +22,5 @@ def device_of(torch: Any, asked: str) -> str:
     """Return the device for `auto`, `cpu` or `cuda`; raises ToolMissing without a GPU."""
     there = torch.cuda.is_available()
     if asked == "cuda" and not there:
-        raise ToolMissing("there is no GPU that PyTorch can use")
+        raise ToolMissing("PyTorch cannot use a GPU on this machine")
     return "cuda:0" if there and asked != "cpu" else "cpu"

@@ -23,7 +23,7 @@ from perfpipe.pipelines.evaluate.problem import Problem
 #: The file of a converted candidate, which calls the function of its solution.
 ENTRY = "perfpipe_entry.py"
 
-#: Workloads of a definition that are judged.
+#: Most workloads of a definition that are judged.
 _WORKLOADS = 16
 
 #: Languages of solutions that need no build.
@@ -47,7 +47,7 @@ def run(*given):
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition as a problem, with the workloads that its sizes are of."""
+    """A definition as a problem, with the workloads of its sizes."""
 
     problem: Problem
     workloads: tuple[Mapping[str, Any], ...]
@@ -56,7 +56,7 @@ class Definition:
 def definition_of(path: Path, workloads: Path | None) -> Definition:
     """Return the problem of a definition file for the workloads of a JSON lines file.
 
-    Raises InputError for what is none, and for types and inputs that cannot be judged.
+    Raises InputError for an invalid definition, and for types and inputs that cannot be judged.
     """
     found = _json(path, "definition")
     try:
@@ -69,7 +69,7 @@ def definition_of(path: Path, workloads: Path | None) -> Definition:
         outputs = {k: _tensor(one, k, path, {}) for k, one in found["outputs"].items()}
         reference = _function(str(found["reference"]), path)
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not a definition of FlashInfer-Trace ({error!r})") from error
+        raise InputError(f"{path}: not a FlashInfer-Trace definition ({error!r})") from error
     sizes = [{**fixed, **{axis: int(one["axes"][axis]) for axis in free}} for one in chosen]
     types = [one["dtype"] for one in inputs.values() if one.get("dtype") in FLOATS]
     try:
@@ -98,12 +98,12 @@ def candidate_of(path: Path, problem: Problem, into: Path) -> Path:
         files = {str(one["path"]): str(one["content"]) for one in sources}
         solves = found["definition"]
     except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: not a solution of FlashInfer-Trace ({error!r})") from error
+        raise InputError(f"{path}: not a FlashInfer-Trace solution ({error!r})") from error
     if solves != problem.name:
-        raise InputError(f"{path}: solves {solves}, not {problem.name}")
+        raise InputError(f"{path}: is a solution of {solves}, not of {problem.name}")
     if language not in _LANGUAGES:
         raise InputError(
-            f"{path}: {language} needs a build; only {' and '.join(_LANGUAGES)} do not"
+            f"{path}: {language} needs a build; supported without one: {' and '.join(_LANGUAGES)}"
         )
     file, _, function = entry.partition("::")
     if file not in files or not function.isidentifier():
@@ -128,7 +128,7 @@ def written(files: Mapping[str, str], into: Path, path: Path) -> Path:
     for name, text in files.items():
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-            raise InputError(f"{path}: the source {name!r} is not below its directory")
+            raise InputError(f"{path}: the source {name!r} is outside its directory")
         at = into / pure
         at.parent.mkdir(parents=True, exist_ok=True)
         at.write_text(text, encoding="utf-8")
@@ -149,7 +149,7 @@ def _file_name(name: str) -> str:
 def _workloads(path: Path | None, name: str, free: Sequence[str]) -> list[dict[str, Any]]:
     if path is None:
         if free:
-            raise InputError(f"{name} has variable axes ({', '.join(free)}): give --workloads")
+            raise InputError(f"{name} has variable axes ({', '.join(free)}): pass --workloads")
         return [{"axes": {}, "inputs": {}, "uuid": name}]
     found = []
     for where, line in json_lines(path, "workload"):
@@ -157,10 +157,10 @@ def _workloads(path: Path | None, name: str, free: Sequence[str]) -> list[dict[s
         if line.get("definition", name) != name:
             continue
         if not isinstance(workload, dict) or {*free} - {*workload.get("axes", {})}:
-            raise InputError(f"{where}: not a workload of {name} (axes: {', '.join(free)})")
+            raise InputError(f"{where}: not a workload for {name} (axes: {', '.join(free)})")
         found.append(workload)
     if not found:
-        raise InputError(f"{path}: no workload of {name}")
+        raise InputError(f"{path}: no workload for {name}")
     return found[:_WORKLOADS]
 
 
@@ -170,9 +170,9 @@ def _scalars(workloads: Sequence[Mapping[str, Any]], path: Path) -> dict[str, An
     for workload in workloads:
         for name, one in workload.get("inputs", {}).items():
             if one.get("type") == "safetensors":
-                raise InputError(f"{path}: {name} is of a file of tensors, which is not read")
+                raise InputError(f"{path}: {name} comes from a tensor file, which is not supported")
             if one.get("type") == "scalar" and found.setdefault(name, one["value"]) != one["value"]:
-                raise InputError(f"{path}: {name} differs between workloads: judge them apart")
+                raise InputError(f"{path}: {name} differs between workloads: judge them separately")
     return found
 
 
@@ -181,10 +181,10 @@ def _tensor(
 ) -> dict[str, Any]:
     if one["shape"] is None:
         if name not in scalars:
-            raise InputError(f"{path}: {name} is a number that no workload gives")
+            raise InputError(f"{path}: {name} is a number without a value in the workloads")
         return {"scalar": scalars[name]}
     if one["dtype"] not in (*FLOATS, *INTEGERS):
-        raise InputError(f"{path}: {name}: {one['dtype']} cannot be judged")
+        raise InputError(f"{path}: {name}: type {one['dtype']} is not supported")
     return {"shape": one["shape"], "dtype": one["dtype"]}
 
 
@@ -195,5 +195,5 @@ def _function(text: str, path: Path) -> Any:
     except Exception as error:
         raise InputError(f"{path}: reference: {type(error).__name__}: {error}") from error
     if not callable(run := getattr(module, "run", None)):
-        raise InputError(f"{path}: the reference has no function run")
+        raise InputError(f"{path}: the reference does not define a function 'run'")
     return run

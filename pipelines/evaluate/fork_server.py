@@ -1,4 +1,4 @@
-"""Forks the processes of candidates from one that has loaded PyTorch and never runs their code.
+"""Forks processes of candidates from a process with PyTorch that never runs their code.
 
 Runs as a program of its own, under the supervisor, with the descriptor of a socket as its last
 argument.  Each packet asks for one thing, in JSON:
@@ -36,10 +36,9 @@ _KILLED_S = 20.0
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Look for no garbage in the block, and not among what is loaded in it from then on.
+    """Disable garbage collection in the block, and exclude the objects loaded in it afterwards.
 
-    PyTorch takes a fifth longer to load where it is looked for meanwhile, and what is collected in
-    a fork would be copied for it.
+    Collection makes PyTorch load a fifth slower, and in a fork it would copy pages.
     """
     gc.disable()
     yield
@@ -63,7 +62,7 @@ def main() -> None:
             import triton.language  # noqa: F401
         from perfpipe.pipelines.evaluate import inside, watching
 
-        # What is loaded at first use is loaded once.
+        # Load lazily loaded parts once, before forking.
         watching.operators_of(torch, lambda: torch.empty(0))
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     born: set[int] = set()
@@ -89,14 +88,14 @@ def main() -> None:
 
 
 def is_library(path: str) -> bool:
-    """Tell whether a directory of modules is the standard library, or of installed packages."""
+    """Return whether a directory of modules is the standard library or installed packages."""
     return path.endswith((".zip", "lib-dynload", "site-packages", "dist-packages")) or (
         os.path.isfile(os.path.join(path, "os.py"))  # noqa: PTH113, PTH118
     )
 
 
 def _end(pid: int, others: set[int]) -> dict[str, Any]:
-    """End a process and what it started; processes beside it that are nobody's end as well."""
+    """End a process and its children, and orphaned processes."""
     found, code = os.waitpid(pid, os.WNOHANG)
     left = [one for one in below(os.getpid()) if one != pid and not _of(one, others)]
     late = time.monotonic() + _KILLED_S
@@ -118,7 +117,7 @@ def _end(pid: int, others: set[int]) -> dict[str, Any]:
 
 
 def _of(pid: int, roots: set[int]) -> bool:
-    """Tell whether a process is one of the roots or below one."""
+    """Return whether a process is one of the roots or below one."""
     while pid > 1:
         if pid in roots:
             return True

@@ -1,8 +1,8 @@
 """Runs in the process of a candidate: loads it, and calls it when the judge says so.
 
-Nothing that is said from here is believed where it matters: what a candidate computed is read from
-the shared block, and the clock is the judge's.  What is reported here (exceptions, replaced
-functions, work that its stream does not wait for) can only count against a candidate.
+The judge does not trust this process: results are read from the shared block, and the clock is the
+judge's.  Reports from here (exceptions, replaced functions, work that its stream does not wait for)
+can only count against a candidate.
 
 Packets are JSON.  Asked: {"do": "load" | "call" | "prepare" | "go", ...}; answered: {"done": ...,
 "error": ...}; unasked: {"audit": {...}} for what the standard library's audit hooks saw.
@@ -26,10 +26,10 @@ from perfpipe.pipelines.evaluate import watching
 from perfpipe.pipelines.evaluate.confine import confine, limit_memory
 from perfpipe.pipelines.evaluate.packets import PACKET
 
-#: How late inputs come, cycles of the GPU's clock: some milliseconds.
+#: Delay of late inputs, cycles of the GPU's clock: some milliseconds.
 _PACE_CYCLES = 5_000_000
 
-#: The package that holds this file, of which candidates find no module.
+#: The package of this file; candidates cannot import its modules.
 _HARNESS = "perfpipe.pipelines"
 
 #: Characters of an error that are passed on.
@@ -45,7 +45,7 @@ def run(asked: dict[str, Any], line: int, output: int, block: int) -> NoReturn:
         for source, target in ((null, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
         for stream in (sys.stdout, sys.stderr):
-            # What it printed is told also when it is killed.
+            # Its output is available even if it is killed.
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         settle(asked["directory"])
         # A driver opens its devices before: threads that it has are confined no more, but run
@@ -62,14 +62,14 @@ def run(asked: dict[str, Any], line: int, output: int, block: int) -> NoReturn:
 
 
 def settle(directory: str) -> None:
-    """Make a candidate's directory the current one, and keep caches and other files beside it."""
+    """Make a candidate's directory the current one, and keep caches and other files next to it."""
     os.chdir(directory)
     beside = os.path.dirname(directory)  # noqa: PTH120
     for name in ("HOME", "TMPDIR", "TRITON_HOME"):
         os.environ[name] = beside
     for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
         os.environ[name] = f"{beside}/{name.lower()}"
-    # Workers of the compiler would run beside the calls.
+    # Workers of the compiler would run concurrently with the calls.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     tempfile.tempdir = None
 
@@ -86,7 +86,7 @@ def _serve(inside: Inside, refused: dict[str, bool]) -> None:
 
 
 class Inside:
-    """A candidate with what it may use: the shared block, and the line to the judge."""
+    """A candidate with the shared block and the connection to the judge."""
 
     def __init__(self, asked: dict[str, Any], line: socket.socket, block: int) -> None:
         import torch
@@ -133,11 +133,11 @@ class Inside:
             limit_memory(self._asked["limits"]["memory_bytes"])
 
     def say(self, packet: dict[str, Any]) -> None:
-        """Tell the judge something."""
+        """Send a packet to the judge."""
         self._line.send(self._dumps(packet).encode())
 
     def hear(self) -> dict[str, Any] | None:
-        """Return what the judge asks; None when it has gone."""
+        """Return the judge's request; None when the judge has gone."""
         packet = self._line.recv(PACKET)
         return self._loads(packet) if packet else None
 
@@ -162,7 +162,7 @@ class Inside:
         spec.loader.exec_module(made)
         entry = getattr(made, self._asked["entry"], None)
         if not callable(entry):
-            raise AttributeError(f"{module} has no function {self._asked['entry']}")
+            raise AttributeError(f"{module} does not define a function {self._asked['entry']}")
         if self._asked["init"] is not None:
             self._torch.manual_seed(self._asked["seed"])
             entry = entry(*self._asked["init"]).to(self._asked["device"])
@@ -170,7 +170,7 @@ class Inside:
         return {"replaced": self._known.replaced()}
 
     def do_call(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Call the candidate once, and look at what it did around its result."""
+        """Call the candidate once, and check its side effects."""
         ((inputs, outputs),) = self._tensors([asked])
         places = [tensor.data_ptr() for tensor in outputs]
         told: dict[str, Any] = {}
@@ -188,11 +188,11 @@ class Inside:
             told["unordered"] = self._unordered(outputs)
         self._synchronize()
         if [tensor.data_ptr() for tensor in outputs] != places:
-            told["aliases"] = "the output was made to point elsewhere"
+            told["aliases"] = "the output tensor was redirected to other memory"
         return told | {"replaced": self._known.replaced()}
 
     def _pace(self, inputs: list[Any]) -> None:
-        """Let the inputs come late, on the stream of the call: other streams must wait for it."""
+        """Delay the inputs on the stream of the call: other streams must wait for it."""
         tensors = [one for one in inputs if isinstance(one, self._torch.Tensor)]
         held = [one.clone() for one in tensors]
         for one in tensors:
@@ -228,7 +228,7 @@ class Inside:
         return {"event_ms": start.elapsed_time(end)}
 
     def do_look(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Return what was replaced until now."""
+        """Return the functions replaced so far."""
         return {"replaced": self._known.replaced()}
 
     def _tensors(self, calls: Sequence[dict[str, Any]]) -> list[tuple[list[Any], list[Any]]]:
@@ -246,7 +246,7 @@ class Inside:
         return whole.as_strided(view["shape"], view["stride"], offset)
 
     def _one(self, inputs: list[Any], outputs: list[Any]) -> dict[str, Any]:
-        """Call the candidate; of what it returns, tell what is not as it should be."""
+        """Call the candidate, and report defects of its return value."""
         assert self._function is not None  # noqa: S101
         torch = self._torch
         if self._style == "destination":
@@ -279,7 +279,7 @@ class Inside:
             output.copy_(found)
 
     def _unordered(self, outputs: list[Any]) -> bool:
-        """Tell whether work on the stream of the call would read another output than it wrote."""
+        """Return whether work on the stream of the call would not see the final output."""
         with self._torch.cuda.stream(self._stream):
             copies = [output.clone() for output in outputs]
         self._synchronize()

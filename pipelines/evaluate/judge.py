@@ -1,4 +1,4 @@
-"""The judgement on candidates: a look at the source, checks, timing, and what follows."""
+"""Judges candidates: static inspection, checks, timing, and the verdict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from perfpipe.pipelines.evaluate.timing import (
 from perfpipe.pipelines.evaluate.worker import Ended, ForkServer, Worker
 from perfpipe.pipelines.workload import Work
 
-#: Takes what is being done.
+#: Receives progress messages.
 Say = Callable[[str], None]
 
 
@@ -51,7 +51,7 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """How to judge; `seed` decides all inputs, which candidates must not know."""
+    """How to judge; `seed` decides all inputs and must stay secret from candidates."""
 
     device: str
     seed: int
@@ -89,10 +89,10 @@ class Judge:
     @classmethod
     @contextmanager
     def opened(cls, problem: Problem, work: Work, options: Options) -> Iterator[Judge]:
-        """Make one, and end what it has started; raises ToolMissing without PyTorch.
+        """Make a judge, and end its processes; raises ToolMissing without PyTorch.
 
-        The fork server takes long to load.  It starts with the first candidate that is run: none is
-        needed to judge the source of a cheat.
+        The fork server loads slowly.  It starts with the first candidate that runs: inspecting the
+        source of a cheat does not need it.
         """
         torch = pytorch()
         with ExitStack() as started:
@@ -108,7 +108,7 @@ class Judge:
                 made.arena.close()
 
     def of(self, problem: Problem) -> Judge:
-        """Return a judge of another problem, which is no larger, with the same processes."""
+        """Return a judge of another problem that is not larger, with the same processes."""
         made = copy(self)
         made.problem = problem
         return made
@@ -179,7 +179,7 @@ class Judge:
 
     def _scored(self, made: Judgement, own: _Copy, others: Sequence[_Copy], say: Say) -> Judgement:
         block = self.problem.block
-        made = replace(made, reason=f"{made.checked} calls of {made.cases} cases are right")
+        made = replace(made, reason=f"{made.checked} calls in {made.cases} cases are correct")
         if why := self._untimed(others):
             return replace(made, no_scores=why)
         scores: list[Score] = []
@@ -199,10 +199,10 @@ class Judge:
 
     def _untimed(self, others: Sequence[_Copy]) -> str | None:
         if not self._options.timed:
-            return "not asked for"
+            return "not requested"
         if not self.problem.block.timing:
-            return "the workload has no sizes to time"
-        return None if others else "no baseline to measure against"
+            return "the workload does not define sizes to time"
+        return None if others else "there is no baseline to compare with"
 
     def _timed(self, case: Case, own: _Copy, others: Sequence[_Copy], say: Say) -> Iterator[Score]:
         block, options = self.problem.block, self._options
@@ -303,13 +303,13 @@ def _with(made: Judgement, found: Found) -> Judgement:
     reason = found.evidence[0].text
     return replace(
         made, status=found.status, reason=reason, evidence=found.evidence, scores=(),
-        no_scores="only a correct candidate has times",
+        no_scores="only a correct candidate is timed",
     )  # fmt: skip
 
 
 def _warnings(refused: Mapping[str, bool]) -> tuple[str, ...]:
-    """Return what the kernel of this machine does not refuse."""
+    """Return a warning on restrictions that this machine's kernel does not enforce."""
     open_ = [name for name, so in refused.items() if not so]
     if not open_:
         return ()
-    return (f"this kernel does not confine {', '.join(open_)}: only what was seen is known",)
+    return (f"this kernel cannot confine {', '.join(open_)}: some cheats may go undetected",)

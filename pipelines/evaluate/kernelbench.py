@@ -1,7 +1,7 @@
 """Problems of KernelBench: a module with Model, get_inputs and get_init_inputs.
 
-A candidate's kernel.py has the class ModelNew, which is made of the same arguments with the same
-seed, so that both have the same weights.  Inputs are what get_inputs() draws for a seed.  See
+A candidate's kernel.py has the class ModelNew, which is constructed with the same arguments and
+seed, so both have the same weights.  get_inputs() draws the inputs for a seed.  See
 https://github.com/ScalingIntelligence/KernelBench.
 """
 
@@ -23,13 +23,15 @@ _NEEDED = ("Model", "get_inputs", "get_init_inputs")
 
 
 def problem_of_module(torch: Any, path: Path, device: str) -> Problem:
-    """Return the problem of a module; raises InputError for one that is not of KernelBench."""
+    """Return the problem of a module; raises InputError if it is not a KernelBench problem."""
     module = module_of(path)
     if missing := [name for name in _NEEDED if not hasattr(module, name)]:
-        raise InputError(f"{path}: not a problem of KernelBench: it has no {', '.join(missing)}")
+        raise InputError(
+            f"{path}: not a KernelBench problem: it does not define {', '.join(missing)}"
+        )
     init = list(_called(module.get_init_inputs, path))
     if not _is_plain(init):
-        raise InputError(f"{path}: get_init_inputs returns more than numbers, texts and lists")
+        raise InputError(f"{path}: get_init_inputs may return only numbers, strings and lists")
     draw = _draw(torch, module, path)
     drawn = draw(torch, Case("float32", {}), _SEED, "cpu")
     with torch.random.fork_rng(devices=[]):
@@ -114,7 +116,7 @@ def _input(torch: Any, one: Any) -> Input:
     if isinstance(one, (int, float)):
         return Input(scalar=one)
     raise InputError(
-        f"get_inputs returns a {type(one).__name__}: only tensors and numbers are known"
+        f"get_inputs returns a {type(one).__name__}: only tensors and numbers are supported"
     )
 
 

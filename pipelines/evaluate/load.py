@@ -15,9 +15,9 @@ from perfpipe.pipelines.workload import Work, load_workload
 
 @dataclass(frozen=True)
 class Loaded:
-    """A problem with its declared work, its baselines by name, and where it comes from.
+    """A problem with its declared work, its baselines by name, and its source.
 
-    `workloads` are those of FlashInfer-Trace that its sizes are of.
+    `workloads` are the FlashInfer-Trace workloads of its sizes.
     """
 
     problem: Problem
@@ -28,19 +28,19 @@ class Loaded:
     def candidate(self, path: Path, into: Path) -> Path:
         """Return the directory of a candidate; that of a solution is written below `into`.
 
-        Raises InputError for what is neither.
+        Raises InputError for anything else.
         """
         if path.suffix == ".json" and path.is_file():
             return flashinfer.candidate_of(path, self.problem, into)
         if not path.is_dir():
-            raise InputError(f"{path}: no such directory of a candidate")
+            raise InputError(f"{path}: no such candidate directory")
         return path
 
 
 def loaded(
     torch: Any, path: Path, device: str, into: Path, workloads: Path | None = None
 ) -> Loaded:
-    """Return the problem of a file; what is made of it is written below `into`.
+    """Return the problem of a file; generated files are written below `into`.
 
     Raises InputError with file and line.
     """
@@ -49,14 +49,14 @@ def loaded(
         own = {"reference": flashinfer.baseline(made, into)}
         return Loaded(made.problem, Work(), own, made.workloads)
     if workloads is not None:
-        raise InputError("--workloads is for definitions of FlashInfer-Trace")
+        raise InputError("--workloads applies to FlashInfer-Trace definitions only")
     if path.suffix == ".py":
         problem = kernelbench.problem_of_module(torch, path, device)
         return Loaded(problem, Work(), {"reference": kernelbench.baseline(problem, into)})
     workload = load_workload(path)
     block = workload.evaluate
     if block is None:
-        raise InputError(f"{path}: has no 'evaluate', which says what a candidate computes")
+        raise InputError(f"{path}: no 'evaluate' block, which defines what a candidate computes")
     folder = path.resolve().parent
     reference = folder / block.reference
     problem = Problem(

@@ -1,4 +1,4 @@
-"""What the judge, the fork server and candidates send one another: JSON, a packet each."""
+"""Messages between the judge, the fork server and candidates: JSON, one packet each."""
 
 #: Longest packet, bytes.
 PACKET = 1 << 20

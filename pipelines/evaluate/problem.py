@@ -1,4 +1,4 @@
-"""What candidates are judged by: cases with inputs, and exact results; only the judge has it."""
+"""Cases with inputs and exact results, by which candidates are judged; only the judge has them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perfpipe.pipelines.expression import evaluate
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs of one kind: type, sizes, what is special about them, and which of several."""
+    """Inputs of one kind: type, sizes, special property, and number."""
 
     dtype: str
     sizes: Sizes
@@ -42,7 +42,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be computed: `block` says of what, `reference` computes it.
+    """The task: `block` defines inputs and outputs, `reference` computes the expected results.
 
     `make` draws the inputs, `init` are arguments of the candidate's class where it has one.
     With `widens` the reference takes float64 for floating-point inputs, else their own type.
@@ -59,7 +59,7 @@ class Problem:
     forbidden: frozenset[str] = field(default_factory=frozenset)
 
     def cases(self, seed: int, *, timed: bool = True) -> list[Case]:
-        """Return the cases to check, of which seeds count from `seed`; with those to be timed."""
+        """Return the cases to check, with seeds from `seed` on; includes those to be timed."""
         block, numbers = self.block, itertools.count(seed)
         made = [
             Case(dtype, sizes, "", next(numbers))
@@ -108,7 +108,7 @@ class Problem:
         ]
 
     def exact(self, torch: Any, case: Case, inputs: Sequence[Any]) -> list[Any]:
-        """Return what is expected of inputs; raises InputError where the reference cannot tell."""
+        """Return the expected outputs; raises InputError if the reference fails."""
         wide = [
             one.double()
             if self.widens and isinstance(one, torch.Tensor) and one.is_floating_point()
@@ -120,17 +120,19 @@ class Problem:
                 found = self.reference(*wide)
         except Exception as error:
             raise InputError(
-                f"{self.path}: the reference fails on {case.label}: {error}"
+                f"{self.path}: the reference fails for {case.label}: {error}"
             ) from error
         found = list(found) if isinstance(found, (tuple, list)) else [found]
         shapes = [made.shape for made in self.outputs(case)]
         if [tuple(one.shape) for one in found] != shapes:
             got = [tuple(one.shape) for one in found]
-            raise InputError(f"{self.path}: {case.label}: the reference gives {got}, not {shapes}")
+            raise InputError(
+                f"{self.path}: {case.label}: the reference returns {got}, not {shapes}"
+            )
         return found
 
     def reduction(self, case: Case) -> float:
-        """Return the number of terms that an element of the output sums up."""
+        """Return the number of terms in the sum of an output element."""
         return _number(self.block.reduction, case.sizes, self.path)
 
     def _shape(self, extents: Sequence[Extent], case: Case) -> tuple[int, ...]:
@@ -179,14 +181,14 @@ def reference_of(path: Path, function: str) -> Callable[..., Any]:
     """Return a function of a Python file; raises InputError."""
     found = getattr(module_of(path), function, None)
     if not callable(found):
-        raise InputError(f"{path}: no function {function}")
+        raise InputError(f"{path}: function {function} is not defined")
     return found  # type: ignore[no-any-return]
 
 
 def module_of(path: Path) -> Any:
     """Return a Python file as a module; raises InputError."""
     if not path.is_file():
-        raise InputError(f"{path}: no such reference")
+        raise InputError(f"{path}: no such reference file")
     spec = importlib.util.spec_from_file_location(f"perfpipe_reference_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: not a Python file")

@@ -1,7 +1,7 @@
 """Runs in the process that ncu profiles: confines itself, loads a candidate, and calls it.
 
-Runs as a program of its own, with a file of JSON as its last argument: what a candidate's process
-is asked otherwise, with `calls` and the path of the `inputs`.  Prints what is refused to it.
+Runs as its own program, with a JSON file as its last argument: the usual request to a candidate's
+process, with `calls` and the path of the `inputs`.  Prints its restrictions.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from perfpipe.pipelines.evaluate.confine import confine
 from perfpipe.pipelines.evaluate.fork_server import is_library, loading
 from perfpipe.pipelines.evaluate.inside import Inside, settle
 
-#: Calls before the one that is profiled: what is compiled or tuned is done by then.
+#: Warm-up calls before the profiled one, for compilation and tuning.
 _WARMUP = 3
 
 
 class _Alone(Inside):
-    """A candidate with memory of its own and no judge: nothing that it says is listened to."""
+    """A candidate with its own memory and without a judge: its reports are ignored."""
 
     def block(self, file: int) -> Any:
         """Return memory for the tensors."""
@@ -48,7 +48,7 @@ class _Alone(Inside):
 
     @contextlib.contextmanager
     def profiled(self) -> Any:
-        """Let ncu see what is launched meanwhile."""
+        """Let ncu profile the launches in the block."""
         api = self._torch.cuda.cudart() if self._on_gpu else None
         if api is not None:
             api.cudaProfilerStart()

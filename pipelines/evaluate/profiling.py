@@ -30,7 +30,7 @@ from perfpipe.pipelines.workload import CollectNcu
 from perfpipe.store import Store
 from perfpipe.work import Work, add_work
 
-#: Most launches of a call that are profiled, and kernels that are told.
+#: Most launches of a call that are profiled, and most kernels that are reported.
 _LAUNCHES, _KERNELS = 50, 8
 
 #: How long ncu may take, s.
@@ -38,7 +38,7 @@ _NCU_S = 600.0
 
 
 def best(made: Sequence[Judgement]) -> int | None:
-    """Return which correct candidate is the fastest over all cases; the first where none has times.
+    """Return the correct candidate that is fastest over all cases; the first if none was timed.
 
     >>> best([]) is None
     True
@@ -59,7 +59,7 @@ def case_of(problem: Problem, made: Judgement) -> Case:
     sizes = block.timing or block.correctness
     cases = [Case(block.dtypes[0], own, "", made.seed) for own in sizes]
     took = {score.case: max(score.candidate_ms) for score in made.scores}
-    # Of cases without times the last one, which is usually the largest.
+    # Without times, the last case, which is usually the largest.
     return max(reversed(cases), key=lambda case: took.get(case.label, 0.0))
 
 
@@ -68,11 +68,11 @@ def profile(
 ) -> Profile:
     """Profile a call of a candidate, and put the report into the store; it never raises.
 
-    Where the call is one kernel, the declared work of the case is that of the kernel.
+    If the call is a single kernel, the declared work of the case is that of the kernel.
     """
     ncu = find_tool("ncu")
     if ncu is None:
-        return Profile(case.label, why="ncu is not here (see perfpipe doctor)")
+        return Profile(case.label, why="ncu was not found (see perfpipe doctor)")
     try:
         with tempfile.TemporaryDirectory(prefix="perfpipe-profile-") as folder:
             return _profiled(torch, judged, candidate, case, device, store, Path(folder), ncu.path)
@@ -108,17 +108,17 @@ def _profiled(
     said = f"{done.stdout}\n{done.stderr}"
     if not report.is_file():
         late = f"ncu took longer than {_NCU_S:g} s" if done.timed_out else ""
-        why = late or explain(said) or f"ncu wrote no report: {done.complaint()}"
+        why = late or explain(said) or f"ncu did not write a report: {done.complaint()}"
         return Profile(case.label, isolation=refused, why=why)
     (name,) = with_files(store, [str(report)])
     _declare(store, name, work_of(judged.work, case))
     kernels = _kernels(store, name)
-    none = None if kernels else "the call launched no kernel that ncu could profile"
+    none = None if kernels else "the call did not launch a kernel that ncu could profile"
     return Profile(case.label, name, kernels, refused, none)
 
 
 def _asked(torch: Any, problem: Problem, case: Case, device: str, home: Path) -> dict[str, Any]:
-    """Return what the process is asked; the inputs are written beside the candidate."""
+    """Return the request to the process; the inputs are written next to the candidate."""
     block, limits = problem.block, problem.block.limits
     layout = Arena(torch, "cpu", 1)
     slot = layout.slot(problem.inputs(case), problem.outputs(case), 0)
@@ -151,7 +151,7 @@ def _environment(home: Path, device: str) -> dict[str, str]:
 
 
 def _refused(output: str) -> dict[str, bool]:
-    """Return what the process was refused: its first line that says so is not a candidate's."""
+    """Return the restrictions of the process, from the first line that it printed."""
     for line in output.splitlines():
         if line.startswith('{"refused": '):
             found: dict[str, bool] = json.loads(line)["refused"]
@@ -160,7 +160,7 @@ def _refused(output: str) -> dict[str, bool]:
 
 
 def _declare(store: Store, report: str, work: CaseWork) -> None:
-    """Declare the work of the only kernel of a report: of several each does an unknown part."""
+    """Declare the work of the only kernel of a report; several share it in unknown parts."""
     if work.flops is None and work.bytes is None:
         return
     if store.manifest(report).tables["ncu_launches"].rows == 1:
@@ -168,7 +168,7 @@ def _declare(store: Store, report: str, work: CaseWork) -> None:
 
 
 def _kernels(store: Store, report: str) -> tuple[Kernel, ...]:
-    """Return the kernels of a report, those that take longest first."""
+    """Return the kernels of a report, longest first."""
     names = ", ".join(item.name for item in fields(Kernel))
     sql = f"SELECT {names} FROM kernel_classes ORDER BY time_ns DESC NULLS LAST LIMIT {_KERNELS}"
     with Session.open(store, [report], use=("kernel_classes",)) as session:

@@ -1,4 +1,4 @@
-"""What the judge says of a candidate."""
+"""The judgement on a candidate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """What became of a candidate; only a correct one has times."""
+    """The status of a candidate; only a correct one has times."""
 
     CORRECT = "correct"
     WRONG = "wrong result"
@@ -21,9 +21,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why a candidate has its status: `kind` in a word, `text` in a sentence, and where.
+    """Why a candidate has its status: `kind` is a keyword, `text` a sentence, with the location.
 
-    `file` and `line` are of the candidate, `case` the inputs on which it showed.
+    `file` and `line` are in the candidate, `case` is the case that showed it.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of a profile: its class by perfpipe, SOL and SOL headroom, %; None is not known."""
+    """A kernel of a profile: perfpipe's class, SOL and SOL headroom, %; None is unknown."""
 
     kernel_name: str
     bound: str
@@ -75,9 +75,9 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Profile:
-    """What ncu saw in one call of a candidate; `why` says why there is nothing.
+    """The ncu profile of one call of a candidate; `why` says why it is missing.
 
-    `isolation` is what was refused to the candidate meanwhile.
+    `isolation` lists the restrictions of the candidate during the call.
     """
 
     case: str
@@ -91,11 +91,11 @@ class Profile:
 class Judgement:
     """The judgement on a candidate.
 
-    `digest` is of its files.  `deterministic` tells whether the same inputs gave the same bits;
+    `digest` is that of its files.  `deterministic` says whether equal inputs gave equal bits;
     `checked` counts calls, errors are absolute, over the largest
     expected value (scaled), and over the element's own (relative).
-    `params` are what it states of itself, `profile` is of the best one, where it was asked for.
-    `isolation` is what the kernel of this machine refuses the candidate.
+    `params` are the parameters that it states.  `profile` is that of the best one, if requested.
+    `isolation` lists the restrictions that this machine's kernel enforces.
     """
 
     workload: str
@@ -124,11 +124,11 @@ class Judgement:
 
     def __post_init__(self) -> None:
         if self.scores and self.status != Status.CORRECT:
-            raise ValueError("only a correct candidate has times")
+            raise ValueError("only a correct candidate is timed")
 
     @property
     def ok(self) -> bool:
-        """Whether it computes what it should."""
+        """Whether it is correct."""
         return self.status == Status.CORRECT
 
     def data(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class Judgement:
 
 
 class Found(Exception):
-    """A candidate has a status other than correct, with the evidence."""
+    """Raised for a candidate that is not correct, with the evidence."""
 
     def __init__(self, status: Status, *evidence: Evidence) -> None:
         super().__init__(evidence[0].text)

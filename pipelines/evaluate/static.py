@@ -1,7 +1,7 @@
-"""Reads a candidate's source before anything of it runs.
+"""Inspects a candidate's source before it runs.
 
-Offences are refused: nothing that computes a kernel needs them.  Code that hides what it does is
-one.  This look is no wall: what it misses meets the confined process and the judge's own clock.
+Offences are refused: a kernel does not need them.  Code that hides its purpose is an offence.  The
+inspection is not a security boundary: the confined process and the judge's clock are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perfpipe.pipelines.evaluate.result import Evidence
 
-#: Modules that a kernel needs not, by what they are for.
+#: Modules that a kernel does not need, by purpose.
 _MODULES = {
     "network": "socket ssl http urllib requests ftplib smtplib asyncio aiohttp httpx xmlrpc",
     "process": "subprocess multiprocessing pty signal concurrent",
@@ -23,7 +23,7 @@ _MODULES = {
 }
 _OF_MODULE = {name: kind for kind, names in _MODULES.items() for name in names.split()}
 
-#: Functions, as they are written, by what they are for.
+#: Functions, as written in source, by purpose.
 _CALLS = {
     "hidden code": "eval exec compile __import__ globals locals vars breakpoint input",
     "process": "os.system os.popen os.fork os.forkpty os.execv os.execve os.execvp os.kill "
@@ -33,16 +33,16 @@ _CALLS = {
 }
 _OF_CALL = {name: kind for kind, names in _CALLS.items() for name in names.split()}
 
-#: What opens a file that is its first argument.
+#: Functions that open the file in their first argument.
 _OPENING = {"open", "os.open", "io.open", "pathlib.Path", "torch.load", "torch.from_file"}
 
-#: Attributes that lead around everything above.
+#: Attributes that bypass everything above.
 _HIDDEN = {
     "__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__", "f_back",
     "f_globals", "f_locals", "gi_frame", "tb_frame", "__loader__", "__spec__", "__dict__",
 }  # fmt: skip
 
-#: Packages whose parts nobody may replace.
+#: Packages whose parts must not be replaced.
 _FOREIGN = {"torch", "time", "triton", "numpy", "os", "sys", "builtins", "math", "tl", "F"}
 
 #: Largest file that is read, bytes.
@@ -50,7 +50,7 @@ _LONGEST = 4 << 20
 
 
 def look(directory: Path, reference: str) -> list[Evidence]:
-    """Return the offences of a candidate's files; `reference` is a module that it must not use."""
+    """Return the offences of a candidate's files; it must not use the module `reference`."""
     found: list[Evidence] = []
     for path in sorted(directory.rglob("*.py")):
         name = path.relative_to(directory).as_posix()
@@ -60,7 +60,7 @@ def look(directory: Path, reference: str) -> list[Evidence]:
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError, RecursionError):
-            continue  # it does not run either, which is told then
+            continue  # it cannot run either, and running it reports that
         beside = {other.stem for other in directory.glob("*.py")} | {
             other.name for other in directory.iterdir() if other.is_dir()
         }
@@ -71,7 +71,7 @@ def look(directory: Path, reference: str) -> list[Evidence]:
 class _Look:
     def __init__(self, name: str, reference: str, beside: set[str]) -> None:
         self._name, self._reference, self._beside = name, reference, beside
-        #: What local names stand for, where they are imported.
+        #: Imported objects by local name.
         self._names: dict[str, str] = {}
 
     def offences(self, tree: ast.AST) -> list[Evidence]:
@@ -154,14 +154,14 @@ class _Look:
             yield "harness", "changes the environment"
 
     def _is_foreign(self, node: ast.expr) -> bool:
-        """Tell whether an expression is a module of others, or a class or function of one."""
+        """Return whether an expression is a foreign module, or a class or function of one."""
         path = self._path(node)
         first = path.split(".")[0]
         bound = isinstance(node, ast.Name) and node.id not in self._names
         return first in _FOREIGN and not bound
 
     def _path(self, node: ast.AST) -> str:
-        """Return a dotted name with what its first part stands for; empty for anything else."""
+        """Return a dotted name with its first part resolved; empty for anything else."""
         parts = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -172,6 +172,6 @@ class _Look:
 
 
 def _outside(node: ast.expr | None) -> str:
-    """Return a path outside of the working directory that is written out; empty for others."""
+    """Return a literal path outside the working directory; empty for others."""
     text = str(node.value) if isinstance(node, ast.Constant) else ""
     return text if text.startswith(("/", "..", "~")) else ""

@@ -31,7 +31,7 @@ def lines(made: Judgement) -> Iterator[str]:
     if made.ok and made.no_scores:
         yield f"  no times: {made.no_scores}"
     if made.ok and made.deterministic is False:
-        yield "  not deterministic: the same inputs gave different bits"
+        yield "  not deterministic: equal inputs gave different bits"
     for warning in made.warnings:
         yield f"  warning: {warning}"
     if made.profile is not None:
@@ -52,7 +52,7 @@ def _profile(made: Profile) -> Iterator[str]:
 
 
 def _pct(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.0f} %"
+    return "unknown" if value is None else f"{value:.0f} %"
 
 
 def _told(one: Evidence) -> str:

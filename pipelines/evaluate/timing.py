@@ -1,9 +1,9 @@
-"""Times a candidate and its baselines in turns, by the judge's clock, and checks what they wrote.
+"""Times a candidate and its baselines alternately, by the judge's clock, and checks their outputs.
 
-A batch is a number of calls, each with inputs of its own.  While these are written every process of
-a candidate is stopped.  The clock runs from the moment when the process may go on until its results
-can be read from here; what the same exchange takes with no calls is subtracted.  A launch is a
-process: the median of its batches is one sample, as calls of one process are not independent.
+A batch is a number of calls, each with its own inputs.  All processes of a candidate are stopped
+while the inputs are written.  The clock runs from the moment when the process continues until its
+results can be read here; the time of the same exchange without calls is subtracted.  A launch is a
+process: the median of its batches is one sample, because calls of one process are not independent.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ CALLS = (4, 64)
 #: Elements of each output that are read before the clock stops, on a GPU.
 _PROBED = 16
 
-#: Outputs of a batch that are checked, of a candidate and of a baseline: some at random, which a
+#: Outputs of a batch that are checked, of a candidate and of a baseline: a random choice that a
 #: candidate cannot know.
 _CHECKED, _SAMPLED = 8, 2
 
-#: All outputs are checked of a batch of no more bytes.
+#: Batches up to this size, bytes, have all outputs checked.
 _SMALL = 64 << 20
 
-#: A stream is said to miss work where its events show less than this share of the time, and the
-#: difference is at least so long, ms.
+#: A stream misses work if its events show less than this share of the time, and the difference is
+#: at least this long, ms.
 _MISSED, _MISSED_MS = 0.6, 0.3
 
-#: Exchanges without calls beside each batch, of which the shortest of a launch is subtracted, and
-#: the least that calls must take beyond it, as a share of it.
+#: Exchanges without calls per batch (the shortest of a launch is subtracted), and the least time
+#: of the calls beyond it, as a share of it.
 _EXCHANGES, _RESOLVED = 5, 0.5
 
 #: Verdicts of the gate, as a candidate earns them.
@@ -60,7 +60,7 @@ _VERDICTS = {"improved": "faster", "regressed": "slower"}
 
 
 class TooShort(Exception):
-    """Calls that take no longer than what is subtracted."""
+    """Calls are no longer than the subtracted overhead."""
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Timing:
         side.worker.stop()
 
     def nothing(self, worker: Worker) -> float:
-        """Return how long an exchange takes in which nothing is called, ms."""
+        """Return the time of an exchange without calls, ms."""
         synchronize(self._torch, self._arena)
         return self._clocked(worker)[0]
 
@@ -107,7 +107,7 @@ class Timing:
         """Return how long a batch takes on new inputs, ms; raises Found for a wrong output."""
         torch, problem, arena, case = self._torch, self._problem, self._arena, self._case
         seeds = [self._random.getrandbits(48) for _ in self._slots]
-        # One call has the inputs of another one but for few elements.
+        # One call has the inputs of another one except for a few elements.
         one, other = self._random.sample(range(self.calls), 2)
         arena.fill(self._slots, POISONS[0])
         for number, slot in enumerate(self._slots):
@@ -118,7 +118,7 @@ class Timing:
         raise_for(answer, case, problem)
         raise_for_seen(side.worker.seen)
         if side.worker.others():
-            text = "processes that it started run beside the calls"
+            text = "processes that it started run concurrently with the calls"
             raise Found(Status.CHEATING, Evidence("process", text, case=case.label))
         small = self.bytes <= _SMALL
         most = self.calls if small else min(self.calls, _SAMPLED if side.name else _CHECKED)
@@ -127,14 +127,14 @@ class Timing:
             raise_for_places(arena, slot, inputs, case)
             side.checks.right(side.worker, case, slot, problem.exact(torch, case, inputs))
         if early is not None and not bool((early == arena.gather(self._probes)).all()):
-            text = "outputs changed after the process had said that its work was done"
+            text = "outputs changed after the process had reported that its work was done"
             raise Found(Status.CHEATING, Evidence("late result", text, case=case.label))
         if (event := answer.get("event_ms")) is not None:
             side.events.append(float(event))
         return ms
 
     def finish(self, side: Side, ms: Sequence[float]) -> None:
-        """Raise Found where functions were replaced, or events miss much of the time."""
+        """Raise Found if functions were replaced, or events miss much of the time."""
         side.worker.go_on()
         raise_for(side.worker.ask("look"), None, self._problem)
         side.worker.stop()
@@ -142,20 +142,20 @@ class Timing:
             return
         event, whole = statistics.median(side.events), statistics.median(ms)
         if event < _MISSED * whole and whole - event > _MISSED_MS:
-            text = f"events on the stream of the calls show {event:.3f} ms of {whole:.3f} ms"
+            text = f"events on the stream of the calls show only {event:.3f} of {whole:.3f} ms"
             raise Found(Status.CHEATING, Evidence("other streams", text, case=self._case.label))
 
     def resolved(self, ms: float, overhead: float) -> float:
-        """Return the time of a call, ms; raises TooShort where the exchange hides it."""
+        """Return the time of a call, ms; raises TooShort if the exchange hides it."""
         if ms - overhead < _RESOLVED * overhead:
             raise TooShort(
-                f"{self._case.label}: too short to time: {self.calls} calls take {ms:.3g} ms, an "
-                f"exchange without calls {overhead:.3g} ms; larger sizes can be timed"
+                f"{self._case.label}: too short to time: {self.calls} calls take {ms:.3g} ms, the "
+                f"overhead without calls is {overhead:.3g} ms; use larger sizes"
             )
         return (ms - overhead) / self.calls
 
     def cache(self) -> str:
-        """Return in which state caches are when a call begins."""
+        """Return the state of the caches when a call begins."""
         if self._arena.device == "cpu":
             return f"not controlled: a batch is {self.bytes / 2**20:.1f} MiB"
         level = self._torch.cuda.get_device_properties(self._arena.device).L2_cache_size
@@ -194,7 +194,7 @@ class Timing:
 
 @contextmanager
 def blamed(baseline: str) -> Iterator[None]:
-    """Turn what a baseline does wrong into an error of the caller's; a candidate has no name."""
+    """Turn a failure of a baseline into an error for the caller; a candidate has no name."""
     try:
         yield
     except (Found, Ended) as error:
@@ -206,7 +206,7 @@ def blamed(baseline: str) -> Iterator[None]:
 def timed_launch(
     timing: Timing, sides: Sequence[Side], empty: Worker, batches: int, turn: int
 ) -> dict[str, float]:
-    """Return ms a call of each side, in processes that are stopped; sides take turns."""
+    """Return ms per call of each side, in processes that are stopped; sides alternate."""
     for side in sides:
         with blamed(side.name):
             timing.prepare(side)
@@ -251,7 +251,7 @@ def score(
         tuple(other),
         1 / (1 + change.ratio),
         None if high is None else 1 / (1 + high),
-        # From a few launches, nearly nothing may follow.
+        # A few launches allow hardly any conclusion.
         None if low is None or low <= -1 else 1 / (1 + low),
         _VERDICTS.get(verdict, verdict),
         timing.calls,

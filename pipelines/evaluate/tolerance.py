@@ -1,7 +1,7 @@
-"""How much a result may differ from the exact one, by type and by how many terms it sums up.
+"""How much a result may differ from the exact one, by type and number of summed terms.
 
 An element is rounded once to the type of the output (half a unit in the last place), and the sum
-behind it in the type of accumulation: the error of n terms grows like sqrt(n) (N. Higham, T. Mary,
+before it in the type of accumulation: the error of n terms grows like sqrt(n) (N. Higham, T. Mary,
 "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019).  Both
 have a margin, so that another order of the same operations passes.
 """
@@ -15,28 +15,28 @@ from typing import Any
 
 from perfpipe.pipelines.evaluate.block import FLOATS, Tolerance
 
-#: Spacing of numbers at 1, and the smallest positive number, by type; tf32 rounds inputs only.
+#: Spacing of numbers at 1, and the smallest positive number, by type; tf32 only rounds inputs.
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "tf32": 2.0**-10, "float16": 2.0**-10,
            "bfloat16": 2.0**-7}  # fmt: skip
 _SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24,
              "bfloat16": 2.0**-133}  # fmt: skip
 
-#: Units in the last place of the output, and standard errors of a sum, that are let pass.
+#: Tolerated units in the last place of the output, and standard errors of a sum.
 _ROUNDING, _SUMMING = 4.0, 8.0
 
 #: Share of elements that rounding makes too large.
 _EITHER_WAY = (0.25, 0.75)
 
-#: Larger errors are no rounding: RMS of the error over that of the exact values.
+#: Larger errors are not rounding: RMS of the error over that of the exact values.
 _MOST_SPREAD = 0.05
 
-#: Types that something may have been computed in, more precise ones first.
+#: Types of possible arithmetic, more precise ones first.
 _LADDER = ("float32", "tf32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What may differ: `relative` of the element, and `scaled` of the largest of the output."""
+    """Allowed error: `relative` to the element, and `scaled` by the largest of the output."""
 
     relative: float
     scaled: float
@@ -49,7 +49,7 @@ def allowed(
     accumulate: str = "float32",
     stated: Mapping[str, Tolerance] | None = None,
 ) -> Allowed:
-    """Return what a result of a type may differ by; `stated` tolerances take its place."""
+    """Return the allowed error of a result by type; `stated` tolerances replace it."""
     if stated and dtype in stated:
         return Allowed(stated[dtype].rtol, 0.0, stated[dtype].atol)
     if dtype not in FLOATS:
@@ -91,8 +91,7 @@ class Difference:
 def difference(torch: Any, found: Any, exact: Any, may: Allowed, reduction: float) -> Difference:
     """Compare a result with the exact one, in float64; integers must be equal.
 
-    NaN must be where NaN is expected; what is expected beyond the range of the type may be
-    infinite.
+    NaN is required where NaN is expected; values beyond the range of the type may be infinite.
     """
     if not exact.numel():
         return Difference(0, 0, None, None)
@@ -107,7 +106,7 @@ def difference(torch: Any, found: Any, exact: Any, may: Allowed, reduction: floa
     error = (found - exact).abs()
     limit = may.relative * exact.abs() + may.scaled * scale + may.absolute
     near = largest * (1 - may.relative - may.scaled)
-    # Beyond the range, also a type that saturates is right.
+    # Beyond the range, saturation is also right.
     beyond = (found.sign() == exact.sign()) & (found.abs() >= near) & (exact.abs() >= near)
     right = torch.where(usual, error <= limit, (found == exact) | beyond)
     right |= (exact.isnan() & found.isnan()) | (beyond & ~exact.isnan())
@@ -149,8 +148,8 @@ def _computed_in(
 ) -> str | None:
     """Return the less precise type whose rounding errors a result has; None if it is just wrong.
 
-    Then most elements are off by more than their own type explains, none by more than the other
-    one does, and errors go either way: what is forgotten or added shifts them to one side.
+    Then most elements are off by more than their own type explains, and none by more than the
+    other type explains.  Errors have both signs: missing or extra terms would shift them.
     """
     signed = found - exact
     error = signed.abs()
@@ -164,7 +163,7 @@ def _computed_in(
     spread = float((error**2).mean().sqrt()) / float((exact**2).mean().sqrt() or 1.0)
     for name in _LADDER:
         epsilon = EPSILON[name]
-        # A type as coarse as the output's own explains errors only as the type of its sums.
+        # A type as coarse as the output's explains errors only as the accumulation type.
         if epsilon < own:
             continue
         grown = epsilon * math.sqrt(max(reduction, 1.0))

@@ -13,7 +13,7 @@ from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.result import Judgement, Score, Status
 
-#: Names of a status; the schema has none for cheating, which the log tells.
+#: Names of a status; the schema lacks one for cheating, so the log reports it.
 _STATUS = {
     Status.CRASH: "RUNTIME_ERROR",
     Status.TIMEOUT: "TIMEOUT",
@@ -31,8 +31,7 @@ def export(
 ) -> None:
     """Write judgements with their candidates' directories below a directory.
 
-    Raises InputError for a problem that the schema cannot express, StoreError where it cannot be
-    written.
+    Raises InputError for a problem that the schema cannot express, StoreError if writing fails.
     """
     name = problem.name
     told = [*workloads] or [_workload(problem, sizes) for sizes in problem.block.timing]
@@ -55,7 +54,7 @@ def export(
 
 
 def definition(problem: Problem) -> dict[str, Any]:
-    """Return a problem as a definition; raises InputError for extents that are no axes."""
+    """Return a problem as a definition; raises InputError for extents that are not axes."""
     block = problem.block
     sizes = [*block.correctness, *block.timing]
     axes: dict[str, Any] = {}
@@ -71,7 +70,7 @@ def definition(problem: Problem) -> dict[str, Any]:
                 axes.setdefault(f"n{extent}", {"type": "const", "value": extent})
             elif extent not in axes:
                 raise InputError(
-                    f"{problem.path}: {extent} is no axis: FlashInfer-Trace has no sums"
+                    f"{problem.path}: {extent} is not an axis; FlashInfer-Trace has no arithmetic"
                 )
         return [f"n{one}" if isinstance(one, int) else one for one in extents]
 
@@ -162,7 +161,7 @@ def _evaluation(made: Judgement, score: Score | None) -> dict[str, Any]:
 
 
 def _error(value: float | None) -> float | str:
-    """Return an error as the schema has it: what is not known is NaN, in text."""
+    """Return an error in the form of the schema: an unknown one is NaN, as text."""
     return "NaN" if value is None else value
 
 
@@ -181,9 +180,7 @@ def _reference(problem: Problem) -> str:
         found: str = json.loads(problem.path.read_text(encoding="utf-8"))["reference"]
         return found
     if problem.init is not None:
-        raise InputError(
-            f"{problem.path}: a model with weights is no definition of FlashInfer-Trace"
-        )
+        raise InputError(f"{problem.path}: FlashInfer-Trace cannot define a model with weights")
     text = problem.path.read_text(encoding="utf-8")
     given = ", ".join(problem.block.inputs)
     return f"{text}\n\ndef run({given}):\n    return {problem.block.function}({given})\n"

@@ -1,4 +1,4 @@
-"""What is seen of a candidate from within its process: replaced functions, audited events."""
+"""Watches a candidate from within its process: replaced functions, audited events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, type)
 
-#: Audited events by what they are: see "Audit events table" in Python's documentation.
+#: Audited events by kind: see "Audit events table" in Python's documentation.
 _KINDS = {
     "network": ("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo"),
     "process": (
@@ -47,7 +47,7 @@ class Known:
         ]
 
     def replaced(self) -> list[str]:
-        """Return the names of those that are others now, or that hide what a class inherits."""
+        """Return the names of replaced functions, and of those that hide an inherited one."""
         found = [name for name, place, key, held in self._held if vars(place).get(key) is not held]
         for name, place, keys in self._classes:
             inherited = {key for base in place.__mro__[1:-1] for key in vars(base)}
@@ -56,7 +56,7 @@ class Known:
 
 
 def known(torch: Any) -> Known:
-    """Return the functions whose replacement would change what is measured or checked."""
+    """Return the functions whose replacement would change times or checks."""
     return Known(
         {
             "torch": torch,
@@ -74,7 +74,7 @@ def known(torch: Any) -> Known:
 
 
 def operators_of(torch: Any, call: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """Return what a call returns, and the operators of PyTorch that it ran."""
+    """Return the result of a call, and the PyTorch operators that it ran."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen: dict[str, None] = {}
@@ -92,10 +92,10 @@ def operators_of(torch: Any, call: Callable[[], Any]) -> tuple[Any, list[str]]:
 
 
 def audit(directory: str, readable: Sequence[str], say: Callable[[dict[str, Any]], None]) -> None:
-    """Report what code of a directory does itself: not what libraries do for it."""
+    """Report events caused by code of a directory itself, not by libraries for it."""
     library = sysconfig.get_paths()["stdlib"]
     getframe, identity = sys._getframe, threading.get_ident
-    # What is known of other processes is nobody's business.
+    # Information on other processes is private.
     inside = tuple(path for path in (*readable, directory) if path not in ("/proc", "/sys"))
     busy: set[int] = set()
     told: set[tuple[str, str]] = set()
@@ -110,8 +110,8 @@ def audit(directory: str, readable: Sequence[str], say: Callable[[dict[str, Any]
             if kind == "files" and (not what.startswith("/") or what.startswith(inside)):
                 return
             frame: Any = getframe(1)
-            # Libraries look at the stack for themselves, as namedtuple does; what they open or
-            # start is for whom calls them.
+            # Libraries inspect the stack for themselves, as namedtuple does; files that they open
+            # and processes that they start are attributed to their caller.
             while (
                 kind != "harness"
                 and frame is not None

@@ -22,14 +22,14 @@ from perfpipe.pipelines.evaluate.fork_server import below
 from perfpipe.pipelines.evaluate.packets import PACKET
 from perfpipe.pipelines.process import Supervised
 
-#: What candidates see of the caller's environment.
+#: Environment variables that candidates inherit.
 ENVIRONMENT = (
     "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
     "CUDA_HOME", "CUDA_PATH", "CUDA_MODULE_LOADING", "TRITON_INTERPRET", "TRITON_PTXAS_PATH",
     "TRITON_LIBCUDA_PATH",
 )  # fmt: skip
 
-#: What candidates may read beside PyTorch's directories and their own.
+#: Paths that candidates may read besides PyTorch's directories and their own.
 _READABLE = (
     "/usr",
     "/lib",
@@ -46,14 +46,14 @@ _READABLE = (
 #: How long the fork server may take to load PyTorch, s.
 _LOADING_S = 300.0
 
-#: How often a process is looked at while it works, s.
+#: How often a running process is checked, s.
 _WATCH_S = 0.1
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Ended(Exception):
-    """The process of a candidate has ended, or had to be: `why` is a status, `text` says more."""
+    """The process of a candidate ended or was killed: `why` is a status, `text` the details."""
 
     def __init__(self, why: str, text: str) -> None:
         super().__init__(text)
@@ -69,7 +69,7 @@ class ForkServer:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, torch: Any, device: str) -> Iterator[ForkServer]:
-        """Start one, and end it with all that it started; raises TaskFailed where it cannot."""
+        """Start one, and end it with its children; raises TaskFailed on failure."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, tempfile.TemporaryDirectory(prefix="perfpipe-forks-") as home:
             environment = {n: os.environ[n] for n in ENVIRONMENT if n in os.environ}
@@ -93,7 +93,7 @@ class ForkServer:
                 except TimeoutError as error:
                     raise TaskFailed("PyTorch takes too long to load for candidates") from error
                 if not ready:
-                    raise TaskFailed(f"candidates cannot be run: {_last_line(supervised)}")
+                    raise TaskFailed(f"cannot run candidates: {_last_line(supervised)}")
                 try:
                     yield cls(ours)
                 finally:
@@ -108,17 +108,17 @@ class ForkServer:
             socket.send_fds(self._control, [json.dumps(packet).encode()], given)
             answer = self._control.recv(PACKET)
         except OSError as error:
-            raise TaskFailed(f"the process of candidates does not answer: {error}") from error
+            raise TaskFailed(f"the fork server of candidates does not answer: {error}") from error
         if not answer:
-            raise TaskFailed("the process of candidates ended")
+            raise TaskFailed("the fork server of candidates ended unexpectedly")
         found: dict[str, Any] = json.loads(answer)
         return found
 
 
 class Worker:
-    """The process of a candidate, whose copy lies in `directory`; or with none, an empty one.
+    """The process of a candidate, whose copy is in `directory`; without one, an empty process.
 
-    `seen` has what its process reported without being asked, `refused` what its kernel refuses.
+    `seen` has the unsolicited reports of its process, `refused` its restrictions.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Worker:
             # Nothing of the candidate has run yet.
             self.end()
             said = " | ".join(self.output().splitlines()[-2:])
-            raise TaskFailed(f"cannot begin to run candidates: {ended}: {said}") from ended
+            raise TaskFailed(f"cannot start candidates: {ended}: {said}") from ended
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         """Return the answer to a request; raises Ended."""
@@ -181,7 +181,7 @@ class Worker:
         """Return the answer to the last request; raises Ended."""
         answer = self._answer(self._limits.seconds)
         if answer.get("done") != self._number:
-            raise Ended("harness", "its process answered in place of the harness")
+            raise Ended("harness", "its process answered instead of the harness")
         return answer
 
     def stop(self) -> None:
@@ -218,7 +218,7 @@ class Worker:
         return ""
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        """Return the next answer; what is reported meanwhile goes to `seen`."""
+        """Return the next answer; reports in between go to `seen`."""
         until = time.monotonic() + seconds
         while True:
             packet = self._packet(until, seconds)
@@ -227,7 +227,7 @@ class Worker:
             except ValueError:
                 found = None
             if not isinstance(found, dict):
-                raise Ended("harness", "its process wrote to the line of the harness")
+                raise Ended("harness", "its process wrote to the harness's connection")
             if "audit" not in found:
                 return found
             if len(self.seen) < 100:
@@ -248,7 +248,7 @@ class Worker:
             return packet
 
     def _watch(self, until: float, seconds: float) -> None:
-        """Raise Ended where the process takes too much of anything."""
+        """Raise Ended if the process exceeds a limit."""
         if time.monotonic() > until:
             raise Ended("timeout", f"it took longer than {seconds:g} s")
         own = [self.pid, *below(self.pid)]
@@ -259,7 +259,7 @@ class Worker:
         used = sum(map(_anonymous, own))
         if used > self._limits.memory_mb << 20:
             raise Ended(
-                "out of resources", f"it took more than {self._limits.memory_mb} MiB of memory"
+                "out of resources", f"it used more than {self._limits.memory_mb} MiB of memory"
             )
 
 
@@ -271,7 +271,7 @@ def _last_line(supervised: Supervised) -> str:
 
 
 def readable(directory: Path) -> list[str]:
-    """Return what a candidate may read: libraries, devices, and its own directory."""
+    """Return the paths that a candidate may read: libraries, devices, and its own directory."""
     paths = sysconfig.get_paths()
     roots = [sys.prefix, sys.base_prefix, *(paths[n] for n in ("stdlib", "platstdlib", "purelib"))]
     libraries = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
@@ -289,7 +289,7 @@ def _state(pid: int) -> str:
 
 
 def _anonymous(pid: int) -> int:
-    """Return the memory of a process that it does not share, bytes."""
+    """Return the private memory of a process, bytes."""
     try:
         text = Path(f"/proc/{pid}/statm").read_text(encoding="ascii")
     except OSError:

@@ -1,1 +1,1 @@
-"""Compares runs and decides: sides by name, baselines, and results that other tools read."""
+"""Compares runs and decides: sides by name, baselines, and results for other tools."""

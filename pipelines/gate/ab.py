@@ -1,4 +1,4 @@
-"""Measures two arms on this machine, in turns, and stops when the verdict is certain."""
+"""Measures two arms on this machine, alternating, and stops when the verdict is certain."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from perfpipe.store import Store
 
 @dataclass(frozen=True)
 class Outcome:
-    """What two arms measured, with the decision, how many rounds, and the runs of each arm.
+    """Measurements of two arms, with the decision, the number of rounds, and the runs of each arm.
 
-    `reports` are those of each arm, where it was profiled.
+    `reports` are those of each profiled arm.
     """
 
     decision: Decision
@@ -36,9 +36,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _Rule:
-    """How rounds are judged: names of the configurations, most rounds, whether they stop early.
+    """How to judge rounds: names of the configurations, most rounds, whether to stop early.
 
-    `alike` says that the arms are the same program, `confirms` that earlier rounds have found a
+    `alike` says that the arms are the same program, `confirms` that earlier rounds found a
     regression.
     """
 
@@ -64,19 +64,19 @@ def ab(
     early: bool = True,
     confirm: bool = True,
 ) -> Outcome:
-    """Measure two arms in turns, A B B A, for at most `rounds` rounds, and decide.
+    """Measure two alternating arms, A B B A, for at most `rounds` rounds, and decide.
 
-    With `early` it stops where every configuration is certain at the level that sequential tests
-    leave to that look; else all rounds are measured before the only look.  A configuration that
-    fails ends it.  With `confirm` a regression is measured once more, in fresh rounds; only if
-    these find it too is the advice to revert.  Arms that are alike confirm nothing.  A calibration
-    says which changes count.  Raises InputError where the arms cannot be compared.
+    With `early` it stops when every configuration is certain at the level that sequential tests
+    allow for that look; else all rounds are measured before the only look.  A configuration that
+    fails ends it.  With `confirm` a regression is measured once more, in fresh rounds; the advice
+    is to revert only if these find it too.  Identical arms are not confirmed.  A calibration
+    says which changes count.  Raises InputError if the arms cannot be compared.
     """
     rule = _Rule(labels_of(arms), rounds, early, arms[0].alike(arms[1]), calibration)
     first = _measured(arms, store, rule, progress)
     if not confirm or rule.alike or first.decision.verdict != Verdict.REGRESSED:
         return first
-    progress.note("regressed; fresh rounds to confirm it")
+    progress.note("regressed; fresh rounds will confirm or reject it")
     again = _measured(arms, store, replace(rule, confirms=True), progress)
     runs = tuple(a + b for a, b in zip(first.runs, again.runs, strict=True))
     return replace(again, rounds=first.rounds + again.rounds, runs=(runs[0], runs[1]))
@@ -90,7 +90,7 @@ def _measured(arms: tuple[Arm, Arm], store: Store, rule: _Rule, progress: Progre
         tell(f"round {done}: {found.decision.verdict}: {found.decision.reason}")
         endpoints = found.decision.endpoints
         over = rule.level_after(done) is not None and certain(endpoints)
-        # What only one arm measures is never compared.
+        # A configuration of one arm only is never compared.
         if over or found.decision.verdict == Verdict.FAILED or not all(p.change for p in endpoints):
             break
     return found
@@ -112,11 +112,13 @@ def _decided(sides: Sequence[Measuring], done: int, rule: _Rule) -> Outcome:
     )
     early = level is None and all(pair.change for pair in decision.endpoints)
     if early and not sides[0].failures and not sides[1].failures:
-        # Too early to tell anything.
+        # Too early for a verdict.
         decision = replace(
             decision,
             verdict=Verdict.UNREPLICATED if done < 2 else Verdict.INCONCLUSIVE,
-            reason="too few rounds to look at" if rule.early else "no look before the last round",
+            reason="too few rounds for a verdict"
+            if rule.early
+            else "the verdict follows the last round",
             endpoints=primary(pairs),
         )
     runs = (tuple(sides[0].runs), tuple(sides[1].runs))

@@ -16,13 +16,13 @@ from perfpipe.store import Store
 from perfpipe.viewmodel import Report
 from perfpipe.windows import STEADY
 
-#: Formats of a verdict; across GPUs there is none.
+#: Formats of a verdict, which a comparison across GPUs does not have.
 _OF_VERDICTS = ("junit", "bmf", "openmetrics")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A comparison across GPUs, and what was compared."""
+    """A comparison across GPUs, and its two sides."""
 
     across: Across
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class Found:
     def _notice(self) -> str | None:
         if not self.replayed:
             return None
-        return f"Replayed, with the times of the recording: {', '.join(self.replayed)}"
+        return f"Replayed with the times of a recording: {', '.join(self.replayed)}"
 
     def as_data(self) -> dict[str, Any]:
         """Return the comparison as JSON data; times in ns."""
@@ -66,7 +66,7 @@ def across_gpus(
     check_apart(chosen)
     for selection in chosen:
         if not selection.reports:
-            raise InputError("these runs have no reports: nothing tells which GPU they ran on")
+            raise InputError("these runs have no reports, so their GPU is unknown")
     runs = [run for selection in chosen for run in selection.runs]
     reports = [report for selection in chosen for report in selection.reports]
     with Session.open(
@@ -84,7 +84,7 @@ def across_gpus(
 
 
 def refuse_verdicts(outputs: Outputs) -> None:
-    """Raise InputError for a format that is about a verdict."""
+    """Raise InputError for a format that needs a verdict."""
     given = [f"--{item.name}" for item in fields(outputs) if getattr(outputs, item.name)]
     if wrong := [option for option in given if option.removeprefix("--") in _OF_VERDICTS]:
-        raise InputError(f"{wrong[0]}: there is no verdict across GPUs")
+        raise InputError(f"{wrong[0]}: a comparison across GPUs has no verdict")

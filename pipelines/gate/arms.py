@@ -1,4 +1,4 @@
-"""The two arms of a comparison on this machine: a workload with what differs between them."""
+"""The two arms of a comparison on this machine: a workload with two settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLACES = ("cwd", "python", "wrapper")
 
 @dataclass(frozen=True)
 class Arm:
-    """An arm: its workload, the file that it is from, and what it sets beside parameters."""
+    """An arm: its workload, the workload file, and its settings besides parameters."""
 
     name: str
     workload: Workload
@@ -38,7 +38,7 @@ class Arm:
         return tasks(self.workload, self.path)
 
     def alike(self, other: Arm) -> bool:
-        """Tell whether another arm is the same program: only the name differs."""
+        """Return whether another arm is the same program: only the name differs."""
         return (self.workload, self.path) == (other.workload, other.path)
 
 
@@ -58,12 +58,12 @@ def arm_of(name: str, path: Path, given: Sequence[str], cwd: Path | None = None)
         elif setting in _PLACES:
             changed[setting] = text
         elif len(values) > 1:
-            raise InputError(f"--{name} {setting}: an arm has one value of a parameter")
+            raise InputError(f"--{name} {setting}: an arm takes one value per parameter")
         else:
             parameters[setting] = [scalar(text)]
     workload = load_workload(path, parameters)
     if workload.tune is not None:
-        raise InputError(f"{path}: a search compares configurations by itself")
+        raise InputError(f"{path}: a search (tune) already compares configurations by itself")
     update: dict[str, Any] = {"env": {**workload.env, **environment}}
     if cwd is not None:
         update["cwd"] = str(cwd)
@@ -76,24 +76,24 @@ def arm_of(name: str, path: Path, given: Sequence[str], cwd: Path | None = None)
         if "wrapper" in changed:
             stated["wrapper"] = [*stated.get("wrapper", []), *shlex.split(changed["wrapper"])]
         update["execution"] = Execution.model_validate(stated)
-    # Launches take turns: each round has one of each arm.
+    # Launches alternate: each round has one of each arm.
     update["launches"] = 1
     free = [setting for setting in given if setting.split("=")[0] not in parameters]
     arm = Arm(name, workload.model_copy(update=update), path, tuple(free))
     if not directory_of(arm.workload, path).is_dir():
-        raise InputError(f"--{name}: no directory {directory_of(arm.workload, path)}")
+        raise InputError(f"--{name}: no such directory: {directory_of(arm.workload, path)}")
     return arm
 
 
 def labels_of(arms: Sequence[Arm]) -> list[str]:
-    """Return a name for each configuration: the parameters that are alike in all arms.
+    """Return a name for each configuration: the parameters with the same values in all arms.
 
-    Raises InputError where the arms have different configurations.
+    Raises InputError if the arms have different configurations.
     """
     per_arm = [[dict(task.params) for task in arm.tasks] for arm in arms]
     if len({len(own) for own in per_arm}) != 1:
         counts = " and ".join(str(len(own)) for own in per_arm)
-        raise InputError(f"the arms have {counts} configurations: they must be the same ones")
+        raise InputError(f"the arms have {counts} configurations: they must have the same ones")
     names = []
     for alike in zip(*per_arm, strict=True):
         first = alike[0]
@@ -108,7 +108,7 @@ def labels_of(arms: Sequence[Arm]) -> list[str]:
 def checkouts(path: Path, span: str, build: str | None) -> Iterator[tuple[Path, Path]]:
     """Yield the workload's directory in work trees of two commits, A..B, each built.
 
-    The trees are removed in the end.  Raises InputError for what is no commit, TaskFailed where a
+    The trees are removed in the end.  Raises InputError for an invalid commit, TaskFailed if a
     build fails.
     """
     first, dots, second = span.partition("..")

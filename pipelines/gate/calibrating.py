@@ -1,4 +1,4 @@
-"""Launches a workload against itself, and finds the calibration of runs that are compared."""
+"""Launches a workload against itself, and finds the calibration of compared runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from perfpipe.store import Store, storing
 def calibrated(
     arm: Arm, store: Store, rounds: int, progress: Progress, *, usual_rounds: int, change_pct: float
 ) -> Calibration:
-    """Launch a workload as both arms of a comparison, and keep what that shows.
+    """Launch a workload as both arms of a comparison, and keep the result.
 
-    `usual_rounds` are those in use now.  Raises InputError where programs do not run on this
-    machine, TaskFailed where a launch fails.
+    `usual_rounds` are those in use now.  Raises InputError if programs do not run on this
+    machine, TaskFailed if a launch fails.
     """
     where = machine_of(arm)
     if where is None:
-        raise InputError(f"{arm.path}: programs run on another machine: calibrate there")
+        raise InputError(f"{arm.path}: its programs run on another machine: calibrate there")
     for done, sides in in_turns([arm, arm], store, rounds, progress.detail):
         for side in sides:
             if side.failures:
@@ -50,12 +50,12 @@ def calibrated(
 
 
 def _calibrated(results: Sequence[TaskResult], rounds: int, change_pct: float) -> Calibrated:
-    """Calibrate a configuration by its results, in the order of launches."""
+    """Calibrate a configuration from its results, in the order of launches."""
     launches = [
         result.times_ms or tuple(1e3 * seconds for seconds in result.seconds) for result in results
     ]
     if min(ms for own in launches for ms in own) <= 0:
-        raise TaskFailed(f"{results[0].label}: a time of 0 ms cannot be compared")
+        raise TaskFailed(f"{results[0].label}: times of 0 ms cannot be compared")
     step = timer_step(ms * 1e6 for own in launches for ms in own)
     step_ns = thresholds()["compare.timer_ns"] if step is None else step
     return calibrate(

@@ -1,4 +1,4 @@
-"""Compares two sides, decides, and writes what was decided."""
+"""Compares two sides, decides, and writes the decision."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compared:
-    """Two sides, and what is decided about them; `confirmed` if fresh runs say the same.
+    """Two sides and the decision about them; `confirmed` if fresh runs agree.
 
     A calibration of the workload on the machine says which changes count.  With `same_work` the
-    second side has to measure what the first one did.
+    second side must measure the same work as the first one.
     """
 
     before: Named
@@ -50,7 +50,7 @@ class Compared:
 
     @cached_property
     def pairs(self) -> Pairs:
-        """What both sides measured."""
+        """The measurements of both sides."""
         return pairs_of(
             self.before.side,
             self.after.side,
@@ -83,16 +83,16 @@ class Compared:
         return limits_of(self.calibration)
 
     def confirming(self, earlier: Compared) -> Compared:
-        """Return the same, confirmed if an earlier comparison has also found a regression."""
+        """Return the same, confirmed if an earlier comparison also found a regression."""
         return replace(self, confirmed=earlier.decision.verdict == Verdict.REGRESSED)
 
     def write(self, outputs: Outputs, store: Store, step_range: str | None, window: str) -> None:
-        """Print the decision, or write what was asked for; the page draws a step of either side."""
+        """Print the decision, or write files; the page shows a step of each side."""
         both = partial(self.both_steps, store, step_range, window)
         write(self.decision, self.comparison, outputs, both)
 
     def both_steps(self, store: Store, step_range: str | None, window: str) -> Picture | None:
-        """Return the picture of a step of either side; None where a side has no timeline."""
+        """Return the picture of a step of either side; None if a side has no timeline."""
         return both_steps(store, self.before.reports, self.after.reports, step_range, window)
 
 
@@ -106,17 +106,17 @@ def compared(
     allow_mixed: bool = False,
     same_work: bool = False,
 ) -> Compared:
-    """Compare what two lists of names stand for; raises InputError for what cannot be compared."""
+    """Compare the sides behind two lists of names; raises InputError if they cannot be compared."""
     old, new = named(store, before, after, step_range=step_range, window=window)
     calibration = calibration_of(store, new.runs)
     return Compared(old, new, allow_mixed=allow_mixed, calibration=calibration, same_work=same_work)
 
 
 def raise_for(decision: Decision, *, unknown_too: bool, allow_not_comparable: bool) -> None:
-    """Raise the error whose exit code is that of a decision.
+    """Raise the error with the exit code of a decision.
 
-    `unknown_too` is whether a verdict that is not known is an error, `allow_not_comparable` whether
-    sides that cannot be compared are none.
+    With `unknown_too` an unknown verdict is an error; with `allow_not_comparable` sides that cannot
+    be compared are not.
     """
     if decision.verdict == Verdict.FAILED:
         raise TaskFailed(decision.reason)
@@ -134,7 +134,7 @@ def write(
     outputs: Outputs,
     both: Callable[[], Picture | None] = lambda: None,
 ) -> None:
-    """Print a decision, or write what was asked for; - is stdout.
+    """Print a decision, or write the requested files; - is stdout.
 
     `both` makes the picture of a step of either side, for the page.
     """
@@ -164,7 +164,7 @@ def _page(decision: Decision, comparison: Comparison, both: Picture | None) -> s
     return render_html(page_of(decision, comparison, both))
 
 
-#: Least width of a column that is cut.
+#: Smallest width of a column that is cut.
 _LEAST = 16
 
 
@@ -186,8 +186,8 @@ def _print(decision: Decision, why: Explanation) -> None:
         console.print(_table(texts.WHY_TITLES, rows, width))
 
 
-#: Columns of texts; the first of them in a table is cut where there is no room.
-_TEXTS = ("what", "what differs", "of what", "verdict")
+#: Columns of texts; the first of them in a table is cut if there is no room.
+_TEXTS = ("what", "what differs", "kind", "verdict")
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> Table:

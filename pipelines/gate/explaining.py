@@ -1,4 +1,4 @@
-"""Profiles of two arms behind a verdict, so that it can be told where the time went."""
+"""Profiles two arms after a verdict, to show where the time went."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from perfpipe.store import Store
 
 
 def with_profiles(outcome: Outcome, arms: tuple[Arm, Arm], store: Store, say: Say) -> Outcome:
-    """Return an outcome whose comparison also knows a profile of each arm.
+    """Return an outcome whose comparison also has a profile of each arm.
 
-    Each configuration is launched once under every profiler that is here and that the workload
-    configures; nsys needs no configuration.  What the rounds decided stays.
+    Each configuration is launched once under every available profiler that the workload
+    configures; nsys needs no configuration.  The verdict of the rounds stays.
     """
     profiled = [_profiled(arm, store, say) for arm in arms]
     names = [
@@ -36,12 +36,12 @@ def with_profiles(outcome: Outcome, arms: tuple[Arm, Arm], store: Store, say: Sa
 
 
 def _profiled(arm: Arm, store: Store, say: Say) -> str | None:
-    """Profile an arm, and return its run; None where no profiler is here."""
+    """Profile an arm, and return its run; None without a profiler."""
     workload = _traced(arm.workload)
     with Launcher(workload.execution, directory_of(workload, arm.path)) as launcher:
         collector = _collector(workload, launcher)
         if collector is None:
-            say("no profiler here: where the time went is not known")
+            say("no profiler on this machine, so where the time went is unknown")
             return None
         plan = Plan(workload, arm.path, arm.tasks, collector)
         run = Run.new(store, workload.name, arm.path.name, collector)
@@ -58,7 +58,7 @@ def _profiled(arm: Arm, store: Store, say: Say) -> str | None:
 
 
 def _traced(workload: Workload) -> Workload:
-    """Return a workload that nsys traces, if it configures no profiler of timelines itself."""
+    """Return a workload that nsys traces, if it does not configure a timeline profiler itself."""
     wanted = workload.collect
     if wanted.nsys or wanted.torch:
         return workload

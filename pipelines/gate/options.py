@@ -1,4 +1,4 @@
-"""Options about where a decision is written, which several commands share."""
+"""Options for the outputs of a decision, which several commands share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-#: Rounds where nothing says how many are needed.
+#: Rounds if nothing says how many are needed.
 ROUNDS = 5
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Files to write, as given; `-` is stdout, None is not asked for."""
+    """Files to write, as given; `-` is stdout, None is not requested."""
 
     json: str | None = None
     md: str | None = None
@@ -27,9 +27,12 @@ class Outputs:
 
 _HELP = {
     "json": ("-", "Write the decision as JSON"),
-    "md": ("-", "Write Markdown for the comment of a pull request"),
+    "md": ("-", "Write Markdown for a comment on a pull request"),
     "html": ("comparison.html", "Write a self-contained HTML page"),
-    "junit": ("junit.xml", "Write JUnit XML: regressed is a failure, not known is skipped"),
+    "junit": (
+        "junit.xml",
+        "Write JUnit XML: a regression is a failure, an unknown verdict is skipped",
+    ),
     "bmf": ("-", "Write Bencher Metric Format: times with their 95 % intervals"),
     "openmetrics": ("-", "Write OpenMetrics text"),
 }
@@ -38,19 +41,19 @@ _HELP = {
 allow_mixed_option = click.option(
     "--allow-mixed",
     is_flag=True,
-    help="Compare different GPU models or driver majors too, which is refused otherwise.",
+    help="Also compare different GPU models or driver majors, which is refused by default.",
 )
 
 
 allow_not_comparable_option = click.option(
     "--allow-not-comparable",
     is_flag=True,
-    help="Exit with 0 where the two sides cannot be compared, instead of 4.",
+    help="Exit with 0 instead of 4 if the two sides cannot be compared.",
 )
 
 
 def gate_outputs(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of Outputs, which the command gets as `outputs`."""
+    """Add the options of Outputs, which the command receives as `outputs`."""
 
     @wraps(command)
     def with_outputs(**given: Any) -> None:

@@ -17,7 +17,7 @@ from perfpipe.analysis.judging import change_of
 from perfpipe.pipelines.junit import Case, Outcome, Suite, xml
 from perfpipe.units import format_ns
 
-#: By this line in a comment a later one finds it, and takes its place.
+#: A later comment finds and replaces the one that begins with this line.
 MARKER = "<!-- perfpipe check -->"
 
 _OUTCOMES = {
@@ -30,7 +30,7 @@ _OUTCOMES = {
 
 
 def as_data(decision: Decision, why: Explanation) -> dict[str, Any]:
-    """Return a decision as JSON data, with why it changed."""
+    """Return a decision as JSON data, with the explanation of the change."""
     return {
         "verdict": decision.verdict,
         "action": decision.action,
@@ -82,7 +82,7 @@ def _case(kind: str, pair: Compared) -> Case:
 
 
 def headline_of(pair: Compared) -> str:
-    """Return what happened to a pair."""
+    """Return the change of a pair as text."""
     change = pair.change
     told = "" if change is None else f"{100 * change.ratio:+.1f} %"
     if change is not None and change.low is not None and change.high is not None:
@@ -106,10 +106,10 @@ def bencher(decision: Decision) -> str:
 
 
 def _interval(times: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of a geometric mean of times; of one time, itself."""
+    """Return the 95 % interval of a geometric mean of times; for one time, the time itself."""
     if len(times) < 2:
         return times[0], times[0]
-    # Against itself twice the variance stands in the interval, so it is sqrt(2) too wide.
+    # Compared with itself, the interval has twice the variance, so it is sqrt(2) too wide.
     change = change_of(times, times)
     centre = math.exp(statistics.fmean(math.log(time) for time in times))
     margin = math.log1p(change.high or 0) / math.sqrt(2)
@@ -148,7 +148,7 @@ def _labels(configuration: str, **more: str) -> str:
 
 
 def comment(decision: Decision, why: Explanation) -> str:
-    """Return a comment for a pull request: the decision with its table, and why it changed."""
+    """Return a comment for a pull request: the decision with its table and the explanation."""
     lines = [MARKER, f"**perfpipe: {_escaped(headline(decision))}**", ""]
     lines += _markdown(TITLES, [*rows(decision)])
     if decision.endpoints:
@@ -162,7 +162,7 @@ def comment(decision: Decision, why: Explanation) -> str:
 def filled(
     titles: Sequence[str], found: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return a table without the columns that are empty in every row."""
+    """Return a table without the columns that are empty in all rows."""
     at = [place for place, _ in enumerate(titles) if any(row[place] for row in found)]
     return [titles[place] for place in at], [tuple(row[p] for p in at) for row in found]
 
@@ -186,7 +186,7 @@ def _escaped(text: str) -> str:
 TITLES = ("what", "before", "after", "change", "interval", "runs", "verdict")
 
 #: Columns of `why_rows`.
-WHY_TITLES = ("what differs", "of what", "before", "after", "difference", "share")
+WHY_TITLES = ("what differs", "kind", "before", "after", "difference", "share")
 
 #: Most kernels of a table on a terminal.
 _KERNELS = 10
@@ -212,7 +212,7 @@ def rows(decision: Decision) -> Iterator[tuple[str, ...]]:
 
 
 def why_rows(why: Explanation) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table of what differs, the first of each kind."""
+    """Yield the rows of a table of differences, the first of each kind."""
     for row in why.brief:
         share = "" if row.share_pct is None else f"{row.share_pct:.0f} %"
         yield row.name, row.kind, row.before, row.after, row.change, share

@@ -17,7 +17,7 @@ def both_steps(
     step_range: str | None,
     window: str,
 ) -> Picture | None:
-    """Return the picture of a step before and after; None where a side has no timeline."""
+    """Return the picture of a step before and after; None if a side has no timeline."""
     if not before or not after:
         return None
     reports = {"Before": before, "After": after}

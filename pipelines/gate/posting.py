@@ -16,13 +16,13 @@ from urllib.request import Request, urlopen
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.pipelines.gate.outputs import MARKER
 
-#: How long a server may take to answer, s, and comments that it is asked for at once.
+#: How long a server may take to answer, s, and the comments per request.
 _PATIENCE_S, _PAGE = 30.0, 100
 
 
 @dataclass(frozen=True)
 class Forge:
-    """A site that has the request: URLs of its comments, and how one of them is updated."""
+    """The site of the request: URLs of its comments, and how to update one."""
 
     comments: str
     comment: str
@@ -31,7 +31,7 @@ class Forge:
 
 
 def forge(number: int | None = None, env: Mapping[str, str] | None = None) -> Forge:
-    """Return the site of this CI job by its variables; raises InputError where they lack."""
+    """Return the site of this CI job from its variables; raises InputError if they are missing."""
     env = os.environ if env is None else env
     if repository := env.get("GITHUB_REPOSITORY"):
         found = re.fullmatch(r"refs/pull/(\d+)/\w+", env.get("GITHUB_REF", ""))
@@ -50,18 +50,18 @@ def forge(number: int | None = None, env: Mapping[str, str] | None = None) -> Fo
         notes = f"{api}/projects/{quote(project, '')}/merge_requests/{_known(number)}/notes"
         headers = {"PRIVATE-TOKEN": _token(env, "GITLAB_TOKEN")}
         return Forge(notes, notes, "PUT", _with_type(headers))
-    raise InputError("this is no CI job of GitHub or GitLab (no GITHUB_REPOSITORY, CI_PROJECT_ID)")
+    raise InputError("not a CI job of GitHub or GitLab (no GITHUB_REPOSITORY, CI_PROJECT_ID)")
 
 
 def _known(number: int | None) -> int:
     if number is None:
-        raise InputError("this job is of no pull request or merge request; --number names one")
+        raise InputError("this job has no pull request or merge request; name one with --number")
     return number
 
 
 def _token(env: Mapping[str, str], name: str) -> str:
     if not env.get(name):
-        raise InputError(f"{name} is not set: comments need a token")
+        raise InputError(f"{name} is not set: a token is needed to post comments")
     return env[name]
 
 
@@ -70,13 +70,13 @@ def _with_type(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def post(site: Forge, text: str, name: str) -> str:
-    """Post a text, or let it take the place of the one with the same marker; return what was done.
+    """Post a text, or replace the comment with the same marker; return what was done.
 
-    Raises InputError for a text without a marker, TaskFailed where the site refuses.
+    Raises InputError for a text without a marker, TaskFailed if the site refuses.
     """
     first, _, rest = text.partition("\n")
     if first != MARKER:
-        raise InputError(f"not a comment of perfpipe: it does not begin with {MARKER}")
+        raise InputError(f"not a perfpipe comment: it does not begin with {MARKER}")
     marker = MARKER.replace(" -->", f" {re.sub(r'[^A-Za-z0-9_.-]', '-', name)} -->")
     body = f"{marker}\n{rest}"
     for comment in _comments(site):
@@ -97,7 +97,7 @@ def _comments(site: Forge) -> Iterator[dict[str, Any]]:
 
 def _ask(site: Forge, method: str, url: str, body: str | None = None) -> Any:
     if not url.startswith(("https://", "http://")):
-        raise InputError(f"{url}: not the URL of a site")
+        raise InputError(f"{url}: not a valid site URL")
     data = None if body is None else json.dumps({"body": body}).encode()
     request = Request(url, data, dict(site.headers), method=method)  # noqa: S310
     try:

@@ -1,4 +1,4 @@
-"""What the names of runs would take on another GPU."""
+"""Projects named runs to another GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perfpipe.windows import STEADY
 
 @dataclass(frozen=True)
 class Projected:
-    """A projection: its configurations, the two GPUs, and what was projected."""
+    """A projection: its configurations, the two GPUs, and the projected runs."""
 
     wholes: tuple[Whole, ...]
     before: GpuSpec
@@ -58,7 +58,7 @@ def projected(
     after = gpu_named(target)
     found = select(store, names)
     if not found.reports:
-        raise InputError("these runs have no reports: nothing tells which GPU they ran on")
+        raise InputError("these runs have no reports, so their GPU is unknown")
     runs = found.runs if found.only_runs else []
     with Session.open(
         store,
@@ -72,20 +72,20 @@ def projected(
         before = gpu_of(session.con, found.reports)
         wholes = tuple(project(session.con, runs, found.reports, before, after))
     if not wholes:
-        raise InputError("nothing to project: no timeline, no profile and no timing")
+        raise InputError("nothing to project: no timeline, profile or timing")
     labels = tuple(run.run_id for run in found.runs) or tuple(found.reports)
     return Projected(wholes, before, after, labels)
 
 
 def gpu_named(words: str) -> GpuSpec:
-    """Return the GPU that a name means; raises InputError, with near matches, if it is not one."""
+    """Return the GPU of a name; raises InputError, with near matches, for an unknown one."""
     import difflib
 
     found = search_specs(words)
     if len(found) == 1:
         return found[0]
     if found:
-        raise InputError(f"--to {words}: several GPUs ({_listed(found)})")
+        raise InputError(f"--to {words}: matches several GPUs ({_listed(found)})")
     known = {name: spec for spec in gpu_specs() for name in (spec.key, spec.name.casefold())}
     near = difflib.get_close_matches(words.casefold(), list(known), n=3, cutoff=0.5)
     close = list(dict.fromkeys(known[name].key for name in near))

@@ -1,4 +1,4 @@
-"""Writes pages about two GPUs: a table, or the formats that were asked for."""
+"""Writes pages about two GPUs: a table, or the requested formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(
     md: str | None,
     html: str | None,
 ) -> None:
-    """Print a page, or write what was asked for; - is stdout."""
+    """Print a page, or write the requested files; - is stdout."""
     from rich.console import Console
 
     made: tuple[tuple[str | None, Callable[[], str]], ...] = (

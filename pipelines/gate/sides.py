@@ -23,7 +23,7 @@ from perfpipe.windows import STEADY
 
 @dataclass(frozen=True)
 class Named:
-    """A side with the runs and reports that it comes from; an exported baseline has none."""
+    """A side with its runs and reports; an exported baseline does not have any."""
 
     side: Side
     runs: tuple[RunRecord, ...] = ()
@@ -31,7 +31,7 @@ class Named:
 
     @property
     def replayed(self) -> bool:
-        """Whether any of it was not measured."""
+        """Whether any part of it was replayed."""
         return any(run.replayed for run in self.runs)
 
     @property
@@ -47,9 +47,9 @@ def named(
     step_range: str | None = None,
     window: str = STEADY,
 ) -> list[Named]:
-    """Return the sides that lists of names stand for: runs or reports, baselines, exported ones.
+    """Return the sides behind lists of names: runs or reports, baselines, exported baselines.
 
-    Raises InputError for a name that means nothing, and for what is on two sides.
+    Raises InputError for an unknown name, and for a run or report on two sides.
     """
 
     def selections() -> list[Selection | Named]:
@@ -78,7 +78,9 @@ def _meant(store: Store, names: Sequence[str]) -> Selection | Named:
     exported = [name for name in names if is_exported(name)]
     if exported:
         if len(names) > 1:
-            raise InputError(f"{exported[0]}: an exported baseline is a side of its own")
+            raise InputError(
+                f"{exported[0]}: an exported baseline cannot be combined with other names"
+            )
         path = Path(exported[0])
         if not path.exists():
             raise InputError(f"{path}: no such file")
@@ -87,12 +89,12 @@ def _meant(store: Store, names: Sequence[str]) -> Selection | Named:
 
 
 def is_exported(name: str) -> bool:
-    """Return whether a name is that of an exported baseline."""
+    """Return whether a name is the path of an exported baseline."""
     return name.endswith(".json")
 
 
 def selected(store: Store, names: Sequence[str]) -> Selection:
-    """Return what names stand for; that of a baseline, its runs."""
+    """Return the selection behind names; a baseline stands for its runs."""
     return select(store, [run for name in names for run in _runs_of(store, name)])
 
 
@@ -102,19 +104,19 @@ def _runs_of(store: Store, name: str) -> Sequence[str]:
 
 
 def check_apart(selections: Sequence[Selection]) -> None:
-    """Raise InputError for runs beside reports, and for what is in two selections."""
+    """Raise InputError for runs mixed with reports, and for overlapping selections."""
     seen: dict[str, str] = {}
     for own in selections:
         of_runs = {report for run in own.runs for report in run.reports}
         if own.runs and {*own.reports} - of_runs:
-            raise InputError("compare either runs or reports, not both at once")
+            raise InputError("compare either runs or reports, not both together")
         names = {report: run.run_id for run in own.runs for report in run.reports if run.replayed}
         names = {name: name for name in (*own.reports, *(run.run_id for run in own.runs))} | names
         if both := sorted(names.keys() & seen.keys()):
             old, new = seen[both[0]], names[both[0]]
             if old != new:
                 raise InputError(
-                    f"{old} and {new} replay one recording: there is nothing to compare"
+                    f"{old} and {new} replay the same recording: there is nothing to compare"
                 )
             raise InputError(f"{both[0]} is on both sides of the comparison")
         seen |= names
@@ -123,7 +125,7 @@ def check_apart(selections: Sequence[Selection]) -> None:
 def sides_of(
     store: Store, selections: Sequence[Selection], step_range: str | None, window: str
 ) -> list[Side]:
-    """Measure selections; raises InputError for runs beside reports, and for what is in two."""
+    """Measure selections; raises InputError for runs mixed with reports, and for overlaps."""
     check_apart(selections)
     # Other runs may have the same reports.
     only_runs = all(own.runs for own in selections)

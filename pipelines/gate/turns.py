@@ -1,4 +1,4 @@
-"""Launches arms in turns: A B B A, so that whatever drifts meanwhile meets all of them alike."""
+"""Launches arms alternately (A B B A), so that drift affects all of them equally."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perfpipe.store import Store
 
 
 class Measuring:
-    """An arm while it is measured: a run in the store for each round."""
+    """An arm during measurement: one run in the store per round."""
 
     def __init__(self, arm: Arm, launcher: Launcher, store: Store, say: Say) -> None:
         self.arm, self.launcher, self.store, self.say = arm, launcher, store, say
@@ -30,7 +30,7 @@ class Measuring:
         self.runs: list[str] = []
 
     def measure(self, turn: int) -> None:
-        """Launch every configuration once, and keep that as a run."""
+        """Launch every configuration once, and keep the results as a run."""
         file = self.arm.path.name
         run = Run.new(self.store, self.arm.workload.name, file, "timing")
         with run.track_status():
@@ -55,8 +55,8 @@ class Measuring:
         result = replace(timing.result(result_of(task)), ran=ran(), notes=notes)
         if result.median_ms is None and result.wall_s is None:
             raise InputError(
-                f"{self.arm.path}: the program prints no times and is ended before its end "
-                "(duration): there is nothing to compare"
+                f"{self.arm.path}: the program prints no times and is stopped early "
+                "(duration), so there is nothing to compare"
             )
         return replace(result, variant=self.arm.variant)
 

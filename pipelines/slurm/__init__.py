@@ -1,1 +1,1 @@
-"""Slurm: the options of a job, its script, and the commands that submit and watch it."""
+"""Slurm: the options of a job, its script, and the commands that submit and monitor it."""

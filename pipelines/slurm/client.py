@@ -22,14 +22,14 @@ from perfpipe.pipelines.slurm.states import (
     parse_squeue,
 )
 
-#: Time that a command gets, s: where the controller is away, it tries again by itself.
+#: Time limit of a command, s: it retries by itself if the controller does not respond.
 _PATIENCE_S = 60.0
 
-#: Variables that would change what the commands do or print; SLURM_CONF says which cluster.
+#: Variables that would change the commands' behavior or output; SLURM_CONF selects the cluster.
 _MISLEADING = re.compile(r"(SBATCH|SQUEUE|SACCT|SACCTMGR|SCANCEL|SCONTROL|SINFO|SLURM)_\w+")
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
-#: Signs that the controller or the accounting did not answer, rather than refuse.
+#: Messages that mean that the controller or the accounting did not answer, rather than refused.
 _AWAY = re.compile(
     r"[Uu]nable to contact slurm|timed out|Connection refused|[Cc]onnection (timed out|reset)"
     r"|Zero Bytes were transmitted|Unable to connect|Problem talking to the database"
@@ -43,12 +43,12 @@ _PREFIX = re.compile(r"^s\w+: (?:(?:error|fatal): )?")
 
 
 class Unreachable(TaskFailed):
-    """The controller did not answer: what was asked may have been done or not."""
+    """The controller did not answer: the request may or may not have been carried out."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """States of all elements asked for; `trouble` says why some may be unknown."""
+    """States of all requested elements; `trouble` says why some may be unknown."""
 
     states: Mapping[tuple[str, int | None], JobState]
     trouble: str | None = None
@@ -59,23 +59,23 @@ class Answer:
         return known or JobState(job, index, State.UNKNOWN, reason=self.trouble or _NOT_LISTED)
 
 
-_NOT_LISTED = "Slurm does not know it any more, and keeps no accounting of it"
+_NOT_LISTED = "Slurm no longer knows it and has no accounting record of it"
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster that Slurm's commands talk to."""
+    """The cluster that Slurm's commands connect to."""
 
     patience_s: float = _PATIENCE_S
 
     def submit(self, script: Path) -> str:
-        """Submit a script and return the job id; raises Unreachable where that stays open."""
+        """Submit a script and return the job id; raises Unreachable if the outcome is unknown."""
         answer = self._call("sbatch", "--parsable", script)
-        # What else a site's wrapper prints is left out.
+        # Other output of a site's wrapper is ignored.
         for line in reversed(answer.splitlines()):
             if match := _ID.fullmatch(line.strip()) or _SAID_ID.search(line):
                 return match[1]
-        raise TaskFailed(f"sbatch printed no job id: {_sentence(answer)}")
+        raise TaskFailed(f"sbatch did not print a job id: {_sentence(answer)}")
 
     def check(self, script: Path) -> str:
         """Return when and where a script would start, without submitting it."""
@@ -86,7 +86,7 @@ class Cluster:
     def states(self, jobs: Mapping[str, Iterable[int]] | Iterable[str]) -> Answer:
         """Return the states of jobs, or of elements of arrays, by one call to the controller.
 
-        Accounting is asked for what the controller does not know any more.
+        Accounting is queried for jobs that the controller no longer knows.
         """
         asked = dict(jobs) if isinstance(jobs, Mapping) else dict.fromkeys(jobs, ())
         if not asked:
@@ -108,13 +108,13 @@ class Cluster:
         return Answer(states, trouble)
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Cancel jobs and elements, such as 12 or 12_[3-5]; those that have ended are no error."""
+        """Cancel jobs and elements, such as 12 or 12_[3-5]; ended ones are not an error."""
         words = list(ids)
         if words:
             self._call("scancel", "--quiet", *words)
 
     def find(self, comment: str) -> list[str]:
-        """Return the ids of your jobs with a comment, also where sbatch's answer was lost."""
+        """Return the ids of the user's jobs with a comment, even if sbatch's answer was lost."""
         user = _user()
         queue = self._call("squeue", "-h", "-a", "-t", "all", "-u", user, "-o", "%F|%k")
         found = {line.partition("|")[0] for line in _with(comment, queue)}
@@ -125,7 +125,7 @@ class Cluster:
         return sorted(found, key=int)
 
     def limits(self) -> Limits:
-        """Return what the cluster allows."""
+        """Return the limits of the cluster."""
         config = self._call("scontrol", "show", "config")
         sinfo = self._call("sinfo", "-h", "-o", SINFO_FIELDS)
         who = f"user={_user()}"
@@ -137,7 +137,7 @@ class Cluster:
         return parse_limits(config, sinfo, done.stdout if done.ok else "")
 
     def _accounted(self, jobs: list[str]) -> tuple[list[JobState], str | None]:
-        """Return what accounting says of jobs, or why it says nothing."""
+        """Return the accounting records of jobs, or why there are none."""
         fields = ",".join(SACCT_FIELDS)
         done = self._query("sacct", "-X", "-P", "-n", "-j", ",".join(jobs), "-o", fields)
         if done.ok:
@@ -151,7 +151,7 @@ class Cluster:
         return done.stdout
 
     def _query(self, *words: str | Path) -> _Done:
-        """Run a command that may fail for any reason."""
+        """Run a command; any failure is returned."""
         try:
             return self._run(*words)
         except ToolMissing as error:
@@ -175,7 +175,7 @@ class Cluster:
             return _Done(program, None, "", f"no answer within {self.patience_s:g} s")
         except FileNotFoundError as error:
             raise ToolMissing(
-                f"{program} was not found on PATH; is Slurm installed here?"
+                f"{program} is not on PATH; is Slurm installed on this machine?"
             ) from error
         except OSError as error:
             raise TaskFailed(os_error_sentence(error, "cannot start")) from error
@@ -190,7 +190,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Done:
-    """A finished command; without a code, it was given up."""
+    """A finished command; without a code, it timed out."""
 
     program: str
     code: int | None
@@ -224,7 +224,7 @@ def _require(done: _Done) -> None:
 
 
 def _sentence(text: str) -> str:
-    """Return the last lines that Slurm printed as one, without the names of its programs."""
+    """Return Slurm's last output lines as one line, without the names of its programs."""
     lines = [_PREFIX.sub("", line.strip()) for line in text.splitlines()]
     return "; ".join([line[:500] for line in lines if line][-3:])
 
@@ -236,7 +236,7 @@ def _with(comment: str, text: str) -> list[str]:
 def _lacks(
     states: Mapping[tuple[str, int | None], JobState], job: str, wanted: Iterable[int]
 ) -> bool:
-    """Return whether a state is missing: of an element, or of the job where none are named."""
+    """Return whether a state is missing: of an element, or of the job if no elements are named."""
     elements = list(wanted)
     if elements:
         return any((job, index) not in states for index in elements)
@@ -244,12 +244,12 @@ def _lacks(
 
 
 def _trusted(row: JobState, trouble: str | None) -> JobState:
-    """Return what accounting says where the controller says nothing.
+    """Return the accounting record of a job that the controller does not know.
 
-    It is late: only an end is certain.
+    Accounting lags behind: only a final state is certain.
     """
     if row.state.final:
         return row
-    why = trouble or "the controller does not know it any more"
-    reason = f"{why}; accounting last said {row.state.value}"
+    why = trouble or "the controller no longer knows it"
+    reason = f"{why}; its last state in the accounting is {row.state.value}"
     return JobState(row.job, row.array_index, State.UNKNOWN, reason=reason, node=row.node)

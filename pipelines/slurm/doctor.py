@@ -1,4 +1,4 @@
-"""What a cluster allows, and what its nodes have: a job that runs `perfpipe doctor` there."""
+"""Reports a cluster's limits, and checks its nodes with a job that runs `perfpipe doctor`."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from perfpipe.units import format_bytes
 #: How long the doctor waits for the controller, s.
 _PATIENCE_S = 15.0
 
-#: Time limit of the job where none is stated.
+#: Default time limit of the job.
 _SHORT = Slurm(time="5m", cpus=1)
 
-#: How often the file system is looked at, and how often Slurm is asked, s.
+#: How often to check the file system, and how often to query Slurm, s.
 _LOOK_S, _ASK_S = 0.2, 5.0
 
-#: How late a file can be seen that a job wrote on another node, s.
+#: How late a file from another node may become visible, s.
 _LATE_S = 10.0
 
-#: The answer is there as a whole or not at all.
+#: Makes the answer appear atomically.
 _ANSWER = '"$@" >"$0.part" && mv "$0.part" "$0"'
 
 
 def cluster_checks() -> Iterator[Check]:
-    """Yield what the cluster allows; nothing where Slurm's commands are not installed."""
+    """Yield the limits of the cluster; nothing if Slurm's commands are not installed."""
     if shutil.which("scontrol") is None:
         return
     try:
@@ -56,11 +56,11 @@ def _cluster(limits: Limits) -> str:
     if limits.max_array_size:
         said.append(f"arrays of up to {limits.max_array_size - 1:,} jobs")
     if limits.max_submit:
-        said.append(f"{limits.max_submit:,} jobs of yours at a time")
+        said.append(f"at most {limits.max_submit:,} submitted jobs per user")
     said.append(
         "accounting on"
         if limits.accounting
-        else "accounting off (how a job ended is forgotten after some minutes)"
+        else "accounting off (Slurm forgets the exit state of a job after some minutes)"
     )
     return "; ".join(said)
 
@@ -72,7 +72,7 @@ def _partition(partition: Partition) -> str:
         f"{'' if partition.up else ' is down'}",
         f"{partition.nodes} nodes, {partition.idle} idle",
         f"{partition.gpus or 'no'} GPUs{kinds}, {partition.cpus} CPUs and "
-        f"{format_bytes(partition.memory_mb << 20)} on a node",
+        f"{format_bytes(partition.memory_mb << 20)} per node",
         f"at most {clock(partition.max_time_s)}" if partition.max_time_s else "no time limit",
     ]
     return "; ".join(said)
@@ -80,7 +80,7 @@ def _partition(partition: Partition) -> str:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What the doctor found on a node."""
+    """The doctor's results on a node."""
 
     job: str
     node: str | None
@@ -95,14 +95,14 @@ def doctor_job(
     tell: Callable[[str], None] = lambda _: None,
     cluster: Cluster | None = None,
 ) -> NodeReport:
-    """Run `perfpipe doctor` in a job and return what it found.
+    """Run `perfpipe doctor` in a job and return its results.
 
     `program` is perfpipe there; `folder` must be on a file system that the nodes share.  Raises
     TaskFailed, and cancels the job, if it has not ended in time.
     """
     cluster = cluster or Cluster()
     folder.mkdir(parents=True, exist_ok=True)
-    # NFS keeps files that the job has still open.
+    # NFS keeps files that the job still has open.
     with tempfile.TemporaryDirectory(
         prefix=".doctor-", dir=folder, ignore_cleanup_errors=True
     ) as place:
@@ -137,14 +137,15 @@ def checks_of(text: str) -> tuple[Check, ...]:
         content = json.loads(text[text.index("{") :])
         checks: tuple[Check, ...] = decode(tuple[Check, ...], content["checks"])
     except (ValueError, KeyError, TypeError) as error:
-        raise TaskFailed(f"perfpipe doctor printed something else there: {text[:200]!r}") from error
+        message = f"unexpected output of perfpipe doctor on the node: {text[:200]!r}"
+        raise TaskFailed(message) from error
     return checks
 
 
 def _wait(
     cluster: Cluster, job: str, answer: Path, timeout_s: float, tell: Callable[[str], None]
 ) -> JobState:
-    """Wait until the answer is there or the job has ended; return the state of the job."""
+    """Wait for the answer or the end of the job; return the state of the job."""
     until = time.monotonic() + timeout_s
     asked, ended, told = time.monotonic(), None, ""
     state = JobState(job, None, State.UNKNOWN)
@@ -162,7 +163,7 @@ def _wait(
             if text != told:
                 tell(text)
                 told = text
-        # Listing a directory again makes NFS look for what others wrote.
+        # Listing the directory makes NFS refresh its view of files from other nodes.
         list(answer.parent.iterdir())
         time.sleep(_LOOK_S)
     return cluster.states([job]).of(job)
@@ -173,4 +174,4 @@ def _failure(state: JobState, log: Path) -> str:
     code = f", exit code {state.exit_code}" if state.exit_code else ""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     said = " | ".join([line.strip()[:500] for line in lines if line.strip()][-3:])
-    return f"{state.state.value}{code}: {said or 'it printed nothing'}"
+    return f"{state.state.value}{code}: {said or 'no output'}"

@@ -1,4 +1,4 @@
-"""Reads what a cluster allows from scontrol, sinfo and sacctmgr."""
+"""Reads the limits of a cluster from scontrol, sinfo and sacctmgr."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SINFO_FIELDS = "%P|%a|%l|%L|%F|%c|%m|%G|%f"
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition; CPUs, memory and GPUs are the most on a node, a time of None is unlimited.
+    """A partition; CPUs, memory and GPUs are the most per node, a time of None is unlimited.
 
-    `nodes` counts all of its nodes, `idle` those on which nothing runs.
+    `nodes` counts all of its nodes, `idle` the idle ones.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a cluster allows; an index of an array is less than `max_array_size`."""
+    """The limits of a cluster; array indices are less than `max_array_size`."""
 
     cluster: str
     version: str
@@ -69,7 +69,7 @@ def parse_limits(config: str, sinfo: str, associations: str) -> Limits:
 
 
 def parse_partitions(text: str) -> tuple[Partition, ...]:
-    """Return partitions from sinfo, which has a row for each kind of node in one."""
+    """Return partitions from sinfo, which prints a row per kind of node in a partition."""
     found: dict[str, Partition] = {}
     for line in text.splitlines():
         fields = line.split("|")

@@ -1,4 +1,4 @@
-"""What `slurm:` in a workload file and [slurm] in perfpipe.toml hold."""
+"""The options under `slurm:` in a workload file and [slurm] in perfpipe.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
 _HOW_TO_WRITE = "write 30m, 1h30m, 2:00:00 or 1-12:00:00"
 
-#: Options that perfpipe writes itself, or that change what it reads.
+#: Options that perfpipe writes itself, or that change the output that it reads.
 _OWN = (
     "--array --chdir --comment --dependency --error --export --job-name --kill-on-invalid-dep "
     "--no-requeue --open-mode --output --parsable --requeue --signal --test-only --wait --wrap "
@@ -23,9 +23,9 @@ _OWN = (
 
 
 def seconds(text: str) -> int:
-    """Return a time limit in seconds; raises ValueError for one that could be misread.
+    """Return a time limit in seconds; raises ValueError for an ambiguous one.
 
-    Slurm takes 90 for minutes and 90:00 for minutes and seconds, YAML once took 1:30:00 for 5400.
+    Slurm reads 90 as minutes and 90:00 as minutes and seconds; YAML 1.1 reads 1:30:00 as 5400.
 
     >>> seconds("1h30m"), seconds("1-12:00:00")
     (5400, 129600)
@@ -33,14 +33,14 @@ def seconds(text: str) -> int:
     if match := _CLOCK.fullmatch(text):
         days, hours, minutes, rest = (int(part or 0) for part in match.groups())
         if match[1] and hours >= 24:
-            raise ValueError(f"{text} has {hours} hours beside days; {_HOW_TO_WRITE}")
+            raise ValueError(f"{text} has days and {hours} hours; {_HOW_TO_WRITE}")
     elif text and (match := _UNITS.fullmatch(text)):
         days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     else:
-        raise ValueError(f"{text!r} is no time limit, or an ambiguous one; {_HOW_TO_WRITE}")
+        raise ValueError(f"{text!r} is not a valid time limit, or is ambiguous; {_HOW_TO_WRITE}")
     total = days * _DAY + hours * _HOUR + minutes * _MINUTE + rest
     if not total:
-        raise ValueError(f"{text} is no time at all; {_HOW_TO_WRITE}")
+        raise ValueError(f"{text} is zero; {_HOW_TO_WRITE}")
     return total
 
 
@@ -56,23 +56,23 @@ def _time(value: object) -> str:
 
 
 def _memory(value: object) -> str:
-    """Refuse a number without a unit: Slurm takes it for megabytes."""
+    """Reject a number without a unit: Slurm would read it as megabytes."""
     if not re.fullmatch(r"0|[1-9]\d*[KMGT]", str(value)):
-        raise ValueError(f"{value!r} is no amount of memory; write 64G, or 0 for all of a node's")
+        raise ValueError(f"{value!r} is not an amount of memory; write 64G, or 0 for all of it")
     return str(value)
 
 
 def line(text: object) -> object:
-    """Return a value of an #SBATCH line; raises ValueError for one that would end it."""
+    """Return a value of an #SBATCH line; raises ValueError for one that would break the line."""
     if isinstance(text, str) and (not text or re.search(r'[\x00-\x1f\x7f"\\]', text)):
-        raise ValueError(f"{text!r} is empty, or has a line break, a quote or a backslash")
+        raise ValueError(f"{text!r} is empty or contains a line break, a quote or a backslash")
     return text
 
 
 def _option(text: object) -> object:
     name = re.match(r"(--[^=\s]+|-\w)", str(text))
     if not name:
-        raise ValueError(f"{text!r} is no option of sbatch, such as --qos=high")
+        raise ValueError(f"{text!r} is not an option of sbatch such as --qos=high")
     if name[0] in _OWN:
         raise ValueError(f"{name[0]} is set by perfpipe")
     return text
@@ -94,17 +94,17 @@ class Container(_Model):
     image: Line | None = Field(
         None, description="file or registry address of the image; default: no container"
     )
-    runtime: Literal["apptainer", "pyxis"] = Field("apptainer", description="what starts it")
+    runtime: Literal["apptainer", "pyxis"] = Field("apptainer", description="container runtime")
     mounts: list[Line] = Field([], description="directories to mount, as FROM or FROM:TO")
     options: list[str] = Field([], description="other options of apptainer exec, or of srun")
 
 
 class Slurm(_Model):
-    """Batch jobs: what `perfpipe batch submit` asks Slurm for."""
+    """Batch jobs: the Slurm options of `perfpipe batch submit`."""
 
-    partition: Line | None = Field(None, description="partition; default: the cluster's")
+    partition: Line | None = Field(None, description="partition; default: the cluster's default")
     cpu_partition: Line | None = Field(
-        None, description="partition of jobs that need no GPU; default: the same"
+        None, description="partition of jobs without a GPU; default: the same"
     )
     account: Line | None = Field(None, description="account to charge")
     qos: Line | None = Field(None, description="quality of service")
@@ -116,16 +116,16 @@ class Slurm(_Model):
     cpus: int | None = Field(None, ge=1, description="CPUs per node")
     mem: Memory | None = Field(None, description="memory per node, such as 64G; 0: all of it")
     constraint: Line | None = Field(None, description="features that nodes must have")
-    exclusive: bool = Field(False, description="ask for whole nodes")
+    exclusive: bool = Field(False, description="request whole nodes")
     nodes: int = Field(1, ge=1, description="nodes per task; on several, srun starts the program")
     ranks_per_node: int | None = Field(
         None,
         ge=1,
-        description="processes that srun starts on a node; default: one per GPU on several nodes",
+        description="processes that srun starts per node; default: one per GPU if nodes > 1",
     )
-    array_parallelism: int | None = Field(None, ge=1, description="most jobs to run at a time")
+    array_parallelism: int | None = Field(None, ge=1, description="most jobs that run at a time")
     tasks_per_job: int | None = Field(
-        None, ge=1, description="tasks that one job runs in turn; default: chosen"
+        None, ge=1, description="tasks that one job runs in sequence; default: automatic"
     )
     setup: list[str] = Field(
         [], description="shell lines before the task, such as module load cuda"
@@ -135,18 +135,21 @@ class Slurm(_Model):
     )
     ingest: Literal["auto", "inside", "separate"] = Field(
         "auto",
-        description="read reports in the job that made them, or in one without a GPU; auto: the "
-        "latter where reading them took more than a minute before",
+        description="read reports in the job that made them, or in a job without a GPU; auto: the "
+        "latter if reading them took more than a minute in earlier runs",
     )
-    requeue: bool = Field(False, description="let Slurm start a job again after a node failed")
+    requeue: bool = Field(False, description="let Slurm restart a job after a node failure")
     warn_s: int = Field(
-        120, ge=0, le=65535, description="s before the time limit at which a job begins to end"
+        120,
+        ge=0,
+        le=65535,
+        description="seconds before the time limit at which a job begins to stop",
     )
     extra: list[Option] = Field([], description="other options of sbatch, such as --reservation=x")
 
     @property
     def ranks(self) -> int | None:
-        """Processes that srun starts on a node; None where it starts none."""
+        """Processes that srun starts per node; None without srun."""
         if self.ranks_per_node is None and self.nodes == 1:
             return None
         return self.ranks_per_node or max(self.gpus, 1)
@@ -158,7 +161,7 @@ class Slurm(_Model):
 
 
 def merged(*layers: Slurm | None) -> Slurm:
-    """Return options from layers; what a later layer states replaces what earlier ones do.
+    """Return options from layers; a later layer overrides earlier ones.
 
     A list is replaced as a whole, a container key by key.
     """
@@ -172,5 +175,5 @@ def merged(*layers: Slurm | None) -> Slurm:
 
 
 def shape(slurm: Slurm) -> Hashable:
-    """Return all that decides which job a task fits in."""
+    """Return all options that decide which job a task fits in."""
     return slurm.model_dump_json(exclude={"array_parallelism", "tasks_per_job"})

@@ -1,4 +1,4 @@
-"""Writes the script that sbatch gets: a pure function of what is asked."""
+"""Writes the script for sbatch: a pure function of its specification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfpipe.pipelines.slurm.options import Container, Slurm, line
 #: Values of #SBATCH lines that need no quotes.
 _PLAIN = re.compile(r"[\w@%+=:,./\[\]&|*-]+")
 
-#: The warning comes after three quarters of a short time limit, whatever `warn_s` is.
+#: A short time limit gets its warning after three quarters, whatever `warn_s` is.
 _WARN_SHARE = 4
 
 
@@ -21,8 +21,8 @@ _WARN_SHARE = 4
 class JobSpec:
     """A job, or an array of jobs.
 
-    `log` may contain %A, %a and %j.  A job without `gpu` asks for one node, and for no GPUs,
-    features or whole nodes.  `environment` is all that it gets beside the login environment.
+    `log` may contain %A, %a and %j.  A job without `gpu` requests one node, without GPUs, features
+    or exclusive use.  `environment` is added to the login environment.
     """
 
     name: str
@@ -42,15 +42,15 @@ def render(spec: JobSpec) -> str:
     """Return the script of a job."""
     slurm = spec.slurm
     lines = [
-        # A login shell where lines of a site follow: it knows the command `module`.
+        # A login shell if setup lines of a site follow: it knows the command `module`.
         "#!/bin/bash -l" if slurm.setup else "#!/bin/bash",
         *(f"#SBATCH {option}" for option in (*_options(spec), *slurm.extra) if option),
         "",
-        "# What srun starts gets the environment of this script.",
+        "# srun passes the environment of this script on.",
         "export SLURM_EXPORT_ENV=ALL",
         *_setup(slurm.setup),
         *(f"export {name}={shlex.quote(value)}" for name, value in spec.environment.items()),
-        "# In place of this shell, which the warning before the time limit goes to.",
+        "# Replaces this shell, so that the warning before the time limit reaches perfpipe.",
         f"exec {shlex.join([*_wrapper(slurm.container, spec), *spec.command])}",
     ]
     return "\n".join(lines) + "\n"
@@ -118,9 +118,9 @@ def _set(option: str, value: str | int | None) -> str:
 
 
 def _setup(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a site; where one fails, the job does."""
+    """Yield the setup lines of a site; if one fails, the job fails."""
     if lines:
-        yield "trap 'echo \"perfpipe: a line of setup failed: $BASH_COMMAND\" >&2' ERR"
+        yield "trap 'echo \"perfpipe: setup line failed: $BASH_COMMAND\" >&2' ERR"
         yield "set -e"
         yield from lines
         yield "set +e"
@@ -128,7 +128,7 @@ def _setup(lines: list[str]) -> Iterator[str]:
 
 
 def _wrapper(container: Container, spec: JobSpec) -> list[str]:
-    """Return what starts a container in front of a command."""
+    """Return the words that start a container, for use in front of a command."""
     if container.image is None:
         return []
     if container.runtime == "apptainer":
@@ -138,7 +138,7 @@ def _wrapper(container: Container, spec: JobSpec) -> list[str]:
     words = ["srun", "--nodes=1", "--ntasks=1", f"--container-image={container.image}"]
     words.append(f"--container-workdir={spec.directory}")
     if container.mounts:
-        # Pyxis wants both ends of a mount.
+        # Pyxis requires both ends of a mount.
         both = [mount if ":" in mount else f"{mount}:{mount}" for mount in container.mounts]
         words.append(f"--container-mounts={','.join(both)}")
     return [*words, *container.options]

@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """What Slurm says of a job, in the words that matter here."""
+    """States of a Slurm job, as far as perfpipe distinguishes them."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -28,7 +28,7 @@ class State(Enum):
         return self not in (State.PENDING, State.RUNNING, State.UNKNOWN)
 
 
-#: Slurm's other names, by what they come to.
+#: Slurm's other names, by equivalent state.
 _ALIASES = {
     State.PENDING: "CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD SPECIAL_EXIT",
     State.RUNNING: "COMPLETING RESIZING SIGNALING STAGE_OUT STOPPED SUSPENDED",
@@ -41,7 +41,7 @@ _STATES = {state.name: state for state in State} | {
     word: state for state, words in _ALIASES.items() for word in words.split()
 }
 
-#: What Slurm prints where it has nothing to say.
+#: Slurm's output for a missing value.
 _NOTHING = {"", "(null)", "N/A", "None", "None assigned", "Unknown", "n/a"}
 
 _JOB = re.compile(r"(?P<job>\d+)(?:\+\d+)?(?:_(?:(?P<index>\d+)|\[(?P<range>[^\]]*)\]))?")
@@ -50,7 +50,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 @dataclass(frozen=True)
 class JobState:
-    """A job, or an element of an array; `signal` is that which ended it, times are epoch s."""
+    """A job, or an array element; `signal` is the one that ended it, times are epoch s."""
 
     job: str
     array_index: int | None
@@ -105,10 +105,10 @@ def indices(text: str) -> list[int]:
 
 
 def _rows(text: str, width: int) -> Iterator[list[str]]:
-    """Yield the fields of each row; what a site prints beside the rows is left out."""
+    """Yield the fields of each row; other output of a site is ignored."""
     for line in text.splitlines():
         fields = [field.strip() for field in line.strip().split("|")]
-        # Reasons come last, and may contain what divides fields.
+        # Reasons come last, because they may contain the field separator.
         if len(fields) >= width and fields[0][:1].isdigit():
             yield fields[:width]
 
@@ -116,8 +116,8 @@ def _rows(text: str, width: int) -> Iterator[list[str]]:
 def _settled(rows: Iterable[Iterable[str]]) -> list[JobState]:
     """Return one state for each element.
 
-    Of a canceled array, accounting keeps the row of all that waited beside those of its elements:
-    an element's own row is right, and of several rows one that says the end.
+    For a canceled array, accounting keeps a row for all pending elements next to rows of single
+    elements: an element's own row takes precedence, then a row with a final state.
     """
     best: dict[tuple[str, int | None], tuple[tuple[bool, bool], JobState]] = {}
     for name, *fields in rows:
@@ -131,7 +131,7 @@ def _settled(rows: Iterable[Iterable[str]]) -> list[JobState]:
 def _states(
     name: str, state: str, code: str, start: str, end: str, node: str, reason: str
 ) -> Iterator[tuple[bool, JobState]]:
-    """Yield what a row says of each element, and whether it is the element's own row."""
+    """Yield the state of each element in a row, and whether it is the element's own row."""
     match = _JOB.fullmatch(name.partition(";")[0])
     word = _STATES.get((state.split() or [""])[0].rstrip("+"), State.UNKNOWN)
     if not match:
@@ -149,10 +149,10 @@ def _states(
                 word,
                 exit_code,
                 signal,
-                _stated(reason) if word is not State.UNKNOWN else f"Slurm says {state!r}",
+                _stated(reason) if word is not State.UNKNOWN else f"unknown Slurm state {state!r}",
                 _stated(node),
                 _epoch(start) if word is not State.PENDING else None,
-                _epoch(end) if word.final else None,  # of a running job, this is its time limit
+                _epoch(end) if word.final else None,  # for a running job, this is its time limit
             ),
         )
 
