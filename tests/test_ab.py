@@ -202,7 +202,7 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "the arms are the same"),
+        ([], "the arms are identical"),
         (["--b", "size=1,2"], "an arm takes one value per parameter"),
         (["--b", "cwd=nowhere"], "--b: no such directory"),
         (["--git", "HEAD"], "expected two commits, A..B"),

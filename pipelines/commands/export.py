@@ -68,7 +68,7 @@ def perfetto_command(
 
     The trace shows each GPU's streams and idle intervals by cause, each thread's CUDA calls and
     NVTX ranges, and arrows from each call to the operation it launched.  Several reports are shown
-    side by side, each starting at time zero.  With --window or --step, the trace contains
+    in parallel, each starting at time zero.  With --window or --step, the trace contains
     everything that overlaps that part on any GPU, and the calls that launched its operations.
 
     \b
