@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import glob
-import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfpipe.cores import cores
 from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.pipelines.collectors import compiled
-from perfpipe.pipelines.collectors.base import Collected, Context, ProgramFailed
-from perfpipe.pipelines.collectors.guide import Budget, NothingToProfile
-from perfpipe.pipelines.collectors.ncu import collect_ncu
-from perfpipe.pipelines.collectors.nsys import collect_nsys
+from perfpipe.pipelines.collectors.base import Context, Job, Keep, ProgramFailed
+from perfpipe.pipelines.collectors.guide import NothingToProfile
 from perfpipe.pipelines.collectors.timing import Timing
-from perfpipe.pipelines.collectors.torch_profiler import collect_torch
 from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.pipelines.place import stopwatch
 from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.profilers import PROFILERS
 from perfpipe.pipelines.runs import result_of
 from perfpipe.pipelines.workload import Workload
-from perfpipe.runrecord import GpuState, TaskResult
+from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-
-#: Receives an incomplete result with the reports that are already in the store, and the files that
-#: profilers have written: everything that remains if perfpipe ends here.
-Keep = Callable[[TaskResult, Sequence[Path]], None]
 
 #: Output of programs, next to the files of profilers.
 _PRINTED = (".out", ".err")
@@ -106,38 +99,36 @@ def profile(
     If the plan says so, its reports are ingested later.
     """
     started = time.monotonic() - sum(result.seconds or ())
+    job = Job(context, store, result, plan.profilers, keep, started)
     errors: list[PerfpipeError] = []
-    files: list[Path] = []
     notes: list[str] = []
     seconds: dict[str, float] = {}
     for name in plan.profilers:
-        keep(result, files)
+        keep(result, job.files)
         context.say(f"{context.task.label}: {name}")
         try:
-            if name == "ncu":
-                collected = _profile_kernels(context, store, files, result, started, keep)
-            else:
-                collected = _collect(name, context, guides="ncu" in plan.profilers)
-            files += [collected.path, *collected.others]
-            notes += collected.notes
-            seconds[name] = collected.seconds
+            collected = PROFILERS[name].collect(job)
         except NothingToProfile as reason:
-            notes.append(f"ncu profiled nothing: {reason}")
+            notes.append(f"{name} profiled nothing: {reason}")
         except PerfpipeError as error:
             errors.append(error)
+        else:
+            job.files += [collected.path, *collected.others]
+            notes += collected.notes
+            seconds[name] = collected.seconds
     compiled.forget(context)
     root = store.runs_dir.resolve()
     result = replace(
         result,
         profilers=plan.profilers,
-        files=tuple(str(path.relative_to(root)) for path in files),
+        files=tuple(str(path.relative_to(root)) for path in job.files),
         notes=(*result.notes, *notes),
         profiler_s=seconds,
     )
     if plan.read_later:
         return failed(result, errors[0]) if errors else result
-    result = with_reports(result, files, store, errors)
-    discard_raw(context.workload, result, files)
+    result = with_reports(result, job.files, store, errors)
+    discard_raw(context.workload, result, job.files)
     return result
 
 
@@ -152,57 +143,6 @@ def discard_raw(workload: Workload, result: TaskResult, files: Sequence[Path]) -
         for beside in path.parent.glob(f"{glob.escape(path.stem)}.*"):
             if beside.suffix not in _PRINTED:
                 beside.unlink(missing_ok=True)
-
-
-def _collect(name: str, context: Context, *, guides: bool) -> Collected:
-    """Collect a timeline; `guides` means that ncu profiles the kernels that it shows."""
-    wanted = context.workload.collect
-    if name == "nsys" and wanted.nsys:
-        compiled.forget(context)
-        keep = guides and wanted.ncu is not None and wanted.ncu.guided
-        return collect_nsys(context, wanted.nsys, compiled.environment(context) if keep else {})
-    if name == "torch" and wanted.torch:
-        return collect_torch(context, wanted.torch)
-    raise ValueError(name)
-
-
-def _profile_kernels(
-    context: Context,
-    store: Store,
-    timelines: Sequence[Path],
-    result: TaskResult,
-    started: float,
-    keep: Keep,
-) -> Collected:
-    """Profile kernels with ncu, chosen from the first timeline unless the workload chooses them.
-
-    `started` is the time of the first launch of the task.  Raises NothingToProfile if the timeline
-    has no kernel that may be profiled.
-    """
-    options = context.workload.collect.ncu
-    if options is None:
-        raise ValueError("ncu")
-    if not options.guided:
-        return collect_ncu(context, options)
-    # Only guided launches need the analysis.
-    from perfpipe.pipelines.guiding import guide_by
-
-    reports = [
-        outcome.report_id
-        for outcome in ingest_many(timelines[:1], store, jobs=1)
-        if not isinstance(outcome, Failure)
-    ]
-    keep(replace(result, reports=tuple(reports)), timelines)
-    plain_s = statistics.median(result.seconds) if result.seconds else 0.0
-    state = result.gpu_state or GpuState()
-    spent_s = time.monotonic() - started
-    # Only kernel replay saves memory.
-    pinned_gb = state.pinned_gb if options.replay_mode == "kernel" else None
-    budget = Budget(plain_s, spent_s, state.program_gb, pinned_gb)
-    report = next(iter(reports), None)
-    same = report is not None and compiled.is_kept(context)
-    guide = guide_by(store, report, options, budget, from_start=same)
-    return collect_ncu(context, options, guide)
 
 
 def with_reports(

@@ -13,11 +13,11 @@ from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.measuring import measure, profile, with_reports
 from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.profilers import require_tools
 from perfpipe.pipelines.recording import RecordedTask, load_recording
 from perfpipe.pipelines.runs import Run, counts_as_failed, result_of
 from perfpipe.pipelines.search import Search
 from perfpipe.pipelines.tasks import Task, directory_of, task_of
-from perfpipe.pipelines.tools import require_tool
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
 from perfpipe.store import Store
 from perfpipe.units import counted
@@ -32,9 +32,7 @@ def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
     if plan.collector == "replay":
         return _replay(plan, store, progress)
     with Launcher(plan.workload.execution, directory_of(plan.workload, plan.path)) as launcher:
-        for name in plan.profilers:
-            if name != "torch":
-                require_tool(name, launcher)
+        require_tools(plan.profilers, launcher)
         run = _resumed(plan, store, progress) or _new(plan, store)
         with run.track_status():
             known = run.results()

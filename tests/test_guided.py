@@ -12,7 +12,6 @@ import pytest
 from conftest import Cli
 
 from perfpipe.errors import InputError
-from perfpipe.pipelines import measuring
 from perfpipe.pipelines.collectors import guide, ncu, ncu_watch
 from perfpipe.pipelines.workload import CollectNcu, load_workload
 from perfpipe.runrecord import TaskResult
@@ -226,7 +225,7 @@ def test_what_an_interrupted_run_has_read_is_told(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(measuring, "collect_ncu", interrupted)
+        patched.setattr(ncu, "collect_ncu", interrupted)
         assert cli("run", workload(), "--collector", "all") == 130
     (run,) = Store(tmp_path / "store").runs()
     assert (run.status, len(run.reports), run.tasks) == ("interrupted", 1, ())

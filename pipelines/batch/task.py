@@ -27,12 +27,12 @@ from perfpipe.pipelines.measuring import (
 )
 from perfpipe.pipelines.place import host_name, stopwatch
 from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.profilers import require_tools
 from perfpipe.pipelines.recording import load_recording
 from perfpipe.pipelines.runner import replayed
 from perfpipe.pipelines.runs import RESULT, result_of
 from perfpipe.pipelines.signals import Ended, launching
 from perfpipe.pipelines.tasks import directory_of
-from perfpipe.pipelines.tools import require_tool
 from perfpipe.pipelines.workload import Execution
 from perfpipe.provenance import utc_now
 from perfpipe.ranrecord import Ran
@@ -143,9 +143,7 @@ def _measured(running: Sequence[_Running]) -> list[TaskResult]:
     cwd = directory_of(first.workload, Path(first.run.file))
     with Launcher(first.workload.execution, cwd) as launcher:
         tasks = [task.measurement(launcher) for task in running]
-        for name in tasks[0].plan.profilers:
-            if name != "torch":
-                require_tool(name, launcher)
+        require_tools(tasks[0].plan.profilers, launcher)
         return measure_in_turn(tasks, first.store)
 
 

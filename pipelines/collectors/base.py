@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from perfpipe.errors import TaskFailed, ToolMissing
 from perfpipe.pipelines.launcher import Launcher
@@ -12,6 +13,8 @@ from perfpipe.pipelines.process import Finished
 from perfpipe.pipelines.tasks import Task
 from perfpipe.pipelines.tools import explain
 from perfpipe.pipelines.workload import Workload
+from perfpipe.runrecord import TaskResult
+from perfpipe.store import Store
 
 #: Environment variable with the collector that launched a program: plain, nsys, ncu or torch.
 COLLECTOR_VARIABLE = "PERFPIPE_COLLECTOR"
@@ -122,6 +125,41 @@ class Context:
                 "profiler", f"{what} did not write {path.name}: {reason or 'no output'}"
             )
         return Collected(path, finished.seconds)
+
+
+#: Takes a result that is not complete yet, with the reports that are in the store already, and the
+#: files that profilers have written: all that is left if the task ends here.
+Keep = Callable[[TaskResult, Sequence[Path]], None]
+
+
+@dataclass
+class Job:
+    """A task that is launched under one profiler after another.
+
+    `result` has the times without a profiler, `files` are the reports that earlier profilers wrote,
+    `profilers` the names of all that are run, and `started` is when the first launch was
+    (time.monotonic).
+    """
+
+    context: Context
+    store: Store
+    result: TaskResult
+    profilers: Sequence[str]
+    keep: Keep
+    started: float
+    files: list[Path] = field(default_factory=list)
+
+
+class Profiler(Protocol):
+    """Launches a program once under a tool.  `tool` must be installed; empty if none is needed."""
+
+    tool: str
+
+    def collect(self, job: Job) -> Collected:
+        """Return the report that the tool wrote.
+
+        Raises ProgramFailed, or NothingToProfile if the earlier reports leave nothing to do.
+        """
 
 
 def interrupting(timeout: str, seconds: float, grace_s: float) -> list[str]:

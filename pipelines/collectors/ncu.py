@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -14,15 +16,25 @@ from perfpipe.pipelines.collectors.base import (
     TIMED_OUT,
     Collected,
     Context,
+    Job,
     ProgramFailed,
     ended,
     interrupting,
 )
-from perfpipe.pipelines.collectors.guide import BUDGET_RUNS, BUDGET_S, Depth, Guide, without_skip
+from perfpipe.pipelines.collectors.guide import (
+    BUDGET_RUNS,
+    BUDGET_S,
+    Budget,
+    Depth,
+    Guide,
+    without_skip,
+)
 from perfpipe.pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
+from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.pipelines.process import Finished
 from perfpipe.pipelines.tools import explain, require_tool
 from perfpipe.pipelines.workload import CollectNcu
+from perfpipe.runrecord import GpuState
 
 #: Kernel replay saves and restores all memory of the context, and JAX allocates most of the GPU's
 #: memory at the start.
@@ -53,6 +65,44 @@ _WRITING_S = 30.0
 
 #: Less time than this is not worth another attempt, s.
 _WORTH_RETRYING_S = 20.0
+
+
+class Ncu:
+    """Profiles kernels with ncu; the timeline of the task chooses them unless the file does."""
+
+    tool = "ncu"
+
+    def collect(self, job: Job) -> Collected:
+        """Return the .ncu-rep; raises NothingToProfile if the timeline has no kernel for it."""
+        options = job.context.workload.collect.ncu
+        if options is None:
+            raise ValueError("ncu")
+        return collect_ncu(job.context, options, _guide(job, options) if options.guided else None)
+
+
+def _guide(job: Job, options: CollectNcu) -> Guide:
+    """Return which kernels to profile, from the first of the task's timelines."""
+    # Only guided launches need the analysis.
+    from perfpipe.pipelines.guiding import guide_by
+
+    result = job.result
+    reports = [
+        outcome.report_id
+        for outcome in ingest_many(job.files[:1], job.store, jobs=1)
+        if not isinstance(outcome, Failure)
+    ]
+    job.keep(replace(result, reports=tuple(reports)), job.files)
+    state = result.gpu_state or GpuState()
+    budget = Budget(
+        statistics.median(result.seconds) if result.seconds else 0.0,
+        time.monotonic() - job.started,
+        state.program_gb,
+        # Only kernel replay saves memory.
+        state.pinned_gb if options.replay_mode == "kernel" else None,
+    )
+    report = next(iter(reports), None)
+    same = report is not None and compiled.is_kept(job.context)
+    return guide_by(job.store, report, options, budget, from_start=same)
 
 
 def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = None) -> Collected:

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfpipe.errors import TaskFailed
-from perfpipe.pipelines.collectors.base import Collected, Context, ProgramFailed, check
+from perfpipe.pipelines.collectors import compiled
+from perfpipe.pipelines.collectors.base import Collected, Context, Job, ProgramFailed, check
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.tools import require_tool
 from perfpipe.pipelines.workload import CollectNsys, Execution
@@ -31,6 +32,23 @@ _IMPORTERS = "*/QdstrmImporter"
 
 #: Exports the report of a task of srun: $0 is the path without rank and ending.
 _EXPORT_OF_RANK = 'exec "$@" --output="$0-rank$SLURM_PROCID.sqlite" "$0-rank$SLURM_PROCID.nsys-rep"'
+
+
+class Nsys:
+    """Traces a task with nsys."""
+
+    tool = "nsys"
+
+    def collect(self, job: Job) -> Collected:
+        """Return the exported SQLite file; compiled kernels are kept if ncu profiles them next."""
+        wanted = job.context.workload.collect
+        if wanted.nsys is None:
+            raise ValueError("nsys")
+        compiled.forget(job.context)
+        guides = "ncu" in job.profilers and wanted.ncu is not None and wanted.ncu.guided
+        return collect_nsys(
+            job.context, wanted.nsys, compiled.environment(job.context) if guides else {}
+        )
 
 
 def collect_nsys(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from perfpipe.errors import InputError
-from perfpipe.pipelines.collectors.base import Collected, Context
+from perfpipe.pipelines.collectors.base import Collected, Context, Job
 from perfpipe.pipelines.workload import CollectTorch
 
 #: Runs as a separate program in the workload's interpreter, which may lack perfpipe.
@@ -14,6 +14,19 @@ _RUNNER = Path(__file__).with_name("torch_runner.py")
 
 #: How long torch.profiler may take to write its trace, s.
 _WRITING_S = 300.0
+
+
+class Torch:
+    """Traces a Python program with torch.profiler, which is part of the program's PyTorch."""
+
+    tool = ""
+
+    def collect(self, job: Job) -> Collected:
+        """Return the Kineto trace."""
+        options = job.context.workload.collect.torch
+        if options is None:
+            raise ValueError("torch")
+        return collect_torch(job.context, options)
 
 
 def collect_torch(context: Context, options: CollectTorch) -> Collected:

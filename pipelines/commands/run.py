@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from perfpipe.pipelines.signals import Ended, launching
 from perfpipe.pipelines.tasks import Task, directory_of
 from perfpipe.pipelines.tools import gpus_on
 from perfpipe.pipelines.workload import Scalar, Workload, load_workload
+from perfpipe.runrecord import RunRecord
+from perfpipe.store import Store
 from perfpipe.sweeping import sweep
 from perfpipe.units import counted
 
@@ -83,6 +85,34 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
     if first.suffix == ".py" and not shutil.which(f"./{first}"):
         words = ["python", *words]
     return f"; did you mean '{shlex.join(['perfpipe', 'run', *options, '--', *words])}'?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What the command line of `perfpipe run` says; `program` are the words after `--`."""
+
+    workload: Path | None
+    program: tuple[str, ...] | None
+    collector: str
+    settings: tuple[str, ...]
+    duration: float | None
+    sizes: str | None
+    quick: bool
+    filters: dict[str, list[str]]
+    env: tuple[str, ...]
+    cwd: Path | None
+    save: Path | None
+    force: bool
+    dry_run: bool
+    resume: bool
+    rerun_failed: bool
+    as_json: bool
+    html: str | None
+    md: str | None
+    step_range: str | None
+    no_report: bool
+    no_raw: bool
+    store_path: str | None
 
 
 @click.command("run", cls=_RunCommand)
@@ -165,31 +195,7 @@ def did_you_mean_program(words: list[str], options: list[str]) -> str:
 )
 @store_option
 @click.pass_context
-def run_command(
-    ctx: click.Context,
-    workload: Path | None,
-    program: tuple[str, ...] | None,
-    collector: str,
-    settings: tuple[str, ...],
-    duration: float | None,
-    sizes: str | None,
-    quick: bool,
-    filters: dict[str, list[str]],
-    env: tuple[str, ...],
-    cwd: Path | None,
-    save: Path | None,
-    force: bool,
-    dry_run: bool,
-    resume: bool,
-    rerun_failed: bool,
-    as_json: bool,
-    html: str | None,
-    md: str | None,
-    step_range: str | None,
-    no_report: bool,
-    no_raw: bool,
-    store_path: str | None,
-) -> None:
+def run_command(ctx: click.Context, /, **given: Any) -> None:
     """Launch a program under the profilers, ingest the results, and report.
 
     Give a WORKLOAD file, or any program after `--`.  Each configuration first runs without a
@@ -216,55 +222,73 @@ def run_command(
     Ending perfpipe (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL) ends every process that it launched.
     --resume continues the run.
     """
-    chosen = settings_of(settings)
-    if duration is not None:
-        chosen["duration"] = [duration]
-    given = None
-    if program is not None:
-        _refuse("a workload file", {"--sizes": sizes, "--filter": filters})
-        given = program_of(
-            program,
-            env=env,
-            cwd=cwd,
-            settings=chosen,
-            quick=quick,
-            collector=collector,
-            keep_raw=not no_raw,
-        )
-        loaded, path = given.workload(), Path("the program")
-    else:
-        assert workload is not None  # noqa: S101
-        loaded, path = _load(workload, chosen, sizes, quick, ctx.meta["args"]), workload
-        _refuse("a program after --", {"--env": env, "--cwd": cwd, "--save": save})
-        if no_raw:
-            loaded = loaded.without_raw()
-    planned = planned_tasks(loaded, path, filters)
-    if dry_run:
-        _save(given, save, force)
-        _show(planned, as_json)
+    options, args = RunOptions(**given), ctx.meta["args"]
+    workload, path, program = _subject(options, args)
+    tasks = planned_tasks(workload, path, options.filters)
+    if options.dry_run:
+        _save(program, options)
+        _show(tasks, options.as_json)
         return
-    launcher = Launcher(loaded.execution, directory_of(loaded, path))
-    kind, reason = choose_collector(collector, launcher)
-    if kind == "replay" and loaded.recording is None:
-        raise _nothing_to_replay(path, program is not None, collector, gpus_on(launcher))
-    plan = Plan(loaded, path, planned, kind, resume or rerun_failed, rerun_failed, program)
-    _save(given, save, force)
-    say(f"{loaded.name}: {counted(plan.launches, 'configuration')}; {reason}")
-    store = resolve_store(store_path)
-    sweep(store)
-    try:
-        with launching(), progress(loaded.name, plan.launches) as steps:
-            record = execute(plan, store, steps)
-    except Ended as end:
-        end.advice = f"; to continue: {_resuming(ctx.meta['args'])}"
-        raise
-    if as_json:
+    launcher = Launcher(workload.execution, directory_of(workload, path))
+    kind, reason = choose_collector(options.collector, launcher)
+    if kind == "replay" and workload.recording is None:
+        raise _nothing_to_replay(path, options, gpus_on(launcher))
+    resume = options.resume or options.rerun_failed
+    plan = Plan(workload, path, tasks, kind, resume, options.rerun_failed, options.program)
+    _save(program, options)
+    say(f"{workload.name}: {counted(plan.launches, 'configuration')}; {reason}")
+    store = resolve_store(options.store_path)
+    record = _executed(plan, store, args)
+    if options.as_json:
         click.echo(json_document(run=asdict(record)))
-    if not no_report:
+    if not options.no_report:
         from perfpipe.pipelines.reporting import report_of_run
 
-        report_of_run(store, record, html=html, md=md, step_range=step_range, quiet=as_json)
+        report_of_run(
+            store,
+            record,
+            html=options.html,
+            md=options.md,
+            step_range=options.step_range,
+            quiet=options.as_json,
+        )
     raise_for_status(record)
+
+
+def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Program | None]:
+    """Return the workload, its path, and the program if there is no workload file."""
+    settings = settings_of(options.settings)
+    if options.duration is not None:
+        settings["duration"] = [options.duration]
+    if options.program is not None:
+        _refuse("a workload file", {"--sizes": options.sizes, "--filter": options.filters})
+        program = program_of(
+            options.program,
+            env=options.env,
+            cwd=options.cwd,
+            settings=settings,
+            quick=options.quick,
+            collector=options.collector,
+            keep_raw=not options.no_raw,
+        )
+        return program.workload(), Path("the program"), program
+    assert options.workload is not None  # noqa: S101
+    workload = _load(options.workload, settings, options.sizes, options.quick, args)
+    only = {"--env": options.env, "--cwd": options.cwd, "--save": options.save}
+    _refuse("a program after --", only)
+    return workload.without_raw() if options.no_raw else workload, options.workload, None
+
+
+def _executed(plan: Plan, store: Store, args: list[str]) -> RunRecord:
+    """Run a plan with progress; an interrupted run says how to continue it."""
+    sweep(store)
+    try:
+        with launching(), progress(plan.workload.name, plan.launches) as steps:
+            return execute(plan, store, steps)
+    except Ended as end:
+        end.advice = f"; to continue: {_resuming(args)}"
+        raise
+    raise AssertionError("unreachable")
 
 
 def _load(
@@ -298,23 +322,22 @@ def _refuse(needed: str, given: dict[str, Any]) -> None:
             raise InputError(f"{name} needs {needed}")
 
 
-def _save(program: Program | None, path: Path | None, force: bool) -> None:
+def _save(program: Program | None, options: RunOptions) -> None:
+    path = options.save
     if program is not None and path is not None:
-        program.save(path, force=force)
+        program.save(path, force=options.force)
         say(f"wrote {path}: 'perfpipe run {shlex.quote(str(path))}' repeats this run")
 
 
-def _nothing_to_replay(
-    path: Path, program: bool, asked: str, found: tuple[str, ...]
-) -> PerfpipeError:
+def _nothing_to_replay(path: Path, options: RunOptions, found: tuple[str, ...]) -> PerfpipeError:
     """Return the error of a run that can neither measure nor replay."""
-    if asked == "replay":
+    if options.collector == "replay":
         return InputError(f"{path}: the workload has no recording")
     if found:
         return ToolMissing(
             f"found {found[0]}, but neither nsys nor ncu; install them, or see 'perfpipe doctor'"
         )
-    if not program:
+    if options.program is None:
         return InputError(f"{path}: no GPU found, and the workload has no recording")
     return InputError(
         "no GPU found, and a program without a workload file has no recording to replay; "
