@@ -300,7 +300,7 @@ def test_comments_of_several_gates(
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "c.md").write_text(f"{MARKER}\none\n")
     assert cli("comment", "c.md") == 2
-    assert "this is no CI job of GitHub or GitLab" in cli.err
+    assert "not a CI job of GitHub or GitLab" in cli.err
     monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
     monkeypatch.setenv("GITHUB_API_URL", site.url)
     assert cli("comment", "c.md", "--number", "3") == 2

@@ -258,7 +258,7 @@ def test_torch_profiler_traces_a_python_program(cli: Cli, tmp_path: Path) -> Non
     assert report.kind == "torch"
     path.write_text("version: 1\nname: w\ncommand: [echo, a]\ncollect: {torch: {}}\n")
     assert cli("run", path, "--collector", "torch") == 1
-    assert "needs a command of a Python interpreter" in cli.err
+    assert "needs a command with a Python interpreter" in cli.err
 
 
 def test_the_state_of_the_gpu_is_summed_up() -> None:

@@ -117,7 +117,7 @@ def test_a_timeline_that_lost_its_events_is_made_once_more(
     (task,) = Store(tmp_path / "store").runs()[-1].tasks
     (note,) = task.notes
     assert "lost 100 % of the CUDA events" in note
-    assert "holds for the rest only" in (tmp_path / "report.md").read_text()
+    assert "covers only the others" in (tmp_path / "report.md").read_text()
 
 
 def test_captures_that_are_whole_lost_nothing(expand: Callable[[str], Path]) -> None:

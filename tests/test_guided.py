@@ -194,7 +194,7 @@ def test_where_other_processes_work_they_are_profiled_from_the_steps_on(
     ("fault", "failure", "sentences"),
     [
         ("ncu-crash", "profiler", ("ncu was killed by signal 11", "may avoid it")),
-        ("ncu-stuck", "timeout", ("stopped at its limit of 2 s and left no report", "time_limit")),
+        ("ncu-stuck", "timeout", ("stopped at its limit of 2 s without a report", "time_limit")),
     ],
 )
 def test_a_failing_ncu_leaves_the_timeline_and_no_process(

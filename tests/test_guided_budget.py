@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_not_asked_for_and_said(plain_s: float, spent_s: fl
         assert found.depth == once
         one_more_s = guide.Budget(plain_s).expected_s(found.expected + 1, found.depth)
         assert one_more_s > found.limit_s - 1e-9
-        assert f"asked for {found.expected} of 2000 launches" in found.notes[1]
+        assert f"limited to {found.expected} of 2000 launches" in found.notes[1]
 
 
 def test_what_the_workload_says_of_sections_is_kept() -> None:

@@ -168,7 +168,7 @@ def test_a_part_of_the_timeline(desk: Desk, ingested: Callable[[str], str]) -> N
         ("overwiew", {}, "did you mean 'overview'"),
         ("overview", {"target": "nothing"}, "no run, report or batch 'nothing' in the store"),
         ("overview", {"targte": "x"}, "targte: Extra inputs"),
-        ("explain", {}, "give either a finding"),
+        ("explain", {}, "pass either the number of a finding"),
         ("explain", {"target": "{id}", "finding": 999}, "no finding 999"),
         ("explain", {"target": "{id}", "kernel": "nothing"}, "no kernel named"),
         ("timeline", {"target": "{id}", "nvtx": "nothing"}, "no NVTX range"),
@@ -180,8 +180,8 @@ def test_a_part_of_the_timeline(desk: Desk, ingested: Callable[[str], str]) -> N
         ("query", {"sql": "SELECT 1; SELECT 2"}, "one statement"),
         ("query", {"sql": "FROM read_csv('/etc/passwd')"}, "SQL:"),
         ("query", {"sql": "SELECT nothing FROM reports"}, "SQL:"),
-        ("query", {"sql": "FROM nsys_environment"}, "not for agents"),
-        ("query", {"sql": "FROM environment"}, "not for agents"),
+        ("query", {"sql": "FROM nsys_environment"}, "not available to agents"),
+        ("query", {"sql": "FROM environment"}, "not available to agents"),
         ("query", {"sql": "SELECT 1", "limit": 0}, "limit:"),
         ("next_capture", {"question": "everything"}, "question:"),
     ],
@@ -219,7 +219,7 @@ def test_one_run_a_side_is_no_verdict(desk: Desk, ingested: Callable[[str], str]
     told = ask(desk, "compare", **sides)
     assert told["status"] == "abstained"
     assert told["data"]["verdict"] in ("unreplicated", "not comparable", "inconclusive")
-    assert "does not say that it is as fast" in told["reason"]
+    assert "does not prove equal speed" in told["reason"]
 
 
 def test_long_answers_are_cut_and_counted(desk: Desk, ingested: Callable[[str], str]) -> None:
