@@ -58,7 +58,7 @@ def test_from_submit_to_resume(
     # Two at once: one submits, the other is told of it or finds nothing to do.
     both = [subprocess.Popen([*PERFPIPE, "resume", batch], stderr=subprocess.PIPE) for _ in "ab"]
     errors = [process.communicate(timeout=PATIENCE_S)[1].decode() for process in both]
-    assert all("runs it" in text or not text for text in errors)
+    assert all("in use by process" in text or not text for text in errors)
     if all(errors):
         site.batch("resume", batch)  # each saw the other
     results = site.finish(batch)

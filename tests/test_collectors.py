@@ -219,7 +219,7 @@ def test_output_of_a_child_that_outlives_the_program_is_not_waited_for(
 
 
 def test_a_name_with_a_null_byte_is_no_traceback() -> None:
-    with pytest.raises(TaskFailed, match="cannot be started"):
+    with pytest.raises(TaskFailed, match="cannot start"):
         run(["echo", "a\0b"])
     with pytest.raises(ToolMissing, match="no such program"):
         run(["/nowhere/program"])

@@ -121,7 +121,7 @@ def test_a_run_is_resumed_by_one_process_at_a_time(sweep: Path, cli: Cli) -> Non
     assert claim.exists()
     elsewhere = claim.rename(claim.with_name("claim@another-machine@1@7@1"))
     assert cli("run", sweep, "--collector", "timing", "--resume") == 2
-    assert f"process 7 on another-machine runs it; if it has ended, remove {elsewhere}" in cli.err
+    assert f"in use by process 7 on another-machine; if it has ended, remove {elsewhere}" in cli.err
 
 
 def test_what_has_changed_is_launched_again(sweep: Path, cli: Cli) -> None:
