@@ -88,7 +88,7 @@ def test_cancel_and_warnings(slurm: SlurmCluster, site: Site, tmp_path: Path) ->
         return states[:2] == ["timeout", "stopped"]
 
     site.until(batch, warned)
-    assert "before the time limit" in site.batch("logs", "0")
+    assert "before the job's time limit" in site.batch("logs", "0")
     assert site.batch("cancel", "2").strip() == "2 tasks canceled: 2, 3"
     states = site.until(batch, lambda states: states[6] == "running" and states[2] == "cancelled")
     assert states[4:8] == ["running", "waiting", "running", "waiting"], "others go on"

@@ -129,7 +129,7 @@ def test_a_benchmark_has_no_steps_and_no_advice_for_its_loop() -> None:
     db = _timeline(BENCHMARK)
     ((kind, steps, why),) = db.rows("SELECT kind, steps, why FROM analysis_windows")
     assert (kind, steps) == ("whole", None)
-    assert why.startswith("none: a benchmark times kernels 80 times, each after the L2 cache")
+    assert why.startswith("none: a benchmark times kernels 80 times and flushes the L2 cache")
     assert db.rows("SELECT longest FROM benchmark_loops") == [("mine",)]
     planned = db.rows("SELECT name, chosen FROM profile_plan ORDER BY name")
     assert planned == [("mine", True), ("theirs", True)]

@@ -90,7 +90,7 @@ def test_a_winner_that_fails_later_is_not_confirmed(cli: Cli, tmp_path: Path) ->
     assert cli("run", workload, "--collector", "timing") == 0, cli.err
     tasks = {task.params["x"]: task for task in _run(tmp_path).tasks}
     assert not any(task.confirm_ms for task in tasks.values())
-    assert "it failed: wrong result" in tasks[2].notes[0]
+    assert "time failed: wrong result" in tasks[2].notes[0]
     assert cli("tuning") == 0
     assert "unreplicated: 1 and 1 launches" in cli.out
 

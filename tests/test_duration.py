@@ -83,4 +83,4 @@ def test_without_times_there_is_nothing_to_compare(
     text = f"version: 1\nname: w\nduration: 0.2\ncollect: {{}}\ncommand: {json.dumps(command)}\n"
     (tmp_path / "w.yaml").write_text(text)
     assert cli(*words) == 2
-    assert "prints no times and is ended before its end (duration)" in cli.err
+    assert "prints no times and is stopped early (duration)" in cli.err

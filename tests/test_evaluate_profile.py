@@ -91,7 +91,11 @@ def test_a_candidate_is_confined_while_it_is_profiled(
 
 @pytest.mark.parametrize(
     ("fault", "sentence"),
-    [("permission", "ERR_NVGPUCTRPERM"), ("nothing", "no kernel was launched"), ("", "ncu is not")],
+    [
+        ("permission", "ERR_NVGPUCTRPERM"),
+        ("nothing", "no kernel was launched"),
+        ("", "ncu was not found"),
+    ],
 )
 def test_why_there_is_no_profile(
     fault: str, sentence: str, workload: Path, tmp_path: Path, profilers: Path

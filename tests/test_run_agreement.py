@@ -64,11 +64,11 @@ def test_times_that_agree() -> None:
     ("facts", "words"),
     [
         ({"timed_ms": 0.005, "operations": [(20, 24)]}, "about 1 us between short kernels"),
-        ({"timed_ms": 2.0, "operations": [(20, 60)], "method": "events"}, "includes the host"),
+        ({"timed_ms": 2.0, "operations": [(20, 60)], "method": "events"}, "includes host time"),
         ({"timed_ms": 2.0, "operations": [(20, 60)]}, "gaps between the operations"),
         ({"timed_ms": 0.02, "operations": [(20, 60)]}, "operations overlap"),
         ({"timed_ms": 0.04, "operations": [(20, 60)], "profiled": [60]}, "cold caches"),
-        ({"timed_ms": 0.04, "operations": [(20, 60)], "profiled": [30]}, "kernels alone"),
+        ({"timed_ms": 0.04, "operations": [(20, 60)], "profiled": [30]}, "each kernel alone"),
         ({"timed_ms": 0.04, "operations": [(20, 60)], "profiled": [30],
           "throttled": ["power cap"]}, "the power cap lowers the clocks"),
         ({"timed_ms": 0.04, "operations": [(20, 40), (40, 60)], "profiled": [30]},

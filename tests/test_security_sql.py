@@ -292,4 +292,4 @@ def test_agents_see_no_directory_and_no_host(store: Store) -> None:
         assert host not in text, sql
     text, failed = call(desk, "query", {"sql": "EXPLAIN ANALYZE FROM nsys_kernels"})
     assert failed
-    assert "EXPLAIN ANALYZE is not for agents" in text
+    assert "EXPLAIN ANALYZE is not available to agents" in text

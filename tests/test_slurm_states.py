@@ -75,7 +75,7 @@ def test_states_by_their_first_word(text: str, state: State) -> None:
     (row,) = parse_sacct(f"12_3|{text}|0:9|1795358742|1795358745|n1|None")
     assert row.state is state
     assert row.signal == (9 if state.final else None)
-    assert (row.reason == f"Slurm says {text!r}") is (state is State.UNKNOWN)
+    assert (row.reason == f"unknown Slurm state {text!r}") is (state is State.UNKNOWN)
 
 
 @pytest.mark.parametrize("job", ["12", "12;alpha", "12+0"])

@@ -70,7 +70,10 @@ def test_excluded_combinations(tmp_path: Path) -> None:
         (GOOD + "env: {A: off}\n", None),
         (GOOD + "env: {A: 1:30}\n", None),
         (GOOD + "slurm: {partitoin: x}\n", r"w.yaml:5: unknown key 'partitoin'; .*'partition'"),
-        (GOOD + "slurm:\n  gpus: 1\n  time: 90:00\n", r"w.yaml:7: slurm.time: '90:00' is no time"),
+        (
+            GOOD + "slurm:\n  gpus: 1\n  time: 90:00\n",
+            r"w.yaml:7: slurm.time: '90:00' is not a valid time limit",
+        ),
         (GOOD + "slurm: {container: {imag: x}}\n", r"w.yaml:5: unknown key 'imag'; .*'image'"),
         ("- a\n", "not a workload"),
         ("", "not a workload"),

@@ -140,13 +140,13 @@ explained AS (
         list_filter([r.note] || coalesce(l.texts, []) || [
             m.text,
             CASE
-                WHEN r.bound = 'compute' AND m.text IS NULL AND p.kind = 'nsys'
+                WHEN r.bound = 'compute' AND m.text IS NULL
+                    AND r.report_id IN (SELECT report_id FROM reports WHERE kind = 'nsys')
                     THEN 'busy with kernels: only ncu or sampled GPU metrics (nsys profile '
                         || '--gpu-metrics-devices=all) show whether they are compute- or memory-bound'
             END
         ], lambda note: note IS NOT NULL) AS notes
     FROM ranked AS r
-    JOIN reports AS p USING (report_id)
     LEFT JOIN losses AS l USING (report_id)
     LEFT JOIN sampled AS m USING (report_id, device)
 )
