@@ -17,14 +17,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfpipe.analysis.comparison import pairs_of
-from perfpipe.analysis.gate.calibration import calibrate
+from perfpipe.analysis.gate.ab import Round, level_after, side_of_rounds
+from perfpipe.analysis.gate.calibrate import calibrate
+from perfpipe.analysis.gate.compare.comparison import pairs_of
 from perfpipe.analysis.gate.decision import decide
-from perfpipe.analysis.gate.rounds import Round, side_of_rounds
-from perfpipe.analysis.gate.sequential import level_after
-from perfpipe.analysis.judging import ALPHA
-from perfpipe.analysis.limits import USUAL, Limits
-from perfpipe.analysis.sides import KERNEL, Key, Measured, Side
+from perfpipe.analysis.gate.judging import ALPHA
+from perfpipe.analysis.gate.limits import USUAL, Limits
+from perfpipe.analysis.gate.sides import KERNEL, Key, Measured, Side
 from perfpipe.runrecord import TaskResult
 
 Series = npt.NDArray[np.float64]

@@ -10,14 +10,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from perfpipe.analysis.comparison import pairs_of
-from perfpipe.analysis.comparison_story import compare
+from perfpipe.analysis.gate.compare.comparison import pairs_of
+from perfpipe.analysis.gate.compare.page import page_of
+from perfpipe.analysis.gate.compare.story import compare
 from perfpipe.analysis.gate.decision import decide
-from perfpipe.analysis.gate.page import page_of
-from perfpipe.analysis.judging import judge
+from perfpipe.analysis.gate.judging import judge
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.ingest.reading import ingest
-from perfpipe.pipelines.gate.picturing import both_steps
+from perfpipe.pipelines.gate.compare import both_steps
 from perfpipe.pipelines.gate.sides import named
 from perfpipe.store import Store
 from perfpipe.templates.figures import CLASSES, GREY, Drawing, Marks

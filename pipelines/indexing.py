@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfpipe.analysis.gate.page import page_of
+from perfpipe.analysis.gate.compare.page import page_of
 from perfpipe.errors import InputError
 from perfpipe.pipelines import reporting
-from perfpipe.pipelines.gate.comparing import compared
+from perfpipe.pipelines.gate.compare import compared
 from perfpipe.pipelines.selection import select
 from perfpipe.pipelines.writing import write_text
 from perfpipe.runrecord import RunRecord

@@ -71,8 +71,8 @@ def _make(
     chosen = select(store, names)
     compared, both = None, None
     if baseline:
-        from perfpipe.analysis.gate.page import with_decision
-        from perfpipe.pipelines.gate.comparing import compared as compare
+        from perfpipe.analysis.gate.compare.page import with_decision
+        from perfpipe.pipelines.gate.compare import compared as compare
 
         found = compare(store, baseline, names, step_range, window)
         compared = with_decision(found.decision, found.comparison)

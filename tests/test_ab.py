@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from conftest import Cli
 
-from perfpipe.analysis.comparison import pairs_of
+from perfpipe.analysis.gate.ab import ALPHA, Round, certain, level_after, side_of_rounds
+from perfpipe.analysis.gate.compare.comparison import pairs_of
 from perfpipe.analysis.gate.decision import decide
-from perfpipe.analysis.gate.rounds import Round, side_of_rounds
-from perfpipe.analysis.gate.sequential import ALPHA, certain, level_after
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 

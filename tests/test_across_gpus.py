@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from conftest import DATA, Cli
 
-from perfpipe.analysis.gate.across import Pair, Profiled, host_share, matched, reach
-from perfpipe.analysis.gate.scaling import Use, ratios
+from perfpipe.analysis.gate.across_gpus.progress import Pair, Profiled, host_share, matched, reach
+from perfpipe.analysis.gate.project.scaling import Use, ratios
 from perfpipe.ingest.reading import ingest
 from perfpipe.runrecord import GpuState, OneGpu, RunRecord, Spread, TaskResult
 from perfpipe.specs import gpu_specs

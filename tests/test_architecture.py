@@ -99,6 +99,17 @@ def test_only_pipelines_start_processes() -> None:
             assert not names & {"subprocess", "multiprocessing"}, path
 
 
+def test_evaluate_has_two_doors() -> None:
+    room = ROOT / "pipelines" / "evaluate"
+    doors = {
+        str(path.relative_to(ROOT))
+        for path in MODULES
+        if room not in path.parents
+        and any(name.startswith("perfpipe.pipelines.evaluate") for name in _imports(path))
+    }
+    assert doors == {"pipelines/commands/evaluate.py", "pipelines/workload.py"}
+
+
 #: Lines from which a file may be more than one thing that can be named.
 LONG = {".py": 500, ".sql": 300, ".js": 500, ".j2": 500, ".toml": 500, ".css": 500}
 

@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.analysis.batch.nodes import Compared, Model, Timed, compare_places
-from perfpipe.analysis.judging import false_discovery
+from perfpipe.analysis.gate.judging import false_discovery
 from perfpipe.analysis.thresholds import thresholds
 
 LIMIT = math.log1p(thresholds()["batch.node_pct"] / 100)

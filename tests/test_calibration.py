@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfpipe import calibrationrecord
-from perfpipe.analysis.gate import calibration
-from perfpipe.analysis.gate.calibration import calibrate
-from perfpipe.analysis.judging import judge
+from perfpipe.analysis.gate import calibrate as calibration
+from perfpipe.analysis.gate.calibrate import calibrate
+from perfpipe.analysis.gate.judging import judge
 from perfpipe.calibrationrecord import Calibrated, Calibration
 from perfpipe.errors import StoreError
 from perfpipe.pipelines.place import machine

@@ -19,8 +19,8 @@ import pytest
 import yaml
 from conftest import DATA, ROOT, Cli, lacking
 
+from perfpipe.pipelines.gate.comment import forge
 from perfpipe.pipelines.gate.outputs import MARKER
-from perfpipe.pipelines.gate.posting import forge
 
 ACTION = ROOT / "action.yml"
 GITHUB = ROOT / "docs" / "ci" / "github.yml"

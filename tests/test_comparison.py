@@ -14,10 +14,9 @@ import pytest
 import scipy
 from conftest import Cli, Opened, Tiny
 
-from perfpipe.analysis.comparison import Compared, pairs_of
-from perfpipe.analysis.comparison_story import Comparison, compare
-from perfpipe.analysis.session import Session
-from perfpipe.analysis.sides import (
+from perfpipe.analysis.gate.compare.comparison import Compared, pairs_of
+from perfpipe.analysis.gate.compare.story import Comparison, compare
+from perfpipe.analysis.gate.sides import (
     CAPTURE,
     ITERATION,
     KERNEL,
@@ -29,6 +28,7 @@ from perfpipe.analysis.sides import (
     Side,
     side_of,
 )
+from perfpipe.analysis.session import Session
 from perfpipe.runrecord import GpuState, OneGpu, RunRecord, Spread, TaskResult
 from perfpipe.store import Store
 from perfpipe.viewmodel import Table

@@ -13,9 +13,9 @@ import scipy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from perfpipe.analysis.gate.judging import change_of, judge, verdict_of
+from perfpipe.analysis.gate.modes import best_split, modes_explain, two_modes
 from perfpipe.analysis.gate.power import detectable, found_share, further_runs
-from perfpipe.analysis.judging import change_of, judge, verdict_of
-from perfpipe.analysis.modes import best_split, modes_explain, two_modes
 
 _VALUES = st.lists(st.integers(0, 40).map(lambda value: value / 8), min_size=4, max_size=9)
 _TIMES = st.lists(st.floats(100, 200), min_size=2, max_size=8)

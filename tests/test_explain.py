@@ -13,12 +13,12 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.analysis.comparison import pairs_of
-from perfpipe.analysis.comparison_story import compare
 from perfpipe.analysis.facts import Facts, facts_of
-from perfpipe.analysis.gate.differences import counters, settings
-from perfpipe.analysis.gate.explain import Explanation, explain
-from perfpipe.analysis.sides import ITERATION, KERNEL, STEP, Key, Measured, Side
+from perfpipe.analysis.gate.compare.comparison import pairs_of
+from perfpipe.analysis.gate.compare.differences import counters, settings
+from perfpipe.analysis.gate.compare.explain import Explanation, explain
+from perfpipe.analysis.gate.compare.story import compare
+from perfpipe.analysis.gate.sides import ITERATION, KERNEL, STEP, Key, Measured, Side
 from perfpipe.pipelines.gate.sides import named
 from perfpipe.ranrecord import Git, Ran
 from perfpipe.runrecord import GpuState, OneGpu, RunRecord, Spread, TaskResult

@@ -13,12 +13,12 @@ import pytest
 from conftest import Cli
 from test_junit import check
 
-from perfpipe.analysis.comparison import pairs_of
+from perfpipe.analysis.gate.check import document_of, side_from
+from perfpipe.analysis.gate.compare.comparison import pairs_of
+from perfpipe.analysis.gate.compare.differences import Difference
+from perfpipe.analysis.gate.compare.explain import Explanation
 from perfpipe.analysis.gate.decision import Action, Verdict, decide, primary
-from perfpipe.analysis.gate.differences import Difference
-from perfpipe.analysis.gate.document import document_of, side_from
-from perfpipe.analysis.gate.explain import Explanation
-from perfpipe.analysis.sides import CAPTURE, ITERATION, KERNEL, STEP, WALL, Key, Measured, Side
+from perfpipe.analysis.gate.sides import CAPTURE, ITERATION, KERNEL, STEP, WALL, Key, Measured, Side
 from perfpipe.errors import InputError
 from perfpipe.pipelines.gate.outputs import MARKER, bencher, comment, junit, openmetrics
 from perfpipe.runrecord import RunRecord, TaskResult

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from perfpipe.analysis.gate.changepoints import FEWEST, penalty_of, segments_of
-from perfpipe.analysis.gate.history_series import Point, courses_of, points_of, times_of
+from perfpipe.analysis.gate.history.changepoints import FEWEST, penalty_of, segments_of
+from perfpipe.analysis.gate.history.series import Point, courses_of, points_of, times_of
 from perfpipe.ranrecord import Git, Ran
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store

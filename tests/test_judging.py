@@ -12,7 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from perfpipe.analysis.judging import (
+from perfpipe.analysis.gate.judging import (
     TIMER_STEPS,
     change_of,
     false_discovery,

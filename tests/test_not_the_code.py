@@ -15,12 +15,12 @@ from types import SimpleNamespace
 import pytest
 from test_explain import a_side
 
-from perfpipe.analysis.comparison import pairs_of
 from perfpipe.analysis.facts import ECC, MACHINE, NEIGHBORS, SM, Facts, facts_of
+from perfpipe.analysis.gate.compare.comparison import pairs_of
+from perfpipe.analysis.gate.compare.differences import settings
+from perfpipe.analysis.gate.compare.explain import explain
 from perfpipe.analysis.gate.decision import Action, Verdict, decide
-from perfpipe.analysis.gate.differences import settings
-from perfpipe.analysis.gate.explain import explain
-from perfpipe.analysis.sides import ITERATION, Key
+from perfpipe.analysis.gate.sides import ITERATION, Key
 from perfpipe.pipelines.collectors.nvml import Samples, sampling
 from perfpipe.pipelines.place import packages, variables
 from perfpipe.pipelines.workload import CollectNvml

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import Cli, Opened
 
-from perfpipe.analysis.gate.projecting import VIEWS, gpu_of, project
+from perfpipe.analysis.gate.project.reading import VIEWS, gpu_of, project
 from perfpipe.errors import InputError
-from perfpipe.pipelines.gate.projecting import gpu_named
+from perfpipe.pipelines.gate.project import gpu_named
 from perfpipe.specs import GpuSpec, gpu_specs
 
 SPECS = {spec.key: spec for spec in gpu_specs()}

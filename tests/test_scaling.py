@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perfpipe.analysis.gate.projected_totals import COMPUTE, HOST_COPY, KernelTime, Whole
-from perfpipe.analysis.gate.projection import Links, project_alone, project_step
-from perfpipe.analysis.gate.projection_page import sentences
-from perfpipe.analysis.gate.scaling import MOST_BLOCKS, Ratios, Span, Use, ratios, scale
+from perfpipe.analysis.gate.project.page import sentences
+from perfpipe.analysis.gate.project.projection import Links, project_alone, project_step
+from perfpipe.analysis.gate.project.scaling import MOST_BLOCKS, Ratios, Span, Use, ratios, scale
+from perfpipe.analysis.gate.project.totals import COMPUTE, HOST_COPY, KernelTime, Whole
 from perfpipe.specs import GpuSpec, gpu_specs
 
 SPECS = {spec.key: spec for spec in gpu_specs()}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from perfpipe.analysis.batch.items import Item
-from perfpipe.analysis.judging import false_discovery
+from perfpipe.analysis.gate.judging import false_discovery
 from perfpipe.batchrecord import State
 
 _ALPHA = 0.05

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perfpipe.analysis.judging import false_discovery
+from perfpipe.analysis.gate.judging import false_discovery
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import counted
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from perfpipe.analysis.comparison import ENDPOINTS, Compared, Pairs
+from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared, Pairs
+from perfpipe.analysis.gate.judging import ONE_RUN
+from perfpipe.analysis.gate.limits import told
 from perfpipe.analysis.gate.power import further_runs
-from perfpipe.analysis.judging import ONE_RUN
-from perfpipe.analysis.limits import told
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.units import counted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfpipe.analysis.judging import log_variance
+from perfpipe.analysis.gate.judging import log_variance
 
 #: More runs than this are not proposed.
 MOST_RUNS = 100

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfpipe.analysis.comparison_story import Comparison
+from perfpipe.analysis.gate.compare.story import Comparison
 from perfpipe.analysis.report import facts, findings, opening, picture, verdicts
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.sections import SECTIONS

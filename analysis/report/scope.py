@@ -13,7 +13,7 @@ from perfpipe.runrecord import RunRecord
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from perfpipe.analysis.comparison_story import Comparison
+    from perfpipe.analysis.gate.compare.story import Comparison
 
 
 @dataclass(frozen=True)

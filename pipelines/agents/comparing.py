@@ -10,7 +10,7 @@ from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.desk import Desk, split
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
-from perfpipe.pipelines.gate.comparing import compared
+from perfpipe.pipelines.gate.compare import compared
 from perfpipe.pipelines.gate.outputs import as_data
 
 #: Conclusive verdicts; the others do not say whether anything changed.

@@ -100,12 +100,10 @@ def ab_command(
     """
     from perfpipe.analysis.gate.decision import Verdict
     from perfpipe.pipelines.console import progress
-    from perfpipe.pipelines.gate.ab import ab
+    from perfpipe.pipelines.gate.ab import ab, with_profiles
     from perfpipe.pipelines.gate.arms import arm_of, checkouts
-    from perfpipe.pipelines.gate.calibrating import calibration_for
-    from perfpipe.pipelines.gate.comparing import raise_for, write
-    from perfpipe.pipelines.gate.explaining import with_profiles
-    from perfpipe.pipelines.gate.picturing import both_steps
+    from perfpipe.pipelines.gate.calibrate import calibration_for
+    from perfpipe.pipelines.gate.compare import both_steps, raise_for, write
     from perfpipe.pipelines.signals import launching
 
     if build is not None and span is None:

@@ -107,9 +107,9 @@ def export_command(
     """Write the measurements of a baseline to a small JSON file, without profiles."""
     import json
 
-    from perfpipe.analysis.comparison import ENDPOINTS
-    from perfpipe.analysis.gate.document import document_of
-    from perfpipe.analysis.sides import WALL
+    from perfpipe.analysis.gate.check import document_of
+    from perfpipe.analysis.gate.compare.comparison import ENDPOINTS
+    from perfpipe.analysis.gate.sides import WALL
     from perfpipe.pipelines.console import say
     from perfpipe.pipelines.gate.sides import named
     from perfpipe.pipelines.writing import write_text

@@ -66,7 +66,7 @@ def calibrate_command(
     """
     from perfpipe.pipelines.console import progress
     from perfpipe.pipelines.gate.arms import arm_of
-    from perfpipe.pipelines.gate.calibrating import calibrated
+    from perfpipe.pipelines.gate.calibrate import calibrated
     from perfpipe.pipelines.signals import launching
 
     store = resolve_store(store_path)

@@ -72,7 +72,7 @@ def check_command(
     perfpipe check run4 run5 run6 --baseline run1 --baseline run2 --baseline run3
     perfpipe check --baseline baseline.json --junit check.xml --md comment.md
     """
-    from perfpipe.pipelines.gate.comparing import compared, raise_for
+    from perfpipe.pipelines.gate.compare import compared, raise_for
 
     store = resolve_store(store_path)
     fresh = list(names)

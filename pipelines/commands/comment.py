@@ -29,7 +29,7 @@ def comment_command(file: Path, number: int | None, name: str) -> None:
     perfpipe check RUN... --baseline baseline.json --md comment.md
     perfpipe comment comment.md
     """
-    from perfpipe.pipelines.gate.posting import forge, post
+    from perfpipe.pipelines.gate.comment import forge, post
 
     try:
         text = file.read_text(encoding="utf-8")

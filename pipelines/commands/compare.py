@@ -46,15 +46,16 @@ def compare_command(
     perfpipe compare run1,run3,run5 run2,run4,run6 --html difference.html
     perfpipe compare gemm-a100 gemm-h100 --across-gpus
     """
-    from perfpipe.pipelines.gate import across, scaling_outputs
-    from perfpipe.pipelines.gate.comparing import compared
+    from perfpipe.pipelines.gate import across_gpus as across
+    from perfpipe.pipelines.gate.compare import compared
+    from perfpipe.pipelines.gate.project import write
 
     store = resolve_store(store_path)
     if across_gpus:
         across.refuse_verdicts(outputs)
         moved = across.across_gpus(store, before.split(","), after.split(","), step_range, window)
         to = {"as_json": outputs.json, "md": outputs.md, "html": outputs.html}
-        scaling_outputs.write(moved.page, moved.as_data, **to)
+        write(moved.page, moved.as_data, **to)
         return
     found = compared(
         store, before.split(","), after.split(","), step_range, window, allow_mixed=allow_mixed

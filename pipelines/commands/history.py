@@ -13,7 +13,7 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 
 if TYPE_CHECKING:
     from perfpipe.analysis.batch.nodes import Compared
-    from perfpipe.analysis.gate.history_series import Course
+    from perfpipe.analysis.gate.history.series import Course
     from perfpipe.viewmodel import Report
 
 #: Rows of a configuration in the terminal, the newest.
@@ -56,8 +56,8 @@ def history_command(
     perfpipe history gemm --by node
     """
     from perfpipe.analysis.batch.nodes import compare_places
-    from perfpipe.analysis.gate.history_page import page_of, page_of_places
-    from perfpipe.analysis.gate.history_series import COURSES, courses_of, points_of, times_of
+    from perfpipe.analysis.gate.history.page import page_of, page_of_places
+    from perfpipe.analysis.gate.history.series import COURSES, courses_of, points_of, times_of
     from perfpipe.pipelines.writing import write_text
     from perfpipe.templates.renderers import render_html
 

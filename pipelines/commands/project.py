@@ -48,8 +48,7 @@ def project_command(
     perfpipe project gemm-2026a --to b200
     perfpipe project --to l4 --html
     """
-    from perfpipe.pipelines.gate.projecting import projected
-    from perfpipe.pipelines.gate.scaling_outputs import write
+    from perfpipe.pipelines.gate.project import projected, write
 
     store = resolve_store(store_path, must_exist=True)
     found = projected(store, names, target, step_range, window)

@@ -1,21 +1,30 @@
-"""Measures two arms on this machine, alternating, and stops when the verdict is certain."""
+"""Measures two arms on this machine alternately until the verdict is certain; profiles both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfpipe.analysis.comparison import pairs_of
-from perfpipe.analysis.comparison_story import Comparison, compare
+from perfpipe.analysis.gate.ab import certain, level_after, side_of_rounds
+from perfpipe.analysis.gate.compare.comparison import pairs_of
+from perfpipe.analysis.gate.compare.story import Comparison, compare
 from perfpipe.analysis.gate.decision import Decision, Verdict, decide, primary
-from perfpipe.analysis.gate.rounds import side_of_rounds
-from perfpipe.analysis.gate.sequential import certain, level_after
-from perfpipe.analysis.judging import ALPHA
-from perfpipe.analysis.limits import USUAL, Limits, limits_of
+from perfpipe.analysis.gate.judging import ALPHA
+from perfpipe.analysis.gate.limits import USUAL, Limits, limits_of
 from perfpipe.calibrationrecord import Calibration
+from perfpipe.pipelines.collectors.base import Context, Say
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.gate.arms import Arm, labels_of
+from perfpipe.pipelines.gate.sides import named
 from perfpipe.pipelines.gate.turns import Measuring, in_turns
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.measuring import profile
+from perfpipe.pipelines.place import stopwatch
+from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.runs import Run, result_of
+from perfpipe.pipelines.tasks import directory_of
+from perfpipe.pipelines.tools import find_tool_on
+from perfpipe.pipelines.workload import CollectNsys, Workload
 from perfpipe.store import Store
 
 
@@ -123,3 +132,57 @@ def _decided(sides: Sequence[Measuring], done: int, rule: _Rule) -> Outcome:
         )
     runs = (tuple(sides[0].runs), tuple(sides[1].runs))
     return Outcome(decision, compare(before, after, limits=limits), done, runs, limits)
+
+
+def with_profiles(outcome: Outcome, arms: tuple[Arm, Arm], store: Store, say: Say) -> Outcome:
+    """Return an outcome whose comparison also has a profile of each arm.
+
+    Each configuration is launched once under every available profiler that the workload
+    configures; nsys needs no configuration.  The verdict of the rounds stays.
+    """
+    profiled = [_profiled(arm, store, say) for arm in arms]
+    names = [
+        [*runs, *([run] if run else [])] for runs, run in zip(outcome.runs, profiled, strict=True)
+    ]
+    before, after = named(store, *names)
+    comparison = compare(before.side, after.side, limits=outcome.limits)
+    return replace(outcome, comparison=comparison, reports=(before.reports, after.reports))
+
+
+def _profiled(arm: Arm, store: Store, say: Say) -> str | None:
+    """Profile an arm, and return its run; None without a profiler."""
+    workload = _traced(arm.workload)
+    with Launcher(workload.execution, directory_of(workload, arm.path)) as launcher:
+        collector = _collector(workload, launcher)
+        if collector is None:
+            say("no profiler on this machine, so where the time went is unknown")
+            return None
+        plan = Plan(workload, arm.path, arm.tasks, collector)
+        run = Run.new(store, workload.name, arm.path.name, collector)
+        with run.track_status():
+            for task in plan.tasks:
+                directory = run.task_directory(task)
+                ran = stopwatch(launcher, workload.env, task.command)
+                context = Context(workload, task, launcher, directory, say)
+                result = profile(plan, context, store, result_of(task))
+                if result.error:
+                    say(f"arm {arm.name}: {result.error}")
+                run.add(replace(result, ran=ran()), directory)
+        return run.record.run_id
+
+
+def _traced(workload: Workload) -> Workload:
+    """Return a workload that nsys traces, if it does not configure a timeline profiler itself."""
+    wanted = workload.collect
+    if wanted.nsys or wanted.torch:
+        return workload
+    traced = wanted.model_copy(update={"nsys": CollectNsys()})
+    return workload.model_copy(update={"collect": traced})
+
+
+def _collector(workload: Workload, launcher: Launcher) -> str | None:
+    wanted = workload.collect
+    here = [n for n in ("nsys", "ncu") if getattr(wanted, n) and find_tool_on(launcher, n)]
+    if len(here) == 2:
+        return "all"
+    return here[0] if here else "torch" if wanted.torch else None

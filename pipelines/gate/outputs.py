@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from perfpipe.analysis.comparison import Compared
+from perfpipe.analysis.gate.compare.comparison import Compared
+from perfpipe.analysis.gate.compare.explain import Explanation
 from perfpipe.analysis.gate.decision import Decision, Verdict, headline, name_of
-from perfpipe.analysis.gate.explain import Explanation
-from perfpipe.analysis.judging import change_of
+from perfpipe.analysis.gate.judging import change_of
 from perfpipe.pipelines.junit import Case, Outcome, Suite, xml
 from perfpipe.units import format_ns
 

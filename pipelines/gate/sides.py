@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfpipe import baselinerecord
-from perfpipe.analysis import sides
-from perfpipe.analysis.gate.document import side_from
+from perfpipe.analysis.gate import sides
+from perfpipe.analysis.gate.check import side_from
+from perfpipe.analysis.gate.sides import Side
 from perfpipe.analysis.session import Session
-from perfpipe.analysis.sides import Side
 from perfpipe.errors import InputError
 from perfpipe.jsonfile import read_json
 from perfpipe.pipelines.rereading import rereading

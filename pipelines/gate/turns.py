@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from perfpipe.analysis.gate.rounds import Round
+from perfpipe.analysis.gate.ab import Round
 from perfpipe.errors import InputError, PerfpipeError, ToolMissing
 from perfpipe.pipelines.collectors.base import Context, Say
 from perfpipe.pipelines.collectors.timing import Timing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from perfpipe.analysis.comparison_story import Comparison
+from perfpipe.analysis.gate.compare.story import Comparison
 from perfpipe.analysis.report.declare import Given, Missing, SectionSpec
 from perfpipe.analysis.report.opening.comparisons import change_table
 from perfpipe.analysis.report.scope import Scope

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfpipe.analysis.batch.nodes import Compared, odd_places
-from perfpipe.analysis.gate.history_series import Course, Step
+from perfpipe.analysis.gate.history.series import Course, Step
 from perfpipe.units import counted
 from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Value
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from perfpipe.analysis.gate.across import class_of
-from perfpipe.analysis.gate.projected_totals import ITERATION, KERNELS, Moved, Whole
-from perfpipe.analysis.gate.scaling import Span, name_of, ratios
+from perfpipe.analysis.gate.across_gpus.progress import class_of
+from perfpipe.analysis.gate.project.scaling import Span, name_of, ratios
+from perfpipe.analysis.gate.project.totals import ITERATION, KERNELS, Moved, Whole
 from perfpipe.specs import GpuSpec
 from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfpipe import calibrationrecord
-from perfpipe.analysis.gate.calibration import calibrate
-from perfpipe.analysis.judging import timer_step
+from perfpipe.analysis.gate.calibrate import calibrate
+from perfpipe.analysis.gate.judging import timer_step
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibrated, Calibration
 from perfpipe.errors import InputError, TaskFailed

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perfpipe.analysis.gate import projecting
-from perfpipe.analysis.gate.across import (
+from perfpipe.analysis.gate.across_gpus.progress import (
     Profiled,
     Reached,
     Work,
@@ -18,12 +17,13 @@ from perfpipe.analysis.gate.across import (
     ratio_of,
     reach,
 )
-from perfpipe.analysis.gate.projected_totals import ITERATION, Whole
-from perfpipe.analysis.gate.projecting import gpu_of, project
-from perfpipe.analysis.gate.scaling import Span, Use, ratios
+from perfpipe.analysis.gate.project import reading
+from perfpipe.analysis.gate.project.reading import gpu_of, project
+from perfpipe.analysis.gate.project.scaling import Span, Use, ratios
+from perfpipe.analysis.gate.project.totals import ITERATION, Whole
+from perfpipe.analysis.gate.sides import CAPTURE, STEP, Key, side_of
+from perfpipe.analysis.gate.sides import VIEWS as SIDES_VIEWS
 from perfpipe.analysis.rows import rows_of
-from perfpipe.analysis.sides import CAPTURE, STEP, Key, side_of
-from perfpipe.analysis.sides import VIEWS as SIDES_VIEWS
 from perfpipe.database import in_list
 from perfpipe.errors import InputError
 from perfpipe.runrecord import RunRecord
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Views that are read here.
 VIEWS = (
-    *projecting.VIEWS,
+    *reading.VIEWS,
     *SIDES_VIEWS,
     *("kernel_features", "kernel_libraries", "kernel_metrics", "kernel_names", "ncu_launches"),
 )

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfpipe.analysis.comparison import Compared, Pairs
-from perfpipe.analysis.gate.share import Share
+from perfpipe.analysis.gate.compare.comparison import Compared, Pairs
+from perfpipe.analysis.gate.compare.share import Share
+from perfpipe.analysis.gate.sides import Key
 from perfpipe.analysis.short_names import short_names
-from perfpipe.analysis.sides import Key
 from perfpipe.viewmodel import Column, Source, Table
 
 #: Title and description of the table of kernels.

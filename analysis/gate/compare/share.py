@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfpipe.analysis.comparison import Compared
+from perfpipe.analysis.gate.compare.comparison import Compared
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import format_ns
 

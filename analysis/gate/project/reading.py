@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from perfpipe.analysis.gate.projected_totals import (
+from perfpipe.analysis.gate.project.projection import Links, project_alone, project_step
+from perfpipe.analysis.gate.project.scaling import Ratios, Span, Use, ratios
+from perfpipe.analysis.gate.project.totals import (
     CAPTURE,
     DEVICE_COPY,
     HOST_COPY,
@@ -17,8 +19,6 @@ from perfpipe.analysis.gate.projected_totals import (
     KernelTime,
     Whole,
 )
-from perfpipe.analysis.gate.projection import Links, project_alone, project_step
-from perfpipe.analysis.gate.scaling import Ratios, Span, Use, ratios
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.errors import InputError

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfpipe.analysis.gate.projected_totals import (
+from perfpipe.analysis.gate.project.scaling import LEAST_PCT, Ratios, Scaled, Span, Use, hull, scale
+from perfpipe.analysis.gate.project.totals import (
     COMMUNICATION,
     COMPUTE,
     DEVICE_COPY,
@@ -21,7 +22,6 @@ from perfpipe.analysis.gate.projected_totals import (
     Moved,
     Whole,
 )
-from perfpipe.analysis.gate.scaling import LEAST_PCT, Ratios, Scaled, Span, Use, hull, scale
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perfpipe.analysis.batch.nodes import Timed
-from perfpipe.analysis.gate.changepoints import segments_of
-from perfpipe.analysis.judging import change_of
+from perfpipe.analysis.gate.history.changepoints import segments_of
+from perfpipe.analysis.gate.judging import change_of
 from perfpipe.runrecord import RunRecord, TaskResult
 
 _ALPHA = 0.05

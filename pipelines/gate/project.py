@@ -1,19 +1,25 @@
-"""Projects named runs to another GPU."""
+"""Estimates runs on another GPU, by name, and writes pages about two GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from perfpipe.analysis.gate.projected_totals import Whole
-from perfpipe.analysis.gate.projecting import VIEWS, gpu_of, project
-from perfpipe.analysis.gate.projection_page import assumptions, projection_page
+import click
+
+from perfpipe.analysis.gate.project.page import assumptions, projection_page
+from perfpipe.analysis.gate.project.reading import VIEWS, gpu_of, project
+from perfpipe.analysis.gate.project.totals import Whole
 from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
+from perfpipe.pipelines.options import json_document
 from perfpipe.pipelines.selection import select
+from perfpipe.pipelines.writing import write_text
 from perfpipe.specs import GpuSpec, gpu_specs, search_specs
 from perfpipe.store import Store
+from perfpipe.templates.renderers import print_terminal, render_html, render_markdown
 from perfpipe.viewmodel import Report
 from perfpipe.windows import STEADY
 
@@ -95,3 +101,28 @@ def gpu_named(words: str) -> GpuSpec:
 
 def _listed(specs: Sequence[GpuSpec]) -> str:
     return ", ".join(spec.key for spec in specs)
+
+
+def write(
+    page: Report,
+    as_data: Callable[[], dict[str, Any]],
+    *,
+    as_json: str | None,
+    md: str | None,
+    html: str | None,
+) -> None:
+    """Print a page, or write the requested files; - is stdout."""
+    from rich.console import Console
+
+    made: tuple[tuple[str | None, Callable[[], str]], ...] = (
+        (as_json, lambda: json_document(**as_data()) + "\n"),
+        (md, lambda: render_markdown(page)),
+        (html, lambda: render_html(page)),
+    )
+    for target, make in made:
+        if target == "-":
+            click.echo(make(), nl=False)
+        elif target is not None:
+            write_text(Path(target), make())
+    if not any(target == "-" for target, _ in made):
+        print_terminal(page, Console(), most=1)

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from perfpipe.analysis.modes import modes_explain
+from perfpipe.analysis.gate.modes import modes_explain
 from perfpipe.analysis.thresholds import thresholds
 
 #: Why a change with one run on a side has no verdict.

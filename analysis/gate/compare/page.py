@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfpipe.analysis.comparison_story import Comparison
+from perfpipe.analysis.gate.compare.story import Comparison
 from perfpipe.analysis.gate.decision import Decision, headline
 from perfpipe.analysis.report.opening.comparisons import change_of
 from perfpipe.analysis.report.sections.regression import tables_of

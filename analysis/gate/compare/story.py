@@ -6,11 +6,20 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perfpipe.analysis.comparison import ENDPOINTS, Compared, Pairs, pairs_of
-from perfpipe.analysis.gate.explain import Explanation, explain
-from perfpipe.analysis.judging import ONE_RUN
-from perfpipe.analysis.limits import USUAL, Limits, told
-from perfpipe.analysis.sides import CAPTURE, ITERATION, KERNEL, PROFILED, STEP, WALL, Measured, Side
+from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared, Pairs, pairs_of
+from perfpipe.analysis.gate.compare.explain import Explanation, explain
+from perfpipe.analysis.gate.judging import ONE_RUN
+from perfpipe.analysis.gate.limits import USUAL, Limits, told
+from perfpipe.analysis.gate.sides import (
+    CAPTURE,
+    ITERATION,
+    KERNEL,
+    PROFILED,
+    STEP,
+    WALL,
+    Measured,
+    Side,
+)
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Column, Fact, Source, Table, Value

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from perfpipe.analysis.environment_diff import beside, disturbed, mixed
 from perfpipe.analysis.facts import PROGRAM, WORKLOAD
-from perfpipe.analysis.judging import (
+from perfpipe.analysis.gate.compare.environment import beside, disturbed, mixed
+from perfpipe.analysis.gate.judging import (
     ALPHA,
     Change,
     change_of,
@@ -18,8 +18,8 @@ from perfpipe.analysis.judging import (
     judge,
     verdict_of,
 )
-from perfpipe.analysis.limits import USUAL, Limits
-from perfpipe.analysis.sides import (
+from perfpipe.analysis.gate.limits import USUAL, Limits
+from perfpipe.analysis.gate.sides import (
     CAPTURE,
     ITERATION,
     KERNEL,

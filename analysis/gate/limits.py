@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from perfpipe.analysis.sides import ITERATION, WALL, Key
+from perfpipe.analysis.gate.sides import ITERATION, WALL, Key
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibration
 

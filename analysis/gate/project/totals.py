@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfpipe.analysis.gate.scaling import Span, Use
+from perfpipe.analysis.gate.project.scaling import Span, Use
 
 #: Parts of a budget that are work on the GPU.
 COMPUTE, COMMUNICATION, TRANSFER = "compute", "communication", "transfer"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfpipe.analysis.gate.projected_totals import HOST_PARTS
-from perfpipe.analysis.gate.scaling import Ratios, Scaled, Span, Use, scale
+from perfpipe.analysis.gate.project.scaling import Ratios, Scaled, Span, Use, scale
+from perfpipe.analysis.gate.project.totals import HOST_PARTS
 from perfpipe.specs import GpuSpec
 
 #: FLOPs of the same work differ by no more than this share.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from perfpipe.analysis.gate.across_page import across_page
-from perfpipe.analysis.gate.gpu_comparison import VIEWS, Across, OneSide, across
+from perfpipe.analysis.gate.across_gpus.page import across_page
+from perfpipe.analysis.gate.across_gpus.reading import VIEWS, Across, OneSide, across
 from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
 from perfpipe.pipelines.gate.options import Outputs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfpipe.analysis import counters, facts
 from perfpipe.analysis.facts import MACHINE, MODEL, Facts
-from perfpipe.analysis.judging import LONGEST_WITH_STEPS_NS, timer_step
+from perfpipe.analysis.gate.judging import LONGEST_WITH_STEPS_NS, timer_step
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.runrecord import GpuState, RunRecord, TaskResult

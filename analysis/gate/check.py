@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from perfpipe.analysis.comparison import ENDPOINTS
 from perfpipe.analysis.facts import Facts
-from perfpipe.analysis.sides import Key, Measured, Side
+from perfpipe.analysis.gate.compare.comparison import ENDPOINTS
+from perfpipe.analysis.gate.sides import Key, Measured, Side
 from perfpipe.decoding import decode
 from perfpipe.errors import InputError
 

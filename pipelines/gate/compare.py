@@ -1,4 +1,4 @@
-"""Compares two sides, decides, and writes the decision."""
+"""Compares two sides, decides, draws a step of either, and writes what was decided."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from perfpipe.analysis.comparison import Pairs, pairs_of
-from perfpipe.analysis.comparison_story import Comparison, compare
+from perfpipe.analysis.gate.compare.comparison import Pairs, pairs_of
+from perfpipe.analysis.gate.compare.explain import Explanation
+from perfpipe.analysis.gate.compare.story import Comparison, compare
 from perfpipe.analysis.gate.decision import Decision, Verdict, decide, headline
-from perfpipe.analysis.gate.explain import Explanation
-from perfpipe.analysis.limits import Limits, limits_of
+from perfpipe.analysis.gate.limits import Limits, limits_of
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.errors import Inconclusive, Regressed, TaskFailed
 from perfpipe.picture import Picture
 from perfpipe.pipelines.gate import outputs as texts
-from perfpipe.pipelines.gate.calibrating import calibration_of
+from perfpipe.pipelines.gate.calibrate import calibration_of
 from perfpipe.pipelines.gate.options import Outputs
-from perfpipe.pipelines.gate.picturing import both_steps
 from perfpipe.pipelines.gate.sides import Named, named
 from perfpipe.pipelines.options import json_document
 from perfpipe.pipelines.writing import write_text
@@ -31,6 +30,9 @@ from perfpipe.windows import STEADY
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+from perfpipe.analysis.report.build import PICTURE_VIEWS, picture_of_sides
+from perfpipe.analysis.session import Session
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def write(
 
 
 def _page(decision: Decision, comparison: Comparison, both: Picture | None) -> str:
-    from perfpipe.analysis.gate.page import page_of
+    from perfpipe.analysis.gate.compare.page import page_of
 
     return render_html(page_of(decision, comparison, both))
 
@@ -206,3 +208,22 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> 
     for row in found:
         table.add_row(*map(escape, row))
     return table
+
+
+def both_steps(
+    store: Store,
+    before: Sequence[str],
+    after: Sequence[str],
+    step_range: str | None,
+    window: str,
+) -> Picture | None:
+    """Return the picture of a step before and after; None if a side has no timeline."""
+    if not before or not after:
+        return None
+    reports = {"Before": before, "After": after}
+    every = [*before, *after]
+    with Session.open(
+        store, every, use=PICTURE_VIEWS, step_range=step_range, window=window
+    ) as session:
+        return picture_of_sides(session.con, reports)
+    raise AssertionError("unreachable")

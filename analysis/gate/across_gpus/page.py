@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from perfpipe.analysis.gate.across import Profiled, Reached, Work, class_of, is_short
-from perfpipe.analysis.gate.gpu_comparison import Across
-from perfpipe.analysis.gate.projection_page import assumptions, span_times, with_article
-from perfpipe.analysis.gate.scaling import Span
+from perfpipe.analysis.gate.across_gpus.progress import Profiled, Reached, Work, class_of, is_short
+from perfpipe.analysis.gate.across_gpus.reading import Across
+from perfpipe.analysis.gate.project.page import assumptions, span_times, with_article
+from perfpipe.analysis.gate.project.scaling import Span
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Value
 

@@ -1,0 +1,1 @@
+"""What changed between two sides: pairs, sentences, causes and the page."""

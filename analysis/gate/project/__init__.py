@@ -1,0 +1,1 @@
+"""What a run would take on another GPU: readings, scaling, totals and the page."""
