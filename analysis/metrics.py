@@ -78,7 +78,7 @@ class Metric:
     def documentation(self) -> str:
         """Meaning, unit, and where it comes from."""
         names = " or ".join(alias.metric for alias in self.aliases)
-        return f"{self.doc}, {self.unit}; {names} (section {self.section})"
+        return f"{self.doc} [{self.unit}]; {names} (section {self.section})"
 
 
 def parse_capabilities(text: str) -> tuple[int, int]:
@@ -188,18 +188,18 @@ def _make(
 
 
 CATALOGUE_DOC = (
-    "The metric catalog: the ncu metrics behind each canonical name; the first one present is used."
+    "Metric catalog: ncu metrics for each canonical name.  The first metric in a report is used."
 )
 CATALOGUE_COLUMNS = {
     "name": "canonical name; a column of kernel_metrics",
     "kind": "counter, rate, ratio, throughput (percent of peak), occupancy or attribute",
     "unit": "base unit, as stored",
-    "section": "ncu section that collects it: ncu --section NAME",
-    "metric": "name in ncu",
+    "section": "ncu section that collects the metric: ncu --section NAME",
+    "metric": "name of the metric in ncu",
     "rank": "order of preference, from 0",
-    "cc_low": "lowest compute capability it applies to; 9.0 is 90",
-    "cc_high": "highest compute capability it applies to",
-    "doc": "meaning",
+    "cc_low": "lowest compute capability that the row applies to; 90 means 9.0",
+    "cc_high": "highest compute capability that the row applies to",
+    "doc": "meaning of the metric",
 }
 
 

@@ -18,7 +18,7 @@ from perfpipe.specs import (
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-PEAKS_DOC = "Vendor peaks of each report's GPU, one row per type; empty for an unknown GPU."
+PEAKS_DOC = "Vendor peaks of each report's GPU, one row per data type; no rows for an unknown GPU."
 PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", "report"),
     ("gpu", "VARCHAR", "GPU model, identified by device name and SM count"),
@@ -36,8 +36,9 @@ _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
 )
 ARCHITECTURE_DOC = "Resources of an SM, by compute capability."
 TENSOR_RATES_DOC = (
-    "Tensor-core throughput of an SM per cycle, by instruction, for types whose instructions "
-    "differ: on 9.0, mma reaches two thirds of wgmma, to which the vendor's peak refers."
+    "Tensor-core throughput per SM and cycle, for data types whose throughput depends on the "
+    "instruction: on compute capability 9.0, mma reaches two thirds of wgmma.  The vendor's peak "
+    "refers to wgmma."
 )
 
 

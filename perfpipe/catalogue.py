@@ -13,7 +13,7 @@ from perfpipe.runrecord import RUN_COLUMNS, TASK_COLUMNS
 CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
     "reports": (
         ("report_id", "VARCHAR", "report"),
-        ("run_id", "VARCHAR", "latest run that produced it; NULL if ingested by hand"),
+        ("run_id", "VARCHAR", "latest run that produced the report; NULL if ingested by hand"),
         ("kind", "VARCHAR", "ncu, nsys or torch"),
         ("format", "VARCHAR", "format of the input"),
         ("source_name", "VARCHAR", "file name of the input"),
@@ -25,7 +25,7 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         ("directory", "VARCHAR", "directory of the input when it was ingested"),
         ("host", "VARCHAR", "host name"),
         ("command", "VARCHAR", "profiled command"),
-        ("gpu", "VARCHAR", "GPU that ran the work; the busiest one if the models differ"),
+        ("gpu", "VARCHAR", "GPU that ran the work; the busiest GPU if the models differ"),
         ("sm_count", "BIGINT", "number of SMs of that GPU"),
         ("recorded", "BOOLEAN", "whether a run replayed the report from a recording"),
         ("warnings", "VARCHAR[]", "warnings from ingest"),
@@ -44,7 +44,11 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
     "collection_gaps": (
         ("report_id", "VARCHAR", "report"),
         ("table_name", "VARCHAR", "table that is empty or incomplete"),
-        ("column_name", "VARCHAR", "column that is always NULL; empty for a whole table"),
+        (
+            "column_name",
+            "VARCHAR",
+            "column that is always NULL; empty if the whole table is affected",
+        ),
         ("reason", "VARCHAR", "why the data is missing"),
     ),
 }

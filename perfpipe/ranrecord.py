@@ -16,11 +16,12 @@ class Git:
         metadata=column("VARCHAR", "commit of the repository that the program ran in", "git_commit")
     )
     branch: str | None = field(
-        default=None, metadata=column("VARCHAR", "branch of this repository", "git_branch")
+        default=None,
+        metadata=column("VARCHAR", "branch checked out in the repository", "git_branch"),
     )
     dirty: bool = field(
         default=False,
-        metadata=column("BOOLEAN", "whether files differed from this commit", "git_dirty"),
+        metadata=column("BOOLEAN", "whether files differed from git_commit", "git_dirty"),
     )
 
     @property
@@ -59,7 +60,7 @@ class Ran:
         metadata=column(
             "VARCHAR",
             "environment variables that the workload sets or that GPU libraries read, as JSON; "
-            "variables with names of secrets are excluded",
+            "variables whose names suggest secrets are excluded",
         ),
     )
     packages: dict[str, str] | None = field(
@@ -69,7 +70,7 @@ class Ran:
     machine: str | None = field(
         default=None,
         metadata=column(
-            "VARCHAR", "models of the GPUs that the program could use, else model of the CPU"
+            "VARCHAR", "models of the GPUs that the program could use; without GPUs, the CPU model"
         ),
     )
     git: Git | None = None

@@ -71,9 +71,9 @@ class GpuState:
     pinned_gb: float | None = None  # maximum pinned host memory of a process
 
     @property
-    @derived("VARCHAR", "model of the first used GPU")
+    @derived("VARCHAR", "model of the first GPU used")
     def gpu_model(self) -> str | None:
-        """Model of the first used GPU."""
+        """Model of the first GPU used."""
         return self.gpus[0].name if self.gpus else None
 
     @property
@@ -84,57 +84,57 @@ class GpuState:
         )
 
     @property
-    @derived("DOUBLE", "median SM clock of the first used GPU during timing, MHz")
+    @derived("DOUBLE", "median SM clock of the first GPU used during timing, MHz")
     def sm_mhz(self) -> float | None:
-        """Median SM clock of the first used GPU, MHz."""
+        """Median SM clock of the first GPU used, MHz."""
         clock = self.gpus[0].sm_mhz if self.gpus else None
         return clock.median if clock else None
 
     @property
-    @derived("DOUBLE", "median memory clock of the first used GPU during timing, MHz")
+    @derived("DOUBLE", "median memory clock of the first GPU used during timing, MHz")
     def memory_mhz(self) -> float | None:
-        """Median memory clock of the first used GPU, MHz."""
+        """Median memory clock of the first GPU used, MHz."""
         clock = self.gpus[0].memory_mhz if self.gpus else None
         return clock.median if clock else None
 
     @property
-    @derived("DOUBLE", "median temperature of the first used GPU during timing, degrees Celsius")
+    @derived("DOUBLE", "median temperature of the first GPU used during timing, degrees Celsius")
     def temperature_c(self) -> float | None:
-        """Median temperature of the first used GPU, degrees Celsius."""
+        """Median temperature of the first GPU used, degrees Celsius."""
         temperature = self.gpus[0].temperature_c if self.gpus else None
         return temperature.median if temperature else None
 
     @property
-    @derived("DOUBLE", "power limit of the first used GPU, W")
+    @derived("DOUBLE", "power limit of the first GPU used, W")
     def power_limit_w(self) -> float | None:
-        """Power limit of the first used GPU, W."""
+        """Power limit of the first GPU used, W."""
         return self.gpus[0].power_limit_w if self.gpus else None
 
     @property
-    @derived("BIGINT", "ECC errors of the used GPUs during timing")
+    @derived("BIGINT", "ECC errors during timing, summed over the GPUs used")
     def ecc_errors(self) -> int | None:
-        """ECC errors of the used GPUs during timing; None if unknown."""
+        """ECC errors of the GPUs used, during timing; None if unknown."""
         known = [gpu.ecc_errors for gpu in self.gpus if gpu.ecc_errors is not None]
         return sum(known) if known else None
 
     @property
-    @derived("BIGINT", "other processes on the used GPUs, before the program was launched")
+    @derived("BIGINT", "other processes on the GPUs used, before the program was launched")
     def neighbors(self) -> int | None:
         """Processes that used the GPUs before the program did; None if unknown."""
         known = [gpu.neighbors for gpu in self.gpus if gpu.neighbors is not None]
         return sum(known) if known else None
 
     @property
-    @derived("DOUBLE", "median power of the first used GPU during timing, W")
+    @derived("DOUBLE", "median power of the first GPU used during timing, W")
     def power_w(self) -> float | None:
-        """Median power of the first used GPU, W."""
+        """Median power of the first GPU used, W."""
         power = self.gpus[0].power_w if self.gpus else None
         return power.median if power else None
 
     @property
-    @derived("VARCHAR[]", "clock limiters of the first used GPU during timing")
+    @derived("VARCHAR[]", "reasons for clock throttling of the first GPU used, during timing")
     def throttled_by(self) -> tuple[str, ...] | None:
-        """Clock limiters of the first used GPU; None if unknown."""
+        """Clock limiters of the first GPU used; None if unknown."""
         return self.gpus[0].throttled_by if self.gpus else None
 
 
@@ -147,7 +147,7 @@ class Kernel(Stated):
         default=None, metadata=column("BIGINT", "registers per thread of the Triton kernel")
     )
     spills: int | None = field(
-        default=None, metadata=column("BIGINT", "registers of the Triton kernel spilled to memory")
+        default=None, metadata=column("BIGINT", "registers that the Triton kernel spills to memory")
     )
     shared_bytes: int | None = None
     warps: int | None = None
@@ -161,7 +161,7 @@ class Validation(Stated):
     ok: bool = False
     max_abs_error: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "largest error of the result against the program's reference"),
+        metadata=column("DOUBLE", "largest absolute error of the result against the reference"),
     )
     rel_l2_error: float | None = None
     atol: float | None = None
@@ -193,7 +193,7 @@ class TaskResult:
     label: str = field(metadata=column("VARCHAR", "parameters as text, such as m=512 n=512"))
     params: dict[str, Scalar] = field(metadata=column("VARCHAR", "parameters as JSON"))
     status: str = field(default="done", metadata=column("VARCHAR", "done or failed"))
-    error: str | None = field(default=None, metadata=column("VARCHAR", "reason of the failure"))
+    error: str | None = field(default=None, metadata=column("VARCHAR", "reason for the failure"))
     flops: float | None = field(
         default=None,
         metadata=column("DOUBLE", "FLOPs per iteration, from the workload file"),
@@ -212,18 +212,19 @@ class TaskResult:
         default=None,
         metadata=column(
             "VARCHAR",
-            "kind: wrong_result, out_of_resources, timeout, time_limit (of the job), crash, "
-            "profiler, tool_missing or not_recorded; in a batch also the state of the job",
+            "kind of failure: wrong_result, out_of_resources, timeout, time_limit (of the job), "
+            "crash, profiler, tool_missing or not_recorded; in a batch also the job state",
         ),
     )
     generation: int | None = field(
-        default=None, metadata=column("BIGINT", "generation of a search, from 0; else NULL")
+        default=None,
+        metadata=column("BIGINT", "generation in a search, from 0; NULL without a search"),
     )
     timing_method: str | None = field(
         default=None, metadata=column("VARCHAR", "timing method: queued, events or wall clock")
     )
     times_ms: tuple[float, ...] = field(
-        default=(), metadata=column("DOUBLE[]", "samples of all launches, in order, ms")
+        default=(), metadata=column("DOUBLE[]", "time samples of all launches, in order, ms")
     )
     kernel: Kernel | None = None
     gpu_state: GpuState | None = None
@@ -232,14 +233,18 @@ class TaskResult:
     default: bool | None = field(
         default=None,
         metadata=column(
-            "BOOLEAN", "whether it is the default configuration of the search, if any", "is_default"
+            "BOOLEAN",
+            "whether it is the search's default configuration; NULL without a search",
+            "is_default",
         ),
     )
     confirm_ms: tuple[tuple[float, ...], ...] = ()
     seconds: tuple[float, ...] = ()
     ended_after_s: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "time after which launches were ended early, if they were, s"),
+        metadata=column(
+            "DOUBLE", "time after which launches were ended early, s; NULL if they were not"
+        ),
     )
     software: dict[str, str] | None = None
     notes: tuple[str, ...] = field(
@@ -260,7 +265,7 @@ class TaskResult:
     command: tuple[str, ...] = ()
     variant: tuple[str, ...] = field(
         default=(),
-        metadata=column("VARCHAR[]", "settings of an arm of a comparison besides parameters"),
+        metadata=column("VARCHAR[]", "settings of a comparison's arm other than parameters"),
     )
     key: str = ""
     ran: Ran | None = None

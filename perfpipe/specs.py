@@ -56,7 +56,7 @@ class TensorRate:
 
     cc: str = field(metadata={"doc": "compute capability"})
     instruction: str = field(metadata={"doc": "mma (mma.sync, wmma) or wgmma"})
-    dtype: str = field(metadata={"doc": "type, as in gpu_peaks"})
+    dtype: str = field(metadata={"doc": "data type, as in gpu_peaks"})
     flop_per_cycle: float = field(
         metadata={"doc": "dense FLOP (int8: operations) per cycle and SM"}
     )

@@ -1,7 +1,7 @@
 -- All findings of the reports in the query, in order of priority. Timeline findings come first, by bound on
 -- the gain or else by share, followed by kernel classes that are not part of an operator finding. A timeline
 -- finding that can save little comes after kernels that can save more, and kernels near their limit come
--- after other kernels. A long start-up comes before kernels that matter little. For details of kernels see
+-- after other kernels. A long start-up comes before kernels that matter little. For kernel details, see
 -- kernel_classes.
 --
 -- rank BIGINT: position in the list, from 1
@@ -39,8 +39,8 @@
 -- start_pct DOUBLE: share of this waiting time in the first collective, %
 -- last_rank BIGINT: rank that most often arrives last; NULL if it is the rank of this GPU
 -- last_pct DOUBLE: share of the collectives in which that rank arrives last, %
--- last_cause VARCHAR: category in which that rank spends the most extra time compared with this one; NULL if
---   unknown
+-- last_cause VARCHAR: category in which last_rank spends the most extra time compared with the rank of this
+--   GPU; NULL if unknown
 -- last_excess_ns DOUBLE: extra time of that rank in the category, ns; per step if there are steps
 -- for_rank BIGINT: rank to which the technique applies; NULL if it applies to this GPU
 -- readbacks BIGINT: number of small copies to the host, for readback
@@ -54,16 +54,17 @@
 -- ncu_verdict VARCHAR: NVIDIA's verdict on the kernel
 -- explanation VARCHAR: why the class of the kernel is uncertain or differs from NVIDIA's
 -- bound_pct DOUBLE: upper bound on the gain, relative to the same time as share_pct, %: the largest bound of
---   the techniques of a timeline, the bound of the first technique for a kernel, or the bound of the cure for
---   waiting ranks; NULL if no bound can be derived, and for startup, because a longer run does not repeat it
--- most_pct DOUBLE: value by which findings are ordered: bound_pct if known, else the share, limited for
---   kernels of a step to the time that faster kernels can save, and for operators also by the time in which
---   the GPU waits for input, %
+--   the techniques of a timeline, the bound of the first technique for a kernel, or the bound of the first
+--   technique for waiting ranks; NULL if no bound can be derived, and for startup, because a longer run does
+--   not repeat the start-up
+-- most_pct DOUBLE: value by which findings are ordered, %: bound_pct if known, else the share; the share of
+--   kernels of a step is limited to the time that faster kernels can save, and the share of operators also by
+--   the time in which the GPU waits for input
 -- floor VARCHAR: what the bound assumes to stay unchanged, as in kernel_floors or timeline_findings
 -- nvidia_pct DOUBLE: NVIDIA's estimate for that technique, % of the kernel's time; NULL without an estimate
 -- confidence VARCHAR: high, medium or low
--- technique VARCHAR: key of the technique in the knowledge base: the one with that bound, else the first to
---   try; NULL without a technique
+-- technique VARCHAR: key of the technique in the knowledge base: the technique with that bound, else the
+--   first technique to try; NULL without a technique
 -- reports VARCHAR[]: reports that the finding is based on
 CREATE VIEW findings AS
 WITH found AS (

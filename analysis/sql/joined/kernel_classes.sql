@@ -21,13 +21,12 @@
 -- compute_sol_pct DOUBLE: compute SOL, mean weighted by duration, %
 -- memory_sol_pct DOUBLE: memory SOL, mean weighted by duration, %
 -- sol_pct DOUBLE: larger of compute and memory SOL, %
--- near_limit BOOLEAN: whether SOL is 80 % or more, and nothing is known that makes the work needlessly long
---   or could save half of it, except lower precision
+-- near_limit BOOLEAN: whether SOL is 80 % or more, no cause of inefficiency was found, and no technique
+--   except lower precision could save half of the time
 -- headroom_pct DOUBLE: SOL headroom: by how much the share would shrink if the same work ran at 100 % SOL, %
 -- gain_pct DOUBLE: upper bound on the gain of the first technique to try, relative to the same time as
 --   share_pct, %; in a step at most the time in which the host waits for the GPU; NULL without a bound
--- weight_pct DOUBLE: share with the same limit, which replaces gain_pct in the ranking if there is no bound,
---   %
+-- weight_pct DOUBLE: share_pct with the same limit as gain_pct, for rankings if there is no bound, %
 -- floor VARCHAR: what decides the bound for the longest launch, as in kernel_floors; or host, the time that
 --   the host needs to issue the step
 -- nvidia_pct DOUBLE: NVIDIA's estimate for that technique and launch, % of the launch's time

@@ -1,6 +1,6 @@
 -- Techniques of the knowledge base that match the class and features of each launch, each with an upper bound
--- on its gain. A technique saves between 0 % and 100 % minus the largest floor of what it leaves unchanged
--- (kernel_floors). The gains of one launch overlap: do not add them.
+-- on its gain. A technique saves at most 100 % minus the largest floor (kernel_floors) of the work that it
+-- leaves unchanged. The gains of one launch overlap: do not add them.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -10,9 +10,9 @@
 -- subclass VARCHAR: limiter, as in kernel_bottleneck
 -- cause VARCHAR: cause, as in kernel_bottleneck
 -- technique VARCHAR: key of the technique in the knowledge base
--- rank BIGINT: order in which to try the techniques, from 1: first those that remove the cause (unless little
---   can be gained), then by decreasing bound, then those without a bound; techniques that make results less
---   exact come last
+-- rank BIGINT: order in which to try the techniques, from 1: first techniques that remove the cause (unless
+--   little can be gained), then other techniques by decreasing bound, then techniques without a bound;
+--   techniques that make results less exact come last
 -- gain_pct DOUBLE: upper bound on the gain: largest share of the launch's time that the technique can save,
 --   %; NULL if no bound can be derived
 -- floor VARCHAR: what decides the bound: the unchanged part of the work that takes longest, as in

@@ -1,6 +1,6 @@
--- SOL headroom by kernel: kernels of a timeline joined to ncu launches by name, grid and block, independent
--- of how the ncu export spells the name. Headroom is GPU time x (1 - max SOL): what the same work would save
--- at 100 % SOL. Another algorithm, type or tile may save more (kernel_findings). Kernels that ncu did not
+-- SOL headroom by kernel: kernels of a timeline joined to ncu launches by name, grid and block, regardless of
+-- how the ncu export spells the name. Headroom is GPU time x (1 - max SOL): what the same work would save at
+-- 100 % SOL. Another algorithm, type or tile may save more (kernel_findings). Kernels that ncu did not
 -- profile are listed with NULLs. So are launches that take much longer or shorter than the profiled ones,
 -- because the same grid may do other work (persistent kernels).
 --

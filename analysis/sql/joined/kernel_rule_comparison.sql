@@ -6,12 +6,12 @@
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- rule VARCHAR: identifier of NVIDIA's rule
--- title VARCHAR: title of the rule's result; NULL if it has none
+-- title VARCHAR: title of the rule's result; NULL without a title
 -- nvidia_pct DOUBLE: NVIDIA's estimated speedup, % of the run time; NULL without an estimate
 -- speedup_kind VARCHAR: local (speedup of the analyzed unit) or global (speedup of the kernel)
 -- message VARCHAR: NVIDIA's message; NULL if the rule was recomputed
 -- limiter VARCHAR: limiter of the launch, by kernel_bottleneck
--- headroom_pct DOUBLE: SOL headroom: what the same work would save at 100 % SOL, %
+-- headroom_pct DOUBLE: SOL headroom: time that the same work would save at 100 % SOL, %
 -- technique VARCHAR: perfpipe's technique for the same problem; NULL if perfpipe recommends none
 -- gain_pct DOUBLE: upper bound on the gain of the technique, % of the launch's time; NULL if no bound can be
 --   derived

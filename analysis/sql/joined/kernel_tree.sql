@@ -5,8 +5,8 @@
 -- device BIGINT: physical GPU number
 -- place BIGINT: position in the tree from top to bottom, longest first
 -- depth INTEGER: depth in the tree, 0 for a category
--- category VARCHAR: as in kernel_categories
--- library VARCHAR: as in kernel_libraries; NULL for a category with several libraries
+-- category VARCHAR: category, as in kernel_categories
+-- library VARCHAR: library, as in kernel_libraries; NULL for a category with several libraries
 -- kernel VARCHAR: short name of the kernel; for a sum, its category or library
 -- name VARCHAR: full name of the kernel; NULL for a sum
 -- kernels BIGINT: number of distinct kernels, by full name

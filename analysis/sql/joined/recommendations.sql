@@ -1,8 +1,8 @@
 -- Recommended techniques, each listed once. Techniques for timelines (timeline_findings and operator
 -- findings) come first, then techniques for kernels that are not part of an operator finding. They are
--- ordered by bound on the gain, or by the addressed share if there is no bound. For kernels, difficult
--- techniques count half, and techniques that make results less exact or leave little to gain come last. Gains
--- overlap: do not add them.
+-- ordered by bound on the gain, or by the addressed share if there is no bound. For kernels, the bound of a
+-- difficult technique counts half, and techniques that make results less exact or leave little to gain come
+-- last. Gains overlap: do not add them.
 --
 -- rank BIGINT: priority, from 1
 -- subject VARCHAR: timeline or kernel
@@ -12,8 +12,8 @@
 --   there are several; NULL for kernels
 -- share_of VARCHAR: time to which the shares refer, as in findings
 -- share_pct DOUBLE: share of that time that the technique addresses, %
--- gain_pct DOUBLE: upper bound on the share of that time that the technique can save, %; kernels without a
---   bound count with their whole share; NULL if no bound is known
+-- gain_pct DOUBLE: upper bound on the share of that time that the technique can save, %; a kernel without a
+--   bound counts with its whole share; NULL if no bound is known
 -- floors VARCHAR[]: what the bound assumes to stay unchanged, as in findings
 -- nvidia_pct DOUBLE: NVIDIA's estimate for the longest of the kernels, % of that kernel's time; NULL without
 --   an estimate

@@ -13,10 +13,10 @@
 -- traced_operations BIGINT: GPU operations per iteration, median
 -- profiled_ms DOUBLE: total duration of the profiled kernels, ms; NULL if ncu profiled more or fewer kernels
 --   than an iteration has
--- traced_pct DOUBLE: difference of traced from timed, %
--- profiled_pct DOUBLE: difference of profiled from timed, %
--- agrees BOOLEAN: whether timed and traced time (or its span) differ by no more than the threshold; NULL if
---   one is missing
+-- traced_pct DOUBLE: difference between traced_ms and timed_ms, % of timed_ms
+-- profiled_pct DOUBLE: difference between profiled_ms and timed_ms, % of timed_ms
+-- agrees BOOLEAN: whether timed_ms differs from traced_ms or from traced_span_ms by no more than the
+--   threshold; NULL if a time is missing
 -- explanation VARCHAR: why the times differ
 CREATE VIEW run_agreement AS
 WITH profiled AS (

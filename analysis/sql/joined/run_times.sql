@@ -15,7 +15,8 @@
 -- timing_method VARCHAR: timing method: queued is GPU time only, events includes launch overhead
 -- sm_mhz DOUBLE: median SM clock during timing, MHz
 -- power_w DOUBLE: median power during timing, W
--- throttled_by VARCHAR: clock limiters during timing; NULL if there were none or if they are unknown
+-- throttled_by VARCHAR: reasons for clock throttling during timing; NULL if there were none or if
+--   they are unknown
 -- gpu VARCHAR: GPU model whose peak applies; NULL if unknown
 -- peak_source VARCHAR: vendor document with the peak
 CREATE VIEW run_times AS

@@ -1,6 +1,6 @@
--- Profiler overhead in the timelines of a run: a traced steady step compared with the program's own time of
--- an iteration without a profiler. If the program does not report a time, the wall times of the whole program
--- are compared.
+-- Profiler overhead in the timelines of a run: a traced steady step compared with the iteration time that the
+-- program measures without a profiler. If the program does not report a time, the wall times of the whole
+-- program are compared.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
@@ -13,16 +13,16 @@
 --   report a time
 -- traced_step_ms DOUBLE: median steady step under the profiler, ms; for queued iterations without the idle
 --   time that the host causes, because a full queue hides the host; NULL without steady steps
--- step_pct DOUBLE: difference of traced_step_ms from plain_step_ms, %; NULL if one is missing, or if they do
---   not measure the same work
+-- step_pct DOUBLE: difference between traced_step_ms and plain_step_ms, % of plain_step_ms; NULL if a time is
+--   missing, or if the two do not measure the same work
 -- plain_wall_s DOUBLE: median wall time of the program without a profiler, s; NULL in recordings without this
 --   time
 -- traced_wall_s DOUBLE: wall time of the program under nsys, without the time in which nsys writes its
---   report, s; NULL if it is shorter than plain_wall_s, because only a part was captured
+--   report, s; NULL if it is shorter than plain_wall_s, because only part of the run was captured
 -- launch_wall_s DOUBLE: wall time of the launch under the profiler, including the time to write the report,
 --   s; NULL in older records
--- wall_pct DOUBLE: difference of traced_wall_s (else launch_wall_s) from plain_wall_s, %; both include
---   start-up
+-- wall_pct DOUBLE: difference between traced_wall_s (else launch_wall_s) and plain_wall_s, % of plain_wall_s;
+--   both include start-up
 -- lengthened_pct DOUBLE: slowdown by the profiler: step_pct, else wall_pct, %
 -- notable BOOLEAN: whether lengthened_pct is above the threshold; NULL if nothing can be compared
 -- basis VARCHAR: what is compared: step, GPU time of a step or wall time; NULL if nothing can be compared

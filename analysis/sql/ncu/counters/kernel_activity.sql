@@ -14,7 +14,7 @@
 -- bubbles BIGINT: number of bubbles
 -- longest_bubble_ns DOUBLE: duration of the longest bubble, ns
 -- activity_pct DOUBLE: mean SM activity, % of the plateau
--- phases VARCHAR: phases of the kernel in words, as in kernel_phases; NULL for more than six phases
+-- phases VARCHAR: phases of the kernel in words, as in kernel_phases; NULL if there are more than six phases
 -- reason VARCHAR: why the values are NULL, and what to collect; NULL otherwise
 CREATE VIEW kernel_activity AS
 WITH sampled AS (

@@ -7,8 +7,8 @@
 -- kernel_name VARCHAR: function name
 -- kind VARCHAR: sass (instruction) or line (source line)
 -- rank BIGINT: position by stall samples among the rows of the launch and kind, from 1 for the most
--- pc BIGINT: offset of the instruction (the first one of a line) in its function, bytes; comparable between
---   runs
+-- pc BIGINT: offset of the instruction (for a line, its first instruction) in the function, bytes; comparable
+--   between runs
 -- sass VARCHAR: instruction text; NULL for a line
 -- file VARCHAR: source file; NULL without -lineinfo
 -- line BIGINT: line number in the source file

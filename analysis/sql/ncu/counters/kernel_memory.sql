@@ -15,13 +15,14 @@
 -- sectors_per_load DOUBLE: 32-byte sectors per global load request; 4 is ideal for 4-byte elements, 16 for
 --   16-byte ones
 -- sectors_per_store DOUBLE: 32-byte sectors per global store request; same ideal values as for loads
--- load_bytes_per_sector DOUBLE: bytes that global loads use of each 32-byte sector; NULL without global loads
--- store_bytes_per_sector DOUBLE: bytes that global stores use of each 32-byte sector; NULL without global
+-- load_bytes_per_sector DOUBLE: bytes of each 32-byte sector that global loads use; NULL without global loads
+-- store_bytes_per_sector DOUBLE: bytes of each 32-byte sector that global stores use; NULL without global
 --   stores
 -- global_excess_pct DOUBLE: sectors of global accesses beyond the coalesced ideal, % of all their sectors
 -- shared_conflict_pct DOUBLE: wavefronts due to shared-memory bank conflicts, % of all shared-memory
 --   wavefronts
--- shared_load_conflict_ways DOUBLE: wavefronts per shared load that ideally needs one; 1 means no conflicts
+-- shared_load_conflict_ways DOUBLE: degree of bank conflicts of shared loads: actual / ideal wavefronts; 1
+--   means no conflicts
 -- shared_excess_pct DOUBLE: shared-memory wavefronts beyond the ideal, counted per instruction, % of all
 --   wavefronts
 -- spill_requests DOUBLE: number of warp instructions that spill or reload registers

@@ -8,7 +8,7 @@
 -- read_bytes DOUBLE: bytes read from the level; NULL for shared memory, which is counted in accesses
 -- write_bytes DOUBLE: bytes written to the level; NULL for shared memory
 -- bytes_per_s DOUBLE: bytes read and written / duration, byte/s
--- hit_pct DOUBLE: hit rate, %; NULL for a level without hit rate
+-- hit_pct DOUBLE: hit rate, %; NULL for a level without a hit rate
 -- sol_pct DOUBLE: throughput of the level, % of peak
 -- excess_pct DOUBLE: share that better access patterns would save, %: for l1, sectors beyond the coalesced
 --   ideal; for shared, wavefronts lost to bank conflicts; NULL for other levels

@@ -1,6 +1,6 @@
 -- Instructions and source lines that do more work than necessary: excess sectors, shared-memory wavefronts,
 -- accesses to local memory, atomic operations and divergent branches, ranked by problem. All problems except
--- local_spill need SourceCounters, and source lines need -lineinfo. For sums by launch see
+-- local_spill need SourceCounters, and source lines need -lineinfo. For sums by launch, see
 -- kernel_excess_totals.
 --
 -- report_id VARCHAR: report
@@ -10,8 +10,8 @@
 --   atomics, local_spill or divergence
 -- kind VARCHAR: sass (instruction) or line (source line)
 -- rank BIGINT: position by excess among the rows of the launch, problem and kind, from 1 for the most
--- pc BIGINT: offset of the instruction (the worst one of a line) in its function, bytes; comparable between
---   runs
+-- pc BIGINT: offset of the instruction (for a line, its worst instruction) in the function, bytes; comparable
+--   between runs
 -- sass VARCHAR: text of that instruction
 -- file VARCHAR: source file; NULL without -lineinfo
 -- line BIGINT: line number in the source file

@@ -1,8 +1,8 @@
 -- Time that matrix products lose to tile and wave quantization: SMs without a block in the last wave, and the
 -- part of the tiles outside of the product (see NVIDIA, Matrix Multiplication Background User's Guide). All
--- blocks are assumed to take equally long; sm_idle_pct is measured. Matrix-vector products and split-K
--- reductions are excluded. To provide M, N and K, name them in the NVTX range (gemm_m512_n1024_k2048) or use
--- parameters of the run with these names.
+-- blocks are assumed to take equally long, except for sm_idle_pct, which is measured. Matrix-vector products
+-- and split-K reductions are excluded. To provide M, N and K, name them in the NVTX range
+-- (gemm_m512_n1024_k2048) or use run parameters with these names.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -11,7 +11,7 @@
 -- tile_n BIGINT: number of columns of a tile
 -- tile_k BIGINT: extent of a tile along K, per step
 -- tile_source VARCHAR: source of the tile: name (of the kernel), NVTX or parameters; NULL if unknown
--- batch BIGINT: number of products in the launch; NULL if unknown, like m, n and k
+-- batch BIGINT: number of products in the launch; NULL if unknown, as for m, n and k
 -- m BIGINT: M of the problem
 -- n BIGINT: N of the problem
 -- k BIGINT: K of the problem
@@ -24,11 +24,11 @@
 --   does not match the tiles
 -- persistent BOOLEAN: whether a block processes several tiles, one after another; NULL if unknown
 -- waves DOUBLE: blocks (or tiles, if known) / blocks that all SMs hold at once; NULL if wave_lost_pct is NULL
--- rounds BIGINT: number of waves including the last, partial one
+-- rounds BIGINT: number of waves, including a partial last wave
 -- wave_lost_pct DOUBLE: SM time without a block, or with a block that has no tile: 1 - waves / rounds, %;
 --   NULL if wave_reason is given
 -- wave_reason VARCHAR: why wave_lost_pct is unknown
--- sm_idle_pct DOUBLE: measured idle time of the mean SM, % of the active time of the busiest SM; NULL if not
+-- sm_idle_pct DOUBLE: measured mean idle time of the SMs, % of the active time of the busiest SM; NULL if not
 --   collected
 -- padding_pct DOUBLE: share of the tiles outside of the product: 1 - MN / (tiles x tile area), %; NULL if
 --   padding_reason is given

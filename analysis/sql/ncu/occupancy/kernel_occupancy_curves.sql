@@ -1,6 +1,6 @@
--- Theoretical occupancy as a function of one resource at a time, by perfpipe's calculator. Registers and
--- block size keep the shared-memory carve-out of the launch, like ncu's own curves. The shared-memory curve
--- extends to the largest carve-out, which the driver would choose.
+-- Theoretical occupancy as a function of one resource at a time, by perfpipe's calculator. The curves for
+-- registers and block size keep the launch's shared-memory carve-out, like ncu's own curves. The
+-- shared-memory curve extends to the largest carve-out, which the driver would choose.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

@@ -1,5 +1,5 @@
 -- Points at which occupancy changes with one resource: the points of kernel_occupancy_curves at which more or
--- fewer warps fit than just below, and the value of the launch.
+-- fewer warps fit than just below the point, and the value of the launch.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

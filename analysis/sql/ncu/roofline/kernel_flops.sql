@@ -1,8 +1,8 @@
 -- Counted floating-point operations of each launch by precision, with the peak. CUDA cores: thread
--- instructions that are not predicated off; a fused multiply-add counts 2, and a packed FP16 instruction
+-- instructions that are not predicated off; a fused multiply-add counts as 2, and a packed FP16 instruction
 -- works on 2 values. Tensor cores: sm__ops_path_tensor_* metrics; leaf metrics with the dense peak are
--- preferred, because the aggregates repeat the work of their leaves and have the 2:4 sparse peak. Data moves
--- by packed FP16 instructions do no arithmetic; they are subtracted if the instructions were counted.
+-- preferred, because the aggregates repeat the work of their leaves and have the 2:4 sparse peak. Packed FP16
+-- instructions that only move data do no arithmetic; they are subtracted if they were counted.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

@@ -1,7 +1,7 @@
 -- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): arithmetic intensity, FLOP/s and
 -- attainable FLOP/s for each precision and memory level of a launch. There are three peaks: at the measured
--- clock (as in ncu's roofline), at the maximum clock, and the vendor's. A launch without floating-point
--- operations, or without collected tensor operations, has rows of precision none that show its traffic.
+-- clock (as in ncu's roofline), at the maximum clock, and the vendor's peak. A launch without floating-point
+-- operations, or without collected tensor operations, has rows with precision `none` that show its traffic.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

@@ -1,6 +1,6 @@
 -- Key numbers of each launch in one row: FLOP/s, share of the peak, traffic and resource use. The precision
 -- is the one closest to its peak. HFU counts the FLOPs that the hardware executed. MFU counts the FLOPs that
--- the model needs, declared with 'perfpipe work' or in a workload file (for its configurations see
+-- the model needs, declared with 'perfpipe work' or in a workload file (for its configurations, see
 -- run_efficiency).
 --
 -- report_id VARCHAR: report

@@ -1,6 +1,6 @@
--- Results of NVIDIA's rules for each launch: those stored in the report, or, if it has none (CSV raw page,
--- --apply-rules no), those that can be recomputed. Estimated speedups are shares of the run time and overlap:
--- do not add them.
+-- Results of NVIDIA's rules for each launch: the results stored in the report, or, if it has none (CSV raw
+-- page, --apply-rules no), the results that can be recomputed. Estimated speedups are shares of the run time
+-- and overlap: do not add them.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

@@ -5,7 +5,7 @@
 -- launch_id BIGINT: launch number in the report, from 0
 -- rule VARCHAR: rule identifier, such as CPIStall
 -- section VARCHAR: section with the metrics of the rule
--- title VARCHAR: title of NVIDIA's result; NULL if it has none
+-- title VARCHAR: title of NVIDIA's result; NULL without a title
 -- subject VARCHAR: subject of the result: a stall reason, a pipe or a kind of access; NULL for the whole
 --   kernel
 -- type VARCHAR: type of the result: OPT or INF, as in ncu

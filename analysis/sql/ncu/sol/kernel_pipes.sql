@@ -1,5 +1,5 @@
--- Utilization of each SM pipeline over elapsed cycles. A busy pipe does not count FLOPs: some GPUs run packed
--- FP16 arithmetic on the tensor pipe without any tensor operation.
+-- Utilization of each SM pipeline over elapsed cycles. Utilization does not measure FLOPs: some GPUs run
+-- packed FP16 arithmetic on the tensor pipe without any tensor operation.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

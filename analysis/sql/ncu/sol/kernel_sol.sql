@@ -1,10 +1,11 @@
 -- Speed of light (SOL) of each launch: throughput as a percentage of the hardware's peak. Memory SOL is not
--- the maximum of DRAM, L2 and L1, because L2-internal activity does not count. The levels only show the
--- limiter; for the constituents see kernel_sol_breakdown.
+-- the maximum of DRAM, L2 and L1, because it excludes activity inside the L2. The levels only show the
+-- limiter; for the constituents, see kernel_sol_breakdown.
 --
 -- If ncu collected the main constituents of both SOLs instead of the SOLs, the largest constituent replaces
--- the SOL. On H200 the two are equal if the SOL is above 50 %, and differ by at most 5 points otherwise. If
--- ncu collected only the constituents that one pass can count, the true SOLs may be larger.
+-- the SOL. On an H200, the two values are equal if the SOL is above 50 %, and differ by at most 5 percentage
+-- points otherwise. If ncu collected only the constituents that one pass can count, the true SOLs may be
+-- larger.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

@@ -1,11 +1,11 @@
--- Constituents of compute and memory SOL, if the report names them (.ncu-rep does, CSV does not). A SOL is
--- the largest of its constituents. If ncu collected the main constituents instead of the SOLs, the view lists
--- the main constituents.
+-- Constituents of compute and memory SOL, if the report names them (an .ncu-rep file does, a CSV file does
+-- not). A SOL is the largest of its constituents. If ncu collected the main constituents instead of the SOLs,
+-- the view lists the main constituents.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- side VARCHAR: SOL that the constituent belongs to: compute or memory
--- rank BIGINT: order of the constituents by throughput, from 1 for the one that sets the SOL
+-- rank BIGINT: order of the constituents by throughput, from 1 for the constituent that sets the SOL
 -- metric VARCHAR: metric of the constituent
 -- part VARCHAR: unit of the constituent: the pipe or issue for compute; dram, l2, l1 or interconnect for
 --   memory

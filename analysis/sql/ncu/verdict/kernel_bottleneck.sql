@@ -14,8 +14,9 @@
 -- confidence VARCHAR: high; medium if near a threshold or without a limiter; low if the SOL numbers
 --   contradict the verdict or passes disagree; NULL for unknown
 -- verdict VARCHAR: title of NVIDIA's SOLBottleneck rule, recomputed from the metrics
--- ncu_verdict VARCHAR: title of NVIDIA's SOLBottleneck rule in the report; NULL if the report has none
--- agrees_with_ncu BOOLEAN: whether the bound matches NVIDIA's title; NULL if the report has none
+-- ncu_verdict VARCHAR: title of NVIDIA's SOLBottleneck rule in the report; NULL if the report does not
+--   contain the rule
+-- agrees_with_ncu BOOLEAN: whether the bound matches NVIDIA's title; NULL if ncu_verdict is NULL
 -- explanation VARCHAR: why the verdict is uncertain, unknown or different from NVIDIA's; NULL otherwise
 -- evidence JSON: JSON list of the compared metrics, each with value, threshold and unit
 CREATE VIEW kernel_bottleneck AS

@@ -1,8 +1,8 @@
 -- Time budget of each GPU: an exact partition of the analyzed window in integer nanoseconds. The window is
 -- the steady steps (see analysis_windows), or the time from the first operation to the end of the last.
--- Overlapping work counts once: communication is the time that compute does not overlap, and transfer is the
--- time that neither overlaps. Idle time is split by the activity of the host before the next operation; the
--- profiler's own time is separate.
+-- Overlapping work counts once: communication is the time in communication kernels without concurrent
+-- compute, and transfer is the time in copies and memsets without concurrent kernels. Idle time is split by
+-- the activity of the host before the next operation; the profiler's own time is separate.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

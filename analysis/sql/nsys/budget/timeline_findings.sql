@@ -1,7 +1,7 @@
 -- Techniques of the knowledge base for each GPU's time, largest share first: for every contributor of 10 % or
 -- more (launch overhead: 5 %), and for small copies to the host if there are many. Each technique has an
 -- upper bound on its gain. GPUs that were hardly used, and programs that benchmark kernels, have no rows. For
--- kernels see kernel_findings.
+-- kernels, see kernel_findings.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -23,8 +23,8 @@
 --   work, code loading, and host work other than readbacks and launches); NULL without a bound
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- confidence VARCHAR: confidence of the verdict
--- for_rank BIGINT: rank of the job to which the technique applies, which this GPU waits for; NULL if it
---   applies to this GPU
+-- for_rank BIGINT: rank of the job to which the technique applies, because this GPU waits for that rank; NULL
+--   if it applies to this GPU
 -- slow_pct DOUBLE: share of the window in which the host repeatedly prepares the same launch, %; for
 --   launch_overhead, if it is at least half of that category
 -- idle_in VARCHAR: where most of the idle time of the category occurs, in words; NULL if unknown, or if the

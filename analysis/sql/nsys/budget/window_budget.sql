@@ -7,8 +7,8 @@
 -- window_name VARCHAR: name of the range, 'chosen time' or 'whole'
 -- window_start_ns BIGINT: start of the window, ns
 -- window_end_ns BIGINT: end of the window, ns
--- category VARCHAR: as in gpu_time_budget; edge is the time before the first and after the last operation in
---   the window
+-- category VARCHAR: category, as in gpu_time_budget; edge is the time before the first and after the last
+--   operation in the window
 -- time_ns BIGINT: time, ns; categories without time are included as 0
 -- share_pct DOUBLE: share of the window, %
 CREATE VIEW window_budget AS

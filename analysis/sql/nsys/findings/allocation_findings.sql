@@ -7,9 +7,9 @@
 -- call_ns BIGINT: total duration of these calls, ns
 -- idle_ns BIGINT: idle time of the GPU during these calls, ns
 -- share_pct DOUBLE: share of this idle time in the steady steps, %
--- gain_pct DOUBLE: upper bound on the gain of fewer calls: all idle time of the GPU, since cudaFree waits for
---   the device and the host cannot run ahead, but at most the duration of the calls, %
--- functions VARCHAR: functions with their number of calls, most calls first
+-- gain_pct DOUBLE: upper bound on the gain from fewer calls, %: all idle time of the GPU, because cudaFree
+--   waits for the device and the host cannot run ahead, but at most the duration of the calls
+-- functions VARCHAR: functions with their call counts, most calls first
 /* finding
 claim = "allocation"
 says = "waits while steps allocate device memory"

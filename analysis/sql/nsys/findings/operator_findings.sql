@@ -6,7 +6,7 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- rank BIGINT: order by share, from 1 for the largest
--- operator VARCHAR: as in operator_times
+-- operator VARCHAR: operator, as in operator_times
 -- share_pct DOUBLE: share of the step time, %
 -- weight_pct DOUBLE: value for the ranking of findings if there is no bound, %: share_pct, limited to the
 --   time that faster kernels can save; if the GPU waits for input, further limited because faster kernels

@@ -1,5 +1,5 @@
 -- Long start-up phases, one row per GPU: the time before the first steady step as a share of the capture.
--- Start-up does not recur, so it is not part of a step, and its share must not be added to those of
+-- Start-up does not recur, so it is not part of a step, and its share must not be added to the shares in
 -- timeline_findings. A GPU only has a row if its steady steps are analyzed and start-up is not a small part
 -- of the program's total run time.
 --
@@ -8,7 +8,7 @@
 -- process_id BIGINT: process
 -- startup_ns BIGINT: time from the first CUDA call to the first steady step, without time in other loops, ns
 -- capture_ns BIGINT: time from the first CUDA call to the end of the last operation on the GPU, ns
--- share_pct DOUBLE: share of start-up in the capture, %; also the most that can be saved
+-- share_pct DOUBLE: share of start-up in the capture, %; it is also the upper bound on the gain
 -- causes VARCHAR: causes of start-up time in words; causes below 2 % are omitted, and other loops come last
 -- cause VARCHAR: cause with the most time: loading (modules, first uses of kernels), context, allocation,
 --   communicator, autotuning or compilation; program if no cause takes 25 %

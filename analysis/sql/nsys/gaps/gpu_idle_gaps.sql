@@ -8,12 +8,12 @@
 -- end_ns BIGINT: start of the next operation, ns
 -- dur_ns BIGINT: length of the interval, ns
 -- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
--- before_ns BIGINT: idle time before the launching call began, ns; NULL if no call was recorded, or if it had
---   returned before the interval
+-- before_ns BIGINT: idle time before the launching call began, ns; NULL if no call was recorded, or if the
+--   call had returned before the interval
 -- wait_ns BIGINT: part of before_ns in calls that wait for the GPU, ns
 -- loading_ns BIGINT: part of before_ns in calls that load modules or libraries, ns
--- launch_api_ns BIGINT: idle time during the launching call, ns; NULL like before_ns
--- queued_ns BIGINT: idle time after the launching call, ns; NULL like before_ns
+-- launch_api_ns BIGINT: idle time during the launching call, ns; NULL in the same cases as before_ns
+-- queued_ns BIGINT: idle time after the launching call, ns; NULL in the same cases as before_ns
 -- profiler_overhead_ns BIGINT: time of the profiler itself in the interval, ns
 -- next_name VARCHAR: operation that ended the interval
 -- api_name VARCHAR: call that launched this operation

@@ -1,5 +1,5 @@
--- Idle time of each GPU by interval length and cause. It shows whether the idle time consists of few long
--- waits or many short ones.
+-- Idle time of each GPU by interval length and cause. It shows whether the idle time consists of a few long
+-- intervals or many short intervals.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

@@ -3,7 +3,7 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- library VARCHAR: as in kernel_libraries; own if no rule matches
+-- library VARCHAR: library, as in kernel_libraries; own if no rule matches
 -- closed BOOLEAN: whether the user cannot change the code, only the inputs
 -- kernels BIGINT: number of distinct kernels, by full name
 -- launches BIGINT: number of executions

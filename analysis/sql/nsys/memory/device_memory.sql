@@ -9,10 +9,10 @@
 --   allocations
 -- time_ns BIGINT: time of the change on the host, ns; 0 for memory that was in use before nsys began to
 --   record
--- bytes BIGINT: bytes of this kind that the process has in use after the change
+-- bytes BIGINT: bytes of this kind that the process uses after the change
 -- total_bytes BIGINT: bytes in use on the GPU, over all kinds and processes
--- reserved_bytes BIGINT: bytes reserved on the GPU for this use; CUDA memory pools and PyTorch's allocator
---   reserve more than is in use; NULL if not recorded
+-- reserved_bytes BIGINT: bytes reserved on the GPU; CUDA memory pools and PyTorch's allocator reserve more
+--   than is in use; NULL if not recorded
 CREATE VIEW device_memory AS
 WITH moments AS (
     SELECT

@@ -4,7 +4,7 @@
 -- device BIGINT: physical GPU number
 -- peak_bytes BIGINT: largest number of bytes in use at any time
 -- peak_ns BIGINT: time on the host at which the peak was first reached, ns
--- step VARCHAR: step whose launching calls were being made at the peak; NULL outside steps
+-- step VARCHAR: step that the host was launching at the peak; NULL outside steps
 -- nvtx_path VARCHAR: NVTX ranges open at the peak on the allocating thread (on the main thread if it had
 --   none), outermost first; NULL without open ranges
 -- reserved_bytes BIGINT: largest number of bytes reserved on the GPU at any time; NULL if not recorded

@@ -10,7 +10,7 @@
 -- instances BIGINT: number of intervals
 -- time_ns BIGINT: total length of the intervals, ns
 -- sampled_ns BIGINT: part of time_ns that is covered by samples, ns; the metrics are NULL if it is 0
--- sm_active_pct DOUBLE: SM activity: SMs with at least one warp, %
+-- sm_active_pct DOUBLE: SM activity: share of SMs with at least one warp, %
 -- sm_issue_pct DOUBLE: share of cycles in which an SM issued an instruction, %
 -- tensor_active_pct DOUBLE: share of cycles in which the tensor pipes were active, %
 -- dram_read_pct DOUBLE: DRAM read bandwidth, % of peak

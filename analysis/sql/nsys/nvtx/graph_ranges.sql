@@ -1,12 +1,12 @@
--- GPU time of kernels in CUDA graphs, by the NVTX range in which their graph node was created. The launch of
--- a graph is not inside the range of a layer, but its capture is. For a cloned node, the creation of the
--- original node counts. The view needs a capture that includes the creation of the graph, with
--- --cuda-graph-trace=node, and covers the analyzed windows.
+-- GPU time of kernels in CUDA graphs, by the NVTX range in which their graph node was created. A graph is
+-- captured inside the ranges of its layers, but launched outside them. For a cloned node, the creation of the
+-- original node counts. The view covers the analyzed windows. It needs a profile with --cuda-graph-trace=node
+-- that includes the creation of the graph.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- path VARCHAR: ranges around the creation on its thread, outermost first, up to four; NULL if no range was
---   open or the creation was not recorded
+-- path VARCHAR: up to four ranges around the creation of the node, on the creating thread, outermost first;
+--   NULL if no range was open or the creation was not recorded
 -- reason VARCHAR: why path is NULL: no_creation (the node was created before the capture began) or no_range
 -- nodes BIGINT: number of distinct graph nodes
 -- launches BIGINT: number of executions

@@ -13,7 +13,8 @@
 -- proj_med_ns DOUBLE: median projected duration, ns
 -- proj_min_ns BIGINT: shortest projected duration, ns
 -- proj_max_ns BIGINT: longest projected duration, ns
--- proj_stddev_ns DOUBLE: sample standard deviation of the projected duration (n - 1; 0 for one range), ns
+-- proj_stddev_ns DOUBLE: sample standard deviation of the projected duration (n - 1; 0 if there is only one
+--   range), ns
 -- total_gpu_ops BIGINT: number of launching calls
 -- avg_gpu_ops DOUBLE: mean number of launching calls per range, rounded to 0.1
 -- avg_range_lvl DOUBLE: mean nesting depth of the ranges, across all domains, rounded to 0.1

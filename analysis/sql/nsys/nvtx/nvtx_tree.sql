@@ -1,6 +1,6 @@
--- NVTX ranges as a tree: GPU time launched within each path of ranges, on the threads of the ranges. PyTorch
--- operators are ranges of the domain cpu_op. Numbers in names are replaced by *, so that all steps are one
--- node. The tree contains the eight outermost levels of each thread.
+-- NVTX ranges as a tree: GPU time of the work launched within each path of ranges, on the threads of the
+-- ranges. PyTorch operators are ranges of the domain cpu_op. Numbers in names are replaced by *, so that all
+-- steps form one node. The tree contains the eight outermost levels of each thread.
 --
 -- report_id VARCHAR: report
 -- path VARCHAR: range and its outer ranges, outermost first

@@ -1,10 +1,10 @@
--- Copies and memsets on each GPU by direction and memory kind: bytes, achieved bandwidth, and how much of
--- their time overlaps with kernels. Only operations that begin in the analyzed window (the steady steps, if
--- there are steps) are included.
+-- Copies and memsets on each GPU by direction and memory kind: bytes, achieved bandwidth, and how much of the
+-- time overlaps with kernels. Only operations that begin in the analyzed window (the steady steps, if there
+-- are steps) are included.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- operation VARCHAR: as in memory_ops
+-- operation VARCHAR: operation, as in memory_ops
 -- src_kind VARCHAR: kind of the source memory; Pageable copies are staged through pinned memory and block the
 --   host
 -- dst_kind VARCHAR: kind of the destination memory
@@ -14,10 +14,11 @@
 -- bytes_per_s DOUBLE: achieved bandwidth: bytes / total_ns, byte/s
 -- link VARCHAR: link that the bytes cross: PCIe (host), NVLink (peer) or DRAM (within the device); NULL for
 --   other operations
--- link_bytes_per_s DOUBLE: vendor peak of the link in that direction, byte/s; half of the bandwidth for DRAM,
---   which is both read and written; the host side may be slower; NULL if unknown
+-- link_bytes_per_s DOUBLE: vendor's peak bandwidth of the link in that direction, byte/s; half of the DRAM
+--   bandwidth for copies within the device, which read and write DRAM; the host side may be slower; NULL if
+--   unknown
 -- link_pct DOUBLE: achieved bandwidth, % of link_bytes_per_s; short copies are latency-bound
--- covered_pct DOUBLE: share of their time that is overlapped by a kernel on the same GPU, %
+-- covered_pct DOUBLE: share of the operations' time that is overlapped by a kernel on the same GPU, %
 -- pageable BOOLEAN: whether source or destination is pageable host memory
 CREATE VIEW memory_op_summary AS
 WITH kernels AS (

@@ -13,7 +13,7 @@
 -- share_pct DOUBLE: share of this idle time in the steady steps (analysis_windows), %
 -- host_pct DOUBLE: share of the steady steps that the host spends on readbacks and launches, %. A readback
 --   lasts from the start of the copy call, or the end of the graph launch, to the next launch of the thread.
---   Tracing slows launches down. Other host work takes as long without the copies
+--   Tracing slows launches down. Other host work would take as long without the copies
 CREATE VIEW small_readbacks AS
 WITH copies AS (
     SELECT

@@ -1,7 +1,7 @@
 -- Time of each GPU in operators that consist of many kernels and run between matrix products, convolutions
--- and attention. A chain of pointwise kernels between two products counts with the operator that is part of
--- the chain: the casts of logits with cross-entropy, a ReLU with batch norm. Shares refer to the ten analyzed
--- steps nearest to the median, or to all of the analyzed time if there are no steps.
+-- and attention. A chain of pointwise kernels between two products counts toward the operator in that chain:
+-- for example, casts of logits count toward cross-entropy, and a ReLU counts toward batch norm. Shares refer
+-- to the ten analyzed steps nearest to the median, or to all of the analyzed time if there are no steps.
 -- @materialize
 --
 -- report_id VARCHAR: report

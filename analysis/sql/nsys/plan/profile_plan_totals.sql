@@ -9,17 +9,18 @@
 -- processes BIGINT: number of processes (ranks) with kernels, one of which is profiled
 -- window_kind VARCHAR: steady, or whole if no repeating step was found
 -- steps BIGINT: number of steps in the window; NULL for a whole window
--- launches_before BIGINT: number of kernels that the process launches before the first one that may be
---   profiled: those before the window, and those in its first step that precede better candidates
+-- launches_before BIGINT: number of kernels that the process launches before the first kernel that may be
+--   profiled: kernels before the window, and kernels in the window's first step that precede better
+--   candidates
 -- configurations BIGINT: number of kernel configurations in the window, without communication
 -- chosen BIGINT: number of configurations that should be profiled
 -- coverage_pct DOUBLE: share of the window's kernel time without communication that the profiles represent, %
 -- communication_pct DOUBLE: share of communication in the kernel time of the process, %
--- expected_launches BIGINT: number of launches that ncu profiles up to the last chosen one
+-- expected_launches BIGINT: number of launches that ncu profiles up to the last chosen launch
 -- most_launches BIGINT: number of launches that ncu profiles if the program runs to its end
 -- span_ns BIGINT: time on the timeline from the first launch that may be profiled to the end of the last
---   chosen one, ns; NULL if none was chosen
--- refused VARCHAR: why profiling is not possible; NULL if it is
+--   chosen launch, ns; NULL if none was chosen
+-- refused VARCHAR: why profiling is not possible; NULL if it is possible
 CREATE VIEW profile_plan_totals AS
 WITH processes AS (
     SELECT p.*, w.kind AS window_kind, w.steps, w.start_ns AS window_start_ns

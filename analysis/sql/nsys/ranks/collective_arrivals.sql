@@ -1,6 +1,6 @@
--- Arrival time of each rank in each collective of a job, on the clock of the job (paired_collectives).
+-- Arrival time of each rank in each of a job's collectives, on the job's clock (paired_collectives).
 --
--- job VARCHAR: as in job_ranks
+-- job VARCHAR: job, as in job_ranks
 -- place BIGINT: order of the collectives by waiting time, summed over the ranks, from 1 for the longest
 -- operation VARCHAR: operation, such as AllReduce or AllGather
 -- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
@@ -8,11 +8,11 @@
 -- rank BIGINT: rank
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- start_ns BIGINT: start of the rank's kernel on the clock of the job, ns
+-- start_ns BIGINT: start of the rank's kernel on the job's clock, ns
 -- late_ns BIGINT: delay after the start of the first rank, ns
 -- dur_ns BIGINT: duration of the rank's kernel, ns
 -- waiting_ns BIGINT: waiting time: duration beyond the transfer time, ns
--- last BOOLEAN: whether the rank arrived last; NULL if ranks arrived closer together than the clock error
+-- last BOOLEAN: whether the rank arrived last; NULL if the arrivals are closer together than the clock error
 CREATE VIEW collective_arrivals AS
 WITH ranked AS (
     SELECT

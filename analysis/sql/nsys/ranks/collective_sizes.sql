@@ -1,7 +1,7 @@
--- Bandwidth of the collectives of a job by operation and message size, summarized from paired_collectives.
--- The transfer time is the time of the rank that arrived last, so it does not include waiting.
+-- Bandwidth of a job's collectives by operation and message size, summarized from paired_collectives. The
+-- transfer time is the time of the rank that arrived last, so it does not include waiting.
 --
--- job VARCHAR: as in job_ranks
+-- job VARCHAR: job, as in job_ranks
 -- operation VARCHAR: operation, such as AllReduce or AllGather
 -- ranks BIGINT: number of captured participants
 -- bytes BIGINT: bytes per call of a rank

@@ -1,5 +1,5 @@
 -- Ranks of distributed jobs: each process and GPU that communicated. Reports in one directory whose captures
--- overlap in time form a job; so does one report of several processes.
+-- overlap in time form a job. A report with several processes also forms a job.
 --
 -- job VARCHAR: job, named by the report_id of one of its reports
 -- rank BIGINT: rank

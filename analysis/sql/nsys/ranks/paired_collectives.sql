@@ -1,8 +1,8 @@
--- Collectives of a job that begin in the analyzed window of every rank (the steady steps, if there are
--- steps), each matched across its ranks. The time of the shortest participant is the transfer time; the time
--- of other participants beyond it is waiting. Times are on the clock of the job.
+-- A job's collectives that begin in the analyzed window of every rank (the steady steps, if there are steps).
+-- Each collective is matched across its ranks. The time of the shortest participant is the transfer time; any
+-- time beyond it is waiting. Times are on the job's clock.
 --
--- job VARCHAR: as in job_ranks
+-- job VARCHAR: job, as in job_ranks
 -- operation VARCHAR: operation, such as AllReduce or AllGather
 -- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
 -- nth BIGINT: number of the operation in the communicator, from 1 at the start of the capture
@@ -12,7 +12,7 @@
 -- end_ns BIGINT: end of the last participant, ns
 -- transfer_ns BIGINT: transfer time: duration of the shortest participant, ns
 -- waiting_ns BIGINT: waiting time beyond the transfer time, summed over the ranks, ns
--- last_rank BIGINT: rank that arrived last; NULL if ranks arrived closer together than the clock error
+-- last_rank BIGINT: rank that arrived last; NULL if the arrivals are closer together than the clock error
 -- bytes BIGINT: bytes per call of a rank; NULL if the export has no payloads
 -- algorithm_bytes_per_s DOUBLE: algorithm bandwidth: bytes / transfer time, byte/s; NULL for rooted
 --   operations whose ranks did not arrive together

@@ -2,7 +2,7 @@
 -- of each rank in collectives beyond the transfer time, and how often it arrived last.
 -- @materialize
 --
--- job VARCHAR: as in job_ranks
+-- job VARCHAR: job, as in job_ranks
 -- rank BIGINT: rank
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

@@ -1,6 +1,6 @@
 -- Differences between the ranks of a job in each step. A step takes as long as its slowest rank.
 --
--- job VARCHAR: as in job_ranks
+-- job VARCHAR: job, as in job_ranks
 -- step VARCHAR: name of the step
 -- step_index BIGINT: step number on a rank, from 1
 -- ranks BIGINT: number of ranks that have the step
@@ -9,7 +9,8 @@
 -- slowest_rank BIGINT: rank with the longest duration
 -- skew_ns BIGINT: longest minus shortest duration, ns
 -- busiest_rank BIGINT: rank with the most time outside communication and waiting, for which the others wait
--- busy_skew_ns BIGINT: that time of the busiest rank minus the smallest of any rank, ns
+-- busy_skew_ns BIGINT: time of the busiest rank outside communication and waiting, minus the smallest such
+--   time of any rank, ns
 CREATE VIEW step_skew AS
 WITH own AS (
     SELECT report_id, device, process_id, step, step_index, any_value(step_ns) AS step_ns,

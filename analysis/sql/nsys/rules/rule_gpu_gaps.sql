@@ -7,7 +7,7 @@
 -- duration_ns BIGINT: duration without the profiler's own time, ns
 -- start_ns BIGINT: start of the interval, ns
 -- device BIGINT: physical GPU number
--- cause VARCHAR: as in gpu_idle_gaps
+-- cause VARCHAR: cause, as in gpu_idle_gaps
 CREATE VIEW rule_gpu_gaps AS
 SELECT
     report_id,

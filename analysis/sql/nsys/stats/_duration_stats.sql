@@ -1,5 +1,5 @@
 -- Statistics of durations by name as nsys's summaries define them: rounded to 0.1, the sample standard
--- deviation (n - 1; 0 for one value), and the share of the report's total of the same kind.
+-- deviation (n - 1; 0 if there is only one value), and the share of the report's total of the same kind.
 -- @materialize
 CREATE VIEW _duration_stats AS
 WITH sums AS (

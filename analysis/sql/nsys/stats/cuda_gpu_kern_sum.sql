@@ -9,7 +9,7 @@
 -- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
 -- min_ns BIGINT: shortest duration, ns
 -- max_ns BIGINT: longest duration, ns
--- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 for one value), ns, rounded to 0.1
+-- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 if there is only one value), ns, rounded to 0.1
 -- name VARCHAR: kernel name with template arguments
 CREATE VIEW cuda_gpu_kern_sum AS
 SELECT

@@ -7,7 +7,7 @@
 -- med_mb DOUBLE: median size (mean of the middle two), MB
 -- min_mb DOUBLE: smallest size, MB
 -- max_mb DOUBLE: largest size, MB
--- stddev_mb DOUBLE: sample standard deviation of the size (n - 1; 0 for one operation), MB
+-- stddev_mb DOUBLE: sample standard deviation of the size (n - 1; 0 if there is only one operation), MB
 -- operation VARCHAR: copy direction or memset
 CREATE VIEW cuda_gpu_mem_size_sum AS
 SELECT

@@ -23,7 +23,8 @@
 -- qmed_ns DOUBLE: median queue time, ns
 -- qmin_ns BIGINT: shortest queue time, ns
 -- qmax_ns BIGINT: longest queue time, ns
--- qstddev_ns DOUBLE: sample standard deviation of the queue time, ns; 0 for one or no value, as in nsys
+-- qstddev_ns DOUBLE: sample standard deviation of the queue time, ns; 0 if there are fewer than two values,
+--   as in nsys
 -- kavg_ns DOUBLE: mean kernel duration, ns
 -- kmed_ns DOUBLE: median kernel duration, ns
 -- kmin_ns BIGINT: shortest kernel duration, ns

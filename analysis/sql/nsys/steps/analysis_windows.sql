@@ -13,9 +13,10 @@
 -- step_ns DOUBLE: median step duration, ns; NULL without steps
 -- p95_ns DOUBLE: 95th percentile (p95) of the step duration, ns; NULL without steps
 -- averaged BIGINT: number of loop iterations that `steps` combines in one row, so that step_ns and p95_ns
---   refer to their mean; usually 1
+--   refer to the mean of these iterations; usually 1
 -- source VARCHAR: source of the steps: step range, NVTX, ProfilerStep or period; NULL without steps
--- startup_ns BIGINT: start-up and warm-up time before the window, without other loops, ns; NULL without steps
+-- startup_ns BIGINT: start-up and warm-up time before the window, excluding other loops, ns; NULL without
+--   steps
 -- left_out BIGINT: number of steps after warm-up that differ from the others and are excluded
 -- why VARCHAR: why this window was chosen; NULL if the user selected it
 CREATE VIEW analysis_windows AS

@@ -16,7 +16,7 @@
 -- flush_names VARCHAR[]: full names of the operations that flush the cache
 -- kernels BIGINT: number of distinct timed kernels, by full name
 -- longest VARCHAR: short name of the timed kernel with the most time
--- longest_pct DOUBLE: share of that kernel in the loops' time without flushes, %
+-- longest_pct DOUBLE: share of that kernel in the time of the loops, excluding flushes, %
 CREATE VIEW benchmark_loops AS
 WITH filling AS (
     SELECT DISTINCT demangled FROM _known_kernels WHERE regexp_matches(demangled, '\bFillFunctor<')

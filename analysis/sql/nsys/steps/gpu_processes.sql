@@ -1,12 +1,13 @@
 -- Processes that share a GPU, busiest first. The view is empty if each GPU is used by one process. Budgets
 -- and verdicts refer to the whole GPU, in the steps of the first process with steps; for the steps of each
--- process see step_budget.
+-- process, see step_budget.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process
 -- busy_ns BIGINT: time in which operations of the process ran, with overlaps counted once, ns
--- busy_pct DOUBLE: share of busy_ns in the time from the first operation on the GPU to the end of the last, %
+-- busy_pct DOUBLE: share of busy_ns in the time from the first operation on the GPU to the end of the last
+--   operation, %
 -- steps BIGINT: number of steady steps of the process; NULL without steady steps
 -- step_ns DOUBLE: median duration of these steps, ns
 -- own_pct DOUBLE: share of the step time in which operations of the process run, %

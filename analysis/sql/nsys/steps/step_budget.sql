@@ -1,5 +1,5 @@
 -- Time budget of each step of a training or inference loop, and of the time outside steps. For the definition
--- of steps see `steps`. On a GPU with one process, the budgets add up to the budget of the whole capture. If
+-- of steps, see `steps`. On a GPU with one process, the budgets add up to the budget of the whole capture. If
 -- several processes share a GPU, each process has its own steps and budgets.
 --
 -- report_id VARCHAR: report
@@ -12,9 +12,9 @@
 -- window_start_ns BIGINT: start of the window, ns
 -- window_end_ns BIGINT: end of the window, ns
 -- step_ns BIGINT: duration of the step, ns
--- category VARCHAR: as in gpu_time_budget; if processes share the GPU, only work of the process itself counts
---   as work, other_process is time in which only other processes work, and unattributed includes idle time
---   before their work
+-- category VARCHAR: category, as in gpu_time_budget; if processes share the GPU, only work of the process
+--   itself counts as work, other_process is time in which only other processes work, and unattributed
+--   includes idle time before their work
 -- time_ns BIGINT: time, ns
 -- share_pct DOUBLE: share of the step, %
 CREATE VIEW step_budget AS

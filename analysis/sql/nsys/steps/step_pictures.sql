@@ -4,7 +4,7 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- job VARCHAR: as in job_ranks; the report itself if it does not communicate
+-- job VARCHAR: job, as in job_ranks; the report itself if it does not communicate
 -- role VARCHAR: median or slowest; median for a window without steps
 -- step BIGINT: number of the step; NULL without steps
 -- name VARCHAR: name of the step; NULL without steps

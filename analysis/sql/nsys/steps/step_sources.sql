@@ -1,5 +1,5 @@
--- All sources of steps of each process, for comparison: ranges of the program, torch.profiler's steps, and
--- the period of the launch sequence.
+-- All possible sources of each process's steps, for comparison: ranges of the program, torch.profiler's
+-- steps, and the period of the launch sequence.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -13,11 +13,11 @@
 --   iteration: layers, or single iterations if the period contains several; NULL if there is no such period
 --   or it is unknown
 -- parts BIGINT: number of repetitions of that shorter period; NULL if part_launches is NULL
--- match DOUBLE: median share of an iteration's launches that match those of its neighbors, 0-1; NULL for
---   ranges
+-- match DOUBLE: median share of an iteration's launches that match the launches of neighboring iterations,
+--   0-1; NULL for ranges
 -- boundary VARCHAR: event at which the iterations begin: idle, optimizer, host or launch; NULL for ranges
--- agrees BOOLEAN: whether the number of steps differs by at most one from that of the source in use; NULL for
---   the source in use
+-- agrees BOOLEAN: whether the number of steps differs by at most one from the number of the source in use;
+--   NULL for the source in use
 CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT

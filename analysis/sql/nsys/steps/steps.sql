@@ -11,13 +11,13 @@
 --   steps
 -- source VARCHAR: source of the step: step range, NVTX, ProfilerStep or period
 -- start_ns BIGINT: start of the first operation that the step launched, ns
--- end_ns BIGINT: start of the next step, or end of the last own operation if no step follows, ns
+-- end_ns BIGINT: start of the next step, or end of the process's last operation if no step follows, ns
 -- launches BIGINT: number of kernels and graphs of the process that began in the step (graph nodes count
 --   individually if traced by node)
 -- phase VARCHAR: start-up, warm-up, steady, other (evaluation, steps that differ) or shutdown; whole if no
 --   step was found
--- match DOUBLE: share of the step's launches that match those of a neighboring step, 0-1; NULL for steps from
---   ranges
+-- match DOUBLE: share of the step's launches that match the launches of a neighboring step, 0-1; NULL for
+--   steps from ranges
 -- why VARCHAR: reason for the phase; NULL for steady steps
 CREATE VIEW steps AS
 WITH lanes AS (
