@@ -34,7 +34,15 @@ CREATE VIEW allocation_findings AS
 WITH calls AS (
     SELECT *
     FROM _analysed_calls
-    WHERE is_allocating(name) OR regexp_matches(name, '^cu(da)?(Free|MemFree|MemRelease)(_v\d+)?$')
+    WHERE name IN (
+        SELECT name
+        FROM _names
+        WHERE kind = 'api'
+            AND (
+                is_allocating(name)
+                OR regexp_matches(name, '^cu(da)?(Free|MemFree|MemRelease)(_v\d+)?$')
+            )
+    )
 ),
 functions AS (
     SELECT report_id, device, name, count(*) AS calls, sum(end_ns - start_ns) AS call_ns
