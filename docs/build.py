@@ -95,7 +95,7 @@ A workload file describes what to launch and what to collect.  A program can als
   program runs in the directory of the file, or in `cwd`.
 - Every entry of `sizes` is combined with every combination of `matrix`; a plain number is the
   parameter `size`.  `exclude` removes combinations, `include` adds combinations.
-- `work` is arithmetic (numbers, parameters, `dtype_bytes`, + - * / // **).
+- Values of `work` are arithmetic expressions (numbers, parameters, `dtype_bytes`, + - * / // **).
 - Each configuration is launched without a profiler, then once per collector.  The program sees the
   collector in `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch).  `launches` repeats the launch
   without a profiler in separate processes.
@@ -115,15 +115,15 @@ A workload file describes what to launch and what to collect.  A program can als
   is tried twice.  Wrong results, timeouts and configurations that do not fit the hardware are kept
   as data.  At the end the fastest configuration and the default are profiled.  `candidates` is a
   JSON lines file of configurations to try instead, from any optimizer.  `perfpipe tuning
-  FILE.jsonl` summarizes the history of another tool.
+  FILE.jsonl` summarizes the history of any tuning tool.
 - `ncu: {}` selects kernels from the timeline, so nsys runs first.  ncu profiles the kernels that
-  take most time in the steady steps, until they cover `coverage` percent, one launch of each size,
-  at most `max_kernels` launches.  It collects the set `detailed`, or less if time is short.
-  `perfpipe plan` shows the selection.  Communication kernels are never profiled, and only one of
-  several ranks is profiled.  The program is ended after the last selected kernel (not over ssh or
-  srun), and at `time_limit`; profiles collected up to that point are kept.  A filter (`kernels`,
-  `nvtx`, `launch_skip`, `launch_count`, or a filter in `options`) or `select: all` turns the
-  selection off.
+  take the most time in the steady steps: one launch of each size, until these kernels cover
+  `coverage` percent of the kernel time, with at most `max_kernels` launches.  ncu collects the set
+  `detailed`, or less if time is short.  `perfpipe plan` shows the selection.  Communication kernels
+  are never profiled, and only one of several ranks is profiled.  The program is ended after the
+  last selected kernel (not over ssh or srun), and at `time_limit`; profiles collected up to that
+  point are kept.  A filter (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or a filter in
+  `options`) or `select: all` turns the selection off.
 - `execution` prefixes every command.  `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}` runs the
   program on another machine, which must have its files, and copies reports back.  `kind: srun` is
   for nodes that share this file system.
@@ -131,8 +131,8 @@ A workload file describes what to launch and what to collect.  A program can als
   [perfpipe.toml](#perfpipetoml).  A time is `30m`, `1h30m`, `2:00:00` or `1-12:00:00`; an ambiguous
   time, such as `90` or `90:00`, is an error.
 - Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run.  It
-  launches tasks that are missing or have changed since (command, environment, collectors, the
-  program and the Python files next to it).
+  launches tasks that are missing or have changed (command, environment, collectors, the program
+  and the Python files next to it).
 - `perfpipe run --save FILE -- PROGRAM ...` writes a workload file for a program, to start from.
 - YAML is read strictly: only `true` and `false` are booleans; `1:30`, `off` and dates are text;
   unknown and duplicate keys are errors.""".splitlines()
@@ -155,7 +155,7 @@ setup = ["module load cuda/12.4"]
 
 The order of precedence is: option, environment variable, workload file, `perfpipe.toml`, the user's
 file, default.  Options of `slurm` and of its `container` are combined one by one; a list is
-replaced as a whole.  The name of a variable is `PERFPIPE_` and the key: `PERFPIPE_STORE`,
+replaced as a whole.  An environment variable is named `PERFPIPE_` and the key: `PERFPIPE_STORE`,
 `PERFPIPE_SLURM_PARTITION`; a list has one entry per line.  Paths in a file are relative to it.
 `perfpipe config show --origin [WORKLOAD]` shows the settings in effect and their origin."""
 
@@ -191,11 +191,11 @@ def gpus() -> str:
         "# GPU peaks",
         "",
         "Generated from perfpipe/gpus.toml and gpus_rtx.toml by `make docs`.  Peaks are dense,",
-        "TFLOP/s (int8: TOP/s).  If the vendor's peaks hold at another clock than the maximum, it",
-        "follows the maximum.  A type without a peak is supported by the hardware, but the",
-        "document gives no figure: work in this type has no percentage of the peak.  Brackets",
-        "after a source contain its confirmation.  gpus.toml explains why V100 SXM3 and H20 are",
-        "missing.",
+        "TFLOP/s (int8: TOP/s).  MHz is the maximum clock, followed by the clocks of the vendor's",
+        "peaks if they differ.  A type without a peak is supported by the hardware, but the",
+        "document gives no figure, so there is no percentage of the peak for this type.  The text",
+        "in brackets after a source says how the figures were confirmed.  gpus.toml explains why",
+        "V100 SXM3 and H20 are missing.",
         "",
         "| GPU | CC | SMs | MHz | GB/s | dense peaks | without a peak | source |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -213,9 +213,9 @@ def gpus() -> str:
         "## Tensor instructions",
         "",
         "Dense FLOP (int8: operations) per cycle and SM, from perfpipe/tensor_rates.toml (table",
-        "`gpu_tensor_rates`), for types whose instructions differ.  The peaks above are those of",
-        "the fastest instruction: on 9.0 a kernel with mma.sync (HMMA) at 98 % of SOL reaches two",
-        "thirds of the rate of wgmma (HGMMA).",
+        "`gpu_tensor_rates`), for types whose instructions have different rates.  The peaks above",
+        "are those of the fastest instruction: on compute capability 9.0, a kernel with mma.sync",
+        "(HMMA) at 98 % of SOL reaches two thirds of the rate of wgmma (HGMMA).",
         "",
         "| CC | instruction | dtype | FLOP per cycle and SM |",
         "| --- | --- | --- | --- |",

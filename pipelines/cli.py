@@ -35,8 +35,8 @@ COMMANDS = {
     "query": "Run SQL on the store.",
     "schema": "Show tables, views and columns.",
     "specs": "Show vendor peaks of GPUs.",
-    "occupancy": "Calculate occupancy without a report.",
-    "work": "Declare FLOPs and bytes per launch (for MFU).",
+    "occupancy": "Calculate the occupancy of a kernel without a report.",
+    "work": "Declare FLOPs and bytes per launch, to compute MFU.",
     "budget": "Break down GPU time in the steady steps or another window.",
     "rules": "Run the expert rules of nsys analyze.",
     "record": "Turn a run into a recording that replays without a GPU.",
@@ -93,8 +93,8 @@ def cli() -> None:
     \b
     perfpipe run workloads/gemm.yaml      launch, profile, report
     perfpipe ingest *.ncu-rep *.sqlite    read existing reports
-    perfpipe report --html                what limits it, and what to do
-    perfpipe query "FROM kernel_sol"      ask anything in SQL
+    perfpipe report --html                show what limits the program, and what to try
+    perfpipe query "FROM kernel_sol"      query the results in SQL
 
     Results go to stdout, progress and messages to stderr.  Exit codes: 0 success; 1 a task failed;
     2 usage error, configuration error or unreadable input; 3 regressed, 4 not comparable or

@@ -124,7 +124,7 @@ _memory_option: Callable[[Any], Any] = click.option(
     expose_value=False,
     callback=_for_this_command(MEMORY_VARIABLE),
     help=f"Memory that queries may use, such as 2GB (default: ${MEMORY_VARIABLE}, else 80 % of "
-    "the machine's).",
+    "the machine's memory).",
 )
 
 

@@ -57,9 +57,9 @@ class CollectNsys(_Model):
     gpu_metrics: bool = Field(False, description="sample GPU metrics of all GPUs")
     cuda_memory_usage: bool = Field(
         False,
-        description="record allocations of device memory, with overhead (--cuda-memory-usage)",
+        description="record allocations of device memory; adds overhead (--cuda-memory-usage)",
     )
-    duration: float | None = Field(None, gt=0, description="seconds to record")
+    duration: float | None = Field(None, gt=0, description="time to record, seconds")
     options: list[str] = Field([], description="additional options of nsys profile")
 
     @model_validator(mode="after")
@@ -113,7 +113,9 @@ class CollectNcu(_Model):
     )
     graph_profiling: Literal["graph", "node"] = Field("node", description="ncu --graph-profiling")
     import_source: bool = Field(False, description="store source files in the report")
-    capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as in nsys")
+    capture_range: Literal["none", "cudaProfilerApi"] = Field(
+        "none", description="what to profile: everything, or between cudaProfilerStart/Stop"
+    )
     options: list[str] = Field([], description="additional options of ncu")
 
     @model_validator(mode="after")
@@ -161,7 +163,9 @@ class CollectTorch(_Model):
         False, description="record memory allocations of PyTorch; makes the trace larger"
     )
     with_stack: bool = Field(False, description="record Python stacks")
-    capture_range: Literal["none", "cudaProfilerApi"] = Field("none", description="as in nsys")
+    capture_range: Literal["none", "cudaProfilerApi"] = Field(
+        "none", description="what to profile: everything, or between cudaProfilerStart/Stop"
+    )
 
 
 class CollectNvml(_Model):
@@ -173,10 +177,12 @@ class CollectNvml(_Model):
 class Collect(_Model):
     """Profilers to run, each in a separate launch so that they do not disturb each other."""
 
-    nsys: CollectNsys | None = None
-    ncu: CollectNcu | None = None
-    torch: CollectTorch | None = None
-    nvml: CollectNvml | None = CollectNvml()
+    nsys: CollectNsys | None = Field(None, description="timelines from nsys")
+    ncu: CollectNcu | None = Field(None, description="kernel profiles from ncu")
+    torch: CollectTorch | None = Field(None, description="traces from torch.profiler")
+    nvml: CollectNvml | None = Field(
+        CollectNvml(), description="clocks, power and temperature from NVML"
+    )
     keep_raw: bool = Field(
         True,
         description="keep profiler files in runs/ after ingesting them; nsys files contain all "
@@ -189,7 +195,7 @@ class Execution(_Model):
 
     kind: Literal["local", "ssh", "srun"] = Field(
         "local",
-        description="ssh copies reports back through the wrapper; srun shares this file system",
+        description="local: here; ssh: reports are copied back; srun: nodes share this file system",
     )
     wrapper: list[str] = Field(
         [], description="prefix of every command, such as [ssh, gpu1] or [srun, --gpus=1]"
@@ -212,7 +218,7 @@ class Tune(_Model):
     parameters: dict[str, list[Scalar]] = Field(
         min_length=1, description="values of each parameter, ordered so that neighbors are similar"
     )
-    generations: int = Field(3, ge=1, description="rounds; each round starts from the best so far")
+    generations: int = Field(3, ge=1, description="rounds; each round varies the best so far")
     population: int = Field(8, ge=1, description="configurations per round")
     keep: int = Field(3, ge=1, description="number of best configurations that each round varies")
     seed: int = Field(0, description="random seed")
@@ -220,8 +226,8 @@ class Tune(_Model):
     confirm: int = Field(
         5,
         ge=0,
-        description="alternating launches of the fastest and the default after the search, which "
-        "confirm the gain; 0: none",
+        description="alternating launches of the fastest configuration and the default after the "
+        "search, to confirm the gain; 0: none",
     )
     candidates: str | None = Field(
         None,
@@ -251,7 +257,7 @@ class Workload(_Model):
         [], description="sets of parameters that vary together; a plain number sets {size}"
     )
     matrix: dict[str, list[Scalar]] = Field(
-        {}, description="parameters to combine in all combinations"
+        {}, description="parameters, run in all combinations of their values"
     )
     exclude: list[Params] = Field([], description="combinations to skip")
     include: list[Params] = Field([], description="additional combinations")
@@ -262,9 +268,9 @@ class Workload(_Model):
     )
     work: Work = Field(Work(), description="work of one iteration")
     validate_: Validation = Field(Validation(), alias="validate", description="tolerances")
-    warmup: int = Field(10, ge=0, description="iterations before timing, as {warmup}")
+    warmup: int = Field(10, ge=0, description="warm-up iterations, as {warmup}")
     repeats: int = Field(5, ge=1, description="timed iterations, as {repeats}")
-    launches: int = Field(1, ge=1, description="processes to time")
+    launches: int = Field(1, ge=1, description="number of processes to time")
     timeout: float = Field(600, gt=0, description="time limit of one launch, seconds")
     duration: float | None = Field(
         None,
@@ -273,8 +279,8 @@ class Workload(_Model):
     )
     collect: Collect = Field(Collect(), description="profilers")
     execution: Execution = Field(Execution(), description="where programs run")
-    evaluate: Evaluate | None = Field(None, description="evaluation of kernels: perfpipe evaluate")
-    slurm: Slurm | None = Field(None, description="batch jobs: options of Slurm")
+    evaluate: Evaluate | None = Field(None, description="options of perfpipe evaluate")
+    slurm: Slurm | None = Field(None, description="Slurm options of batch jobs")
     recording: str | None = Field(None, description="recording to replay if there is no GPU")
 
     @model_validator(mode="after")

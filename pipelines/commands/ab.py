@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "of_a",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter of arm A, or env.VARIABLE, cwd, python, wrapper.",
+    help="Parameter of arm A to set, or env.VARIABLE, cwd, python or wrapper.",
 )
 @click.option("--b", "of_b", multiple=True, metavar="NAME=VALUE", help="The same for arm B.")
 @click.option(
@@ -86,8 +86,8 @@ def ab_command(
     """Compare two arms of a workload, measured alternately (A B B A) on this machine.
 
     Arms differ in parameters, environment, directory, interpreter, wrapper, or commit.  Programs
-    are launched without a profiler.  Measuring stops early when the verdict is certain
-    (group-sequential test, O'Brien-Fleming, 5 % over all looks).  perfpipe advises to revert only
+    are launched without a profiler.  Measurement stops early when the verdict is certain
+    (group-sequential test, O'Brien-Fleming, 5 % over all tests).  perfpipe advises to revert only
     after fresh rounds confirm a regression.  If the arms are identical (A/A), a regression is a
     false alarm.  Exit codes are those of 'perfpipe check'.
 

@@ -81,7 +81,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @store_option
 def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
-    """Remove baselines, but keep their runs."""
+    """Remove baselines; their runs are kept."""
     from perfpipe import baselinerecord
     from perfpipe.store import storing
 

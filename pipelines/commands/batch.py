@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perfpipe.pipelines.batch.disk import BatchDirectory
     from perfpipe.pipelines.batch.state import BatchState
 
-#: How often to query the scheduler, s: many users may share it.
+#: Time between queries of the scheduler, s: many users may share it.
 _TICK_S = 15.0
 
 _batch = click.argument("batch", required=False)
@@ -31,9 +31,9 @@ _interval = click.option(
     default=_TICK_S,
     show_default=True,
     metavar="SECONDS",
-    help="How often to query Slurm, with one call for all jobs.",
+    help="Seconds between Slurm queries; one query covers all jobs.",
 )
-_of = click.option("--batch", metavar="BATCH", help="The batch [default: the newest].")
+_of = click.option("--batch", metavar="BATCH", help="Batch to use [default: the newest batch].")
 
 
 @click.group("batch")
@@ -95,7 +95,7 @@ def status_command(
 @json_option("Print the outcome as JSON.")
 @store_option
 def wait_command(batch: str | None, interval: float, as_json: bool, store_path: str | None) -> None:
-    """Wait until a batch is collected; exit with 0 if every task succeeded, else with 1.
+    """Wait until a batch is complete; exit with 0 if every task succeeded, else with 1.
 
     \b
     perfpipe batch wait && perfpipe report BATCH --html
@@ -212,7 +212,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
 @click.argument("number", type=int)
 @store_option
 def task_command(batch: str, number: int, store_path: str | None) -> None:
-    """Run the tasks of this array element."""
+    """Run the tasks of one element of a job array (Slurm jobs call this command)."""
     from perfpipe.pipelines.batch.task import run_element
 
     at = os.environ.get("SLURM_ARRAY_TASK_ID", "")
@@ -229,13 +229,13 @@ def task_command(batch: str, number: int, store_path: str | None) -> None:
 @click.argument("number", type=int)
 @store_option
 def collect_command(batch: str, number: int, store_path: str | None) -> None:
-    """Collect the results of a batch."""
+    """Collect the results of a batch (the last Slurm job calls this command)."""
     from perfpipe.pipelines.batch.collecting import collect
     from perfpipe.pipelines.slurm.client import Cluster
 
     outcome = collect(_find(batch, store_path), number, Cluster())
     if outcome is None:
-        say("a later collector job finishes this batch")
+        say("a later collector job will finish this batch")
     elif not outcome.ok and not outcome.resubmitted:
         raise TaskFailed(f"not every task succeeded: {_counted(outcome.counts)}")
 

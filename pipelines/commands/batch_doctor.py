@@ -14,9 +14,9 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 
 
 @click.command("doctor")
-@click.option("--partition", metavar="NAME", help="Partition.")
+@click.option("--partition", metavar="NAME", help="Slurm partition.")
 @click.option("--account", metavar="NAME", help="Account to charge.")
-@click.option("--qos", metavar="NAME", help="Quality of service.")
+@click.option("--qos", metavar="NAME", help="Slurm quality of service (QOS).")
 @click.option("--constraint", metavar="FEATURES", help="Features that the node must have.")
 @click.option("--gpus", type=int, metavar="N", help="GPUs to request [default: 1].")
 @click.option(
@@ -25,9 +25,14 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="Cancel the job if it has not reported by then.",
+    help="Cancel the job if it has not reported after this time.",
 )
-@click.option("--need", multiple=True, type=click.Choice(NEEDS), help="As in perfpipe doctor.")
+@click.option(
+    "--need",
+    multiple=True,
+    type=click.Choice(NEEDS),
+    help="Exit with code 5 if this is missing on the node.",
+)
 @json_option()
 @store_option
 def batch_doctor_command(
@@ -35,7 +40,7 @@ def batch_doctor_command(
 ) -> None:
     """Submit a short job that checks whether a compute node is ready for profiling.
 
-    Drivers, profilers and counter permissions often differ from those on the login node.
+    Compute nodes often have other drivers, profilers and counter permissions than the login node.
 
     \b
     perfpipe batch doctor --partition gpu

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that are passed on to Slurm."""
     texts = {
-        "partition": ("NAME", "Partition."),
+        "partition": ("NAME", "Slurm partition."),
         "account": ("NAME", "Account to charge."),
-        "qos": ("NAME", "Quality of service."),
+        "qos": ("NAME", "Slurm quality of service (QOS)."),
         "time": ("TIME", "Time limit of a job: 30m, 1h30m, 2:00:00."),
         "gpus": ("N", "GPUs per node [default: 1, or 0 if nothing is measured]."),
         "cpus": ("N", "CPUs per node."),
@@ -58,7 +58,7 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(COLLECTORS),
     default="auto",
     show_default=True,
-    help="Profilers to use; auto profiles with nsys and ncu, replay reads the recordings.",
+    help="Profilers to use; auto runs nsys and ncu, and replay reads recordings instead.",
 )
 @click.option("--ingest-only", is_flag=True, help="Ingest existing reports; requests no GPU.")
 @click.option(
@@ -85,7 +85,7 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Maximum number of submissions of a task that is preempted or whose node fails.",
+    help="How many times to submit a task if it is preempted or its node fails.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Print the scripts and tasks without submitting them."
@@ -201,7 +201,7 @@ def _limits(cluster: Cluster, dry_run: bool) -> Limits | None:
     except PerfpipeError as error:
         if not dry_run:
             raise
-        say(f"not checked by Slurm: {error}")
+        say(f"Slurm did not check the scripts: {error}")
         return None
 
 

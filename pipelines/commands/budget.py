@@ -38,9 +38,13 @@ def _ns(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
     "--from", "start", metavar="TIME", callback=_ns, help="Start of the window: 1.5s, 200ms, ..."
 )
 @click.option("--to", "end", metavar="TIME", callback=_ns, help="End of the window.")
-@click.option("--nvtx", metavar="RANGE", help="NVTX ranges to break down, by name.")
+@click.option("--nvtx", metavar="RANGE", help="Name of the NVTX ranges to break down.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Ranges to show."
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of ranges to show.",
 )
 @json_option()
 @window_option
@@ -62,8 +66,8 @@ def budget_command(
     Every nanosecond of the window belongs to exactly one category.  The default window is the
     steady steps; --window whole is the entire capture, --window 3 is the third step.  Times are
     relative to the start of the capture, as in nsys.  An NVTX range (NAME or DOMAIN:NAME) is
-    projected onto the GPU: its window runs from the start of the first operation that its process
-    launched inside the range to the end of the last such operation.
+    projected onto the GPU: its window lasts from the start of the first operation that the
+    range's process launched inside the range to the end of the last such operation.
 
     \b
     perfpipe budget

@@ -40,7 +40,7 @@ _CALIBRATING = 10
     "given",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter, or env.VARIABLE, cwd, python, wrapper, as in 'perfpipe ab --a'.",
+    help="Parameter to set, or env.VARIABLE, cwd, python or wrapper, as in 'perfpipe ab --a'.",
 )
 @json_option()
 @store_option
@@ -56,8 +56,8 @@ def calibrate_command(
 
     Programs are launched without a profiler, as in 'perfpipe ab'.  Reports the scatter between and
     within launches, drift, modes, the false-alarm rate for an unchanged program, the smallest
-    change that is detected in 95 % of comparisons, and the rounds and the threshold that detect
-    --change.  The store keeps the calibration for this workload on this kind of machine, and
+    change that is detected in 95 % of comparisons, and the rounds and the threshold needed to
+    detect --change.  The store keeps the calibration for this workload on this kind of machine, and
     'perfpipe ab' and 'perfpipe check' use it.
 
     \b

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--confirms",
     metavar="RUN",
     multiple=True,
-    help="Earlier run that regressed against the same baseline, to confirm with fresh runs.",
+    help="Earlier run whose regression against the same baseline these fresh runs should confirm.",
 )
 @allow_mixed_option
 @allow_not_comparable_option

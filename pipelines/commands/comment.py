@@ -11,7 +11,9 @@ from perfpipe.errors import InputError, os_error_sentence
 
 @click.command("comment")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--number", type=int, help="Pull or merge request [default: from the CI job].")
+@click.option(
+    "--number", type=int, help="Number of the pull or merge request [default: from the CI job]."
+)
 @click.option(
     "--name",
     default="perfpipe",
@@ -21,8 +23,8 @@ from perfpipe.errors import InputError, os_error_sentence
 def comment_command(file: Path, number: int | None, name: str) -> None:
     """Post FILE as a comment on the pull request of a CI job, or update the existing comment.
 
-    FILE is Markdown, as written by 'perfpipe check --md FILE'.  An earlier comment is found by its
-    marker line.  GitHub needs GITHUB_TOKEN and GitLab needs GITLAB_TOKEN; everything else comes
+    FILE is Markdown, as written by 'perfpipe check --md FILE'.  An existing comment is found by its
+    marker line.  GitHub needs GITHUB_TOKEN and GitLab needs GITLAB_TOKEN; all other settings come
     from the standard variables of a CI job.
 
     \b

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.option(
     "--across-gpus",
     is_flag=True,
-    help="For runs on two GPU models: compare the speedup with what the roofs of B allow.",
+    help="For runs on two GPU models: compare the measured speedup with the largest speedup that "
+    "the roofs of B allow.",
 )
 @gate_outputs
 @window_option

@@ -18,7 +18,7 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.slurm.doctor import cluster_checks
 from perfpipe.pipelines.tools import find_tool
-from perfpipe.units import format_bytes
+from perfpipe.units import counted, format_bytes
 
 #: Warn if less space than this is free, bytes.
 _LITTLE_SPACE = 2e9
@@ -78,7 +78,7 @@ def _gpu() -> Check:
     lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
     if not answer.ok or not lines:
         return Check("gpu", MISSING, f"nvidia-smi finds no GPU ({answer.complaint()})")
-    return Check("gpu", OK, f"{len(lines)} GPU: {lines[0]}")
+    return Check("gpu", OK, f"{counted(len(lines), 'GPU')}: {lines[0]}")
 
 
 def _counters() -> Check:

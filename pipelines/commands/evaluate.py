@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     "--workloads",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="With a FlashInfer-Trace definition: its workloads (JSON lines).",
+    help="Workloads of a FlashInfer-Trace definition (JSON lines).",
 )
 @click.option(
     "--flashinfer",
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 )
 @click.option("--generation", type=click.IntRange(min=0), default=0, show_default=True,
               help="With --history: generation of the search.")  # fmt: skip
-@click.option("--profile", is_flag=True, help="Profile the best correct candidate with ncu.")
+@click.option("--profile", is_flag=True, help="Profile the fastest correct candidate with ncu.")
 @json_option()
 @store_option
 def evaluate_command(
@@ -88,9 +88,10 @@ def evaluate_command(
     It can also be a FlashInfer-Trace definition (.json) or a KernelBench problem (.py).
     A candidate is a directory with kernel.py, which defines run(inputs..., outputs...).  It runs
     in a separate process from the reference and the timer, with resource limits and without
-    network, and can read only its own copy and the libraries.  Only correct candidates are timed,
-    alternately with each baseline.  With --profile, ncu profiles the fastest correct candidate and
-    reports class, SOL and headroom of its kernels.  Exit code 1 if any candidate is not correct.
+    network, and can read only a copy of its directory and the libraries.  Only correct candidates
+    are timed, alternately with each baseline.  With --profile, ncu profiles the fastest correct
+    candidate, and perfpipe reports the class, SOL and headroom of its kernels.  Exit code 1 if any
+    candidate is not correct.
 
     \b
     perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/fused

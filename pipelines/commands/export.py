@@ -52,7 +52,9 @@ def export_command() -> None:
     help="Part to write: the steady steps, everything, start-up and warm-up, or a named step.",
 )
 @click.option(
-    "--step", type=click.IntRange(min=1), help="Write only this step, as numbered in 'steps'."
+    "--step",
+    type=click.IntRange(min=1),
+    help="Write only this step, by its number in the view 'steps'.",
 )
 @step_range_option
 @store_option

@@ -13,9 +13,13 @@ from perfpipe.pipelines.options import json_option, resolve_store, store_option
 @click.command("findings")
 @click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Findings to show."
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of findings to show.",
 )
-@json_option("Print JSON, as agents receive it from 'perfpipe mcp'.")
+@json_option("Print the JSON that agents receive from 'perfpipe mcp'.")
 @store_option
 def findings_command(
     names: tuple[str, ...], limit: int, as_json: bool, store_path: str | None

@@ -13,15 +13,16 @@ from perfpipe.pipelines.console import progress, say
 from perfpipe.pipelines.ingesting import TIME_LIMIT_S, Failure, ingest_many
 from perfpipe.pipelines.options import resolve_store, store_option
 from perfpipe.sweeping import sweep
+from perfpipe.units import counted
 from perfpipe.visible import visible_line
 
 #: The formats, for `--help`.
 _READS = ", ".join(form.title for form in FORMATS.values())
 
-_HELP = f"""Read report files into the store; their format is detected from content.
+_HELP = f"""Read report files into the store; the format is detected from the content.
 
-PATH is a file, a directory or a pattern: {_READS}.  Files compressed as .xz, .gz or .zst are
-accepted.  A file already in the store is not read again.
+PATH is a file, a directory or a pattern.  Formats: {_READS}.  Files compressed as .xz, .gz or .zst
+are accepted.  A file already in the store is not read again.
 
 Prints one line per file: report id, kind, rows, name.  If a file cannot be read, or its reader
 crashes or hangs, the other files are still read.  The error goes to stderr and the exit code is
@@ -47,7 +48,7 @@ not 0.
 @click.option(
     "--force",
     is_flag=True,
-    help="Re-read files that are already in the store, and store what is left of damaged files.",
+    help="Re-read files that are already in the store; store the readable part of damaged files.",
 )
 @store_option
 def ingest_command(
@@ -80,7 +81,7 @@ def ingest_command(
 
 def _line(outcome: Outcome) -> str:
     state = f"{outcome.rows:,} rows" if outcome.new else "already in the store"
-    doubts = f", {len(outcome.warnings)} warnings" if outcome.warnings else ""
+    doubts = f", {counted(len(outcome.warnings), 'warning')}" if outcome.warnings else ""
     return f"{outcome.path.name}: {state}{doubts}"
 
 

@@ -28,7 +28,9 @@ _LONGEST_NAME = 56
     help="Share of the kernel time to profile.  [default: 85]",
 )
 @click.option(
-    "--max-kernels", type=click.IntRange(1), help="Maximum launches to profile.  [default: 200]"
+    "--max-kernels",
+    type=click.IntRange(1),
+    help="Maximum number of launches to profile.  [default: 200]",
 )
 @json_option()
 @store_option
@@ -39,13 +41,13 @@ def plan_command(
     as_json: bool,
     store_path: str | None,
 ) -> None:
-    """Show which kernels of a timeline to profile with ncu, why, how, and how long it takes.
+    """Show which kernels of a timeline to profile with ncu, why, how, and how long this takes.
 
     A timeline is an nsys report or a torch.profiler trace, given by its name in the store or as a
     file, which is ingested first.  The plan selects the kernels that take the most time in the
     steady steps.  Communication kernels are never selected: ncu replays kernels, and replaying a
     kernel that waits for other ranks hangs.  With several ranks, only one rank is profiled.
-    'perfpipe run' makes and follows such a plan by itself.
+    'perfpipe run' makes and follows such a plan automatically.
 
     \b
     perfpipe plan
@@ -93,7 +95,7 @@ def _show(planned: Planned) -> None:
     if plan.chosen == 0 and plan.configurations:
         click.echo(
             f"{planned.source_name}: nothing to profile: each of the longest kernels has more "
-            "sizes and instances than the limit of launches; raise --max-kernels"
+            "sizes and instances than the launch limit; raise --max-kernels"
         )
         return
     gpu = "" if plan.device is None else f", GPU {plan.device}"
@@ -142,13 +144,13 @@ def _notes(planned: Planned, plan: ProfilePlan) -> list[str]:
     program = "" if planned.measured else ", plus the time before the program's first kernel"
     notes.append(
         f"ncu profiles one launch of each size of each instance, {plan.most_launches} in total.  "
-        f"They represent the launches of about the same length, {plan.coverage_pct:.0f} % of the "
+        f"They represent all launches of about the same duration: {plan.coverage_pct:.0f} % of the "
         f"kernel time.  Profiling takes about {_minutes(planned.seconds)}{program}."
     )
     if plan.most_launches > plan.expected_launches:
         notes.append(
-            f"After {plan.expected_launches} launches ncu has profiled every chosen kernel: press "
-            "Ctrl-C to make it write its report then, as 'perfpipe run' does."
+            f"ncu has profiled every chosen kernel after {plan.expected_launches} launches.  Press "
+            "Ctrl-C at that point, and ncu writes its report ('perfpipe run' does this itself)."
         )
     return notes
 

@@ -14,7 +14,7 @@ from perfpipe.pipelines.options import resolve_store, step_range_option, store_o
     "target",
     required=True,
     metavar="GPU",
-    help="GPU to project to, such as b200 ('perfpipe specs' lists them).",
+    help="Target GPU, such as b200 ('perfpipe specs' lists them).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--md", is_flag=False, flag_value="-", metavar="[FILE]", help="Write Markdown.")
@@ -41,7 +41,7 @@ def project_command(
     """Estimate how long a run would take on another GPU, from the roofs of both GPUs.
 
     Kernel times scale with the roof that bounds each kernel; the host part of a step does not
-    change.  The result is an interval with its assumptions, not a promise.  Unknown parts are
+    change.  The result is an interval with its assumptions, not a guarantee.  Unknown parts are
     excluded and listed.  The default is the newest run.
 
     \b

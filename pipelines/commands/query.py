@@ -46,7 +46,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @click.command("query")
 @click.argument("sql", required=False)
 @click.option(
-    "--file", "-f", "file", type=click.Path(path_type=Path), help="Read the SQL from FILE."
+    "--file", "-f", "file", type=click.Path(path_type=Path), help="Read the SQL from this file."
 )
 @click.option(
     "--format",
@@ -57,14 +57,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     help="Output format.",
 )
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), help="Write to FILE instead of stdout."
+    "--output", "-o", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )
 @click.option(
     "--limit",
     type=click.IntRange(1),
     default=40,
     show_default=True,
-    help="Rows to show in a table; other formats write all rows.",
+    help="Maximum number of rows of a table; other formats write all rows.",
 )
 @click.option(
     "--report",
@@ -108,7 +108,7 @@ def query_command(
 
 @dataclass(frozen=True)
 class Asked:
-    """A query and what it is about."""
+    """A query and the data that it reads."""
 
     store: Store
     sql: str

@@ -43,12 +43,12 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
     "--baseline",
     multiple=True,
     metavar="RUN|REPORT",
-    help="Compare with this run or report; to compare repeats, give several of both.",
+    help="Compare with this run or report; repeat to compare with several runs.",
 )
 @click.option(
     "--index",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write a page for each run (default: all runs) and an index to DIRECTORY.",
+    help="Write one page per run and an index to this directory (default: all runs).",
 )
 @click.option(
     "--all", "everything", is_flag=True, help="Print every table, not only the first screen."
@@ -75,7 +75,7 @@ def report_command(
     A name is the id of a run, report or batch, or a prefix of it.  It can also be a file or
     directory, which is ingested first.  The default is the latest run, or every report if there is
     no run.  Without options, prints the first screen; with --all, prints every table.
-    FILE is optional in the options, so put names before the options.
+    Put names before any option that takes an optional FILE; otherwise a name is read as FILE.
 
     The report of a batch covers all its tasks: progress, failures, the best configurations and
     slow nodes.

@@ -24,7 +24,11 @@ RULES = {
 @click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
 @click.option("--rule", "-r", "chosen", multiple=True, metavar="NAME", help="Run only this rule.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, help="Rows per rule."
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Maximum number of rows per rule.",
 )
 @json_option()
 @store_option
@@ -37,8 +41,8 @@ def rules_command(
 ) -> None:
     """Run the expert rules of `nsys analyze`, with known bugs fixed.
 
-    Operations are joined with calls of the same process.  Idle means that the GPU is idle, not only
-    one process.  Overlapping work counts once, CUDA graphs traced as a whole count as work, and
+    Operations are joined with calls of the same process.  A GPU counts as idle only if no process
+    uses it.  Overlapping work counts once, CUDA graphs traced as a whole count as work, and
     --limit keeps the longest rows.  Each rule is also a view, rule_NAME, for `perfpipe query`.
     Thresholds are those of nsys; set $PERFPIPE_THRESHOLDS to a TOML file to override them.
 

@@ -129,19 +129,19 @@ class RunOptions:
     "settings",
     multiple=True,
     metavar="NAME=VALUE[,VALUE]",
-    help="Override a parameter of the file (or warmup, repeats, launches, timeout, duration).",
+    help="Override a parameter of the workload (or warmup, repeats, launches, timeout, duration).",
 )
 @click.option(
     "--duration",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End each launch after this time, for programs that run for hours.",
+    help="End each launch after this time; useful for programs that run for hours.",
 )
-@click.option("--sizes", metavar="N[,N]", help="Sizes to run instead of the file's.")
+@click.option("--sizes", metavar="N[,N]", help="Sizes to run instead of those in the file.")
 @click.option(
     "--quick",
     is_flag=True,
-    help="Quick first look: two of the sizes, few repeats, and the cheapest ncu sections.",
+    help="Quick first look: two of the sizes, few iterations, and the cheapest ncu sections.",
 )
 @filter_option
 @click.option(

@@ -8,7 +8,7 @@ import click
 
 from perfpipe.errors import StoreError
 from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
-from perfpipe.units import format_bytes
+from perfpipe.units import counted, format_bytes
 from perfpipe.visible import visible_line
 
 
@@ -28,7 +28,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
         return
     for m in manifests:
         size = format_bytes(sum(table.bytes for table in m.tables.values()))
-        doubts = f"  {len(m.warnings)} warnings" if m.warnings else ""
+        doubts = f"  {counted(len(m.warnings), 'warning')}" if m.warnings else ""
         name = visible_line(m.source_name)
         click.echo(f"{m.report_id}  {m.kind:4}  {m.rows:>11,} rows  {size:>9}  {name}{doubts}")
 
@@ -76,8 +76,8 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
         size = format_bytes(sum(file.bytes for file in done.segment.files))
         held = len(done.segment.reports)
         click.echo(
-            f"{done.added:,} reports compacted into segment {done.segment.segment_id} "
-            f"({held:,} reports, {size})"
+            f"{counted(done.added, 'report')} compacted into segment {done.segment.segment_id} "
+            f"({counted(held, 'report')}, {size})"
         )
     if done.removed:
         click.echo(f"{len(done.removed):,} replaced directories removed", err=True)
@@ -90,7 +90,7 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
     default=24,
     show_default=True,
     metavar="HOURS",
-    help="Keep directories that changed more recently: they may still be in use.",
+    help="Remove only directories that have not changed for this long; others may be in use.",
 )
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:
@@ -125,6 +125,6 @@ def verify_command(as_json: bool, store_path: str | None) -> None:
             click.echo(f"{name}: {fault}")
         faulty = len({name for name, _ in faults})
         whole = len({name for name, _ in results}) - faulty
-        click.echo(f"{whole} intact, {faulty} damaged, {left} leftovers")
+        click.echo(f"{whole} intact, {faulty} damaged, {counted(left, 'leftover')}")
     if faults:
-        raise StoreError(f"{len(faults)} errors in {store.root}")
+        raise StoreError(f"{counted(len(faults), 'error')} in {store.root}")

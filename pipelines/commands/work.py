@@ -21,7 +21,7 @@ from perfpipe.pipelines.options import resolve_store, store_option
     "params",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Value of a name in --flops or --bytes.",
+    help="Value of a variable in --flops or --bytes.",
 )
 @store_option
 def work_command(
@@ -34,7 +34,7 @@ def work_command(
     params: tuple[str, ...],
     store_path: str | None,
 ) -> None:
-    """Declare FLOPs and bytes per launch (for MFU) of kernels in REPORT.
+    """Declare the FLOPs and bytes per launch of kernels in REPORT, to compute MFU.
 
     Counters show what the hardware did, not what the algorithm needs.  Once the work is declared,
     kernel_summary and the report show MFU and the algorithm's arithmetic intensity.  For

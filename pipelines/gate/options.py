@@ -41,7 +41,7 @@ _HELP = {
 allow_mixed_option = click.option(
     "--allow-mixed",
     is_flag=True,
-    help="Also compare different GPU models or driver majors, which is refused by default.",
+    help="Also compare runs with different GPU models or major driver versions (default: refuse).",
 )
 
 

@@ -96,7 +96,7 @@ class Container(_Model):
     )
     runtime: Literal["apptainer", "pyxis"] = Field("apptainer", description="container runtime")
     mounts: list[Line] = Field([], description="directories to mount, as FROM or FROM:TO")
-    options: list[str] = Field([], description="other options of apptainer exec, or of srun")
+    options: list[str] = Field([], description="additional options of apptainer exec or srun")
 
 
 class Slurm(_Model):
@@ -104,10 +104,10 @@ class Slurm(_Model):
 
     partition: Line | None = Field(None, description="partition; default: the cluster's default")
     cpu_partition: Line | None = Field(
-        None, description="partition of jobs without a GPU; default: the same"
+        None, description="partition of jobs without a GPU; default: the value of partition"
     )
     account: Line | None = Field(None, description="account to charge")
-    qos: Line | None = Field(None, description="quality of service")
+    qos: Line | None = Field(None, description="Slurm quality of service (QOS)")
     time: Time | None = Field(
         None, description="time limit of a job: 30m, 1h30m, 2:00:00 or 1-12:00:00"
     )
@@ -117,13 +117,15 @@ class Slurm(_Model):
     mem: Memory | None = Field(None, description="memory per node, such as 64G; 0: all of it")
     constraint: Line | None = Field(None, description="features that nodes must have")
     exclusive: bool = Field(False, description="request whole nodes")
-    nodes: int = Field(1, ge=1, description="nodes per task; on several, srun starts the program")
+    nodes: int = Field(1, ge=1, description="nodes per task; if 2 or more, srun starts the program")
     ranks_per_node: int | None = Field(
         None,
         ge=1,
         description="processes that srun starts per node; default: one per GPU if nodes > 1",
     )
-    array_parallelism: int | None = Field(None, ge=1, description="most jobs that run at a time")
+    array_parallelism: int | None = Field(
+        None, ge=1, description="maximum number of jobs at a time"
+    )
     tasks_per_job: int | None = Field(
         None, ge=1, description="tasks that one job runs in sequence; default: automatic"
     )
@@ -135,17 +137,19 @@ class Slurm(_Model):
     )
     ingest: Literal["auto", "inside", "separate"] = Field(
         "auto",
-        description="read reports in the job that made them, or in a job without a GPU; auto: the "
-        "latter if reading them took more than a minute in earlier runs",
+        description="inside: read reports in the job that made them; separate: in a job without a "
+        "GPU; auto: separate if reading took more than a minute in earlier runs",
     )
     requeue: bool = Field(False, description="let Slurm restart a job after a node failure")
     warn_s: int = Field(
         120,
         ge=0,
         le=65535,
-        description="seconds before the time limit at which a job begins to stop",
+        description="a job begins to stop this long before its time limit, seconds",
     )
-    extra: list[Option] = Field([], description="other options of sbatch, such as --reservation=x")
+    extra: list[Option] = Field(
+        [], description="additional sbatch options, such as --reservation=x"
+    )
 
     @property
     def ranks(self) -> int | None:
