@@ -25,8 +25,8 @@ from perfpipe.pipelines.options import limit_options, resolve_store, store_optio
 def mcp_command(allowed: tuple[Path, ...], store_path: str | None) -> None:
     """Serve the store to an agent over the Model Context Protocol (stdio).
 
-    The agent's client starts this command (docs/agents.md).  It only reads the store, unless
-    --allow-run lets it run kernels for a workload.
+    The agent's client starts this command (docs/agents.md).  The server only reads the store,
+    unless --allow-run lets it run kernels for a workload.
     Tools: overview, explain, timeline, compare, schema, query, next_capture; with --allow-run also
     evaluate and job.
     Needs the MCP SDK in perfpipe's environment: pip install 'mcp>=2.3,<3'

@@ -15,7 +15,7 @@ from perfpipe.specs import GpuSpec, gpu_specs, search_specs
 @click.argument("gpu", required=False)
 @json_option()
 def specs_command(gpu: str | None, as_json: bool) -> None:
-    """Show vendor peaks: one line per GPU, or the details of GPU (a name or part of a name).
+    """Show vendor peaks of all GPUs, or the details of one GPU (by name or part of its name).
 
     Peaks are dense, in TFLOP/s (int8: TOP/s); peaks with 2:4 sparsity are listed separately.
     """
