@@ -72,7 +72,7 @@ def test_excluded_combinations(tmp_path: Path) -> None:
         (GOOD + "slurm: {partitoin: x}\n", r"w.yaml:5: unknown key 'partitoin'; .*'partition'"),
         (
             GOOD + "slurm:\n  gpus: 1\n  time: 90:00\n",
-            r"w.yaml:7: slurm.time: '90:00' is not a valid time limit",
+            r"w.yaml:7: slurm.time: '90:00' is not a valid time limit, or is ambiguous",
         ),
         (GOOD + "slurm: {container: {imag: x}}\n", r"w.yaml:5: unknown key 'imag'; .*'image'"),
         ("- a\n", "not a workload"),
