@@ -242,7 +242,7 @@ def test_pages_and_errors_across_gpus(
     assert "Kernels" in cli.out
     text = md.read_text().replace("\\", "")
     assert "A100 SXM4 80 GB" in text
-    assert "15 matched profiled kernels: the sum of one launch of each" in text
+    assert "15 matched profiled kernels: one launch of each, summed," in text
     assert "2.00 times as fast on B" in text
     assert "<script src" not in html.read_text()
     for words, sentence in (

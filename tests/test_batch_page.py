@@ -251,7 +251,7 @@ def test_a_replayed_batch_says_so() -> None:
     recording = Recorded("NVIDIA H200", "2026-11-20T10:00:00Z")
     notice = report(recording=recording).notice
     assert notice == (
-        "Replayed from a recording: captured on NVIDIA H200 on 2026-11-20T10:00:00Z. "
+        "Replayed from a recording: captured on 2026-11-20T10:00:00Z (GPU: NVIDIA H200). "
         "Nothing was measured on these machines."
     )
     assert notice in render_html(report(recording=recording))

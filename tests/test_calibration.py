@@ -185,7 +185,9 @@ def test_check_goes_by_the_calibration_of_workload_and_machine(cli: Cli, tmp_pat
     )  # fmt: skip
     words = ["check", *new, *(f"--baseline={run}" for run in old)]
     assert cli(*words) == 3, "2.5 % are more than usual"
-    assert "Changes below 1.75 % do not count (the default threshold: not calibrated)" in cli.out
+    assert (
+        "Changes below 1.75 % are treated as noise (default threshold, not calibrated)" in cli.out
+    )
     calibrationrecord.write(store, _calibration("another GPU", 5.0))
     assert cli(*words) == 3
     calibrationrecord.write(store, _calibration("H200", 4.0))
@@ -193,7 +195,8 @@ def test_check_goes_by_the_calibration_of_workload_and_machine(cli: Cli, tmp_pat
     found = json.loads(cli.out)
     assert found["verdict"] == "same"
     assert found["basis"] == (
-        "Changes below 4 % do not count (calibrated on 2026-11-22: 20 launches on H200)"
+        "Changes below 4 % are treated as noise (calibrated 2026-11-22 from 20 launches; machine: "
+        "H200)"
     )
     calibrationrecord.write(store, _calibration("H200", 0.8))
     assert cli(*words) == 3
@@ -215,7 +218,7 @@ def test_a_workload_is_calibrated_and_compared_by_it(cli: Cli, tmp_path: Path) -
     assert kept.rounds == found["rounds"]
     arms = [f"--{arm}={what}" for arm in "ab" for what in ("clock=work", "noise=0.0001")]
     assert cli("ab", workload, *arms, "--b", "slowdown=0.016", "--no-confirm", "--json") == 3
-    assert "(calibrated on" in json.loads(cli.out)["basis"]
+    assert "(calibrated 2" in json.loads(cli.out)["basis"]
     assert cli("calibrate", workload, *words, "--rounds", "3") == 0, cli.err
     assert "no significant drift" in cli.out or "drift:" in cli.out
     assert "'perfpipe ab' measures up to" in cli.out

@@ -84,9 +84,14 @@ def test_a_slower_kernel_is_named_with_what_its_counters_say() -> None:
     }
     found = _why(
         slower,
-        A={"registers a thread": 64, "achieved occupancy, %": 60, "L2 hit rate, %": 80, "waves": 1},
+        A={
+            "registers per thread": 64,
+            "achieved occupancy, %": 60,
+            "L2 hit rate, %": 80,
+            "waves": 1,
+        },
         B={
-            "registers a thread": 255,
+            "registers per thread": 255,
             "achieved occupancy, %": 22,
             "L2 hit rate, %": 81,
             "waves": 1,
@@ -96,15 +101,15 @@ def test_a_slower_kernel_is_named_with_what_its_counters_say() -> None:
     assert "gemm<float> is slower: +2 ms, 100 % of the change" in found.text
     assert "softmax" not in found.text
     assert (
-        "gemm<float> under ncu: registers a thread 64 -> 255; "
+        "gemm<float> under ncu: registers per thread 64 -> 255; "
         "achieved occupancy, % 60 -> 22." in found.text
     )
     assert [row.name for row in found.rows if row.kind == "counter"] == [
-        "registers a thread of gemm<float>",
+        "registers per thread of gemm<float>",
         "achieved occupancy, % of gemm<float>",
     ]
     assert "No counters" not in found.text
-    assert "No counters show why its kernels changed" in _why(slower).text
+    assert "No counters show why the kernels changed" in _why(slower).text
 
 
 def test_a_launch_gap_is_no_kernels_fault() -> None:

@@ -226,9 +226,7 @@ def test_steps_of_several_configurations(pages: Callable[..., Path]) -> None:
     assert "fastest GPU" not in text
     findings = text.split("## Findings")[1].split("</details>")[0]
     kernels = [line for line in findings.splitlines() if "nvjet" in line and "SOL" in line]
-    assert kernels and all(
-        "% of the step time of all timelines together" in line for line in kernels
-    )
+    assert kernels and all("% of the total step time of all timelines" in line for line in kernels)
 
 
 def test_advice_without_a_bound_stands_behind_that_with_one(opened: Opened) -> None:

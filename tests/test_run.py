@@ -26,7 +26,7 @@ def test_replay_says_so_everywhere(
     assert cli.out.splitlines()[0].startswith("gemm - ")
     assert cli.out.splitlines()[-1] == "Report: report.html, report.md"
     assert len(cli.out.splitlines()) <= 40
-    notice = "Replayed from a recording: captured on NVIDIA H200"
+    notice = "Replayed from a recording: captured on 2026-11-21T16:12:20Z (GPU: NVIDIA H200)"
     assert notice in (tmp_path / "report.html").read_text()
     assert notice in (tmp_path / "report.md").read_text()
     store = Store(tmp_path / "store")

@@ -89,7 +89,7 @@ def test_a_search_finds_its_way_and_keeps_failures(
     assert len(document["trials"]) == 50
     assert document["best"]["time_ms"] == best
     report = (tmp_path / "report.md").read_text()
-    for title in ("generations", "the best configurations", "what the best have in common",
+    for title in ("generations", "the best configurations", "what the best configurations have in common",
                   "time vs. registers", "rejected configurations"):  # fmt: skip
         assert f"### Tuning: {title}" in report
     assert "The fastest of 50 configurations in 5 generations" in report

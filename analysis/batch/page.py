@@ -118,7 +118,7 @@ def _notice(batch: Batch) -> str | None:
     """Return the sentence that marks a page with replayed tasks."""
     replayed = [run for run in batch.runs if run.recording is not None]
     captured = dict.fromkeys(
-        f"captured on {run.recording.gpu} on {run.recording.captured_at}"
+        f"captured on {run.recording.captured_at} (GPU: {run.recording.gpu})"
         for run in replayed
         if run.recording is not None
     )
@@ -128,7 +128,7 @@ def _notice(batch: Batch) -> str | None:
         begin, end = "Replayed", "Nothing was measured on these machines."
     else:
         names = ", ".join(dict.fromkeys(run.workload for run in replayed))
-        begin, end = f"{names}: replayed", "Nothing of it was measured on these machines."
+        begin, end = f"{names}: replayed", "None of its times were measured on these machines."
     of = "a recording" if len(captured) == 1 else "recordings"
     return f"{begin} from {of}: {'; '.join(captured)}. {end}"
 

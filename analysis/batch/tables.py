@@ -34,7 +34,7 @@ def _finding(item: Item) -> str | None:
 _MEASURED: Cells = (
     (Column("reason", "Reason", "text", core=False, hover_of="state"), _why),
     (
-        Column("time_ms", "Time", "ms", "ms", "median of an iteration without a profiler"),
+        Column("time_ms", "Time", "ms", "ms", "median time of an iteration without a profiler"),
         lambda item: item.time_ms,
     ),
     (
@@ -155,7 +155,7 @@ def extremes(batch: Batch, items: Sequence[Item]) -> Table:
         Column("worst_value", "at", "number"),
         Column("median", "Median", "number", core=False, doc="over the configurations"),
     )
-    doc = "The best and the worst configuration of each workload; repeats count by their median."
+    doc = "The best and the worst configuration of each workload, by the median of their repeats."
     title = "Best and worst configurations"
     return Table(title, doc, columns, tuple(rows), len(rows), source_of(batch), headline=3)
 

@@ -50,8 +50,8 @@ _ADVICE = {
 #: Advice if both sides are the same program.
 _ADVICE_ALIKE = {
     Verdict.SAME: "no false alarm",
-    Verdict.REGRESSED: "a false alarm: 'perfpipe calibrate' finds the right threshold here",
-    Verdict.IMPROVED: "a false alarm: 'perfpipe calibrate' finds the right threshold here",
+    Verdict.REGRESSED: "a false alarm: 'perfpipe calibrate' finds this machine's threshold",
+    Verdict.IMPROVED: "a false alarm: 'perfpipe calibrate' finds this machine's threshold",
     Verdict.INCONCLUSIVE: "runs scatter too much for this number of rounds",
 }
 
@@ -115,10 +115,11 @@ def headline(decision: Decision) -> str:
 def basis_of(calibration: Calibration | None) -> str:
     """Return a sentence on which changes of a program's own times count, and why."""
     if calibration is None:
-        return f"Changes below {told(())} do not count (the default threshold: not calibrated)"
+        return f"Changes below {told(())} are treated as noise (default threshold, not calibrated)"
     return (
-        f"Changes below {told(calibration.limits.values())} do not count (calibrated on "
-        f"{calibration.at[:10]}: {len(calibration.runs)} launches on {calibration.machine})"
+        f"Changes below {told(calibration.limits.values())} are treated as noise (calibrated "
+        f"{calibration.at[:10]} from {len(calibration.runs)} launches; machine: "
+        f"{calibration.machine})"
     )
 
 
@@ -138,7 +139,7 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
         return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
     known = [pair for pair in endpoints if pair.verdict in {*Verdict}]
     if not known:
-        reason = "the two sides measured nothing in common"
+        reason = "the two sides have no measurement in common"
         return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
     worst = min(known, key=lambda pair: _severity(pair.verdict))
     verdict = Verdict(worst.verdict or "")
@@ -216,8 +217,10 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     if verdict != Verdict.INCONCLUSIVE:
         return text
     told = (
-        f"{counted(more, 'more run')} per side should decide"
+        f"{counted(more, 'more run')} per side should settle it"
         if more
-        else "more runs may not decide"
+        else "more runs may not settle it"
     )
-    return f"{text}: may be above or below the threshold of {worst.limit_pct:.3g} %; {told}"
+    return (
+        f"{text}: the change may be above or below the threshold of {worst.limit_pct:.3g} %; {told}"
+    )

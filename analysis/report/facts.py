@@ -69,7 +69,7 @@ def notice_of(run: RunRecord | None) -> str | None:
     if not recording:
         return None
     return (
-        f"Replayed from a recording: captured on {recording.gpu} on {recording.captured_at}. "
+        f"Replayed from a recording: captured on {recording.captured_at} (GPU: {recording.gpu}). "
         "Nothing was measured on this machine."
     )
 
@@ -156,7 +156,7 @@ def _steps(scope: Scope) -> Iterator[Fact]:
         text += f" ({repeat} each)" if source == "period" else ""
         if agrees is not None:
             says = "agrees" if agrees else "differs"
-            text += f"; the launch sequence {says}: {repeats:,} repeats of {repeat}"
+            text += f"; the launch sequence {says}: {repeats:,} iterations of {repeat}"
         if left_out:
             text += f"; {counted(left_out, 'irregular step')} excluded"
         text += _of_program(*times)
@@ -167,7 +167,7 @@ def _steps(scope: Scope) -> Iterator[Fact]:
 
 
 def _repeat(period: int, part: int | None, parts: int | None) -> str:
-    """Return what one repeat of the launch sequence consists of."""
+    """Return what one iteration of the launch sequence consists of."""
     text = counted(period, "launch")
     return f"{text}, of which {part:,} repeat {parts:,} times" if parts else text
 
@@ -192,13 +192,10 @@ def _of_program(steps_ns: int, program_ns: float | None, before_ns: int | None) 
     """Return the share of the steps in the program's time, and the time before CUDA."""
     if program_ns is None or before_ns is None:
         return ""
-    text = (
-        f"; the steps take {100 * steps_ns / program_ns:.2g} % of the {format_ns(program_ns)} that "
-        "the program ran under nsys"
-    )
-    if 100 * before_ns < thresholds()["timeline.contributor_pct"] * program_ns:
-        return text
-    return f"{text}, including {format_ns(before_ns)} before its first CUDA call"
+    text = f"; the program ran under nsys for {format_ns(program_ns)}"
+    if 100 * before_ns >= thresholds()["timeline.contributor_pct"] * program_ns:
+        text += f" ({format_ns(before_ns)} before its first CUDA call)"
+    return f"{text}, and the steps take {100 * steps_ns / program_ns:.2g} % of this time"
 
 
 def _wall_times(run: RunRecord) -> Iterator[Fact]:
@@ -260,7 +257,7 @@ def nothing_of(scope: Scope) -> str:
 
 def no_verdict(scope: Scope) -> Fact:
     """Return the text that replaces a missing verdict."""
-    text = "No verdict: speed-of-light metrics were not collected (ncu --set basic has them)"
+    text = "No verdict: speed-of-light metrics were not collected (ncu --set basic collects them)"
     if not scope.kinds:
         text = f"No verdict: {_unprofiled(scope)}"
     elif not scope.profiled:

@@ -32,14 +32,15 @@ _PARTS = {
     "step": "the step",
     "capture": "the capture (not of the steps)",
     "between": (
-        "the time from the first steady step to the last (the steps that it lengthens are excluded)"
+        "the time from the first steady step to the last (steps lengthened by this idle time are "
+        "excluded)"
     ),
 }
 
 #: The whole of a share, by share_of.
 _WHOLES = {
     "step": "the step",
-    "steps": "the step time of all timelines together",
+    "steps": "the total step time of all timelines",
     "timeline": "the GPU's time",
     "timed": "the timed part of the benchmark",
     "capture": "the capture",

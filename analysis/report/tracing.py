@@ -86,7 +86,9 @@ def _of_programs(found: Sequence[_Lengthened]) -> str:
     most = found[0]
     times = f"{format_ns(most.traced_ns)} under {most.profiler}, {format_ns(most.plain_ns)} without"
     where = (
-        f" in {most.label}, the most of {most.timelines} timelines" if most.timelines > 1 else ""
+        f" in {most.label}, the most affected of {most.timelines} timelines"
+        if most.timelines > 1
+        else ""
     )
     return (
         f"The program took {times} (+{most.pct:.0f} %){where}: idle shares may be overstated; the "

@@ -69,7 +69,7 @@ class BatchDirectory:
             if not is_plain(name):
                 raise StoreError(f"{path}: {name!r} is not a plain file name")
         if batch.batch_id != batch_id:
-            raise StoreError(f"{path}: the record of another batch, {batch.batch_id}")
+            raise StoreError(f"{path}: this is the record of another batch, {batch.batch_id}")
         return cls(store, batch)
 
     @classmethod

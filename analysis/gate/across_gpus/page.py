@@ -24,7 +24,7 @@ _POSSIBLE = Column(
     "Possible",
     "text",
     "",
-    "speedup if it reached the same share of B's roofs as of A's",
+    "speedup if the work reached the same share of B's roofs as of A's",
 )
 _GOT_PCT = Column(
     "got_pct",
@@ -131,7 +131,7 @@ def _of_kernels(found: Across) -> str:
     before = math.fsum(one.pair.before.time_ns for one in found.kernels)
     after = math.fsum(one.pair.after.time_ns for one in found.kernels)
     text = (
-        f"{counted(len(found.kernels), 'matched profiled kernel')}: the sum of one launch of each "
+        f"{counted(len(found.kernels), 'matched profiled kernel')}: one launch of each, summed, "
         f"is {before / after:.2f} times as fast on B"
     )
     if known and len(known) == len(found.kernels):

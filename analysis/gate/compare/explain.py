@@ -306,4 +306,4 @@ def _of_counters(
         told = "; ".join(f"{row.name} {row.before} -> {row.after}" for row in found[:_NAMED])
         yield f"{names[kernel.name]} under ncu: {told}"
     if not moved and any(kernel.before and kernel.after for kernel in telling):
-        yield "No counters show why its kernels changed: ncu did not profile them on both sides"
+        yield "No counters show why the kernels changed: ncu did not profile them on both sides"

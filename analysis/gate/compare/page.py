@@ -29,7 +29,7 @@ def page_of(decision: Decision, comparison: Comparison, both: Picture | None = N
     It opens as a report with a baseline does; `both` is the picture of a step of either side.
     """
     source = Source("comparison", tuple(fact.text for fact in comparison.sides))
-    missing = "the two sides measured nothing in common"
+    missing = "the two sides have no measurement in common"
     tables = tuple(tables_of(comparison))
     section = Section("comparison", "Comparison", tables, "" if tables else missing)
     return Report(

@@ -63,7 +63,9 @@ _BEHIND = (
 )
 _LABEL = Column("label", "Configuration", "text")
 _STEP_COLUMNS = (
-    Column("what", "What", "text", "", "an iteration without a profiler, a step, or a part of it"),
+    Column(
+        "what", "What", "text", "", "an iteration without a profiler, a step, or a part of a step"
+    ),
     _LABEL,
     *_BEFORE,
     Column("total_ns", "Difference", "ns", "", "after - before"),
@@ -115,8 +117,8 @@ def compare(
     for title, doc, own, columns in (
         (
             "Regression check: steps",
-            "Times of an iteration without a profiler, of a step, and of the parts of its budget "
-            f"(their mean in a step), compared with the baseline; {_ignored(pairs.steps)}.",
+            "Iteration time without a profiler, step time, and mean time per step of each budget "
+            f"category, compared with the baseline; {_ignored(pairs.steps)}.",
             pairs.steps,
             _STEP_COLUMNS,
         ),
@@ -227,7 +229,8 @@ def _sentences(pairs: Pairs) -> Iterator[str]:
         order = "did not alternate" if pairs.in_turns is False else "are in an unknown order"
         yield (
             f"The runs of the two sides {order}, so the change includes drift: changes below "
-            f"{thresholds()['compare.drift_pct']:g} % do not count (alternate the runs: A B B A)"
+            f"{thresholds()['compare.drift_pct']:g} % are treated as noise (alternate the "
+            "runs: A B B A)"
         )
 
 
@@ -295,7 +298,7 @@ def _counted(pairs: Sequence[Compared], what: str) -> str:
         for pair in [pair for pair in pairs if pair.verdict == verdict][:1]:
             name = " ".join(part for part in (pair.key.kernel, pair.key.label) if part)
             text += (
-                f"; largest change of those that {verdict}: {name or 'the only one'}, "
+                f"; largest change among those that {verdict}: {name or 'the only one'}, "
                 f"{100 * (pair.change.ratio if pair.change else 0):+.1f} % ({_interval(pair)})"
             )
     return text

@@ -22,7 +22,11 @@ _FIRST = ("Configurations", "Parts")
 _NOW = Column("now_ns", "Now", "ns", "", "measured, on the GPU of the run")
 _SPAN = (
     Column(
-        "low_ns", "From", "ns", "", "shortest projected time, if it uses both GPUs equally well"
+        "low_ns",
+        "From",
+        "ns",
+        "",
+        "shortest projected time, if the program uses both GPUs equally well",
     ),
     Column("high_ns", "To", "ns", "", "longest projected time, with the same assumption"),
 )
@@ -37,11 +41,11 @@ _WHOLE_COLUMNS = (
     _LABEL,
     Column("kind", "What", "text", "", "step, iteration, whole capture or profiled kernels"),
     _NOW,
-    Column("known_ns", "Known part", "ns", "", "part that From and To cover, if not all of it"),
+    Column("known_ns", "Known part", "ns", "", "time that From and To cover, if only a part"),
     *_SPAN,
     Column("faster", "Times as fast", "text", "", "speedup of the projected part: now / To, From"),
     _LEAST,
-    Column("host_ns", "Host", "ns", "", "least time that this host needs to issue it"),
+    Column("host_ns", "Host", "ns", "", "shortest time in which this host can issue it"),
     Column("profiled_pct", "Profiled", "pct", "%", "share of the kernel time that ncu profiled"),
 )
 _PART_COLUMNS = (
@@ -171,7 +175,10 @@ def _warnings(before: GpuSpec, after: GpuSpec) -> Iterator[str]:
         )
     if missing := ratios(before, after).missing:
         told = "; ".join(missing.values())
-        yield f"{told}: profiled kernels that need it are excluded, all others are assumed not to"
+        yield (
+            f"{told}: profiled kernels that need it are excluded, and all other kernels are "
+            "assumed not to need it"
+        )
 
 
 def _tables(wholes: Sequence[Whole], source: Source) -> Iterator[Table]:

@@ -267,7 +267,7 @@ def _tiles(
     elif first.step_ns is not None:
         p95_ns = f"p95 {format_ns(first.p95_ns)}, " if first.p95_ns and first.steps != 1 else ""
         means = (
-            f", each the mean of {counted(first.averaged, 'repeat')}"
+            f", each the mean of {counted(first.averaged, 'iteration')}"
             if first.averaged and first.averaged > 1
             else ""
         )

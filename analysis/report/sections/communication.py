@@ -58,7 +58,7 @@ RANK_SKEW = GpuTable(
         Col("transfer_ns", "Transfer", "ns"),
         Col("waiting_ns", "Waiting", "ns"),
         Col("waiting_pct", "Waiting", "pct", "% of communication"),
-        Col("start_ns", "Waiting in the first", "ns"),
+        Col("start_ns", "Waiting in the first collective", "ns"),
         Col("last_pct", "Last to arrive", "pct", "%"),
         Col("straggler", "Straggler"),
     ),

@@ -89,8 +89,8 @@ SMALL_READBACKS = GpuTable(
         Col("per_step", "Per step", "number"),
         Col("calls_pct", "Share", "pct", "% of launching calls"),
         Col("max_bytes", "Largest", "bytes"),
-        Col("idle_ns", "Idle after them", "ns"),
-        Col("share_pct", "Idle after them", "pct", "% of the GPU's time"),
+        Col("idle_ns", "Idle after the copies", "ns"),
+        Col("share_pct", "Idle after the copies", "pct", "% of the GPU's time"),
     ),
     order="copies DESC",
 )

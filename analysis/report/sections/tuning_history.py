@@ -83,7 +83,10 @@ def _generations(history: History, source: Source) -> Table:
         Column("gain_pct", "Gain", "pct", "%", "over the best of all earlier generations"),
     )
     rows = [tuple(vars(round_).values()) for round_ in generations(history)]
-    doc = "The search: the first generation is random, later ones stay close to the best so far."
+    doc = (
+        "The search: the first generation is random, and later generations stay close to the best "
+        "configuration so far."
+    )
     return _table("Tuning: generations", doc, columns, rows, source)
 
 
@@ -133,7 +136,7 @@ def _traits(history: History, source: Source) -> Table:
         f"Values that are much more frequent among the {len(best_of(history))} best configurations "
         "than among all, most distinctive first."
     )
-    return _table("Tuning: what the best have in common", doc, columns, rows, source)
+    return _table("Tuning: what the best configurations have in common", doc, columns, rows, source)
 
 
 def _failures(history: History, source: Source) -> Table:

@@ -211,14 +211,15 @@ SELECT
         WHEN 'no_stall' THEN 'no stall: these warps are ready while another warp issues'
         WHEN 'not_compressible' THEN 'nothing is compressed: it requires compressible allocations'
         WHEN 'beyond_bound' THEN printf(
-            'same finding, but the other work (%s) takes %.0f %% of the time at peak: up to %.0f %% to save',
+            'same finding, but the other work (%s) takes %.0f %% of the time at peak: saves up to %.0f %%',
             replace(advised.floor, '_', ' '), advised.floor_pct, advised.gain_pct
         )
         WHEN 'local_unit' THEN printf(
-            'gain of one unit; the same work allows up to %.0f %% (SOL %.0f %%)', headroom_pct, max_sol_pct
+            'estimate for one unit; the same work can gain up to %.0f %% (SOL %.0f %%)',
+            headroom_pct, max_sol_pct
         )
         WHEN 'beyond_headroom'
-            THEN printf('the same work allows up to %.0f %% (SOL %.0f %%)', headroom_pct, max_sol_pct)
+            THEN printf('the same work can gain up to %.0f %% (SOL %.0f %%)', headroom_pct, max_sol_pct)
         WHEN 'negligible' THEN printf('less than %.0f %% of its time', threshold('rule.negligible_pct'))
         WHEN 'too_small' THEN printf(
             'takes %.1f us and leaves SMs idle: first give each launch more work', duration_ns / 1000

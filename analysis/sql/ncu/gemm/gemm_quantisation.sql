@@ -51,10 +51,11 @@ WITH reasoned AS (
                 'the grid fills the GPU once: blocks may take an unknown number of tiles (persistent kernel)'
         END AS wave_reason,
         CASE
-            WHEN tile_m IS NULL THEN 'no tile in the kernel name, its range or the parameters'
-            WHEN m IS NULL THEN 'M and N are unknown: neither a range nor a parameter has them'
+            WHEN tile_m IS NULL THEN 'no tile size in the kernel name, its range or the parameters'
+            WHEN m IS NULL THEN 'M and N are unknown: neither a range nor a parameter contains them'
             WHEN slots IS NULL OR blocks IS NULL THEN not_collected
-            WHEN tiles IS NULL THEN 'the grid does not match M x N in such tiles, or matches in several ways'
+            WHEN tiles IS NULL
+                THEN 'the grid does not match M x N for this tile size, or matches it in several ways'
         END AS padding_reason,
         coalesce(tiles * slices, blocks) AS work,
         ceil(

@@ -48,7 +48,7 @@ around = "these kernels took no time"
 
 [techniques.fused_cross_entropy]
 technique = "Fuse logits and cross-entropy"
-detail = "Separate passes cast the logits of a large vocabulary, normalize them, read them for the loss and write their gradients. A fused kernel needs one or two passes: torch.compile over the model's head and loss, Liger's FusedLinearCrossEntropy (computes the logits in chunks and stores none of them), or a chunked loss. At least, do not cast all logits to FP32."
+detail = "Separate passes cast the logits of a large vocabulary, normalize them, read them for the loss and write their gradients. A fused kernel needs one or two passes: torch.compile over the model's head and loss, Liger's FusedLinearCrossEntropy (computes the logits in chunks and stores none of them), or a chunked loss. At the very least, do not cast all logits to FP32."
 check_first = "The size of the vocabulary, which operation casts the logits (.float()), and whether other code needs them. Compare losses."
 of = "cross_entropy"
 difficulty = "low"
@@ -57,7 +57,7 @@ link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-l
 [techniques.fused_batch_norm]
 technique = "Fuse batch norm with activation and addition"
 detail = "Statistics, normalization, ReLU and the residual addition are separate passes over the activations. torch.compile fuses pointwise operations with the normalization. In channels_last, cuDNN has kernels for BN + ReLU + addition (Apex's BatchNorm2d_NHWC)."
-check_first = "The model and its input are channels_last throughout, the type in which batch norm computes (FP32 statistics are kept), and whether batch norm trains at all: fold frozen batch norm."
+check_first = "The model and its input are channels_last throughout, the type in which batch norm computes (FP32 statistics are kept), and whether batch norm is trained at all: fold frozen batch norm."
 of = "batch_norm"
 difficulty = "medium"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
@@ -106,7 +106,7 @@ link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-l
 
 [techniques.no_conversions]
 technique = "Keep tensors in the layout in which convolutions compute"
-detail = "Tensor cores need NHWC with channels in multiples of 8 (FP16, BF16) or 4 (TF32). Tensors in NCHW are converted before a convolution and back after it, and other numbers of channels are padded. Keep model and input in channels_last (memory_format=torch.channels_last), pad the channels of the first layer, and enable cuDNN autotuning (torch.backends.cudnn.benchmark). In JAX: dimension numbers in NHWC, channels in such multiples, and a type that tensor cores support."
+detail = "Tensor cores need NHWC with channels in multiples of 8 (FP16, BF16) or 4 (TF32). Tensors in NCHW are converted before a convolution and back after it, and other numbers of channels are padded. Keep model and input in channels_last (memory_format=torch.channels_last), pad the channels of the first layer, and enable cuDNN autotuning (torch.backends.cudnn.benchmark). In JAX: dimension numbers in NHWC, channels in the same multiples, and a type that tensor cores support."
 check_first = "Which convolutions are converted (the kernels next to nchwToNhwc, nhwcAddPadding, convertTensor), and whether any operator between them falls back to NCHW."
 of = "layout"
 keeps = ["around"]

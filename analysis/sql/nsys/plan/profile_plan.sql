@@ -86,7 +86,7 @@ SELECT
     CASE
         WHEN communication THEN 'communication: replaying a kernel that waits for other ranks hangs'
         WHEN chosen THEN printf('among kernels that take %g %% of the time', threshold('plan.coverage_pct'))
-        WHEN needed THEN printf('%g launches with more time come first', threshold('plan.max_kernels'))
+        WHEN needed THEN printf('%g launches that take more time come first', threshold('plan.max_kernels'))
         ELSE printf('other kernels cover %g %% of the time', threshold('plan.coverage_pct'))
     END AS why,
     ncu_names

@@ -74,7 +74,7 @@ found AS (
         p.main,
         if(
             s.repeats > 1,
-            concat(s.repeats, ' repeats from ', s.repeats * (s.step - 1) + 1),
+            concat(s.repeats, ' iterations from ', s.repeats * (s.step - 1) + 1),
             concat('step ', s.step)
         ),
         s.host_start_ns, s.host_end_ns, s.start_ns, s.end_ns, s.match, s.repeats, p.period
