@@ -222,8 +222,8 @@ def main() -> None:
         for in_turns in (True, False):
             cases = (Case(noise, runs, in_turns, timer) for runs in RUNS)
             cells = (_told(case.rates(options.repeats)) for case in cases)
-            print(_row(name, "in turns" if in_turns else "A then B", *cells), flush=True)
-    print("\nIn turns, looked at after each round: false, power, same, mean of rounds\n")
+            print(_row(name, "alternating" if in_turns else "A then B", *cells), flush=True)
+    print("\nAlternating, looked at after each round: false, power, same, mean of rounds\n")
     print(_row("noise", *(f"at most {runs} rounds" for runs in RUNS)))
     print(_row(*["---"] * 4))
     for name in ("normal 1 %", "normal 2 %", "two modes 3 %, 1/3", "AR(1) 0.8, 1 %"):
