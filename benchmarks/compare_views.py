@@ -39,17 +39,18 @@ def main() -> int:
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--numbers", action="store_true", help="compare numbers only, not texts")
     parser.add_argument("--dump", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     inputs = sorted({file.resolve() for path in options.paths for file in _files(path)})
     if options.dump:
-        _dump(inputs, options.dump)
+        _dump(inputs, options.dump, numbers=options.numbers)
         return 0
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         with ThreadPoolExecutor() as pool:
             sides = [
-                pool.submit(_side, commit, place / side, inputs)
+                pool.submit(_side, commit, place / side, inputs, options.numbers)
                 for side, commit in (("before", options.before), ("after", options.after))
             ]
             before, after = (side.result() for side in sides)
@@ -76,7 +77,7 @@ def _files(path: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in names)
 
 
-def _side(commit: str, place: Path, inputs: list[Path]) -> Path:
+def _side(commit: str, place: Path, inputs: list[Path], numbers: bool) -> Path:
     """Check a commit out, let it dump its views, and return where they are."""
     tree, dumped = place / "tree", place / "dump"
     place.mkdir()
@@ -85,13 +86,14 @@ def _side(commit: str, place: Path, inputs: list[Path]) -> Path:
     )
     try:
         words = [sys.executable, __file__, commit, commit, *map(str, inputs), "--dump", str(dumped)]
+        words += ["--numbers"] if numbers else []
         subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": str(tree)})
     finally:
         subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", tree], check=True)
     return dumped
 
 
-def _dump(inputs: list[Path], folder: Path) -> None:
+def _dump(inputs: list[Path], folder: Path, *, numbers: bool) -> None:
     """Write the rows of each public view of each input to folder/INPUT/VIEW."""
     import perfpipe
 
@@ -106,12 +108,14 @@ def _dump(inputs: list[Path], folder: Path) -> None:
                 reading.ingest(path, store)
             except Exception as error:
                 said = re.sub(re.escape(str(path)), path.name, f"{type(error).__name__}: {error}")
-                (to / "refused").write_text(said + "\n")
+                (to / "refused").write_text((type(error).__name__ if numbers else said) + "\n")
                 continue
             with perfpipe.open_store(Path(place, "store")) as session:
                 for name, view in views.items():
                     if view.public:
-                        (to / name).write_text("\n".join(_rows(session, name)) + "\n")
+                        (to / name).write_text(
+                            "\n".join(_rows(session, name, numbers=numbers)) + "\n"
+                        )
 
 
 def _module(name: str) -> Any:
@@ -124,11 +128,15 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
 
 
-def _rows(session: Any, view: str) -> list[str]:
+def _rows(session: Any, view: str, *, numbers: bool) -> list[str]:
     """Return the columns of a view, and its rows in the order of their text."""
     try:
         found = session.sql(f'SELECT * FROM "{view}"')
-        kept = [at for at, column in enumerate(found.columns) if column not in _OURS]
+        kept = [
+            at
+            for at, (column, kind) in enumerate(zip(found.columns, found.types, strict=True))
+            if column not in _OURS and not (numbers and "VARCHAR" in str(kind))
+        ]
         rows = sorted(repr(tuple(row[at] for at in kept)) for row in found.fetchall())
     except Exception as error:
         return [f"{type(error).__name__}: {error}"]
