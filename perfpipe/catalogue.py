@@ -13,33 +13,53 @@ from perfpipe.runrecord import RUN_COLUMNS, TASK_COLUMNS
 CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
     "reports": (
         ("report_id", "VARCHAR", "report"),
-        ("run_id", "VARCHAR", "latest run that produced the report; NULL if ingested by hand"),
-        ("kind", "VARCHAR", "ncu, nsys or torch"),
-        ("format", "VARCHAR", "format of the input"),
-        ("source_name", "VARCHAR", "file name of the input"),
-        ("sha256", "VARCHAR", "SHA-256 of the decompressed input"),
+        (
+            "run_id",
+            "VARCHAR",
+            "latest run that produced the report; NULL if the user ingested the report",
+        ),
+        ("kind", "VARCHAR", "kind of report: ncu, nsys or torch"),
+        ("format", "VARCHAR", "format of the input file"),
+        ("source_name", "VARCHAR", "name of the input file"),
+        ("sha256", "VARCHAR", "SHA-256 of the decompressed input file"),
         ("tool_version", "VARCHAR", "version of the profiler"),
         ("export_schema", "VARCHAR", "version of the nsys export schema"),
         ("captured_at", "VARCHAR", "start of the capture, UTC"),
-        ("started_ns", "BIGINT", "time zero of the report, ns since 1970, UTC"),
-        ("directory", "VARCHAR", "directory of the input when it was ingested"),
-        ("host", "VARCHAR", "host name"),
+        (
+            "started_ns",
+            "BIGINT",
+            "time to which the report's times are relative, ns since 1970, UTC",
+        ),
+        ("directory", "VARCHAR", "directory from which the input file was ingested"),
+        ("host", "VARCHAR", "name of the host on which the program was profiled"),
         ("command", "VARCHAR", "profiled command"),
-        ("gpu", "VARCHAR", "GPU that ran the work; the busiest GPU if the models differ"),
+        (
+            "gpu",
+            "VARCHAR",
+            "model of the GPU that ran the work; the busiest GPU's model if models differ",
+        ),
         ("sm_count", "BIGINT", "number of SMs of that GPU"),
-        ("recorded", "BOOLEAN", "whether a run replayed the report from a recording"),
-        ("warnings", "VARCHAR[]", "warnings from ingest"),
-        ("lost_pct", "DOUBLE", "share of lost or damaged rows in the most affected table, %"),
+        (
+            "recorded",
+            "BOOLEAN",
+            "whether the report was replayed from a recording instead of measured",
+        ),
+        ("warnings", "VARCHAR[]", "warnings that were issued when the report was ingested"),
+        ("lost_pct", "DOUBLE", "percentage of lost or damaged rows in the most affected table"),
     ),
     "runs": RUN_COLUMNS,
     "run_tasks": TASK_COLUMNS,
     "launch_work": (
         ("report_id", "VARCHAR", "report"),
-        ("kernel", "VARCHAR", "regular expression for full kernel names; NULL for all kernels"),
-        ("nvtx", "VARCHAR", "regular expression for NVTX paths; NULL for all paths"),
-        ("flop", "DOUBLE", "FLOPs per launch"),
-        ("bytes", "DOUBLE", "minimum number of bytes that a launch must move"),
-        ("dtype", "VARCHAR", "data type whose peak applies"),
+        (
+            "kernel",
+            "VARCHAR",
+            "regular expression that matches full kernel names; NULL for all kernels",
+        ),
+        ("nvtx", "VARCHAR", "regular expression that matches NVTX paths; NULL for all paths"),
+        ("flop", "DOUBLE", "FLOPs per kernel launch"),
+        ("bytes", "DOUBLE", "minimum number of bytes that a kernel launch must move"),
+        ("dtype", "VARCHAR", "data type whose peak FLOP rate applies"),
     ),
     "collection_gaps": (
         ("report_id", "VARCHAR", "report"),
@@ -54,11 +74,11 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
 }
 
 CATALOGUE_DOCS = {
-    "reports": "Ingested reports, one row each.",
-    "runs": "Runs that perfpipe launched or replayed, one row each.",
-    "run_tasks": "Configurations of runs, one row each.",
-    "launch_work": "FLOPs and bytes per launch, as declared with 'perfpipe work'.",
-    "collection_gaps": "Data that a report lacks, and why; missing values are NULL, never 0.",
+    "reports": "Ingested reports, one row per report.",
+    "runs": "Runs that perfpipe executed or replayed, one row per run.",
+    "run_tasks": "Configurations within each run, one row per configuration.",
+    "launch_work": "FLOPs and bytes per kernel launch, as declared with 'perfpipe work'.",
+    "collection_gaps": "Data missing from each report, and why. Missing values are NULL, never 0.",
 }
 
 

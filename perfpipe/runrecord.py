@@ -1,4 +1,4 @@
-"""The run record: what was launched or replayed, with the result of each configuration.
+"""The run record: what was executed or replayed, with the result of each configuration.
 
 Fields with column metadata are columns of the table `runs` or `run_tasks`.
 """
@@ -40,7 +40,7 @@ class OneGpu:
 
     Clocks in MHz, power in W, temperature in degrees Celsius, load in %; None if unsupported.
     `ecc_errors` are the errors during timing, `neighbors` the processes that used the GPU before
-    the program was launched, `program_gb` the largest increase of its used memory, GB.
+    the program started, `program_gb` the largest increase of its used memory, GB.
     """
 
     gpu: int
@@ -66,12 +66,12 @@ class GpuState:
     gpus: tuple[OneGpu, ...] = ()
     missing: str | None = None
     driver: str | None = field(
-        default=None, metadata=column("VARCHAR", "version of the GPU driver during timing")
+        default=None, metadata=column("VARCHAR", "GPU driver version during timing")
     )
     pinned_gb: float | None = None  # maximum pinned host memory of a process
 
     @property
-    @derived("VARCHAR", "model of the first GPU used")
+    @derived("VARCHAR", "model of the first GPU that the program used")
     def gpu_model(self) -> str | None:
         """Model of the first GPU used."""
         return self.gpus[0].name if self.gpus else None
@@ -111,14 +111,16 @@ class GpuState:
         return self.gpus[0].power_limit_w if self.gpus else None
 
     @property
-    @derived("BIGINT", "ECC errors during timing, summed over the GPUs used")
+    @derived("BIGINT", "number of ECC errors during timing, summed over the GPUs used")
     def ecc_errors(self) -> int | None:
         """ECC errors of the GPUs used, during timing; None if unknown."""
         known = [gpu.ecc_errors for gpu in self.gpus if gpu.ecc_errors is not None]
         return sum(known) if known else None
 
     @property
-    @derived("BIGINT", "other processes on the GPUs used, before the program was launched")
+    @derived(
+        "BIGINT", "number of other processes on the GPUs used, counted before the program started"
+    )
     def neighbors(self) -> int | None:
         """Processes that used the GPUs before the program did; None if unknown."""
         known = [gpu.neighbors for gpu in self.gpus if gpu.neighbors is not None]
@@ -132,7 +134,7 @@ class GpuState:
         return power.median if power else None
 
     @property
-    @derived("VARCHAR[]", "reasons for clock throttling of the first GPU used, during timing")
+    @derived("VARCHAR[]", "why the first GPU used throttled its clocks during timing")
     def throttled_by(self) -> tuple[str, ...] | None:
         """Clock limiters of the first GPU used; None if unknown."""
         return self.gpus[0].throttled_by if self.gpus else None
@@ -144,10 +146,12 @@ class Kernel(Stated):
 
     name: str | None = None
     registers: int | None = field(
-        default=None, metadata=column("BIGINT", "registers per thread of the Triton kernel")
+        default=None,
+        metadata=column("BIGINT", "number of registers per thread in the Triton kernel"),
     )
     spills: int | None = field(
-        default=None, metadata=column("BIGINT", "registers that the Triton kernel spills to memory")
+        default=None,
+        metadata=column("BIGINT", "number of registers that the Triton kernel spills to memory"),
     )
     shared_bytes: int | None = None
     warps: int | None = None
@@ -156,12 +160,14 @@ class Kernel(Stated):
 
 @dataclass(frozen=True)
 class Validation(Stated):
-    """A program's validation of its result against the reference."""
+    """A program's comparison of its result with the reference."""
 
     ok: bool = False
     max_abs_error: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "largest absolute error of the result against the reference"),
+        metadata=column(
+            "DOUBLE", "largest absolute difference between the result and the reference"
+        ),
     )
     rel_l2_error: float | None = None
     atol: float | None = None
@@ -180,51 +186,61 @@ def _set(record: object, values: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The result of a configuration; times in ms, `seconds` of each launch without a profiler.
+    """The result of a configuration, with times in ms.
 
-    `confirm_ms` are the samples of launches after a search, in which the fastest configuration and
-    the default alternated.  `profiler_s` has the seconds of the launch under each profiler.  `key`
-    is a hash of everything the result depends on; `files` are below the store's runs/.
+    `seconds` has each execution's wall time without a profiler, `profiler_s` the execution's wall
+    time under each profiler.  `confirm_ms` has the samples of executions after a search, which
+    alternate between the fastest configuration and the default.  `key` is a hash of everything that
+    the result depends on; `files` are below the store's runs/.
     """
 
     index: int = field(
-        metadata=column("BIGINT", "number of the configuration in the run, from 0", "task_index")
+        metadata=column("BIGINT", "index of the configuration within the run, from 0", "task_index")
     )
     label: str = field(metadata=column("VARCHAR", "parameters as text, such as m=512 n=512"))
     params: dict[str, Scalar] = field(metadata=column("VARCHAR", "parameters as JSON"))
-    status: str = field(default="done", metadata=column("VARCHAR", "done or failed"))
-    error: str | None = field(default=None, metadata=column("VARCHAR", "reason for the failure"))
+    status: str = field(default="done", metadata=column("VARCHAR", "status: done or failed"))
+    error: str | None = field(
+        default=None, metadata=column("VARCHAR", "error message, if the configuration failed")
+    )
     flops: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "FLOPs per iteration, from the workload file"),
+        metadata=column("DOUBLE", "FLOPs per iteration, as declared in the workload file"),
     )
     bytes: float | None = field(
         default=None,
-        metadata=column("DOUBLE", "minimum bytes per iteration, from the workload file"),
+        metadata=column(
+            "DOUBLE", "minimum bytes moved per iteration, as declared in the workload file"
+        ),
     )
     dtype: str | None = field(
-        default=None, metadata=column("VARCHAR", "data type that determines the peak")
+        default=None, metadata=column("VARCHAR", "data type whose peak FLOP rate applies")
     )
     reports: tuple[str, ...] = field(
-        default=(), metadata=column("VARCHAR[]", "reports of this configuration")
+        default=(), metadata=column("VARCHAR[]", "ids of this configuration's reports")
     )
     failure: str | None = field(
         default=None,
         metadata=column(
             "VARCHAR",
             "kind of failure: wrong_result, out_of_resources, timeout, time_limit (of the job), "
-            "crash, profiler, tool_missing or not_recorded; in a batch also the job state",
+            "crash, profiler, tool_missing or not_recorded; in a batch, it may also be a job state",
         ),
     )
     generation: int | None = field(
         default=None,
-        metadata=column("BIGINT", "generation in a search, from 0; NULL without a search"),
+        metadata=column(
+            "BIGINT", "generation within a search, from 0; NULL if the run is not a search"
+        ),
     )
     timing_method: str | None = field(
         default=None, metadata=column("VARCHAR", "timing method: queued, events or wall clock")
     )
     times_ms: tuple[float, ...] = field(
-        default=(), metadata=column("DOUBLE[]", "time samples of all launches, in order, ms")
+        default=(),
+        metadata=column(
+            "DOUBLE[]", "time samples from all executions of the program, in order, ms"
+        ),
     )
     kernel: Kernel | None = None
     gpu_state: GpuState | None = None
@@ -234,7 +250,7 @@ class TaskResult:
         default=None,
         metadata=column(
             "BOOLEAN",
-            "whether it is the search's default configuration; NULL without a search",
+            "whether this is the search's default configuration; NULL if the run is not a search",
             "is_default",
         ),
     )
@@ -243,7 +259,8 @@ class TaskResult:
     ended_after_s: float | None = field(
         default=None,
         metadata=column(
-            "DOUBLE", "time after which launches were ended early, s; NULL if they were not"
+            "DOUBLE",
+            "time after which executions of the program were ended early, s; NULL if none was",
         ),
     )
     software: dict[str, str] | None = None
@@ -255,17 +272,19 @@ class TaskResult:
         default_factory=dict,
         metadata=column(
             "VARCHAR",
-            "wall time under each profiler, including writing the report, s, as JSON",
+            "wall time under each profiler as JSON, including the time to write the report, s",
         ),
     )
     reading_s: float | None = field(
-        default=None, metadata=column("DOUBLE", "wall time of ingesting the reports, s")
+        default=None, metadata=column("DOUBLE", "wall time spent on ingesting the reports, s")
     )
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     variant: tuple[str, ...] = field(
         default=(),
-        metadata=column("VARCHAR[]", "settings of a comparison's arm other than parameters"),
+        metadata=column(
+            "VARCHAR[]", "settings other than parameters that define this side of a comparison"
+        ),
     )
     key: str = ""
     ran: Ran | None = None
@@ -276,19 +295,19 @@ class TaskResult:
 
     @property
     def done(self) -> bool:
-        """Whether it succeeded."""
+        """Whether the configuration succeeded."""
         return self.status == "done"
 
     @property
-    @derived("DOUBLE", "median time of an iteration without a profiler, ms")
+    @derived("DOUBLE", "median time per iteration without a profiler, ms")
     def median_ms(self) -> float | None:
         """Median time, ms; None if it was not timed."""
         return statistics.median(self.times_ms) if self.times_ms else None
 
     @property
-    @derived("DOUBLE", "median wall time of a launch without a profiler, from start to end, s")
+    @derived("DOUBLE", "median wall time of one execution of the program without a profiler, s")
     def wall_s(self) -> float | None:
-        """Median wall time of launches without a profiler, s; None if any was ended early."""
+        """Median wall time of executions without a profiler, s; None if any was ended early."""
         whole = self.seconds and self.ended_after_s is None
         return statistics.median(self.seconds) if whole else None
 
@@ -305,7 +324,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Where a replayed run came from."""
+    """Where a replayed run was recorded."""
 
     gpu: str
     captured_at: str
@@ -319,14 +338,21 @@ class RunRecord:
     `words` is the command line of a program that was run without a workload file.
     """
 
-    run_id: str = field(metadata=column("VARCHAR", "run"))
+    run_id: str = field(metadata=column("VARCHAR", "run id"))
     workload: str = field(metadata=column("VARCHAR", "name of the workload"))
-    collector: str = field(metadata=column("VARCHAR", "all, timing, nsys, ncu, torch or replay"))
-    started_at: str = field(metadata=column("VARCHAR", "start, UTC"))
-    status: str = field(
-        default="running", metadata=column("VARCHAR", "done, failed, running or interrupted")
+    collector: str = field(
+        metadata=column(
+            "VARCHAR", "what collected the data: all, timing, nsys, ncu, torch or replay"
+        )
     )
-    reports: tuple[str, ...] = field(default=(), metadata=column("VARCHAR[]", "reports of the run"))
+    started_at: str = field(metadata=column("VARCHAR", "start time, UTC"))
+    status: str = field(
+        default="running",
+        metadata=column("VARCHAR", "status: done, failed, running or interrupted"),
+    )
+    reports: tuple[str, ...] = field(
+        default=(), metadata=column("VARCHAR[]", "ids of the run's reports")
+    )
     tasks: tuple[TaskResult, ...] = ()
     workload_file: str = ""
     words: tuple[str, ...] | None = None
@@ -354,7 +380,7 @@ class RunRecord:
         found: RunRecord = _read(cls, path, "run record")
         _check_run_id(found.run_id, path)
         if found.run_id != path.parent.name:
-            raise StoreError(f"{path}: belongs to another run, {found.run_id}")
+            raise StoreError(f"{path}: record belongs to a different run, {found.run_id}")
         return found
 
 
@@ -378,7 +404,7 @@ RUN_COLUMNS = tuple(own.spec for own in _RUN)
 TASK_COLUMNS = (
     *(own.spec for own in _RUN if own.name == "run_id"),
     *(own.spec for own in _TASK),
-    ("short_label", "VARCHAR", "parameters that differ within the run, as text"),
+    ("short_label", "VARCHAR", "parameters that vary within the run, as text"),
 )
 
 

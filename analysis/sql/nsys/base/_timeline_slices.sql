@@ -1,18 +1,21 @@
--- Contents of a trace viewer: GPU operations, CUDA calls, NVTX ranges and idle gaps of GPUs, each in a row.
+-- Contents of a trace viewer: GPU operations, CUDA calls, NVTX ranges and GPU idle gaps, each assigned to
+-- a row.
 --
 -- report_id: report
--- process: group of rows, GPU n or Process pid
--- row_name: row of the group: a stream, a thread's calls, a thread's ranges of a domain, or idle
+-- process: group to which the row belongs, GPU n or Process pid
+-- row_name: row within the group: a stream, a thread's CUDA calls, a thread's ranges in one NVTX domain,
+--   or idle
 -- kind: kernel, memcpy, memset, graph or um (GPU operations), api, range, mark or idle
 -- name: label
 -- start_ns: start, ns
 -- dur_ns: duration, ns; 0 for marks
--- nested: false if slices of the row may overlap without being nested (start/end ranges)
--- pid: process; NULL for idle
--- correlation_id: links a call and the operations that it launched; NULL if none
+-- nested: false if slices in the row may overlap without being nested (start/end ranges)
+-- pid: process id; NULL for idle
+-- correlation_id: links a call to the operations that it launched; NULL if none
 -- api_tid: thread that launched a GPU operation; NULL otherwise
--- api_start_ns: start of that call, ns
--- detail: for idle: the operation that ended it, its call and that call's innermost range
+-- api_start_ns: start of the launching call, ns
+-- detail: for idle: the operation that ended the gap, the call that launched this operation, and the
+--   innermost range around the call
 CREATE VIEW _timeline_slices AS
 SELECT
     l.report_id,

@@ -1,25 +1,27 @@
--- Time budget of each GPU: an exact partition of the analyzed window in integer nanoseconds. The window is
--- the steady steps (see analysis_windows), or the time from the first operation to the end of the last.
--- Overlapping work counts once: communication is the time in communication kernels without concurrent
--- compute, and transfer is the time in copies and memsets without concurrent kernels. Idle time is split by
--- the activity of the host before the next operation; the profiler's own time is separate.
+-- Time budget of each GPU: an exact partition of the analyzed window in integer nanoseconds. The window
+-- consists of the steady steps (see analysis_windows). Without steps, it extends from the start of the
+-- first operation to the end of the last. Overlapping work counts once: communication is the time in
+-- communication kernels without concurrent compute, and transfer is the time in copies and memsets without
+-- concurrent kernels. Idle time is classified by what the host was doing before the next operation.
+-- Profiler overhead is a separate category.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- window_start_ns BIGINT: start of the first step, or of the first operation, ns
--- window_end_ns BIGINT: end of the last step, or of the last operation, ns
+-- window_start_ns BIGINT: start of the first step, or of the first operation if there are no steps, ns
+-- window_end_ns BIGINT: end of the last step, or of the last operation if there are no steps, ns
 -- window_ns BIGINT: total duration of the steps, ns; less than window_end_ns - window_start_ns if steps in
 --   between are excluded
--- category VARCHAR: compute (kernels except communication), communication (exposed), transfer (copies and
---   memsets, exposed), sync (the host waited for the GPU, so the GPU ran out of work), launch_gap (the host
---   was between launches), host (the host launched nothing for longer than the usual interval between
---   launches), launch_api (during the launching call), queued (launched but not yet started), kernel_gap
---   (launched before the GPU became idle: between graph nodes, streams or dependent kernels), loading (first
---   use of a kernel, module loading), profiler_overhead, edge (before the first or after the last operation
---   of a selected window) or unattributed (no launching call was recorded)
+-- category VARCHAR: compute (kernels other than communication), communication (exposed), transfer (copies
+--   and memsets, exposed), sync (the host waited for the GPU, so the GPU ran out of work), launch_gap (the
+--   host was between two launches), host (the host launched nothing for longer than the usual interval
+--   between launches), launch_api (idle during the launching call), queued (idle after the launching call,
+--   before the operation started), kernel_gap (idle although the next operation had already been launched:
+--   between graph nodes, streams or dependent kernels), loading (first use of a kernel, module loading),
+--   profiler_overhead, edge (before the first or after the last operation in a selected window) or
+--   unattributed (no launching call was recorded)
 -- time_ns BIGINT: time, ns; categories without time are included as 0
--- share_pct DOUBLE: share of the window, %
--- note VARCHAR: caveat; NULL if none
+-- share_pct DOUBLE: percentage of the window
+-- note VARCHAR: caveat; NULL if there is none
 CREATE VIEW gpu_time_budget AS
 WITH hidden AS (
     SELECT t.report_id, t.device, count(*) AS n

@@ -1,24 +1,24 @@
--- What bounds each GPU's time: the largest of compute, communication, transfer, launch overhead, sync,
--- loading, kernel gaps and host, with all contributors of 10 % or more. Busy does not mean compute-bound:
--- only ncu (timeline_busy) or sampled GPU metrics show whether the kernels wait for memory.
+-- What limits each GPU: the largest of compute, communication, transfer, launch overhead, sync, loading,
+-- kernel gaps and host, and all categories with at least 10 % of the window. A busy GPU is not necessarily
+-- compute-bound: only ncu (timeline_busy) or sampled GPU metrics show whether its kernels wait for memory.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- bound VARCHAR: compute, communication, transfer, launch_overhead (launch_gap + launch_api + queued), sync,
 --   loading, kernel_gap or host
--- share_pct DOUBLE: share of that category in the window, %
--- contributors VARCHAR: categories of 10 % or more, largest first, as text
--- busy_bound VARCHAR: bound of the kernels according to sampled GPU metrics: compute, memory or neither
+-- share_pct DOUBLE: percentage of the window in the category `bound`
+-- contributors VARCHAR: categories with at least 10 % of the window, largest first, as text
+-- busy_bound VARCHAR: what limits the kernels according to sampled GPU metrics: compute, memory or neither
 --   (latency, small kernels); NULL if GPU metrics were not sampled
 -- confidence VARCHAR: high; medium if the profiler warns that events might be missing; low if events were
---   lost, if part of the file could not be read, or if kernels are hidden in CUDA graphs
--- incomplete BOOLEAN: whether the profiler reports that it lost events or failed to process them, or more
---   than 1 % of the rows of a table in the file could not be read
--- explanation VARCHAR: caveats of the verdict; NULL without caveats
--- notes VARCHAR[]: caveats of the verdict as a list
--- shares STRUCT(category VARCHAR, share_pct DOUBLE)[]: all categories with their share of the window (%),
+--   lost, if part of the file could not be read, or if CUDA graphs hide their kernels
+-- incomplete BOOLEAN: whether the profiler reports lost or unprocessed events, or more than 1 % of the
+--   rows in one of the file's tables could not be read
+-- explanation VARCHAR: caveats that apply to the verdict, as text; NULL if there are none
+-- notes VARCHAR[]: caveats that apply to the verdict, as a list
+-- shares STRUCT(category VARCHAR, share_pct DOUBLE)[]: all categories with their percentage of the window,
 --   largest first
--- evidence JSON: shares of the categories as JSON
+-- evidence JSON: percentage of the window in each category, as JSON
 CREATE VIEW timeline_bottleneck AS
 WITH grouped AS (
     SELECT

@@ -1,35 +1,37 @@
--- Techniques of the knowledge base for each GPU's time, largest share first: for every contributor of 10 % or
--- more (launch overhead: 5 %), and for small copies to the host if there are many. Each technique has an
--- upper bound on its gain. GPUs that were hardly used, and programs that benchmark kernels, have no rows. For
--- kernels, see kernel_findings.
+-- Optimization techniques from the knowledge base for each GPU, largest share first: for every category
+-- with at least 10 % of the window (launch overhead: 5 %), and for small copies to the host if they are
+-- frequent. Each technique has an upper bound on its gain. GPUs that were hardly used and programs that
+-- benchmark kernels have no rows. For techniques that speed up kernels, see kernel_findings.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: order by share, from 1 for the largest
+-- rank BIGINT: rank by share; 1 is the largest
 -- bound VARCHAR: category of timeline_bottleneck that the technique addresses, or readback (small copies to
 --   the host)
--- share_pct DOUBLE: share of the category in the window, %
+-- share_pct DOUBLE: percentage of the window in this category
 -- technique VARCHAR: key of the technique in the knowledge base
--- gain_pct DOUBLE: upper bound on the gain: largest share of the window that the technique can save, %; NULL
---   if no bound can be derived, or if the trace is incomplete
--- floor VARCHAR: what the bound assumes to stay unchanged: busy (GPU work and code loading; if host is a
---   contributor, also the host's work in its long intervals, which runs concurrently with the GPU or follows
---   a wait for it), synced (as busy, and the idle time while the host waits for the GPU), unsynced (as busy,
---   but all host work runs concurrently with the GPU and nothing waits), others (all other categories),
---   other_launches (everything except slow launches), waiting (everything except waiting for other ranks
---   after the first collective), start (everything except waiting in the first collective), hidden (compute,
---   which can overlap the work), link (as hidden, and the copies at the peak of their link) or elsewhere (GPU
---   work, code loading, and host work other than readbacks and launches); NULL without a bound
+-- gain_pct DOUBLE: upper bound on the gain: the largest percentage of the window that the technique can
+--   save; NULL if no bound can be derived, or if the trace is incomplete
+-- floor VARCHAR: which time the upper bound leaves unchanged: busy (GPU work and code loading; if host is
+--   a contributor, also the host work during long idle intervals, because this work already runs
+--   concurrently with the GPU or follows a wait for the GPU), synced (as busy, plus the idle time while
+--   the host waits for the GPU), unsynced (as busy, but assuming that all host work runs concurrently with
+--   the GPU and nothing waits), others (all other categories), other_launches (everything except slow
+--   launches), waiting (everything except waiting for other ranks after the first collective), start
+--   (everything except waiting in the first collective), hidden (compute, which can overlap with this
+--   category), link (as hidden, plus the copies at their link's peak bandwidth) or elsewhere (GPU work,
+--   code loading, and host work other than readbacks and launches); NULL if there is no bound
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
--- confidence VARCHAR: confidence of the verdict
--- for_rank BIGINT: rank of the job to which the technique applies, because this GPU waits for that rank; NULL
---   if it applies to this GPU
--- slow_pct DOUBLE: share of the window in which the host repeatedly prepares the same launch, %; for
---   launch_overhead, if it is at least half of that category
--- idle_in VARCHAR: where most of the idle time of the category occurs, in words; NULL if unknown, or if the
+-- confidence VARCHAR: confidence of the verdict: high, medium or low
+-- for_rank BIGINT: rank of the job to which the technique applies, if this GPU waits for that rank; NULL
+--   if the technique applies to this GPU
+-- slow_pct DOUBLE: percentage of the window in which the host repeatedly prepares the same launch; only
+--   for launch_overhead, and only if it is at least half of that category
+-- idle_in VARCHAR: where most of the category's idle time occurs, in words; NULL if unknown, or if the
 --   category is not idle time
--- largest_gap VARCHAR: longest idle interval of the category, in words; NULL if the category is not idle time
+-- largest_gap VARCHAR: the category's longest idle interval, in words; NULL if the category is not idle
+--   time
 CREATE VIEW timeline_findings AS
 WITH copied AS (
     SELECT report_id, device, operation, sum(bytes / link_bytes_per_s ORDER BY src_kind, dst_kind) AS s

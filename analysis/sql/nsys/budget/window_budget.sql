@@ -1,16 +1,16 @@
--- Time budgets of the windows that `perfpipe budget` selects by time or NVTX range. The view is empty in a
--- plain query.
+-- Time budgets of the windows that `perfpipe budget` selects by time or NVTX range. The view is empty
+-- outside that command.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- window_index INTEGER: window number, from 1
--- window_name VARCHAR: name of the range, 'chosen time' or 'whole'
+-- window_name VARCHAR: name of the range, 'chosen time' (selected by time) or 'whole' (the whole capture)
 -- window_start_ns BIGINT: start of the window, ns
 -- window_end_ns BIGINT: end of the window, ns
 -- category VARCHAR: category, as in gpu_time_budget; edge is the time before the first and after the last
 --   operation in the window
 -- time_ns BIGINT: time, ns; categories without time are included as 0
--- share_pct DOUBLE: share of the window, %
+-- share_pct DOUBLE: percentage of the window
 CREATE VIEW window_budget AS
 SELECT
     report_id,

@@ -1,15 +1,17 @@
--- GPUs that are idle in their steady steps while the host allocates or frees device memory in every step.
+-- GPUs that are idle during their steady steps because the host allocates or frees device memory in every
+-- step.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- calls BIGINT: number of calls that allocate or free device memory in the steady steps
+-- calls BIGINT: number of calls during the steady steps that allocate or free device memory
 -- per_step DOUBLE: number of these calls per step
 -- call_ns BIGINT: total duration of these calls, ns
 -- idle_ns BIGINT: idle time of the GPU during these calls, ns
--- share_pct DOUBLE: share of this idle time in the steady steps, %
--- gain_pct DOUBLE: upper bound on the gain from fewer calls, %: all idle time of the GPU, because cudaFree
---   waits for the device and the host cannot run ahead, but at most the duration of the calls
--- functions VARCHAR: functions with their call counts, most calls first
+-- share_pct DOUBLE: idle_ns as a percentage of the steady steps
+-- gain_pct DOUBLE: upper bound on the gain from fewer calls, %: the duration of the calls or the GPU's
+--   total idle time, whichever is shorter; all idle time counts because cudaFree waits for the device, so
+--   the host cannot run ahead
+-- functions VARCHAR: functions with their call counts, most frequent first
 /* finding
 claim = "allocation"
 says = "waits while steps allocate device memory"

@@ -1,17 +1,17 @@
--- Operators that consist of many kernels and take a notable share of a step, with a technique for each
--- operator as a whole. Operators that are already optimized (such as a fused optimizer) and kernels that a
--- benchmark times are excluded.
+-- Operators that consist of many kernels and take a notable share of a step, with an optimization
+-- technique for each operator as a whole. Operators that are already optimized (such as a fused optimizer)
+-- and kernels that a benchmark times are excluded.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: order by share, from 1 for the largest
+-- rank BIGINT: rank by share; 1 is the largest
 -- operator VARCHAR: operator, as in operator_times
--- share_pct DOUBLE: share of the step time, %
--- weight_pct DOUBLE: value for the ranking of findings if there is no bound, %: share_pct, limited to the
---   time that faster kernels can save; if the GPU waits for input, further limited because faster kernels
+-- share_pct DOUBLE: percentage of the step time
+-- weight_pct DOUBLE: value that ranks findings without an upper bound, %: share_pct, limited to the time
+--   that faster kernels can save. If the GPU waits for input, the limit is lower, because faster kernels
 --   would only wait longer
--- step_ns DOUBLE: mean time of the operator's kernels per step, ns; NULL without steps
+-- step_ns DOUBLE: mean time per step in the operator's kernels, ns; NULL without steps
 -- step_launches BIGINT: mean number of launches per step; NULL without steps
 -- kernels BIGINT: number of distinct kernels
 -- longest VARCHAR: kernels with the most time, as in operator_times
@@ -19,8 +19,8 @@
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- gain_pct DOUBLE: upper bound on the gain, % of the step time; NULL if no bound can be derived
--- floor VARCHAR: what the bound assumes to stay unchanged: around (the kernels next to the operator's own
---   kernels)
+-- floor VARCHAR: which time the upper bound leaves unchanged: around (the kernels next to the operator's
+--   own kernels)
 /* finding
 claim = "operator"
 says = "spends time on {{ words[operator] }}"

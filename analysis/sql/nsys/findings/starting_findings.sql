@@ -1,12 +1,12 @@
 -- GPUs that are repeatedly idle between the analyzed steps while the program starts processes, for example
--- because a data loader starts its workers for each epoch. Such steps differ from the others and are excluded
--- from the analyzed steps.
+-- because a data loader starts its workers in each epoch. Steps with such an interval differ from the
+-- others, so they are not analyzed.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- intervals BIGINT: number of idle intervals in which processes start
+-- intervals BIGINT: number of idle intervals during which processes start
 -- idle_ns BIGINT: total length of these intervals, ns
--- share_pct DOUBLE: share of the time from the first to the last steady step, %
+-- share_pct DOUBLE: idle_ns as a percentage of the time from the first to the last steady step
 -- longest_ns BIGINT: longest of these intervals, ns
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high

@@ -1,17 +1,18 @@
--- Long start-up phases, one row per GPU: the time before the first steady step as a share of the capture.
--- Start-up does not recur, so it is not part of a step, and its share must not be added to the shares in
--- timeline_findings. A GPU only has a row if its steady steps are analyzed and start-up is not a small part
--- of the program's total run time.
+-- GPUs whose program has a long start-up phase, with the time before the first steady step as a percentage
+-- of the capture. Start-up does not recur and is not part of a step, so do not add its share to the shares
+-- in timeline_findings. A GPU has a row only if its steady steps are analyzed and start-up takes a notable
+-- part of the program's total run time.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process
--- startup_ns BIGINT: time from the first CUDA call to the first steady step, without time in other loops, ns
+-- process_id BIGINT: process id
+-- startup_ns BIGINT: time from the first CUDA call to the first steady step, excluding other loops, ns
 -- capture_ns BIGINT: time from the first CUDA call to the end of the last operation on the GPU, ns
--- share_pct DOUBLE: share of start-up in the capture, %; it is also the upper bound on the gain
--- causes VARCHAR: causes of start-up time in words; causes below 2 % are omitted, and other loops come last
+-- share_pct DOUBLE: startup_ns as a percentage of capture_ns; this is also the upper bound on the gain
+-- causes VARCHAR: causes of the start-up time, in words; causes below 2 % are omitted, and other loops are
+--   listed last
 -- cause VARCHAR: cause with the most time: loading (modules, first uses of kernels), context, allocation,
---   communicator, autotuning or compilation; program if no cause takes 25 %
+--   communicator, autotuning or compilation; program if no cause reaches 25 %
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding

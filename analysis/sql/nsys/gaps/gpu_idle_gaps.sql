@@ -1,35 +1,37 @@
--- Idle intervals of each GPU, longest first, with the cause of their largest part and the activity of the
--- host.
+-- Idle intervals of each GPU, longest first. Each has the cause of its largest part and what the host was
+-- doing.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: order by length, from 1 for the longest
+-- rank BIGINT: rank by length; 1 is the longest
 -- start_ns BIGINT: end of the preceding operation, ns
 -- end_ns BIGINT: start of the next operation, ns
 -- dur_ns BIGINT: length of the interval, ns
 -- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
 -- before_ns BIGINT: idle time before the launching call began, ns; NULL if no call was recorded, or if the
---   call had returned before the interval
+--   call returned before the interval began
 -- wait_ns BIGINT: part of before_ns in calls that wait for the GPU, ns
 -- loading_ns BIGINT: part of before_ns in calls that load modules or libraries, ns
 -- launch_api_ns BIGINT: idle time during the launching call, ns; NULL in the same cases as before_ns
 -- queued_ns BIGINT: idle time after the launching call, ns; NULL in the same cases as before_ns
--- profiler_overhead_ns BIGINT: time of the profiler itself in the interval, ns
+-- profiler_overhead_ns BIGINT: profiler overhead during the interval, ns
 -- next_name VARCHAR: operation that ended the interval
 -- api_name VARCHAR: call that launched this operation
--- sync_name VARCHAR: synchronizing call of the launching thread in the interval; NULL without such a call
+-- sync_name VARCHAR: synchronizing call that the launching thread made during the interval; NULL if there
+--   is none
 -- nvtx_range VARCHAR: innermost NVTX range around the launching call
--- nvtx_path VARCHAR: that range and up to two outer ranges, outermost first; only for intervals longer than a
---   launch gap
--- during_range VARCHAR: innermost NVTX range of the launching thread that was open for at least half of
---   before_ns; this and the next three columns are only set if before_ns is longer than a launch gap
--- api_call VARCHAR: CUDA call of the launching thread with the most time in before_ns; NULL if no call takes
+-- nvtx_path VARCHAR: innermost range and up to two ranges around it, outermost first; only for intervals
+--   longer than a launch gap
+-- during_range VARCHAR: innermost NVTX range that was open on the launching thread for at least half of
+--   before_ns; this column and the next three columns are only set if before_ns is longer than a launch
+--   gap
+-- api_call VARCHAR: CUDA call in which the launching thread spent most of before_ns; NULL if no call takes
 --   20 us
--- os_call VARCHAR: OS call of the launching thread with the most time in before_ns; NULL if no call takes 20
+-- os_call VARCHAR: OS call in which the launching thread spent most of before_ns; NULL if no call takes 20
 --   us, or if OS calls were not traced
--- other_thread VARCHAR: range or OS call (except waiting) of another thread of the process that covers at
+-- other_thread VARCHAR: range or OS call (except waiting) on another thread of the process that covers at
 --   least half of before_ns
--- pid BIGINT: process
+-- pid BIGINT: process id
 -- tid BIGINT: launching thread
 CREATE VIEW gpu_idle_gaps AS
 WITH ranked AS (

@@ -1,14 +1,14 @@
--- Idle time of each GPU by interval length and cause. It shows whether the idle time consists of a few long
--- intervals or many short intervals.
+-- Idle time of each GPU by interval length and cause, which shows whether a few long intervals or many
+-- short intervals dominate.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- size_index INTEGER: number of the length class, from 1 for the shortest
--- size VARCHAR: length class
+-- size_index INTEGER: index of the length class; 1 is the shortest
+-- size VARCHAR: length class, from 'under 10 us' to '10 ms and more'
 -- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
 -- count BIGINT: number of intervals
 -- time_ns BIGINT: total idle time, ns
--- share_pct DOUBLE: share of the steady steps (analysis_windows), %
+-- share_pct DOUBLE: percentage of the steady steps (analysis_windows)
 CREATE VIEW gpu_idle_sizes AS
 WITH sized AS (
     SELECT

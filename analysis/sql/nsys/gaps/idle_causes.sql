@@ -1,21 +1,21 @@
--- Where the idle time of each GPU occurs, longest first: the call, the range or the other thread that was
--- active for at least half of the time before the next launch, else the next operation. Only intervals longer
--- than a launch gap have a name.
+-- Where each GPU's idle time occurs, longest first. An interval is assigned to the call, range or other
+-- thread that was active for at least half of the time before the next launch, or else to the next
+-- operation. Intervals that are not longer than a launch gap have no name.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: order by time, from 1 for the most
+-- rank BIGINT: rank by time; 1 is the longest
 -- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
--- kind VARCHAR: kind of the named activity: CUDA call, range (except step ranges), OS call, range of another
---   thread, OS call of another thread, or next operation; the first that applies is used, and waiting OS
---   calls come after activity of other threads; NULL if the interval is short
+-- kind VARCHAR: kind of activity that was found: CUDA call, range (except step ranges), OS call, range of
+--   another thread, OS call of another thread, or next operation. The first kind that applies is used, but
+--   waiting OS calls come after other threads' activity. NULL if the interval is short
 -- name VARCHAR: name of the activity, with numbers in range names replaced by *; NULL if the interval is
 --   short
--- nvtx_range VARCHAR: innermost range of the launching thread, with numbers replaced by *
+-- nvtx_range VARCHAR: innermost NVTX range on the launching thread, with numbers replaced by *
 -- count BIGINT: number of intervals
 -- time_ns BIGINT: total length of the intervals, ns
--- share_pct DOUBLE: share of the GPU's idle time, %
+-- share_pct DOUBLE: percentage of the GPU's idle time
 CREATE VIEW idle_causes AS
 WITH sums AS (
     SELECT track, cause, kind, name, nvtx_range, count(*) AS count, sum(dur_ns) AS ns

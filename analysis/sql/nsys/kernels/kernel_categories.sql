@@ -1,19 +1,19 @@
--- Kernel time of each GPU in the steady steps (analysis_windows) by kernel category, derived from kernel
--- names. Categories without kernels are omitted, except `other`, whose share shows how much of the time no
--- rule covers.
+-- Each GPU's kernel time during the steady steps (analysis_windows) by kernel category. Categories are
+-- derived from kernel names. Categories without kernels are omitted, except `other`, which contains the
+-- kernels that match no rule.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- category VARCHAR: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
--- kernels BIGINT: number of distinct kernels, by full name
+-- kernels BIGINT: number of distinct kernels by full name
 -- launches BIGINT: number of executions
--- time_ns BIGINT: total duration, ns; overlaps count twice
--- share_pct DOUBLE: share of the GPU's total kernel time, %; NULL if the total is 0
+-- time_ns BIGINT: total duration, ns; overlapping time counts more than once
+-- share_pct DOUBLE: percentage of the GPU's total kernel time; NULL if the total is 0
 -- mean_ns DOUBLE: mean duration, ns; NULL without executions
 -- longest VARCHAR: short name of the kernel with the most time
--- longest_pct DOUBLE: share of that kernel in the category's time, %; NULL if the time is 0
+-- longest_pct DOUBLE: that kernel's percentage of the category's time; NULL if the time is 0
 CREATE VIEW kernel_categories AS
 WITH uses AS (
     SELECT g.report_id, g.device, n.category, n.short_name, u.launches, u.time_ns

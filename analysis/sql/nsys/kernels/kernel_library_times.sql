@@ -1,16 +1,16 @@
--- Kernel time of each GPU in the steady steps (analysis_windows) by library.
+-- Each GPU's kernel time during the steady steps (analysis_windows) by library.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- library VARCHAR: library, as in kernel_libraries; own if no rule matches
--- closed BOOLEAN: whether the user cannot change the code, only the inputs
--- kernels BIGINT: number of distinct kernels, by full name
+-- library VARCHAR: library, as in kernel_libraries; own if no rule matches the kernel
+-- closed BOOLEAN: whether the library's code is closed to the user, who can only change its inputs
+-- kernels BIGINT: number of distinct kernels by full name
 -- launches BIGINT: number of executions
--- time_ns BIGINT: total duration, ns; overlaps count twice
--- share_pct DOUBLE: share of the GPU's total kernel time, %; NULL if the total is 0
+-- time_ns BIGINT: total duration, ns; overlapping time counts more than once
+-- share_pct DOUBLE: percentage of the GPU's total kernel time; NULL if the total is 0
 -- longest VARCHAR: short name of the kernel with the most time
--- longest_pct DOUBLE: share of that kernel in the library's time, %; NULL if the time is 0
+-- longest_pct DOUBLE: that kernel's percentage of the library's time; NULL if the time is 0
 CREATE VIEW kernel_library_times AS
 WITH sums AS (
     SELECT

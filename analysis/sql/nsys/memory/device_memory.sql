@@ -4,15 +4,16 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process
+-- process_id BIGINT: process id
 -- kind VARCHAR: device, array, managed or static (module variables) for CUDA allocations, tensor for PyTorch
 --   allocations
--- time_ns BIGINT: time of the change on the host, ns; 0 for memory that was in use before nsys began to
+-- time_ns BIGINT: host time of the change, ns; 0 for memory that was already in use when nsys began to
 --   record
--- bytes BIGINT: bytes of this kind that the process uses after the change
--- total_bytes BIGINT: bytes in use on the GPU, over all kinds and processes
--- reserved_bytes BIGINT: bytes reserved on the GPU; CUDA memory pools and PyTorch's allocator reserve more
---   than is in use; NULL if not recorded
+-- bytes BIGINT: memory of this kind that the process uses after the change, bytes
+-- total_bytes BIGINT: memory in use on the GPU after the change, summed over all kinds and processes,
+--   bytes
+-- reserved_bytes BIGINT: memory reserved on the GPU, bytes; CUDA memory pools and PyTorch's allocator
+--   reserve more than is in use; NULL if not recorded
 CREATE VIEW device_memory AS
 WITH moments AS (
     SELECT

@@ -1,15 +1,17 @@
--- Memory use of each GPU over time, in 240 parts of equal length: total memory in use, reserved memory, and
--- each kind.
+-- Memory use of each GPU over time, divided into 240 intervals of equal length: total memory in use,
+-- reserved memory, and memory of each kind.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- kind VARCHAR: in use, held (reserved), or a kind as in device_memory
--- start_ns BIGINT: start of the first part, ns: the first change after time 0 or, for nsys, the first GPU
---   operation
--- end_ns BIGINT: end of the last part, ns: the last change or operation
--- max_bytes BIGINT: largest number of bytes at any time
--- course VARCHAR: memory use as a bar, in eighths of max_bytes; each character covers six parts
--- parts_bytes BIGINT[]: largest number of bytes in each part
+-- start_ns BIGINT: start of the first interval, ns: the first change after time 0 or, for nsys, the first
+--   GPU operation if it is earlier
+-- end_ns BIGINT: end of the last interval, ns: the last change or the end of the last GPU operation,
+--   whichever is later
+-- max_bytes BIGINT: peak memory use, bytes
+-- course VARCHAR: memory use as a text bar chart, in eighths of max_bytes; each character covers six
+--   intervals
+-- parts_bytes BIGINT[]: peak memory use within each interval, bytes
 CREATE VIEW device_memory_course AS
 WITH moments AS (
     SELECT report_id, device, 'in use' AS kind, time_ns, any_value(total_bytes) AS bytes

@@ -1,16 +1,16 @@
--- Peak memory use of each GPU according to device_memory, and where the program was at that time.
+-- Peak memory use of each GPU according to device_memory, and what the program was doing at the peak.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- peak_bytes BIGINT: largest number of bytes in use at any time
--- peak_ns BIGINT: time on the host at which the peak was first reached, ns
+-- peak_bytes BIGINT: peak memory in use, bytes
+-- peak_ns BIGINT: host time at which the peak was first reached, ns
 -- step VARCHAR: step that the host was launching at the peak; NULL outside steps
--- nvtx_path VARCHAR: NVTX ranges open at the peak on the allocating thread (on the main thread if it had
---   none), outermost first; NULL without open ranges
--- reserved_bytes BIGINT: largest number of bytes reserved on the GPU at any time; NULL if not recorded
+-- nvtx_path VARCHAR: NVTX ranges that were open at the peak on the allocating thread (on the main thread
+--   if the allocating thread had none), outermost first; NULL if no range was open
+-- reserved_bytes BIGINT: peak reserved memory on the GPU, bytes; NULL if not recorded
 -- memory_bytes BIGINT: total memory of the GPU, bytes; NULL if the report does not contain it
--- peak_pct DOUBLE: reserved_bytes (peak_bytes if NULL), % of the GPU's memory
--- last_bytes BIGINT: bytes in use after the last change
+-- peak_pct DOUBLE: reserved_bytes (peak_bytes if NULL) as a percentage of the GPU's memory
+-- last_bytes BIGINT: memory in use after the last change, bytes
 -- allocations BIGINT: number of recorded allocations
 CREATE VIEW device_memory_peak AS
 WITH summed AS (

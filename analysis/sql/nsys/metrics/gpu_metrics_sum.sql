@@ -1,21 +1,22 @@
--- Time-weighted means of sampled GPU metrics: for each GPU as a whole, during compute, in each step, and for
--- the work that each NVTX range launched on its own thread. To sample the metrics, use `nsys profile
--- --gpu-metrics-devices=all`.
+-- Time-weighted means of sampled GPU metrics for each GPU: for the whole capture, during compute, during
+-- each step, and during the work that each NVTX range launched from its own thread. To sample the metrics,
+-- use `nsys profile --gpu-metrics-devices=all`.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- scope VARCHAR: whole (first to last operation), compute (while a kernel other than communication ran), step
---   or range
--- name VARCHAR: step, or range as domain:name; NULL otherwise
+-- scope VARCHAR: whole (first to last operation), compute (while a kernel other than a communication
+--   kernel ran), step or range
+-- name VARCHAR: name of the step, or of the range as domain:name; NULL for other scopes
 -- instances BIGINT: number of intervals
 -- time_ns BIGINT: total length of the intervals, ns
--- sampled_ns BIGINT: part of time_ns that is covered by samples, ns; the metrics are NULL if it is 0
--- sm_active_pct DOUBLE: SM activity: share of SMs with at least one warp, %
--- sm_issue_pct DOUBLE: share of cycles in which an SM issued an instruction, %
--- tensor_active_pct DOUBLE: share of cycles in which the tensor pipes were active, %
+-- sampled_ns BIGINT: part of time_ns that is covered by samples, ns; if it is 0, the metrics are NULL
+-- sm_active_pct DOUBLE: SM activity: percentage of SMs with at least one warp
+-- sm_issue_pct DOUBLE: percentage of cycles in which an SM issued an instruction
+-- tensor_active_pct DOUBLE: percentage of cycles in which the tensor pipes were active
 -- dram_read_pct DOUBLE: DRAM read bandwidth, % of peak
 -- dram_write_pct DOUBLE: DRAM write bandwidth, % of peak
--- dram_bytes_per_s DOUBLE: DRAM bandwidth in both directions, byte/s; NULL if the peak of the GPU is unknown
+-- dram_bytes_per_s DOUBLE: DRAM read and write bandwidth combined, byte/s; NULL if the GPU's peak
+--   bandwidth is unknown
 CREATE VIEW gpu_metrics_sum AS
 WITH windows AS (
     SELECT track, 'whole' AS scope, NULL::VARCHAR AS name, NULL::BIGINT AS step_index, start_ns, end_ns

@@ -1,17 +1,17 @@
 -- GPU time of kernels in CUDA graphs, by the NVTX range in which their graph node was created. A graph is
--- captured inside the ranges of its layers, but launched outside them. For a cloned node, the creation of the
--- original node counts. The view covers the analyzed windows. It needs a profile with --cuda-graph-trace=node
--- that includes the creation of the graph.
+-- captured inside the ranges of the model's layers but launched outside them. A cloned node is assigned to
+-- the range in which its original was created. The view covers the analyzed windows. It requires a profile
+-- with --cuda-graph-trace=node that includes the creation of the graph.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- path VARCHAR: up to four ranges around the creation of the node, on the creating thread, outermost first;
---   NULL if no range was open or the creation was not recorded
+-- path VARCHAR: up to four ranges that were open on the creating thread when the node was created,
+--   outermost first; NULL if no range was open or the creation was not recorded
 -- reason VARCHAR: why path is NULL: no_creation (the node was created before the capture began) or no_range
 -- nodes BIGINT: number of distinct graph nodes
 -- launches BIGINT: number of executions
 -- time_ns BIGINT: sum of the kernel durations, ns
--- share_pct DOUBLE: share of the time of all graph kernels on this GPU, %
+-- share_pct DOUBLE: percentage of the time of all graph kernels on this GPU
 -- longest VARCHAR: short name of the kernel with the most time
 CREATE VIEW graph_ranges AS
 WITH RECURSIVE nodes AS (

@@ -1,19 +1,19 @@
--- GPU work attributed to NVTX ranges, per process: by the launching thread, or through the main thread (for
--- autograd). Results by NVTX range only cover this share of the work.
+-- How much GPU work can be attributed to NVTX ranges in each process: through the launching thread, or
+-- through the main thread (for autograd). Views that group by NVTX range cover only this part of the work.
 --
 -- report_id VARCHAR: report
--- pid BIGINT: process
+-- pid BIGINT: process id
 -- operations BIGINT: number of GPU operations
--- own_thread BIGINT: number of operations launched within a range of the launching thread
--- main_thread BIGINT: number of operations launched outside any range by another thread, while the main
---   thread was in a range
+-- own_thread BIGINT: number of operations launched within a range on the launching thread
+-- main_thread BIGINT: number of operations that another thread launched outside its own ranges while the
+--   main thread was in a range
 -- without_range BIGINT: number of all other operations
--- own_thread_time_pct DOUBLE: share of own_thread operations in the time of all operations, %; NULL if the
---   time is 0
--- main_thread_time_pct DOUBLE: share of main_thread operations in the time of all operations, %; NULL if the
---   time is 0
--- without_range_time_pct DOUBLE: share of the other operations in the time of all operations, %; NULL if the
---   time is 0
+-- own_thread_time_pct DOUBLE: time of own_thread operations as a percentage of all operations' time; NULL
+--   if the time is 0
+-- main_thread_time_pct DOUBLE: time of main_thread operations as a percentage of all operations' time;
+--   NULL if the time is 0
+-- without_range_time_pct DOUBLE: time of the other operations as a percentage of all operations' time;
+--   NULL if the time is 0
 CREATE VIEW nvtx_attribution AS
 SELECT
     report_id,

@@ -1,23 +1,23 @@
--- NVTX ranges projected onto the GPU, equal to `nsys stats --report nvtx_gpu_proj_sum`. A projection extends
--- from the first start to the last end of the work that was launched within a range on its thread. It is a
--- span and not busy time: it includes idle time and work of other ranges. All work of one launching call (a
--- CUDA graph) counts as one operation.
+-- NVTX ranges projected onto the GPU, equal to `nsys stats --report nvtx_gpu_proj_sum`. A range's
+-- projection extends from the start of the first to the end of the last operation launched within the
+-- range on its thread. It is a time span, not busy time, so it includes idle time and other ranges' work.
+-- All work from one launching call (a CUDA graph) counts as one operation.
 --
 -- report_id VARCHAR: report
 -- range VARCHAR: name of the range, as domain:text
 -- style VARCHAR: range style, PushPop
--- total_proj_time_ns BIGINT: sum of projected durations, ns
--- total_range_time_ns BIGINT: sum of the durations of these ranges on the host, ns
+-- total_proj_time_ns BIGINT: sum of the projected durations, ns
+-- total_range_time_ns BIGINT: sum of these ranges' durations on the host, ns
 -- range_instances BIGINT: number of ranges that launched work
 -- proj_avg_ns DOUBLE: mean projected duration, ns, rounded to 0.1
 -- proj_med_ns DOUBLE: median projected duration, ns
 -- proj_min_ns BIGINT: shortest projected duration, ns
 -- proj_max_ns BIGINT: longest projected duration, ns
--- proj_stddev_ns DOUBLE: sample standard deviation of the projected duration (n - 1; 0 if there is only one
---   range), ns
+-- proj_stddev_ns DOUBLE: sample standard deviation of the projected duration (divisor n - 1; 0 if there is
+--   only one range), ns
 -- total_gpu_ops BIGINT: number of launching calls
 -- avg_gpu_ops DOUBLE: mean number of launching calls per range, rounded to 0.1
--- avg_range_lvl DOUBLE: mean nesting depth of the ranges, across all domains, rounded to 0.1
+-- avg_range_lvl DOUBLE: mean nesting depth of the ranges across all domains, rounded to 0.1
 -- avg_num_child DOUBLE: mean number of direct child ranges, rounded to 0.1
 CREATE VIEW nvtx_gpu_proj_sum AS
 WITH ranges AS (

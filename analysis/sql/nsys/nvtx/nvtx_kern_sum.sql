@@ -1,20 +1,21 @@
--- Kernel time by the NVTX ranges in which the kernels were launched, equal to `nsys stats --report
--- nvtx_kern_sum`. A kernel counts in every range around its launching call, on the thread of that call.
--- Kernels launched outside any range are listed under an empty name.
+-- Kernel time by the NVTX range in which the kernels were launched, equal to `nsys stats --report
+-- nvtx_kern_sum`. A kernel counts toward every range that encloses its launching call on the same thread.
+-- Kernels launched outside all ranges are listed with an empty range name.
 --
 -- report_id VARCHAR: report
--- nvtx_range VARCHAR: name of the range, as domain:text; NULL outside any range
--- style VARCHAR: range style, PushPop; NULL outside any range
--- pid BIGINT: process
--- tid BIGINT: launching thread
+-- nvtx_range VARCHAR: name of the range, as domain:text; NULL for kernels launched outside all ranges
+-- style VARCHAR: range style, PushPop; NULL for kernels launched outside all ranges
+-- pid BIGINT: process id
+-- tid BIGINT: thread id of the launching thread
 -- nvtx_inst BIGINT: number of ranges with this name that launched the kernel
 -- kern_inst BIGINT: number of kernel executions
 -- total_time_ns BIGINT: sum of kernel durations, ns
 -- avg_ns DOUBLE: mean duration, ns, rounded to 0.1
--- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
+-- med_ns DOUBLE: median duration (mean of the two middle values if the count is even), ns, rounded to 0.1
 -- min_ns BIGINT: shortest duration, ns
 -- max_ns BIGINT: longest duration, ns
--- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 if there is only one value), ns, rounded to 0.1
+-- stddev_ns DOUBLE: sample standard deviation (divisor n - 1; 0 if there is only one value), ns, rounded
+--   to 0.1
 -- kernel_name VARCHAR: kernel name with template arguments
 CREATE VIEW nvtx_kern_sum AS
 WITH threads AS MATERIALIZED (

@@ -2,15 +2,16 @@
 -- ranges.
 --
 -- report_id VARCHAR: report
--- time_pct DOUBLE: share of the report's total time in this view, %, rounded to 0.1 as nsys does
--- total_time_ns BIGINT: total duration, ns; overlaps count twice
+-- time_pct DOUBLE: percentage of the report's total time in this view, rounded to 0.1 as in nsys
+-- total_time_ns BIGINT: total duration, ns; overlapping time counts more than once
 -- instances BIGINT: number of ranges
 -- avg_ns DOUBLE: mean duration, ns, rounded to 0.1
--- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
+-- med_ns DOUBLE: median duration (mean of the two middle values if the count is even), ns, rounded to 0.1
 -- min_ns BIGINT: shortest duration, ns
 -- max_ns BIGINT: longest duration, ns
--- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 if there is only one value), ns, rounded to 0.1
--- range VARCHAR: name as domain:text; the default domain is empty
+-- stddev_ns DOUBLE: sample standard deviation (divisor n - 1; 0 if there is only one value), ns, rounded
+--   to 0.1
+-- range VARCHAR: name as domain:text; the domain is empty for the default domain
 CREATE VIEW nvtx_pushpop_sum AS
 SELECT
     report_id,

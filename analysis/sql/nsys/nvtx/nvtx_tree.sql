@@ -1,20 +1,20 @@
--- NVTX ranges as a tree: GPU time of the work launched within each path of ranges, on the threads of the
--- ranges. PyTorch operators are ranges of the domain cpu_op. Numbers in names are replaced by *, so that all
--- steps form one node. The tree contains the eight outermost levels of each thread.
+-- NVTX ranges as a tree, with the GPU time of the work launched within each path of nested ranges on the
+-- ranges' threads. PyTorch operators are ranges in the domain cpu_op. Numbers in names are replaced by *,
+-- so that all steps form one node. The tree contains the eight outermost levels on each thread.
 --
 -- report_id VARCHAR: report
--- path VARCHAR: range and its outer ranges, outermost first
+-- path VARCHAR: range and the ranges that enclose it, outermost first
 -- range VARCHAR: name of the range, as domain:text
--- depth INTEGER: number of outer ranges
+-- depth INTEGER: number of enclosing ranges
 -- instances BIGINT: number of ranges that launched work
--- gpu_time_ns BIGINT: total time: sum of the durations of the launched operations, ns
--- own_gpu_time_ns BIGINT: self time: part of gpu_time_ns that was not launched in a range of the next level,
---   ns; too small if start/end ranges of that level overlap, because work launched in both counts twice, but
---   never below 0
--- share_pct DOUBLE: share of the total duration of all operations of the report, %
+-- gpu_time_ns BIGINT: total time: sum of the launched operations' durations, ns
+-- own_gpu_time_ns BIGINT: self time: part of gpu_time_ns that was not launched within a child range, ns,
+--   at least 0; it is too small if start/end ranges of the next level overlap, because work launched
+--   within both counts twice
+-- share_pct DOUBLE: percentage of the total duration of all the report's operations
 -- mean_ns DOUBLE: mean GPU time per range, ns
--- host_time_ns BIGINT: sum of the durations of these ranges on the host, ns
--- tree_order VARCHAR: position in the tree from top to bottom, longest first
+-- host_time_ns BIGINT: sum of these ranges' durations on the host, ns
+-- tree_order VARCHAR: sort key that lists the tree from top to bottom, longest range first
 CREATE VIEW nvtx_tree AS
 WITH RECURSIVE totals AS (
     SELECT report_id, sum(end_ns - start_ns) AS ns

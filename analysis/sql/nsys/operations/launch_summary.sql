@@ -1,26 +1,27 @@
--- Kernel launches on each GPU: duration of the launching calls, queueing time, number of short kernels, and
--- the idle time that CUDA graphs would remove. A long queue is not a problem, because it means that the host
--- is ahead of a busy GPU. The launch overhead is the idle time before, during and after launching calls.
+-- Kernel launches on each GPU: duration of the launching calls, queueing time, number of short kernels,
+-- and the idle time that CUDA graphs would remove. A long queue is not a problem, because it means that
+-- the host is ahead of a busy GPU. Launch overhead is the idle time before, during and after launching
+-- calls.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- kernels BIGINT: number of kernels
--- calls BIGINT: number of launching calls; one call launches many kernels of a CUDA graph
--- launches_per_ms DOUBLE: launching calls per millisecond of the window
+-- calls BIGINT: number of launching calls; one call launches all kernels of a CUDA graph
+-- launches_per_ms DOUBLE: number of launching calls per millisecond of the window
 -- api_med_ns DOUBLE: median duration of a launching call, ns
 -- api_ns BIGINT: total duration of the launching calls, ns
--- queue_med_ns DOUBLE: median time from the return of the call to the start of the kernel, for queued
---   kernels, ns
+-- queue_med_ns DOUBLE: median time that queued kernels wait between the return of the launching call and
+--   their start, ns
 -- short_kernels BIGINT: number of kernels shorter than 10 us
--- short_kernels_pct DOUBLE: share of short kernels in the number of kernels, %
--- short_time_pct DOUBLE: share of short kernels in the kernel time, %
--- graph_launches BIGINT: number of launches of CUDA graphs that were traced as a whole, so that their kernels
---   are hidden
+-- short_kernels_pct DOUBLE: short kernels as a percentage of all kernels
+-- short_time_pct DOUBLE: short kernels' time as a percentage of the kernel time
+-- graph_launches BIGINT: number of CUDA graph launches that were traced as a whole, which hides the
+--   graph's kernels
 -- graph_kernels BIGINT: number of kernels in CUDA graphs
 -- launch_overhead_ns BIGINT: idle time before, during and after launching calls, ns
--- graphs_save_pct DOUBLE: share of the window that CUDA graphs would save: launch overhead before operations
---   outside graphs, except copies to the host, at which a graph would have to end, %
+-- graphs_save_pct DOUBLE: percentage of the window that CUDA graphs would save: launch overhead before
+--   operations outside graphs, except before copies to the host, because a graph would have to end there
 CREATE VIEW launch_summary AS
 WITH ops AS (
     SELECT * EXCLUDE (report_id, device), end_ns - start_ns AS dur_ns

@@ -1,25 +1,25 @@
--- Copies and memsets on each GPU by direction and memory kind: bytes, achieved bandwidth, and how much of the
--- time overlaps with kernels. Only operations that begin in the analyzed window (the steady steps, if there
--- are steps) are included.
+-- Copies and memsets on each GPU by direction and memory kind: bytes, achieved bandwidth, and how much of
+-- their time overlaps with kernels. Only operations that begin within the analyzed window (the steady
+-- steps, if there are steps) are included.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- operation VARCHAR: operation, as in memory_ops
--- src_kind VARCHAR: kind of the source memory; Pageable copies are staged through pinned memory and block the
---   host
--- dst_kind VARCHAR: kind of the destination memory
+-- src_kind VARCHAR: kind of source memory; copies from or to Pageable memory are staged through pinned
+--   memory and block the host
+-- dst_kind VARCHAR: kind of destination memory
 -- count BIGINT: number of operations
 -- total_ns BIGINT: sum of the durations, ns
 -- bytes BIGINT: number of bytes copied or set
 -- bytes_per_s DOUBLE: achieved bandwidth: bytes / total_ns, byte/s
--- link VARCHAR: link that the bytes cross: PCIe (host), NVLink (peer) or DRAM (within the device); NULL for
---   other operations
--- link_bytes_per_s DOUBLE: vendor's peak bandwidth of the link in that direction, byte/s; half of the DRAM
---   bandwidth for copies within the device, which read and write DRAM; the host side may be slower; NULL if
---   unknown
--- link_pct DOUBLE: achieved bandwidth, % of link_bytes_per_s; short copies are latency-bound
--- covered_pct DOUBLE: share of the operations' time that is overlapped by a kernel on the same GPU, %
--- pageable BOOLEAN: whether source or destination is pageable host memory
+-- link VARCHAR: link over which the bytes are transferred: PCIe (host), NVLink (peer) or DRAM (within the
+--   device); NULL for other operations
+-- link_bytes_per_s DOUBLE: vendor's peak bandwidth of the link in that direction, byte/s. Copies within
+--   the device read and write DRAM, so their peak is half of the DRAM bandwidth. Host memory may be slower
+--   than the link. NULL if unknown
+-- link_pct DOUBLE: achieved bandwidth as a percentage of link_bytes_per_s; short copies are latency-bound
+-- covered_pct DOUBLE: percentage of the operations' time during which a kernel runs on the same GPU
+-- pageable BOOLEAN: whether the source or destination is pageable host memory
 CREATE VIEW memory_op_summary AS
 WITH kernels AS (
     -- The union of kernels as segments, each with the total kernel time before it.

@@ -1,19 +1,20 @@
--- Copies of a few bytes to the host that the launching thread waits for before its next launch, for example
--- from `.item()`, including copies in CUDA graphs. Each copy makes the GPU run out of work, and host code
--- that uses the value cannot be part of a CUDA graph.
+-- Copies of a few bytes to the host for which the launching thread waits before its next launch, for
+-- example in `.item()`, including copies in CUDA graphs. While the host waits, the GPU runs out of work.
+-- Host code that uses the copied value cannot be part of a CUDA graph.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- copies BIGINT: number of such copies; a copy in a CUDA graph counts once per graph launch
 -- per_step DOUBLE: number of copies per step; NULL without steps
--- calls_pct DOUBLE: number of copies relative to all launching calls, %
+-- calls_pct DOUBLE: number of copies as a percentage of all launching calls
 -- max_bytes BIGINT: size of the largest copy, bytes
--- idle_ns BIGINT: idle time of category sync between these copies and the next launch of the thread, ns
--- share_pct DOUBLE: share of this idle time in the steady steps (analysis_windows), %
--- host_pct DOUBLE: share of the steady steps that the host spends on readbacks and launches, %. A readback
---   lasts from the start of the copy call, or the end of the graph launch, to the next launch of the thread.
---   Tracing slows launches down. Other host work would take as long without the copies
+-- idle_ns BIGINT: idle time of category sync between these copies and the thread's next launch, ns
+-- share_pct DOUBLE: idle_ns as a percentage of the steady steps (analysis_windows)
+-- host_pct DOUBLE: percentage of the steady steps that the host spends on readbacks and launches. A
+--   readback lasts from the start of the copy call, or from the end of the graph launch, to the thread's
+--   next launch. Tracing lengthens launches. Other host work is not included, because it would take as
+--   long without the copies
 CREATE VIEW small_readbacks AS
 WITH copies AS (
     SELECT

@@ -1,23 +1,24 @@
--- Matrix products of PyTorch by M, N, K and type, with their rate and share of the GPU's dense peak. The view
--- covers mm, addmm, bmm, baddbmm and _scaled_mm in a torch.profiler trace with record_shapes=True, in the
--- analyzed windows (analysis_windows).
+-- PyTorch matrix products by M, N, K and data type, with their FLOP rate and percentage of the GPU's dense
+-- peak. The view covers mm, addmm, bmm, baddbmm and _scaled_mm within the analyzed windows
+-- (analysis_windows). It requires a torch.profiler trace with record_shapes=True.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: order by time, from 1 for the most
+-- rank BIGINT: rank by time; 1 is the longest
 -- operator VARCHAR: name of the operator, such as aten::mm
--- batch BIGINT: number of products per call
--- m BIGINT: number of rows of the first matrix
--- n BIGINT: number of columns of the second matrix
--- k BIGINT: number of columns of the first matrix
--- dtype VARCHAR: type of the multiplication, as in gpu_peaks: the type of the first matrix, or tf32 if it is
---   float and the kernel name indicates tensor cores; NULL for other types
+-- batch BIGINT: number of matrix products per call
+-- m BIGINT: number of rows in the first matrix
+-- n BIGINT: number of columns in the second matrix
+-- k BIGINT: number of columns in the first matrix
+-- dtype VARCHAR: data type of the multiplication, as in gpu_peaks: the first matrix's type, or tf32 if
+--   that type is float and the kernel name indicates tensor cores; NULL for other types
 -- calls BIGINT: number of calls
 -- time_ns BIGINT: GPU time of these calls, ns
--- share_pct DOUBLE: share of the total duration of all GPU operations in the windows, %
+-- share_pct DOUBLE: percentage of the total duration of all GPU operations within the windows
 -- mean_ns DOUBLE: mean GPU time per call, ns
 -- flop_per_s DOUBLE: 2 x batch x M x N x K / mean_ns, FLOP/s
--- pct_of_peak DOUBLE: achieved rate, % of the dense peak of the type; NULL if the type or the peak is unknown
+-- pct_of_peak DOUBLE: achieved rate as a percentage of the data type's dense peak; NULL if the type or the
+--   peak is unknown
 -- longest VARCHAR: name of the kernel with the most time
 CREATE VIEW operator_gemms AS
 WITH placed AS (

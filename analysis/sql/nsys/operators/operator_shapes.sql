@@ -1,17 +1,17 @@
--- PyTorch operators by shapes and types of their inputs, with the GPU time of the work that they launched
--- directly, not through other operators. The view needs a torch.profiler trace with record_shapes=True and
--- covers the analyzed windows (analysis_windows).
+-- PyTorch operators by the shapes and types of their inputs, with the GPU time of the work that they
+-- launched directly (not through nested operators). The view covers the analyzed windows
+-- (analysis_windows). It requires a torch.profiler trace with record_shapes=True.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: order by time, from 1 for the most
+-- rank BIGINT: rank by time; 1 is the longest
 -- operator VARCHAR: name of the operator, such as aten::mm
 -- shapes VARCHAR: dimensions of each input as JSON
 -- types VARCHAR: type of each input as JSON
 -- calls BIGINT: number of calls that launched work
 -- launches BIGINT: number of GPU operations
--- time_ns BIGINT: sum of the durations of these operations, ns
--- share_pct DOUBLE: share of the total duration of all GPU operations in the windows, %
+-- time_ns BIGINT: sum of these operations' durations, ns
+-- share_pct DOUBLE: percentage of the total duration of all GPU operations within the windows
 -- mean_ns DOUBLE: mean GPU time per call, ns
 -- longest VARCHAR: name of the operation with the most time
 CREATE VIEW operator_shapes AS

@@ -1,23 +1,24 @@
--- Time of each GPU in operators that consist of many kernels and run between matrix products, convolutions
--- and attention. A chain of pointwise kernels between two products counts toward the operator in that chain:
--- for example, casts of logits count toward cross-entropy, and a ReLU counts toward batch norm. Shares refer
--- to the ten analyzed steps nearest to the median, or to all of the analyzed time if there are no steps.
+-- Each GPU's time in operators that consist of many kernels and run between matrix products, convolutions
+-- and attention. A chain of pointwise kernels between two such products counts toward the operator in that
+-- chain: for example, casts of logits count toward cross-entropy, and a ReLU counts toward batch norm. The
+-- view covers the ten analyzed steps with durations nearest to the median, or all of the analyzed time if
+-- there are no steps.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- operator VARCHAR: cross_entropy, batch_norm, fixed_batch_norm (only scale and shift, as in inference),
---   normalization, softmax, pointwise (a chain without any of these), layout (conversion of the memory
---   layout), optimizer (one launch per operation) or fused_optimizer
--- launches BIGINT: number of launches in these steps
--- steps BIGINT: number of these steps; NULL without steps
+--   normalization, softmax, pointwise (a chain without any of these operators), layout (conversion of the
+--   memory layout), optimizer (one launch per operation) or fused_optimizer
+-- launches BIGINT: number of launches during the covered steps
+-- steps BIGINT: number of covered steps; NULL without steps
 -- time_ns BIGINT: sum of the kernel durations, ns
--- share_pct DOUBLE: share of the time of these steps, %
--- own_pct DOUBLE: share of the operator's own kernels in the time of these steps, without the pointwise
---   kernels around them, %
+-- share_pct DOUBLE: percentage of the covered time
+-- own_pct DOUBLE: percentage of the covered time in the operator's own kernels, without the pointwise
+--   kernels around them
 -- kernels BIGINT: number of distinct kernels
--- longest VARCHAR: short names of the four kernels with the most time, each with its share of the step time,
---   as text
+-- longest VARCHAR: short names of the four kernels with the most time, each with its percentage of the
+--   covered time, as text
 -- names VARCHAR[]: full names of the operator's kernels, longest first
 CREATE VIEW operator_times AS
 WITH sums AS (

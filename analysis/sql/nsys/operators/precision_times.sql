@@ -1,20 +1,20 @@
--- Kernel time of each GPU by the data type that the kernel name indicates, in the same steps as
+-- Each GPU's kernel time by the data type that the kernel name indicates, during the same steps as in
 -- operator_times. Compiler-generated names (XLA, Inductor, Triton) do not indicate a type.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- type VARCHAR: narrow (16 bits or fewer), single (FP32, or TF32 in matrix products) or other (FP64,
---   integers, unknown types; optimizers and communication)
--- launches BIGINT: number of launches in these steps
+--   integers and unknown types, as well as optimizers and communication)
+-- launches BIGINT: number of launches during these steps
 -- steps BIGINT: number of these steps; NULL without steps
 -- time_ns BIGINT: sum of the kernel durations, ns
--- share_pct DOUBLE: share of the time of these steps, %
--- kernel_pct DOUBLE: share of the kernel time of these steps, %
+-- share_pct DOUBLE: percentage of these steps' time
+-- kernel_pct DOUBLE: percentage of these steps' kernel time
 -- product_ns BIGINT: part of time_ns in matrix products, convolutions and attention that do not use TF32, ns
 -- kernels BIGINT: number of distinct kernels
--- longest VARCHAR: short names of the four kernels with the most time, each with its share of the step time,
---   as text
+-- longest VARCHAR: short names of the four kernels with the most time, each with its percentage of the
+--   step time, as text
 CREATE VIEW precision_times AS
 WITH sums AS (
     SELECT track, demangled, any_value(short_name) AS short_name, any_value(category) AS category,

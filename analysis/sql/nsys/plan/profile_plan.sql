@@ -1,29 +1,30 @@
--- Kernels of a timeline to profile with ncu: the kernels with the most time in the analyzed window (the
--- steady steps, if there are steps), up to 85 % of the window's kernel time. ncu selects kernels by name and
--- profiles one launch of each size (grid, block, shared memory), which represents the launches that take
--- about as long. Communication is never profiled, because ncu replays a kernel several times, and a kernel
--- that waits for other ranks would hang. In a job with several ranks, one rank is profiled. For totals, see
--- profile_plan_totals.
+-- Kernels of a timeline to profile with ncu: the kernels with the most time within the analyzed window
+-- (the steady steps, if there are steps), up to 85 % of the window's kernel time. ncu selects kernels by
+-- name and profiles one launch of each size (grid, block, shared memory). That profile represents all
+-- launches with a similar duration. Communication kernels are never profiled: ncu replays each kernel
+-- several times, and a kernel that waits for other ranks would hang. If the job has several ranks, only
+-- one rank is profiled. For totals, see profile_plan_totals.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- rank BIGINT: order by time, from 1 for the most; communication is ranked separately
+-- rank BIGINT: rank by time; 1 is the longest; communication is ranked separately
 -- name VARCHAR: function name
--- demangled VARCHAR: name with template arguments, of the instance with the most time
+-- demangled VARCHAR: name with template arguments of the instance with the most time
 -- grid VARCHAR: grid in blocks, as x,y,z
 -- block VARCHAR: block in threads, as x,y,z
 -- instances BIGINT: number of combinations of template instance and shared-memory size, which ncu
 --   distinguishes
--- launches BIGINT: number of executions in the window
+-- launches BIGINT: number of executions within the window
 -- time_ns BIGINT: sum of the durations, ns
--- share_pct DOUBLE: share of the window's kernel time without communication, %; NULL for communication
--- cumulative_pct DOUBLE: share of this kernel and all kernels ranked before it, %; NULL for communication
+-- share_pct DOUBLE: percentage of the window's kernel time without communication; NULL for communication
+-- cumulative_pct DOUBLE: percentage of that time in this kernel and all kernels ranked before it; NULL for
+--   communication
 -- chosen BOOLEAN: whether the kernel should be profiled
--- covered_pct DOUBLE: share that the profiles represent, by launches that take about as long as a profiled
---   launch, %; NULL for communication
--- why VARCHAR: reason for the choice
--- ncu_names VARCHAR[]: names by which ncu selects the profiled instances: mangled names, or function names if
---   the trace lacks mangled names
+-- covered_pct DOUBLE: percentage of that time in launches with a duration similar to a profiled launch;
+--   NULL for communication
+-- why VARCHAR: why the kernel was or was not chosen
+-- ncu_names VARCHAR[]: names with which ncu selects the profiled instances: mangled names, or function
+--   names if the trace does not contain mangled names
 CREATE VIEW profile_plan AS
 WITH own AS (
     SELECT k.*

@@ -1,25 +1,27 @@
--- Totals of profile_plan: the time that the chosen kernels cover, and how many launches ncu must skip and
--- profile. ncu profiles one launch of each configuration (grid, block, shared memory) of the chosen names.
+-- Totals of profile_plan: how much time the chosen kernels cover, and how many launches ncu must skip and
+-- profile. ncu profiles one launch of each configuration (grid, block, shared memory) of the chosen
+-- kernels.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- cc VARCHAR: compute capability of the GPU; NULL if the report does not contain it
--- cuda_device BIGINT: CUDA device number of the GPU in its process
--- process_id BIGINT: process
--- processes BIGINT: number of processes (ranks) with kernels, one of which is profiled
+-- cuda_device BIGINT: CUDA device index of the GPU within the process
+-- process_id BIGINT: process id
+-- processes BIGINT: number of processes (ranks) with kernels; one of them is profiled
 -- window_kind VARCHAR: steady, or whole if no repeating step was found
 -- steps BIGINT: number of steps in the window; NULL for a whole window
 -- launches_before BIGINT: number of kernels that the process launches before the first kernel that may be
---   profiled: kernels before the window, and kernels in the window's first step that precede better
---   candidates
--- configurations BIGINT: number of kernel configurations in the window, without communication
--- chosen BIGINT: number of configurations that should be profiled
--- coverage_pct DOUBLE: share of the window's kernel time without communication that the profiles represent, %
--- communication_pct DOUBLE: share of communication in the kernel time of the process, %
--- expected_launches BIGINT: number of launches that ncu profiles up to the last chosen launch
--- most_launches BIGINT: number of launches that ncu profiles if the program runs to its end
--- span_ns BIGINT: time on the timeline from the first launch that may be profiled to the end of the last
---   chosen launch, ns; NULL if none was chosen
+--   profiled: kernels before the window, and kernels early in the window's first step that are worse
+--   candidates than later kernels
+-- configurations BIGINT: number of kernel configurations within the window, without communication
+-- chosen BIGINT: number of configurations to profile
+-- coverage_pct DOUBLE: percentage of the window's kernel time without communication that the profiles
+--   represent
+-- communication_pct DOUBLE: communication as a percentage of the process's kernel time
+-- expected_launches BIGINT: number of launches that ncu profiles if it stops after the last chosen launch
+-- most_launches BIGINT: number of launches that ncu profiles if the program runs to completion
+-- span_ns BIGINT: timeline duration from the first launch that may be profiled to the end of the last
+--   chosen launch, ns; NULL if no launch was chosen
 -- refused VARCHAR: why profiling is not possible; NULL if it is possible
 CREATE VIEW profile_plan_totals AS
 WITH processes AS (

@@ -1,13 +1,13 @@
 -- Bandwidth of a job's collectives by operation and message size, summarized from paired_collectives. The
--- transfer time is the time of the rank that arrived last, so it does not include waiting.
+-- transfer time is the duration on the rank that arrived last, so it does not include waiting.
 --
 -- job VARCHAR: job, as in job_ranks
 -- operation VARCHAR: operation, such as AllReduce or AllGather
--- ranks BIGINT: number of captured participants
--- bytes BIGINT: bytes per call of a rank
+-- ranks BIGINT: number of participating ranks that were captured
+-- bytes BIGINT: bytes per call on one rank
 -- count BIGINT: number of collectives
 -- transfer_ns DOUBLE: median transfer time, ns
--- waiting_ns BIGINT: waiting time beyond the transfer time, summed over ranks and collectives, ns
+-- waiting_ns BIGINT: waiting time in excess of the transfer time, summed over ranks and collectives, ns
 -- spread_ns DOUBLE: median time from the first to the last arrival, ns
 -- algorithm_bytes_per_s DOUBLE: median algorithm bandwidth: bytes / transfer time, byte/s; NULL if unknown
 -- bus_bytes_per_s DOUBLE: median bus bandwidth as in nccl-tests, byte/s; NULL if unknown

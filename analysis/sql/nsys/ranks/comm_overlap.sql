@@ -1,13 +1,15 @@
--- Overlap of inter-GPU communication with compute, from unions of intervals, not sums. Only kernels that
--- begin in the analyzed window (the steady steps, if there are steps) are included.
+-- Overlap of inter-GPU communication with compute, computed from unions of intervals rather than sums of
+-- durations. Only kernels that begin within the analyzed window (the steady steps, if there are steps) are
+-- included.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- communication_ns BIGINT: time with at least one communication kernel, ns
 -- compute_ns BIGINT: time with at least one other kernel, ns
 -- overlapped_ns BIGINT: time with both communication and compute, ns
--- exposed_ns BIGINT: exposed communication: time not overlapped by compute, ns
--- overlap_pct DOUBLE: overlapped share of the communication time, %; NULL without communication
+-- exposed_ns BIGINT: exposed communication: communication time that compute does not overlap, ns
+-- overlap_pct DOUBLE: percentage of the communication time that compute overlaps; NULL without
+--   communication
 CREATE VIEW comm_overlap AS
 WITH unions AS (
     SELECT

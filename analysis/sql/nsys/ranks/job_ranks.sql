@@ -1,18 +1,20 @@
--- Ranks of distributed jobs: each process and GPU that communicated. Reports in one directory whose captures
--- overlap in time form a job. A report with several processes also forms a job.
+-- Ranks of distributed jobs, one row for each process and GPU that communicated. Reports in the same
+-- directory form a job if their captures overlap in time. A single report with several processes also
+-- forms a job.
 --
 -- job VARCHAR: job, named by the report_id of one of its reports
 -- rank BIGINT: rank
--- rank_source VARCHAR: source of the rank: MPI_RANKS, an environment variable, or file order
+-- rank_source VARCHAR: where the rank number comes from: MPI_RANKS, an environment variable, or file order
 -- report_id VARCHAR: report
--- pid BIGINT: process
+-- pid BIGINT: process id
 -- device BIGINT: physical GPU number
 -- collectives BIGINT: number of communication kernels
--- paired BIGINT: number of communication kernels that were also found on other ranks
--- clock_offset_ns BIGINT: offset to add to times of the report to get times of the job, ns
--- clock_shift_ns BIGINT: part of the offset that comes from the alignment of the ends of collectives, ns;
---   NULL without collectives to compare
--- clock_residual_ns DOUBLE: median distance between the ends of collectives after the alignment, ns
+-- paired BIGINT: number of communication kernels that were matched with kernels on other ranks
+-- clock_offset_ns BIGINT: offset to add to the report's times to get job time, ns
+-- clock_shift_ns BIGINT: part of clock_offset_ns that results from aligning the ends of collectives, ns;
+--   NULL if there are no collectives to compare
+-- clock_residual_ns DOUBLE: median distance between the ends of matched collectives after the alignment,
+--   ns
 CREATE VIEW job_ranks AS
 SELECT
     r.job,

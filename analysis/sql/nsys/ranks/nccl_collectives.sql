@@ -1,5 +1,5 @@
--- Communication kernels on each GPU by operation. Durations include waiting for other ranks: the shortest
--- participant of a collective is closest to the transfer time.
+-- Communication kernels on each GPU by operation. Durations include waiting for other ranks. In each
+-- collective, the shortest participant's duration is closest to the transfer time.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -7,18 +7,18 @@
 -- collective VARCHAR: collective operation, such as AllReduce or AllGather
 -- count BIGINT: number of executions
 -- total_ns BIGINT: sum of the durations, ns
--- share_pct DOUBLE: share of the total communication kernel time, %
+-- share_pct DOUBLE: percentage of the total communication kernel time
 -- avg_ns DOUBLE: mean duration, ns
 -- med_ns DOUBLE: median duration, ns
 -- min_ns BIGINT: shortest duration, ns
 -- p95_ns DOUBLE: 95th percentile (p95) of the duration, ns
 -- max_ns BIGINT: longest duration, ns
--- bytes BIGINT: bytes of this rank's calls, counted per rank like in NCCL: for an AllToAll, the mean per
---   peer; for a group with sends and receives, the larger direction; NULL if unknown (recorded by nsys export
---   --include-blobs=true and by torch.profiler)
--- algorithm_bytes_per_s DOUBLE: algorithm bandwidth: bytes / total_ns, including waiting, byte/s
--- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, including waiting, byte/s; for the value without
---   waiting see paired_collectives
+-- bytes BIGINT: number of bytes in this rank's calls, counted per rank as in NCCL: for an AllToAll, the
+--   mean per peer; for a group with sends and receives, the larger direction; NULL if unknown (bytes are
+--   recorded by nsys export --include-blobs=true and by torch.profiler)
+-- algorithm_bytes_per_s DOUBLE: algorithm bandwidth including waiting: bytes / total_ns, byte/s
+-- bus_bytes_per_s DOUBLE: bus bandwidth as defined by nccl-tests, including waiting, byte/s; for the
+--   bandwidth without waiting, see paired_collectives
 CREATE VIEW nccl_collectives AS
 WITH sums AS (
     SELECT

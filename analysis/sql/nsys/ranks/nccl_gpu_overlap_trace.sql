@@ -1,17 +1,17 @@
 -- Overlap of each kernel with other kernels on GPUs that communicate, separately for communication and
--- compute, like nsys's recipe nccl_gpu_overlap_trace. It is computed from unions of intervals.
+-- compute, as in nsys's recipe nccl_gpu_overlap_trace. The overlap is computed from unions of intervals.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- pid BIGINT: process
+-- pid BIGINT: process id
 -- name VARCHAR: kernel function
 -- start_ns BIGINT: start of the kernel, ns
 -- end_ns BIGINT: end of the kernel, ns
--- communicates BOOLEAN: whether it is a communication kernel
--- communication_overlap_pct DOUBLE: share of the kernel's time overlapped by another communication kernel on
---   the GPU, %; NULL if the duration is 0
--- compute_overlap_pct DOUBLE: share of the kernel's time overlapped by another kernel that is not
---   communication, %
+-- communicates BOOLEAN: whether the kernel is a communication kernel
+-- communication_overlap_pct DOUBLE: percentage of the kernel's time that other communication kernels on
+--   the GPU overlap; NULL if the duration is 0
+-- compute_overlap_pct DOUBLE: percentage of the kernel's time that other kernels on the GPU, excluding
+--   communication, overlap; NULL if the duration is 0
 CREATE VIEW nccl_gpu_overlap_trace AS
 WITH kernels AS (
     SELECT

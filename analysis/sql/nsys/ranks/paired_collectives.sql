@@ -1,24 +1,25 @@
--- A job's collectives that begin in the analyzed window of every rank (the steady steps, if there are steps).
--- Each collective is matched across its ranks. The time of the shortest participant is the transfer time; any
--- time beyond it is waiting. Times are on the job's clock.
+-- A job's collectives that begin within the analyzed window (the steady steps, if there are steps) on
+-- every rank, matched across ranks. The transfer time is the shortest participant's duration; any time in
+-- excess of it is waiting. Times are on the job's clock.
 --
 -- job VARCHAR: job, as in job_ranks
 -- operation VARCHAR: operation, such as AllReduce or AllGather
 -- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
--- nth BIGINT: number of the operation in the communicator, from 1 at the start of the capture
--- ranks BIGINT: number of captured participants
--- first_start_ns BIGINT: arrival of the first rank, ns
--- last_start_ns BIGINT: arrival of the last rank, ns
--- end_ns BIGINT: end of the last participant, ns
--- transfer_ns BIGINT: transfer time: duration of the shortest participant, ns
--- waiting_ns BIGINT: waiting time beyond the transfer time, summed over the ranks, ns
+-- nth BIGINT: sequence number of the operation in the communicator; 1 is the first in the capture
+-- ranks BIGINT: number of participating ranks that were captured
+-- first_start_ns BIGINT: time when the first rank arrived, ns
+-- last_start_ns BIGINT: time when the last rank arrived, ns
+-- end_ns BIGINT: time when the last rank finished, ns
+-- transfer_ns BIGINT: transfer time: the shortest participant's duration, ns
+-- waiting_ns BIGINT: waiting time in excess of the transfer time, summed over the ranks, ns
 -- last_rank BIGINT: rank that arrived last; NULL if the arrivals are closer together than the clock error
--- bytes BIGINT: bytes per call of a rank; NULL if the export has no payloads
--- algorithm_bytes_per_s DOUBLE: algorithm bandwidth: bytes / transfer time, byte/s; NULL for rooted
---   operations whose ranks did not arrive together
--- bus_bytes_per_s DOUBLE: bus bandwidth as in nccl-tests, byte/s; NULL if algorithm_bytes_per_s is NULL or
---   the number of ranks is unknown
--- together BOOLEAN: whether all ranks were in the collective at the same time; if not, the match is doubtful
+-- bytes BIGINT: bytes per call on one rank; NULL if the export has no payloads
+-- algorithm_bytes_per_s DOUBLE: algorithm bandwidth: bytes / transfer time, byte/s; NULL for operations
+--   with a root if the ranks did not arrive together
+-- bus_bytes_per_s DOUBLE: bus bandwidth as defined by nccl-tests, byte/s; NULL if algorithm_bytes_per_s is
+--   NULL or the number of ranks is unknown
+-- together BOOLEAN: whether all ranks were in the collective at the same time; if false, the match is
+--   doubtful
 CREATE VIEW paired_collectives AS
 WITH aligned AS (
     SELECT

@@ -1,5 +1,6 @@
--- Waiting between the ranks of a job in the analyzed window (the steady steps, if there are steps): the time
--- of each rank in collectives beyond the transfer time, and how often it arrived last.
+-- How long a job's ranks wait for each other within the analyzed window (the steady steps, if there are
+-- steps): each rank's time in collectives in excess of the transfer time, and how often the rank arrived
+-- last.
 -- @materialize
 --
 -- job VARCHAR: job, as in job_ranks
@@ -7,16 +8,17 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- collectives BIGINT: number of paired collectives
--- transfer_ns BIGINT: sum of the transfer times of these collectives, ns
+-- transfer_ns BIGINT: sum of these collectives' transfer times, ns
 -- waiting_ns BIGINT: time that the rank waited in these collectives, ns
--- waiting_pct DOUBLE: share of waiting in the time of these collectives, %
--- window_pct DOUBLE: share of waiting in the window, %
--- start_ns BIGINT: waiting time in the rank's first collective, caused by different start times of the ranks,
---   ns; 0 if the first collective is not in the window
+-- waiting_pct DOUBLE: waiting_ns as a percentage of the rank's time in these collectives
+-- window_pct DOUBLE: waiting_ns as a percentage of the window
+-- start_ns BIGINT: waiting time in the rank's first collective, because the ranks started at different
+--   times, ns; 0 if the first collective is not within the window
 -- last BIGINT: number of collectives in which the rank arrived last
--- last_pct DOUBLE: share of the collectives with a known last rank in which this rank arrived last, %
--- straggler VARCHAR: steady if one rank is last in at least 80 % of the collectives, moves otherwise; NULL if
---   no last rank is known
+-- last_pct DOUBLE: percentage of collectives in which this rank arrived last, among collectives whose last
+--   rank is known
+-- straggler VARCHAR: steady if the same rank arrives last in at least 80 % of the collectives, otherwise
+--   moves; NULL if no last rank is known
 CREATE VIEW rank_skew AS
 WITH ordered AS (
     SELECT *, row_number() OVER (PARTITION BY job, rank ORDER BY start_ns, op_id) = 1 AS first

@@ -1,16 +1,17 @@
--- Differences between the ranks of a job in each step. A step takes as long as its slowest rank.
+-- Differences between a job's ranks in each step. A step takes as long as its slowest rank.
 --
 -- job VARCHAR: job, as in job_ranks
 -- step VARCHAR: name of the step
--- step_index BIGINT: step number on a rank, from 1
--- ranks BIGINT: number of ranks that have the step
--- mean_ns DOUBLE: mean duration over the ranks, ns
--- slowest_ns BIGINT: longest duration, ns
--- slowest_rank BIGINT: rank with the longest duration
--- skew_ns BIGINT: longest minus shortest duration, ns
--- busiest_rank BIGINT: rank with the most time outside communication and waiting, for which the others wait
--- busy_skew_ns BIGINT: time of the busiest rank outside communication and waiting, minus the smallest such
---   time of any rank, ns
+-- step_index BIGINT: number of the step on each rank, from 1
+-- ranks BIGINT: number of ranks with this step
+-- mean_ns DOUBLE: mean step duration over the ranks, ns
+-- slowest_ns BIGINT: step duration on the slowest rank, ns
+-- slowest_rank BIGINT: rank with the longest step duration
+-- skew_ns BIGINT: difference between the longest and the shortest step duration, ns
+-- busiest_rank BIGINT: rank with the most time outside communication and waiting; the other ranks wait for
+--   it
+-- busy_skew_ns BIGINT: time outside communication and waiting: difference between the busiest and the
+--   least busy rank, ns
 CREATE VIEW step_skew AS
 WITH own AS (
     SELECT report_id, device, process_id, step, step_index, any_value(step_ns) AS step_ns,

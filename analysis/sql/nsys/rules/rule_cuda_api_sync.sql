@@ -5,10 +5,10 @@
 -- report_id VARCHAR: report
 -- duration_ns BIGINT: duration of the call, ns
 -- start_ns BIGINT: start of the call, ns
--- pid BIGINT: process
--- tid BIGINT: thread
+-- pid BIGINT: process id
+-- tid BIGINT: thread id
 -- api_name VARCHAR: function name as recorded
--- nsys_lists BOOLEAN: whether nsys's own rule would list it
+-- nsys_lists BOOLEAN: whether nsys's own rule lists the call
 CREATE VIEW rule_cuda_api_sync AS
 SELECT
     report_id,

@@ -1,16 +1,16 @@
--- Copies by calls that block the host until they are complete, longest first, as in `nsys analyze -r
+-- Copies whose API call blocks the host until the copy is complete, longest first, as in `nsys analyze -r
 -- cuda_memcpy_sync`. Device-to-device copies do not block and are excluded.
 --
 -- report_id VARCHAR: report
 -- duration_ns BIGINT: duration of the copy on the GPU, ns
 -- start_ns BIGINT: start of the copy, ns
--- src_kind VARCHAR: kind of the source memory
--- dst_kind VARCHAR: kind of the destination memory
+-- src_kind VARCHAR: kind of source memory
+-- dst_kind VARCHAR: kind of destination memory
 -- bytes BIGINT: number of bytes copied
--- pid BIGINT: process
--- device_id BIGINT: CUDA device number
--- context_id BIGINT: CUDA context
--- stream_id BIGINT: CUDA stream
+-- pid BIGINT: process id
+-- device_id BIGINT: CUDA device index within the process
+-- context_id BIGINT: CUDA context id
+-- stream_id BIGINT: CUDA stream id
 -- api_name VARCHAR: function name as recorded
 CREATE VIEW rule_cuda_memcpy_sync AS
 SELECT

@@ -1,15 +1,15 @@
--- Memsets of pinned or managed memory by calls that block the host, longest first, as in `nsys analyze -r
--- cuda_memset_sync`. Calls and memsets are joined on process and correlation id.
+-- Memsets of pinned or managed memory whose API call blocks the host, longest first, as in `nsys analyze
+-- -r cuda_memset_sync`. Calls and memsets are matched by process and correlation id.
 --
 -- report_id VARCHAR: report
 -- duration_ns BIGINT: duration of the memset on the GPU, ns
 -- start_ns BIGINT: start of the memset, ns
--- memory_kind VARCHAR: kind of memory
+-- memory_kind VARCHAR: kind of memory that is set
 -- bytes BIGINT: number of bytes set
--- pid BIGINT: process
--- device_id BIGINT: CUDA device number
--- context_id BIGINT: CUDA context
--- stream_id BIGINT: CUDA stream
+-- pid BIGINT: process id
+-- device_id BIGINT: CUDA device index within the process
+-- context_id BIGINT: CUDA context id
+-- stream_id BIGINT: CUDA stream id
 -- api_name VARCHAR: function name as recorded
 CREATE VIEW rule_cuda_memset_sync AS
 SELECT

@@ -1,10 +1,10 @@
--- Idle intervals of 500 ms or more (threshold analyze.gap_ns), longest first, as in `nsys analyze -r
--- gpu_gaps`. The whole GPU must be idle, not just one process on it, and CUDA graphs traced as a whole count
--- as work. As in nsys, time of the profiler does not count as idle. A row limit never drops the longest
--- intervals.
+-- Intervals of 500 ms or more (threshold analyze.gap_ns) during which a GPU is idle, longest first, as in
+-- `nsys analyze -r gpu_gaps`. The whole GPU must be idle, not only one process. CUDA graphs that were
+-- traced as a whole count as work. As in nsys, profiler overhead does not count as idle time. A row limit
+-- removes the shortest intervals first.
 --
 -- report_id VARCHAR: report
--- duration_ns BIGINT: duration without the profiler's own time, ns
+-- duration_ns BIGINT: duration of the interval without profiler overhead, ns
 -- start_ns BIGINT: start of the interval, ns
 -- device BIGINT: physical GPU number
 -- cause VARCHAR: cause, as in gpu_idle_gaps

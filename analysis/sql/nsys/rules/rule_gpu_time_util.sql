@@ -1,10 +1,11 @@
--- Intervals in which a GPU is used for less than half of the time (thresholds analyze.utilisation_pct and
--- analyze.chunks), least used first, as in `nsys analyze -r gpu_time_util`. The time from the first to the
--- last operation is divided into thirty equal chunks, and adjacent chunks with low use are merged.
--- Overlapping operations count once; nsys adds them up.
+-- Intervals during which a GPU is in use for less than half of the time (thresholds
+-- analyze.utilisation_pct and analyze.chunks), least used first, as in `nsys analyze -r gpu_time_util`.
+-- The time from the first to the last operation is divided into thirty equal chunks, and adjacent chunks
+-- with low utilization are merged. Overlapping operations count once, whereas nsys adds up their
+-- durations.
 --
 -- report_id VARCHAR: report
--- in_use_pct DOUBLE: share of the interval with an operation, %, rounded to 0.1
+-- in_use_pct DOUBLE: percentage of the interval during which an operation runs, rounded to 0.1
 -- duration_ns BIGINT: duration of the interval, ns
 -- start_ns BIGINT: start of the interval, ns
 -- device BIGINT: physical GPU number

@@ -1,16 +1,18 @@
--- CUDA API time by function, equal to `nsys stats --report cuda_api_sum`. Runtime and driver calls are
--- combined, including nested calls.
+-- Time in CUDA API calls by function, equal to `nsys stats --report cuda_api_sum`. Runtime and driver API
+-- calls are both included, and nested calls are counted.
 --
 -- report_id VARCHAR: report
--- time_pct DOUBLE: share of the report's total time in this view, %, rounded to 0.1 as nsys does
--- total_time_ns BIGINT: total duration, ns; overlaps count twice
+-- time_pct DOUBLE: percentage of the report's total time in this view, rounded to 0.1 as in nsys
+-- total_time_ns BIGINT: total duration, ns; overlapping time counts more than once
 -- num_calls BIGINT: number of calls
 -- avg_ns DOUBLE: mean duration, ns, rounded to 0.1
--- med_ns DOUBLE: median duration (mean of the middle two), ns, rounded to 0.1
+-- med_ns DOUBLE: median duration (mean of the two middle values if the count is even), ns, rounded to 0.1
 -- min_ns BIGINT: shortest duration, ns
 -- max_ns BIGINT: longest duration, ns
--- stddev_ns DOUBLE: sample standard deviation (n - 1; 0 if there is only one value), ns, rounded to 0.1
--- name VARCHAR: function name; nsys strips version suffixes of four digits and keeps longer ones
+-- stddev_ns DOUBLE: sample standard deviation (divisor n - 1; 0 if there is only one value), ns, rounded
+--   to 0.1
+-- name VARCHAR: function name; as in nsys, version suffixes of four digits are removed and longer ones are
+--   kept
 CREATE VIEW cuda_api_sum AS
 SELECT
     report_id,

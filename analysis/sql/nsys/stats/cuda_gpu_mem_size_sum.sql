@@ -1,13 +1,15 @@
--- Sizes of memory operations by operation, equal to `nsys stats --report cuda_gpu_mem_size_sum`.
+-- Bytes copied or set by memory operations, by operation, equal to `nsys stats --report
+-- cuda_gpu_mem_size_sum`.
 --
 -- report_id VARCHAR: report
--- total_mb DOUBLE: total size, MB (decimal), rounded to 0.001 as nsys does
+-- total_mb DOUBLE: total size, MB (decimal), rounded to 0.001 as in nsys
 -- count BIGINT: number of operations
 -- avg_mb DOUBLE: mean size, MB
--- med_mb DOUBLE: median size (mean of the middle two), MB
+-- med_mb DOUBLE: median size (mean of the two middle values if the count is even), MB
 -- min_mb DOUBLE: smallest size, MB
 -- max_mb DOUBLE: largest size, MB
--- stddev_mb DOUBLE: sample standard deviation of the size (n - 1; 0 if there is only one operation), MB
+-- stddev_mb DOUBLE: sample standard deviation of the size (divisor n - 1; 0 if there is only one
+--   operation), MB
 -- operation VARCHAR: copy direction or memset
 CREATE VIEW cuda_gpu_mem_size_sum AS
 SELECT

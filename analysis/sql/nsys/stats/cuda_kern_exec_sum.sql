@@ -1,25 +1,26 @@
 -- Launch, queue and execution time of kernels, equal to `nsys stats --report cuda_kern_exec_sum`. A long
--- queue time is not a problem: the host is ahead of a busy GPU. Kernels of one CUDA graph share the time of
--- one launching call.
+-- queue time is not a problem: it means that the host is ahead of a busy GPU. All kernels in a CUDA graph
+-- have the same launching call and share its time.
 --
 -- report_id VARCHAR: report
--- pid BIGINT: process
--- tid BIGINT: launching thread
--- devid BIGINT: CUDA device number
+-- pid BIGINT: process id
+-- tid BIGINT: thread id of the launching thread
+-- devid BIGINT: CUDA device index within the process
 -- count BIGINT: number of kernels
--- qcount BIGINT: number of kernels that began after their launching call had returned; the others have no
---   queue time
--- tavg_ns DOUBLE: mean time from the call to the kernel's end, ns, rounded to 0.1
--- tmed_ns DOUBLE: median time from the call to the kernel's end, ns
--- tmin_ns BIGINT: shortest time from the call to the kernel's end, ns
--- tmax_ns BIGINT: longest time from the call to the kernel's end, ns
--- tstddev_ns DOUBLE: sample standard deviation of the time from the call to the kernel's end, ns
+-- qcount BIGINT: number of kernels that began after their launching call returned; the other kernels have
+--   no queue time
+-- tavg_ns DOUBLE: mean time from the start of the API call to the end of the kernel, ns, rounded to 0.1
+-- tmed_ns DOUBLE: median time from the start of the API call to the end of the kernel, ns
+-- tmin_ns BIGINT: shortest time from the start of the API call to the end of the kernel, ns
+-- tmax_ns BIGINT: longest time from the start of the API call to the end of the kernel, ns
+-- tstddev_ns DOUBLE: sample standard deviation of the time from the start of the API call to the end of
+--   the kernel, ns
 -- aavg_ns DOUBLE: mean duration of the API call, ns
 -- amed_ns DOUBLE: median duration of the API call, ns
 -- amin_ns BIGINT: shortest duration of the API call, ns
 -- amax_ns BIGINT: longest duration of the API call, ns
--- astddev_ns DOUBLE: sample standard deviation of the duration of the API call, ns
--- qavg_ns DOUBLE: mean queue time, ns; NULL if no kernel has one
+-- astddev_ns DOUBLE: sample standard deviation of the API call duration, ns
+-- qavg_ns DOUBLE: mean queue time, ns; NULL if no kernel has a queue time
 -- qmed_ns DOUBLE: median queue time, ns
 -- qmin_ns BIGINT: shortest queue time, ns
 -- qmax_ns BIGINT: longest queue time, ns

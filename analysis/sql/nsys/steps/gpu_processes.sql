@@ -1,18 +1,18 @@
--- Processes that share a GPU, busiest first. The view is empty if each GPU is used by one process. Budgets
--- and verdicts refer to the whole GPU, in the steps of the first process with steps; for the steps of each
--- process, see step_budget.
+-- Processes that share a GPU, busiest first. The view is empty if no GPU is used by more than one process.
+-- Budgets and verdicts cover all processes on the GPU, during the steps of the busiest process with steps.
+-- For each process's own steps, see step_budget.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process
--- busy_ns BIGINT: time in which operations of the process ran, with overlaps counted once, ns
--- busy_pct DOUBLE: share of busy_ns in the time from the first operation on the GPU to the end of the last
---   operation, %
--- steps BIGINT: number of steady steps of the process; NULL without steady steps
+-- process_id BIGINT: process id
+-- busy_ns BIGINT: time during which the process's operations ran, ns; overlapping operations count once
+-- busy_pct DOUBLE: busy_ns as a percentage of the time from the GPU's first operation to the end of its
+--   last operation
+-- steps BIGINT: number of the process's steady steps; NULL if it has none
 -- step_ns DOUBLE: median duration of these steps, ns
--- own_pct DOUBLE: share of the step time in which operations of the process run, %
--- other_pct DOUBLE: share of the step time in which only operations of other processes run, %
--- idle_pct DOUBLE: share of the step time in which the GPU is idle, %
+-- own_pct DOUBLE: percentage of the step time during which the process's own operations run
+-- other_pct DOUBLE: percentage of the step time during which only other processes' operations run
+-- idle_pct DOUBLE: percentage of the step time during which the GPU is idle
 CREATE VIEW gpu_processes AS
 WITH ops AS (
     SELECT

@@ -1,15 +1,15 @@
--- Loops of a process in addition to the loop of its steps, such as training next to generation, or a second
--- benchmark. They are detected from the sequence of launches, so processes whose ranges name the steps have
--- no rows.
+-- A process's other loops besides its training or inference steps, such as generation next to training, or
+-- a second benchmark. They are detected from the sequence of launches, so a process that marks its steps
+-- with ranges has no rows.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process
+-- process_id BIGINT: process id
 -- period_launches BIGINT: number of launches per iteration
--- repeats BIGINT: number of iterations, over all loops with this period
+-- repeats BIGINT: number of iterations, summed over all loops with this period
 -- repeat_ns DOUBLE: median duration of an iteration, ns
 -- time_ns BIGINT: total duration of the iterations, ns
--- share_pct DOUBLE: share of the time from the first to the last operation of the GPU, %
+-- share_pct DOUBLE: percentage of the time from the GPU's first to its last operation
 CREATE VIEW other_loops AS
 SELECT
     g.report_id,

@@ -1,16 +1,16 @@
--- Host time before the first steady step by cause, starting at the first CUDA call of the process. The
--- remaining time is the program's own work, such as imports, reading data or Python code. Only timelines with
--- steps have rows.
+-- Host time from the process's first CUDA call to its first steady step, by cause. The remaining time is
+-- the program's own work, such as imports, reading data or Python code. Only timelines with steps have
+-- rows.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process
--- cause VARCHAR: first uses of kernels (including the code that they load), module loading, allocation of
---   device memory, context creation, communicator initialization, autotuning of kernels, compilation (without
---   autotuning), other loops (without time of the other causes) or everything else
+-- process_id BIGINT: process id
+-- cause VARCHAR: first uses of kernels (including loading their code), module loading, allocation of
+--   device memory, context creation, communicator initialization, autotuning of kernels, compilation
+--   (without autotuning), other loops (without the time of the other causes) or everything else
 -- calls BIGINT: number of calls, ranges or iterations; NULL for everything else
--- time_ns BIGINT: host time of the cause, with overlaps within the cause counted once, ns
--- share_pct DOUBLE: share of the time from the first CUDA call to the first steady step, %
+-- time_ns BIGINT: host time of the cause, ns; overlapping time within the cause counts once
+-- share_pct DOUBLE: time_ns as a percentage of startup_ns
 -- startup_ns BIGINT: time from the first CUDA call to the first steady step, ns
 CREATE VIEW startup_causes AS
 WITH begun AS (

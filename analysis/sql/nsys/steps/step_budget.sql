@@ -1,22 +1,23 @@
--- Time budget of each step of a training or inference loop, and of the time outside steps. For the definition
--- of steps, see `steps`. On a GPU with one process, the budgets add up to the budget of the whole capture. If
--- several processes share a GPU, each process has its own steps and budgets.
+-- Time budget of each step in a training or inference loop, and of the time outside steps. For the
+-- definition of steps, see `steps`. On a GPU with one process, the budgets add up to the whole capture's
+-- budget. If several processes share a GPU, each process has its own steps and budgets.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process of the step; NULL for time outside steps, which is counted for the process with
---   the most work
+-- process_id BIGINT: process to which the step belongs; NULL for time outside steps, which is assigned to
+--   the process with the most work
 -- step VARCHAR: name of the step; NULL for time before, between and after steps
--- step_index BIGINT: step number of the process on the device, from 1; NULL for time outside steps
+-- step_index BIGINT: number of the step within the process on this GPU, from 1; NULL for time outside
+--   steps
 -- phase VARCHAR: start-up, warm-up, steady, other or shutdown, as in steps
 -- window_start_ns BIGINT: start of the window, ns
 -- window_end_ns BIGINT: end of the window, ns
 -- step_ns BIGINT: duration of the step, ns
--- category VARCHAR: category, as in gpu_time_budget; if processes share the GPU, only work of the process
---   itself counts as work, other_process is time in which only other processes work, and unattributed
---   includes idle time before their work
+-- category VARCHAR: category, as in gpu_time_budget. If processes share the GPU, only the process's own
+--   work counts as work; other_process is the time during which only other processes work, and
+--   unattributed includes idle time before other processes' work
 -- time_ns BIGINT: time, ns
--- share_pct DOUBLE: share of the step, %
+-- share_pct DOUBLE: percentage of the step
 CREATE VIEW step_budget AS
 WITH budgets AS (
     SELECT track, window_id, category, time_ns

@@ -1,16 +1,17 @@
--- Steps for which the reports draw a timeline: on each GPU, the analyzed step nearest to the median, and the
--- slowest step. All GPUs of a job show the same step. Without steps, the whole analyzed window is drawn.
+-- Steps for which the reports draw a timeline: on each GPU, the analyzed step with the duration nearest to
+-- the median, and the slowest step. All GPUs in a job show the same steps. Without steps, the whole
+-- analyzed window is drawn.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- job VARCHAR: job, as in job_ranks; the report itself if it does not communicate
+-- job VARCHAR: job, as in job_ranks; the report itself if its processes do not communicate
 -- role VARCHAR: median or slowest; median for a window without steps
 -- step BIGINT: number of the step; NULL without steps
 -- name VARCHAR: name of the step; NULL without steps
 -- start_ns BIGINT: start of the step, ns
 -- end_ns BIGINT: end of the step, ns
--- offset_ns BIGINT: offset to add to times of the report to get times of the job, ns
+-- offset_ns BIGINT: offset to add to the report's times to get job time, ns
 CREATE VIEW step_pictures AS
 WITH jobs AS (
     SELECT DISTINCT job, report_id

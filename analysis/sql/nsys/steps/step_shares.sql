@@ -1,27 +1,28 @@
--- Time budget of each step in one row per step: the share of each category of gpu_time_budget.
+-- Time budget of each step as one row per step, with the percentage of the step in each category of
+-- gpu_time_budget.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process
+-- process_id BIGINT: process id
 -- step VARCHAR: name of the step
--- step_index BIGINT: step number of the process on the device, from 1
+-- step_index BIGINT: number of the step within the process on this GPU, from 1
 -- phase VARCHAR: start-up, warm-up, steady, other or shutdown, as in steps
 -- step_ns BIGINT: duration of the step, ns
--- compute_pct DOUBLE: share of compute, %
--- communication_pct DOUBLE: share of communication that compute does not overlap, %
--- transfer_pct DOUBLE: share of copies and memsets that no kernel overlaps, %
--- other_process_pct DOUBLE: share of time in which only other processes work on the GPU, %; NULL unless
---   several processes share it
--- sync_pct DOUBLE: share of idle time because the host waited for the GPU, %
--- launch_gap_pct DOUBLE: share of idle time between launches, %
--- launch_api_pct DOUBLE: share of idle time during launching calls, %
--- queued_pct DOUBLE: share of idle time after launching calls, %
--- kernel_gap_pct DOUBLE: share of idle time although the next operation had already been launched, %
--- loading_pct DOUBLE: share of idle time because the driver loaded code, %
--- host_pct DOUBLE: share of idle time because the host launched nothing, %
--- profiler_overhead_pct DOUBLE: share of idle time because of the profiler, %
--- edge_pct DOUBLE: share of time before the first and after the last operation, %
--- unattributed_pct DOUBLE: share of idle time before operations without a recorded call, %
+-- compute_pct DOUBLE: compute, % of the step
+-- communication_pct DOUBLE: exposed communication, % of the step
+-- transfer_pct DOUBLE: copies and memsets without concurrent kernels, % of the step
+-- other_process_pct DOUBLE: time during which only other processes work on the GPU, % of the step; NULL
+--   unless several processes share the GPU
+-- sync_pct DOUBLE: idle because the host waited for the GPU, % of the step
+-- launch_gap_pct DOUBLE: idle while the host was between launches, % of the step
+-- launch_api_pct DOUBLE: idle during launching calls, % of the step
+-- queued_pct DOUBLE: idle after launching calls, before the operation started, % of the step
+-- kernel_gap_pct DOUBLE: idle although the next operation had already been launched, % of the step
+-- loading_pct DOUBLE: idle while the driver loaded code, % of the step
+-- host_pct DOUBLE: idle while the host launched nothing, % of the step
+-- profiler_overhead_pct DOUBLE: idle because of profiler overhead, % of the step
+-- edge_pct DOUBLE: time before the first and after the last operation, % of the step
+-- unattributed_pct DOUBLE: idle before operations without a recorded launching call, % of the step
 CREATE VIEW step_shares AS
 SELECT
     report_id,

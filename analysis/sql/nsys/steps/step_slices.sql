@@ -1,21 +1,22 @@
--- Contents of the drawn timeline of a step: GPU operations by stream, idle intervals by cause, and the CUDA
--- calls and NVTX ranges of the launching threads that overlap the step.
+-- Contents of a step's drawn timeline: GPU operations by stream, idle intervals by cause, and the
+-- launching threads' CUDA calls and NVTX ranges that overlap the step.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- role VARCHAR: median or slowest, as in step_pictures
--- lane VARCHAR: lane of the slice: the stream, the thread number, or idle
+-- lane VARCHAR: lane in which the slice is drawn: the stream, the thread number, or idle
 -- kind VARCHAR: kernel, memcpy, memset, graph, um, idle, call or range
--- depth BIGINT: nesting depth of a range on its thread, from 0; 0 for other kinds
--- name VARCHAR: short name of a kernel, cause of an idle interval, or name of the operation, call or range
--- kernel_name VARCHAR: function name of a kernel; NULL for others
--- category VARCHAR: category of a kernel as in kernel_names, transfer, graph, cause of an idle interval, call
---   or range
--- grid VARCHAR: grid in blocks, as x,y,z; NULL if the slice is not a kernel
--- block VARCHAR: block in threads, as x,y,z; NULL if the slice is not a kernel
+-- depth BIGINT: nesting depth of the range on its thread, from 0; 0 for other kinds
+-- name VARCHAR: short name of the kernel, cause of the idle interval, or name of the operation, call or
+--   range
+-- kernel_name VARCHAR: function name of the kernel; NULL for other kinds
+-- category VARCHAR: category of the kernel as in kernel_names, transfer, graph, cause of the idle
+--   interval, call or range
+-- grid VARCHAR: grid size in blocks, as x,y,z; NULL if the slice is not a kernel
+-- block VARCHAR: block size in threads, as x,y,z; NULL if the slice is not a kernel
 -- start_ns BIGINT: start relative to the start of the step, ns; negative if the slice began before the step
 -- dur_ns BIGINT: duration, ns
--- next_name VARCHAR: operation that ended an idle interval; NULL for other kinds
+-- next_name VARCHAR: operation that ended the idle interval; NULL for other kinds
 CREATE VIEW step_slices AS
 WITH ops AS (
     SELECT

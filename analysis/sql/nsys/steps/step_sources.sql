@@ -1,23 +1,24 @@
--- All possible sources of each process's steps, for comparison: ranges of the program, torch.profiler's
--- steps, and the period of the launch sequence.
+-- All sources from which each process's steps could be derived, for comparison: the program's ranges,
+-- torch.profiler's steps, and the period of the launch sequence.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process
+-- process_id BIGINT: process id
 -- source VARCHAR: step range, NVTX, ProfilerStep or period
--- used BOOLEAN: whether `steps` uses it
--- steps BIGINT: number of steps; for a period, the number of iterations of the loop with the longest duration
--- step_ns DOUBLE: median time from the start of a step to the start of the next step on the GPU, ns
+-- used BOOLEAN: whether `steps` uses this source
+-- steps BIGINT: number of steps; for a period, the number of iterations of the loop that takes the most
+--   time
+-- step_ns DOUBLE: median time on the GPU from one step's start to the next step's start, ns
 -- period_launches BIGINT: number of launches per iteration; NULL for ranges
--- part_launches BIGINT: number of launches in a shorter period within the iteration, if it covers most of the
---   iteration: layers, or single iterations if the period contains several; NULL if there is no such period
---   or it is unknown
+-- part_launches BIGINT: number of launches in a shorter period that repeats within the iteration and
+--   covers most of it: layers, or single iterations if the period contains several; NULL if there is no
+--   such period or it is unknown
 -- parts BIGINT: number of repetitions of that shorter period; NULL if part_launches is NULL
--- match DOUBLE: median share of an iteration's launches that match the launches of neighboring iterations,
---   0-1; NULL for ranges
--- boundary VARCHAR: event at which the iterations begin: idle, optimizer, host or launch; NULL for ranges
--- agrees BOOLEAN: whether the number of steps differs by at most one from the number of the source in use;
---   NULL for the source in use
+-- match DOUBLE: fraction (0-1) of an iteration's launches that match those of its neighbors, median over
+--   iterations; NULL for ranges
+-- boundary VARCHAR: event at which each iteration begins: idle, optimizer, host or launch; NULL for ranges
+-- agrees BOOLEAN: whether this source's number of steps differs by at most one from that of the source in
+--   use; NULL for the source in use
 CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT

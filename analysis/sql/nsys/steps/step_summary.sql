@@ -1,21 +1,21 @@
--- Summary of the steps of each process on each GPU: duration, spread, outliers, and the extra cost of the
--- first step (module loading, compilation, caches).
+-- Summary of each process's steps on each GPU: duration, spread, outliers, and the extra time of the first
+-- step (module loading, compilation, caches).
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process
+-- process_id BIGINT: process id
 -- steps BIGINT: number of steps
--- mean_ns DOUBLE: mean duration of a step, ns
--- p50_ns DOUBLE: median duration of a step, ns
+-- mean_ns DOUBLE: mean step duration, ns
+-- p50_ns DOUBLE: median step duration, ns
 -- p95_ns DOUBLE: 95th percentile (p95) of the step duration, ns
--- cv_pct DOUBLE: coefficient of variation of the step duration: sample standard deviation / mean, %; NULL for
---   one step
+-- cv_pct DOUBLE: coefficient of variation of the step duration (sample standard deviation / mean), %; NULL
+--   if there is only one step
 -- first_ns BIGINT: duration of the first step, ns
 -- first_excess_ns DOUBLE: duration of the first step minus the median, ns
--- first_loading_ns BIGINT: module loading: total duration of the calls that loaded modules or libraries
---   during the first step on the host, ns
--- outliers VARCHAR[]: steps that differ from the median by more than five median absolute deviations and by
---   more than 5 % of the median
+-- first_loading_ns BIGINT: total duration of the host's calls during the first step that loaded modules or
+--   libraries, ns
+-- outliers VARCHAR[]: steps whose duration differs from the median by more than five median absolute
+--   deviations and by more than 5 % of the median
 CREATE VIEW step_summary AS
 WITH own AS (
     SELECT

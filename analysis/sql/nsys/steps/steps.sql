@@ -1,24 +1,25 @@
--- Steps of each process on each GPU, and the time before, between and after them. Steps come from
+-- Steps of each process on each GPU, and the time before, between and after steps. Steps come from
 -- --step-range, NVTX ranges (numbered names, or one repeated name that covers most of the work),
--- torch.profiler's steps, or the period of the launch sequence, which needs no annotation.
+-- torch.profiler's steps, or the period of the launch sequence, which requires no annotation.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process; NULL for time outside steps, which belongs to the process with the most work on
---   the GPU
--- step BIGINT: step number of the process on that GPU, from 1; NULL for time outside steps
--- name VARCHAR: name of the range, or `step n` for the period of the launch sequence; NULL for time outside
---   steps
--- source VARCHAR: source of the step: step range, NVTX, ProfilerStep or period
--- start_ns BIGINT: start of the first operation that the step launched, ns
--- end_ns BIGINT: start of the next step, or end of the process's last operation if no step follows, ns
--- launches BIGINT: number of kernels and graphs of the process that began in the step (graph nodes count
---   individually if traced by node)
--- phase VARCHAR: start-up, warm-up, steady, other (evaluation, steps that differ) or shutdown; whole if no
---   step was found
--- match DOUBLE: share of the step's launches that match the launches of a neighboring step, 0-1; NULL for
+-- process_id BIGINT: process id; NULL for time outside steps, which is assigned to the process with the
+--   most work on the GPU
+-- step BIGINT: number of the step within the process on this GPU, from 1; NULL for time outside steps
+-- name VARCHAR: name of the range, or `step n` if the step comes from the period of the launch sequence;
+--   NULL for time outside steps
+-- source VARCHAR: where the step comes from: step range, NVTX, ProfilerStep or period
+-- start_ns BIGINT: start of the first operation that was launched in the step, ns
+-- end_ns BIGINT: start of the next step, or end of the process's last operation if there is no next step,
+--   ns
+-- launches BIGINT: number of kernels and graphs from this process that started during the step (graph
+--   nodes count individually if traced by node)
+-- phase VARCHAR: start-up, warm-up, steady, other (evaluation, or a step that differs) or shutdown; whole
+--   if no step was found
+-- match DOUBLE: fraction (0-1) of the step's launches that match those of a neighboring step; NULL for
 --   steps from ranges
--- why VARCHAR: reason for the phase; NULL for steady steps
+-- why VARCHAR: why the step has this phase; NULL for steady steps
 CREATE VIEW steps AS
 WITH lanes AS (
     SELECT DISTINCT track, lane, lane_pid
