@@ -18,7 +18,7 @@ from perfpipe.visible import visible_line
 
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
-    "run": "Launch a program under nsys and ncu, ingest the results, and report.",
+    "run": "Run a program under nsys and ncu, ingest the results, and report.",
     "batch": "Run many configurations on a Slurm cluster.",
     "ingest": "Read report files into the store.",
     "report": "Write a report on a run or on ingested reports.",
@@ -28,7 +28,7 @@ COMMANDS = {
     "ab": "Run an A/B test of two configurations or commits.",
     "comment": "Post or update a comment on a pull request from CI.",
     "calibrate": "Measure how small a change can be detected.",
-    "history": "Show times over runs or commits, and where they changed.",
+    "history": "Show a workload's run times over its history, and where they shifted.",
     "baseline": "Save runs as a baseline for check, and export baselines.",
     "project": "Estimate the time of a run on another GPU.",
     "plan": "Show which kernels of a timeline to profile, and how.",
@@ -91,7 +91,7 @@ def cli() -> None:
     """Profile GPU workloads and report what limits them.
 
     \b
-    perfpipe run workloads/gemm.yaml      launch, profile, report
+    perfpipe run workloads/gemm.yaml      run, profile, report
     perfpipe ingest *.ncu-rep *.sqlite    read existing reports
     perfpipe report --html                show what limits the program, and what to try
     perfpipe query "FROM kernel_sol"      query the results in SQL

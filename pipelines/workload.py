@@ -90,9 +90,11 @@ class CollectNcu(_Model):
         "that passes the filters below; default: auto if there are no filters",
     )
     coverage: float = Field(
-        85, gt=0, le=100, description="auto: share of the kernel time to profile, %"
+        85, gt=0, le=100, description="auto: percentage of kernel time to cover"
     )
-    max_kernels: int = Field(200, ge=1, description="auto: maximum number of launches to profile")
+    max_kernels: int = Field(
+        200, ge=1, description="auto: maximum number of kernel launches to profile"
+    )
     time_limit: float | None = Field(
         None,
         gt=0,
@@ -104,8 +106,8 @@ class CollectNcu(_Model):
     metrics: list[str] = Field([], description="additional metrics: ncu --metrics")
     kernels: str | None = Field(None, description="kernels to profile: regular expression on names")
     nvtx: str | None = Field(None, description="range to profile: ncu --nvtx-include")
-    launch_count: int | None = Field(None, ge=1, description="number of launches to profile")
-    launch_skip: int = Field(0, ge=0, description="launches to skip before profiling")
+    launch_count: int | None = Field(None, ge=1, description="number of kernel launches to profile")
+    launch_skip: int = Field(0, ge=0, description="kernel launches to skip before profiling")
     clock_control: Literal["base", "none"] = Field("base", description="ncu --clock-control")
     cache_control: Literal["all", "none"] = Field("all", description="ncu --cache-control")
     replay_mode: Literal["kernel", "application", "range", "app-range"] = Field(
@@ -175,7 +177,7 @@ class CollectNvml(_Model):
 
 
 class Collect(_Model):
-    """Profilers to run, each in a separate launch so that they do not disturb each other."""
+    """Profilers to run, each in a separate execution so that they do not disturb each other."""
 
     nsys: CollectNsys | None = Field(None, description="timelines from nsys")
     ncu: CollectNcu | None = Field(None, description="kernel profiles from ncu")
@@ -218,16 +220,16 @@ class Tune(_Model):
     parameters: dict[str, list[Scalar]] = Field(
         min_length=1, description="values of each parameter, ordered so that neighbors are similar"
     )
-    generations: int = Field(3, ge=1, description="rounds; each round varies the best so far")
+    generations: int = Field(3, ge=1, description="rounds; each varies the best configurations")
     population: int = Field(8, ge=1, description="configurations per round")
     keep: int = Field(3, ge=1, description="number of best configurations that each round varies")
     seed: int = Field(0, description="random seed")
-    default: Params = Field({}, description="configuration that gains are measured against")
+    default: Params = Field({}, description="configuration relative to which gains are measured")
     confirm: int = Field(
         5,
         ge=0,
-        description="alternating launches of the fastest configuration and the default after the "
-        "search, to confirm the gain; 0: none",
+        description="timed executions of the fastest configuration, alternating with the default, "
+        "after the search, to confirm the gain; 0: none",
     )
     candidates: str | None = Field(
         None,
@@ -257,7 +259,7 @@ class Workload(_Model):
         [], description="sets of parameters that vary together; a plain number sets {size}"
     )
     matrix: dict[str, list[Scalar]] = Field(
-        {}, description="parameters, run in all combinations of their values"
+        {}, description="parameters and their values; all combinations are run"
     )
     exclude: list[Params] = Field([], description="combinations to skip")
     include: list[Params] = Field([], description="additional combinations")
@@ -270,12 +272,14 @@ class Workload(_Model):
     validate_: Validation = Field(Validation(), alias="validate", description="tolerances")
     warmup: int = Field(10, ge=0, description="warm-up iterations, as {warmup}")
     repeats: int = Field(5, ge=1, description="timed iterations, as {repeats}")
-    launches: int = Field(1, ge=1, description="number of processes to time")
-    timeout: float = Field(600, gt=0, description="time limit of one launch, seconds")
+    launches: int = Field(
+        1, ge=1, description="number of executions to time, each in a new process"
+    )
+    timeout: float = Field(600, gt=0, description="time limit of one execution, seconds")
     duration: float | None = Field(
         None,
         gt=0,
-        description="end each launch after this time, seconds; default: run to the end",
+        description="stop each execution after this time, seconds; default: run to the end",
     )
     collect: Collect = Field(Collect(), description="profilers")
     execution: Execution = Field(Execution(), description="where programs run")
@@ -288,7 +292,7 @@ class Workload(_Model):
         if self.duration is not None and self.duration >= self.timeout:
             raise ValueError(
                 f"duration ({self.duration:g} s) must be less than timeout ({self.timeout:g} s), "
-                "the limit at which a launch fails"
+                "the limit at which a run of the program fails"
             )
         return self
 

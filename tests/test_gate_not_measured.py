@@ -47,7 +47,7 @@ def test_the_wall_time_is_compared_where_no_times_are_printed(cli: Cli, tmp_path
     old, same, slow = ([f"{name}{at}" for at in range(5)] for name in "abc")
     assert cli("baseline", "set", "main", *old) == 0
     assert cli("baseline", "export", "main", "b.json") == 0
-    assert "the launch wall time is compared" in cli.err
+    assert "its wall time is compared" in cli.err
     for baseline in ("main", "b.json"):
         assert cli("check", *same, "--baseline", baseline) == 0, cli.err
         assert cli.out.startswith("Same: wall time: ")

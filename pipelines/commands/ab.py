@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rounds",
     type=click.IntRange(min=2),
-    help="Maximum number of rounds; a round launches each arm once (default: from the calibration, "
+    help="Maximum number of rounds; a round runs each arm once (default: from the calibration, "
     f"else {ROUNDS}).",
 )
 @click.option(
@@ -86,7 +86,7 @@ def ab_command(
     """Compare two arms of a workload, measured alternately (A B B A) on this machine.
 
     Arms differ in parameters, environment, directory, interpreter, wrapper, or commit.  Programs
-    are launched without a profiler.  Measurement stops early when the verdict is certain
+    run without a profiler.  Measurement stops early when the verdict is certain
     (group-sequential test, O'Brien-Fleming, 5 % over all tests).  perfpipe advises to revert only
     after fresh rounds confirm a regression.  If the arms are identical (A/A), a regression is a
     false alarm.  Exit codes are those of 'perfpipe check'.

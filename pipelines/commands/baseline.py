@@ -128,6 +128,6 @@ def export_command(
         )
     silent = sorted({key.label for key in found.side.measured if key.part == WALL})
     if silent:
-        say(f"{', '.join(silent)}: the program prints no times; the launch wall time is compared")
+        say(f"{', '.join(silent)}: the program prints no times; its wall time is compared")
     write_text(file, json.dumps(document_of(found.side), indent=1) + "\n")
     click.echo(file)

@@ -72,8 +72,7 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--arms",
     metavar="NAME",
-    help="Parameter whose values to compare: they share a job, and their launches alternate "
-    "(A B B A).",
+    help="Parameter whose values to compare: they share a job, and run alternately (A B B A).",
 )
 @_slurm_options
 @click.option("--exclusive", is_flag=True, default=None, help="Request whole nodes.")

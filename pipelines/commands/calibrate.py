@@ -14,7 +14,7 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 if TYPE_CHECKING:
     from perfpipe.calibrationrecord import Calibrated, Calibration
 
-#: Rounds of a calibration, each of two launches.
+#: Rounds of a calibration, each with two executions.
 _CALIBRATING = 10
 
 
@@ -25,7 +25,7 @@ _CALIBRATING = 10
     type=click.IntRange(min=3),
     default=_CALIBRATING,
     show_default=True,
-    help="Rounds to measure; a round launches each configuration twice.",
+    help="Rounds to measure; a round runs each configuration twice.",
 )
 @click.option(
     "--change",
@@ -54,8 +54,8 @@ def calibrate_command(
 ) -> None:
     """Compare a workload with itself to measure how small a change can be detected.
 
-    Programs are launched without a profiler, as in 'perfpipe ab'.  Reports the scatter between and
-    within launches, drift, modes, the false-alarm rate for an unchanged program, the smallest
+    Programs run without a profiler, as in 'perfpipe ab'.  Reports the scatter between and within
+    executions, drift, modes, the false-alarm rate for an unchanged program, the smallest
     change that is detected in 95 % of comparisons, and the rounds and the threshold needed to
     detect --change.  The store keeps the calibration for this workload on this kind of machine, and
     'perfpipe ab' and 'perfpipe check' use it.
@@ -80,7 +80,7 @@ def calibrate_command(
 
 
 def _print(found: Calibration) -> None:
-    click.echo(f"{found.workload} on {found.machine}, {len(found.runs)} launches")
+    click.echo(f"{found.workload} on {found.machine}, {len(found.runs)} executions")
     for own in found.configurations:
         click.echo(f"\n{own.label}: {own.median_ms:.4g} ms")
         for line in _lines(own, found.change_pct):
@@ -92,20 +92,21 @@ def _print(found: Calibration) -> None:
 
 
 def _lines(own: Calibrated, change_pct: float) -> list[str]:
-    within = "" if own.within_pct is None else f"; within a launch {own.within_pct:.2g} %"
+    within = "" if own.within_pct is None else f"; within an execution {own.within_pct:.2g} %"
     span = f"{own.between_low_pct:.2g} to {own.between_high_pct:.2g} %"
-    found = [f"scatter between launches {own.between_pct:.2g} % ({span}){within}"]
-    drift = f"{own.drift_pct:+.2g} % from first to last launch"
+    found = [f"scatter between executions {own.between_pct:.2g} % ({span}){within}"]
+    drift = f"{own.drift_pct:+.2g} % from first to last execution"
     interval = f"({own.drift_low_pct:+.2g} to {own.drift_high_pct:+.2g} %)"
     found.append(f"drift: {drift} {interval}" if own.drifts else f"no significant drift {interval}")
     if own.correlated:
         found.append(
-            f"each launch depends on the previous one (correlation {own.autocorrelation:.2g})"
+            f"each execution depends on the previous one (correlation {own.autocorrelation:.2g})"
         )
     if own.modes is not None:
         fast, slow = own.modes.fast_ms, own.modes.slow_ms
         found.append(
-            f"two modes: {fast:.4g} ms, and {slow:.4g} ms in {own.modes.slow_pct:.0f} % of launches"
+            f"two modes: {fast:.4g} ms, and {slow:.4g} ms in "
+            f"{own.modes.slow_pct:.0f} % of executions"
         )
     for title, setting in (("now", own.now), ("proposed", own.proposed)):
         found.append(

@@ -61,7 +61,7 @@ def check_command(
 ) -> None:
     """Decide whether runs are slower than a baseline: continue, investigate, or revert.
 
-    The default is the newest run.  If the program prints no times, the wall time of its launches is
+    The default is the newest run.  If the program prints no times, its wall time is
     compared.  Exit codes: 0 not slower, or not known to be slower; 1 a task failed, or a
     configuration of the baseline was not measured; 3 regressed; 4 not comparable (another workload
     or GPU, or a replay; 0 with --allow-not-comparable), or inconclusive with --fail-on

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
               show_default=True, help="Where candidates run.")  # fmt: skip
 @click.option("--no-timing", is_flag=True, help="Check results only.")
-@click.option("--launches", type=click.IntRange(min=1), help="Processes to time per side.")
-@click.option("--batches", type=click.IntRange(min=1), help="Batches of calls per process.")
+@click.option("--launches", type=click.IntRange(min=1), help="Number of processes per side.")
+@click.option(
+    "--batches", type=click.IntRange(min=1), help="Number of timed batches of calls per process."
+)
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the inputs (default: random).")
 @click.option(
     "--history",
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     help="Write a FlashInfer-Trace data set (definition, workloads, solutions, traces) to DIR.",
 )
 @click.option("--generation", type=click.IntRange(min=0), default=0, show_default=True,
-              help="With --history: generation of the search.")  # fmt: skip
+              help="With --history: generation number in the search.")  # fmt: skip
 @click.option("--profile", is_flag=True, help="Profile the fastest correct candidate with ncu.")
 @json_option()
 @store_option

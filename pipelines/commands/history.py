@@ -27,7 +27,7 @@ _SHOWN = 30
     type=click.Choice(["time", "commit", "node", "gpu"]),
     default="time",
     show_default=True,
-    help="One row per run or per commit, or a comparison of nodes or of GPUs on the same work.",
+    help="One row per run or commit, or a comparison of nodes or GPUs on the same work.",
 )
 @click.option(
     "--html",
@@ -43,7 +43,7 @@ _SHOWN = 30
 def history_command(
     workload: str, by: str, html: Path | None, as_json: bool, store_path: str | None
 ) -> None:
-    """Show the times of a workload over its runs, and where their level changed.
+    """Show a workload's run times over its history, and where they shifted.
 
     WORKLOAD is a name or a workload file.  Each configuration and kind of machine has its own
     history.  Arms of 'perfpipe ab' with another environment, interpreter or wrapper are excluded.

@@ -25,12 +25,12 @@ _LONGEST_NAME = 56
     "--coverage",
     type=click.FloatRange(0, 100, min_open=True),
     metavar="PERCENT",
-    help="Share of the kernel time to profile.  [default: 85]",
+    help="Percentage of kernel time to cover.  [default: 85]",
 )
 @click.option(
     "--max-kernels",
     type=click.IntRange(1),
-    help="Maximum number of launches to profile.  [default: 200]",
+    help="Maximum number of kernel launches to profile.  [default: 200]",
 )
 @json_option()
 @store_option

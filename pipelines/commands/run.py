@@ -135,7 +135,7 @@ class RunOptions:
     "--duration",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End each launch after this time; useful for programs that run for hours.",
+    help="Stop each execution after this time; useful for programs that run for hours.",
 )
 @click.option("--sizes", metavar="N[,N]", help="Sizes to run instead of those in the file.")
 @click.option(
@@ -169,7 +169,7 @@ class RunOptions:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Resume the latest run of this workload: launch only missing or changed configurations.",
+    help="Resume the latest run of this workload: run only missing or changed configurations.",
 )
 @click.option(
     "--rerun-failed", is_flag=True, help="Like --resume, and also retry failed configurations."
@@ -196,7 +196,7 @@ class RunOptions:
 @store_option
 @click.pass_context
 def run_command(ctx: click.Context, /, **given: Any) -> None:
-    """Launch a program under the profilers, ingest the results, and report.
+    """Run a program under the profilers, ingest the results, and report.
 
     Give a WORKLOAD file, or any program after `--`.  Each configuration first runs without a
     profiler, to check its result and time it, and then under nsys and under ncu, so that no
@@ -219,7 +219,7 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     perfpipe run workloads/gemm.yaml --filter dtype=fp16 --dry-run
     perfpipe run workloads/fused_matmul_tuning.yaml --resume
 
-    Ending perfpipe (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL) ends every process that it launched.
+    If perfpipe ends (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL), so does every process that it started.
     --resume continues the run.
     """
     options, args = RunOptions(**given), ctx.meta["args"]

@@ -59,63 +59,75 @@ class Tolerance(_Model):
 class Limits(_Model):
     """Resource limits of a candidate."""
 
-    seconds: float = Field(120, gt=0, description="time limit of one call, and of loading, s")
+    seconds: float = Field(120, gt=0, description="time limit of loading, and of each call, s")
     memory_mb: int = Field(16384, ge=64, description="host memory, MiB")
-    file_mb: int = Field(64, ge=1, description="size of a file or of the output, MiB")
-    processes: int = Field(64, ge=1, description="most processes that it may start")
-    device_mb: int = Field(8192, ge=1, description="inputs and outputs of a batch on a GPU, MiB")
-    host_mb: int = Field(64, ge=1, description="the same on the CPU, MiB")
+    file_mb: int = Field(64, ge=1, description="size of each file and of the printed output, MiB")
+    processes: int = Field(
+        64, ge=1, description="maximum number of processes that the candidate may start"
+    )
+    device_mb: int = Field(
+        8192, ge=1, description="memory for a batch's inputs and outputs on a GPU, MiB"
+    )
+    host_mb: int = Field(
+        64, ge=1, description="memory for a batch's inputs and outputs on the CPU, MiB"
+    )
 
 
 class Evaluate(_Model):
-    """Judging of kernels: `perfpipe evaluate`."""
+    """How `perfpipe evaluate` checks and times kernels."""
 
-    reference: str = Field(description="Python file next to this one; candidates cannot read it")
+    reference: str = Field(
+        description="Python file next to the workload file, with the reference; candidates cannot read it"
+    )
     function: str = Field(
         "reference",
-        description="its function: takes the inputs (floating-point ones in float64) and "
-        "returns the outputs",
+        description="reference function: takes the inputs (floating-point inputs in float64) "
+        "and returns the outputs",
     )
-    module: str = Field("kernel.py", description="file of a candidate that contains its function")
-    entry: str = Field("run", description="function of a candidate")
+    module: str = Field(
+        "kernel.py", description="file in the candidate's directory that defines the function"
+    )
+    entry: str = Field("run", description="name of the candidate's function")
     style: Literal["destination", "return"] = Field(
         "destination",
         description="destination: run(*inputs, *outputs) writes the outputs; return: run(*inputs) "
-        "returns them, and the copy is part of the time",
+        "returns them, and the time includes copying them",
     )
     inputs: dict[str, Input] = Field(min_length=1, description="inputs, in order")
     outputs: dict[str, Output] = Field(min_length=1, description="outputs, in order")
     dtypes: list[DType] = Field(
-        ["float32"], min_length=1, description="types to judge; the first is timed"
+        ["float32"], min_length=1, description="data types to check; only the first is timed"
     )
     reduction: Extent = Field(
-        1, description="number of terms in the sum of an output element; sets the tolerance"
+        1, description="number of terms summed per output element; sets the tolerance"
     )
     accumulate: Literal["float64", "float32", "float16", "bfloat16"] = Field(
-        "float32", description="least precise type in which a candidate may compute"
+        "float32", description="least precise data type in which a candidate may accumulate"
     )
     tolerance: dict[str, Tolerance] = Field(
-        {}, description="tolerances by type; default: from type and reduction"
+        {}, description="tolerances by data type; default: derived from type and reduction"
     )
-    correctness: list[Sizes] = Field(min_length=1, description="sizes to check; include odd ones")
-    timing: list[Sizes] = Field([], description="sizes to time; they are checked, too")
-    seeds: int = Field(2, ge=1, description="number of inputs for each type and size")
+    correctness: list[Sizes] = Field(
+        min_length=1, description="sizes to check; include odd numbers"
+    )
+    timing: list[Sizes] = Field([], description="sizes to time; these are also checked")
+    seeds: int = Field(2, ge=1, description="number of random inputs for each type and size")
     special: list[Special] = Field(
         ["noncontiguous", "large"],
         description="other inputs to check: noncontiguous, large (times `large`), nan, infinite, "
         "empty (each size 0 in turn)",
     )
-    large: float = Field(1000.0, gt=0, description="factor of large values")
+    large: float = Field(1000.0, gt=0, description="factor by which `large` multiplies values")
     empty: list[str] = Field([], description="names of sizes that may be 0")
     forbidden: list[str] = Field(
-        [], description="operators of PyTorch that a candidate may not call, such as aten::_softmax"
+        [], description="PyTorch operators that a candidate must not call, such as aten::_softmax"
     )
     baselines: dict[str, str] = Field(
-        {}, description="directories of candidates to measure against, by name"
+        {}, description="directories of candidates to compare with, by name"
     )
-    launches: int = Field(5, ge=1, description="processes to time per side; sides alternate")
-    batches: int = Field(5, ge=1, description="batches of calls per process")
-    limits: Limits = Field(default_factory=Limits, description="limits")
+    launches: int = Field(5, ge=1, description="number of processes per side; the sides alternate")
+    batches: int = Field(5, ge=1, description="number of timed batches of calls per process")
+    limits: Limits = Field(default_factory=Limits, description="resource limits of candidates")
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Evaluate:

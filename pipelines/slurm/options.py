@@ -92,7 +92,7 @@ class Container(_Model):
     """The container that jobs run in."""
 
     image: Line | None = Field(
-        None, description="file or registry address of the image; default: no container"
+        None, description="image file or registry address; default: no container"
     )
     runtime: Literal["apptainer", "pyxis"] = Field("apptainer", description="container runtime")
     mounts: list[Line] = Field([], description="directories to mount, as FROM or FROM:TO")
@@ -102,7 +102,9 @@ class Container(_Model):
 class Slurm(_Model):
     """Batch jobs: the Slurm options of `perfpipe batch submit`."""
 
-    partition: Line | None = Field(None, description="partition; default: the cluster's default")
+    partition: Line | None = Field(
+        None, description="Slurm partition; default: the cluster's default partition"
+    )
     cpu_partition: Line | None = Field(
         None, description="partition of jobs without a GPU; default: the value of partition"
     )
@@ -112,9 +114,11 @@ class Slurm(_Model):
         None, description="time limit of a job: 30m, 1h30m, 2:00:00 or 1-12:00:00"
     )
     gpus: int = Field(1, ge=0, description="GPUs per node")
-    gpu_type: Line | None = Field(None, description="type of GPU as Slurm names it, such as h100")
+    gpu_type: Line | None = Field(None, description="GPU type as named in Slurm, such as h100")
     cpus: int | None = Field(None, ge=1, description="CPUs per node")
-    mem: Memory | None = Field(None, description="memory per node, such as 64G; 0: all of it")
+    mem: Memory | None = Field(
+        None, description="memory per node, such as 64G; 0: all memory of the node"
+    )
     constraint: Line | None = Field(None, description="features that nodes must have")
     exclusive: bool = Field(False, description="request whole nodes")
     nodes: int = Field(1, ge=1, description="nodes per task; if 2 or more, srun starts the program")
@@ -130,22 +134,22 @@ class Slurm(_Model):
         None, ge=1, description="tasks that one job runs in sequence; default: automatic"
     )
     setup: list[str] = Field(
-        [], description="shell lines before the task, such as module load cuda"
+        [], description="shell lines to run before the task, such as module load cuda"
     )
     container: Container = Field(
         default_factory=Container, description="the container that tasks run in"
     )
     ingest: Literal["auto", "inside", "separate"] = Field(
         "auto",
-        description="inside: read reports in the job that made them; separate: in a job without a "
-        "GPU; auto: separate if reading took more than a minute in earlier runs",
+        description="inside: read reports in the job that wrote them; separate: read them in a job "
+        "without a GPU; auto: separate if reading took more than a minute in earlier runs",
     )
     requeue: bool = Field(False, description="let Slurm restart a job after a node failure")
     warn_s: int = Field(
         120,
         ge=0,
         le=65535,
-        description="a job begins to stop this long before its time limit, seconds",
+        description="seconds before the time limit at which a job begins to shut down",
     )
     extra: list[Option] = Field(
         [], description="additional sbatch options, such as --reservation=x"
