@@ -77,7 +77,7 @@ class Evaluate(_Model):
     """How `perfpipe evaluate` checks and times kernels."""
 
     reference: str = Field(
-        description="Python file next to the workload file, with the reference; candidates cannot read it"
+        description="Python file next to the workload file; candidates cannot read it"
     )
     function: str = Field(
         "reference",
