@@ -1,12 +1,12 @@
--- Bytes that a launch needs, as far as its counters tell, and the share of its duration that they take
--- at the roof.  Declared bytes come first.  Else, what it needs of global memory is what it requests, if
--- each byte is requested once:
---   * if all that it moves fits in L2, nothing is evicted and DRAM delivers each sector once, so it
---     needs no more than that;
---   * if it requests no more than DRAM delivers, hardly anything is requested twice;
+-- Bytes that a launch needs, as far as its counters show, and the share of its duration that these bytes take
+-- at the roof. Declared bytes come first. Otherwise, the launch needs the bytes of global memory that it
+-- requests, if it requests each byte once. This is assumed in three cases:
+--   * all bytes that the launch moves fit in L2, so nothing is evicted and DRAM delivers each sector once;
+--     the launch needs at most the bytes that DRAM delivers;
+--   * the launch requests no more than DRAM delivers, so hardly any byte is requested twice;
 --   * copies, elementwise operations and reductions read each input once.
--- Otherwise, as for tiled products, the counters do not tell (no row).  The roof is DRAM; for what
--- fits in L2, which a step may find there, L2.
+-- In all other cases, such as tiled products, the counters do not show the needed bytes (no row). The roof is
+-- DRAM, or L2 for data that fits in L2, because a step may find this data there.
 CREATE VIEW _necessary_bytes AS
 WITH traffic AS (
     SELECT

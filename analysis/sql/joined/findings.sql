@@ -1,17 +1,17 @@
--- All findings of the reports in the query, in order of priority. Timeline findings come first, by bound on
--- the gain or else by share, followed by kernel classes that are not part of an operator finding. A timeline
--- finding that can save little comes after kernels that can save more, and kernels near their limit come
--- after other kernels. A long start-up comes before kernels that matter little. For kernel details, see
--- kernel_classes.
+-- All findings for the reports in the query, by priority. Timeline findings come first, ordered by their
+-- upper bound on the gain, or by their share if there is no bound. Kernel classes that no operator finding
+-- covers come next. A timeline finding that can save little comes after kernels that can save more, and
+-- kernels near their limit come after other kernels. A long start-up comes before kernels that take little
+-- time. For kernel details, see kernel_classes.
 --
 -- rank BIGINT: position in the list, from 1
 -- subject VARCHAR: timeline or kernel
--- claim VARCHAR: near_limit, operator, single_precision, ranks_wait, start_skew (the ranks wait in the first
---   collective), or the bound of the finding
--- bound VARCHAR: category of timeline_bottleneck, readback, process_starts, operator, single_precision or
---   startup; for a kernel, bound of kernel_bottleneck
--- subclass VARCHAR: limiter of a kernel; name of the operator; main cause of a long start-up
--- cause VARCHAR: cause for a kernel, as in kernel_bottleneck
+-- claim VARCHAR: type of finding: near_limit, operator, single_precision, ranks_wait, start_skew (ranks wait
+--   in the first collective), or the bound if none of these applies
+-- bound VARCHAR: for a timeline, a category of timeline_bottleneck, or readback, process_starts, operator,
+--   single_precision or startup; for a kernel, its bound as in kernel_bottleneck
+-- subclass VARCHAR: for a kernel, its limiter; for an operator, its name; for a long start-up, its main cause
+-- cause VARCHAR: for a kernel, its cause as in kernel_bottleneck
 -- label VARCHAR: configuration or file of the timeline; NULL for a kernel
 -- device BIGINT: physical GPU number of the timeline; NULL for a kernel
 -- kernel_name VARCHAR: function name of the kernel; NULL for a timeline
@@ -19,53 +19,55 @@
 -- grid VARCHAR: grid of the kernel in blocks, as x,y,z
 -- block VARCHAR: block of the kernel in threads, as x,y,z
 -- nvtx_path VARCHAR: NVTX ranges that enclose the kernel
--- part VARCHAR: part of the timeline: steady, whole, startup or step, as in analysis_windows; capture for
---   startup; between (first to last steady step) for process_starts
--- share_of VARCHAR: time to which the shares refer: step (the steady steps), steps (the steady steps of all
---   timelines, for kernels), timeline (another window of the timeline), timed (kernels that a benchmark
---   times), between (first to last steady step), capture (the time from the first CUDA call) or profile (all
---   profiled time)
--- share_pct DOUBLE: share of the time that share_of names, %
--- time_ns DOUBLE: total duration of the launches of the kernel, or of the operator in a step; duration of the
---   start-up, or of the idle intervals in which processes start, ns
--- launches BIGINT: number of launches of the kernel, or of the operator in a step; number of idle intervals,
---   for process_starts
+-- part VARCHAR: part of the timeline that the finding is about: steady, whole, startup or step, as in
+--   analysis_windows; capture for startup; between (first to last steady step) for process_starts
+-- share_of VARCHAR: time that counts as 100 % in the shares: step (the steady steps), steps (the steady steps
+--   of all timelines, for kernels), timeline (another window of the timeline), timed (kernels that a
+--   benchmark times), between (first to last steady step), capture (the time from the first CUDA call) or
+--   profile (all profiled time)
+-- share_pct DOUBLE: share of the time given by share_of, %
+-- time_ns DOUBLE: total duration, ns: of the kernel's launches, of the operator's launches in a step, of the
+--   start-up, or of the idle intervals in which processes start
+-- launches BIGINT: number of launches of the kernel, or of the operator in a step; for process_starts, number
+--   of idle intervals
 -- compute_sol_pct DOUBLE: compute SOL of the kernel, mean weighted by duration, %
 -- memory_sol_pct DOUBLE: memory SOL of the kernel, mean weighted by duration, %
--- headroom_pct DOUBLE: SOL headroom of a kernel: by how much its share would shrink if the same work ran at
---   100 % SOL, %
--- waiting_pct DOUBLE: share of the time in collectives that the GPU waits for other ranks, %; for ranks_wait
---   and start_skew
--- start_pct DOUBLE: share of this waiting time in the first collective, %
--- last_rank BIGINT: rank that most often arrives last; NULL if it is the rank of this GPU
--- last_pct DOUBLE: share of the collectives in which that rank arrives last, %
--- last_cause VARCHAR: category in which last_rank spends the most extra time compared with the rank of this
---   GPU; NULL if unknown
--- last_excess_ns DOUBLE: extra time of that rank in the category, ns; per step if there are steps
+-- headroom_pct DOUBLE: SOL headroom of a kernel: how much its share would shrink if the same work ran at 100
+--   % SOL, %
+-- waiting_pct DOUBLE: share of the collective time that the GPU spends waiting for other ranks, %; only for
+--   ranks_wait and start_skew
+-- start_pct DOUBLE: share of this waiting time that is spent in the first collective, %
+-- last_rank BIGINT: rank that most often arrives last at collectives; NULL if it is this GPU's own rank
+-- last_pct DOUBLE: share of the collectives in which last_rank arrives last, %
+-- last_cause VARCHAR: category in which last_rank spends the most extra time compared with this GPU's rank;
+--   NULL if unknown
+-- last_excess_ns DOUBLE: extra time that last_rank spends in the category last_cause, ns; per step if there
+--   are steps
 -- for_rank BIGINT: rank to which the technique applies; NULL if it applies to this GPU
 -- readbacks BIGINT: number of small copies to the host, for readback
 -- readbacks_per_step DOUBLE: number of small copies to the host per step; NULL without steps
--- readback_bytes BIGINT: size of the largest of these copies, bytes
--- slow_pct DOUBLE: share of the window in which the host repeatedly prepares the same launch, as in
+-- readback_bytes BIGINT: size of the largest small copy to the host, bytes
+-- slow_pct DOUBLE: share of the window during which the host repeatedly prepares the same launch, as in
 --   timeline_findings, %
--- idle_in VARCHAR: where most of the idle time of the category occurs, in words
--- causes VARCHAR: causes of a long start-up, or the longest kernels of an operator, in words
--- largest_gap VARCHAR: longest idle interval of the category, in words
+-- idle_in VARCHAR: where most of the category's idle time occurs, in words
+-- causes VARCHAR: causes of a long start-up, or an operator's longest kernels, in words
+-- largest_gap VARCHAR: longest idle interval in the category, in words
 -- ncu_verdict VARCHAR: NVIDIA's verdict on the kernel
--- explanation VARCHAR: why the class of the kernel is uncertain or differs from NVIDIA's
--- bound_pct DOUBLE: upper bound on the gain, relative to the same time as share_pct, %: the largest bound of
---   the techniques of a timeline, the bound of the first technique for a kernel, or the bound of the first
---   technique for waiting ranks; NULL if no bound can be derived, and for startup, because a longer run does
---   not repeat the start-up
--- most_pct DOUBLE: value by which findings are ordered, %: bound_pct if known, else the share; the share of
---   kernels of a step is limited to the time that faster kernels can save, and the share of operators also by
---   the time in which the GPU waits for input
+-- explanation VARCHAR: why the kernel's class is uncertain or differs from NVIDIA's verdict
+-- bound_pct DOUBLE: upper bound on the gain, % of the same time as share_pct: for a timeline, the largest
+--   bound among its techniques; for a kernel or for waiting ranks, the bound of the first technique; NULL if
+--   no bound can be derived, and for startup, because the cost of start-up does not grow with the length of
+--   the run
+-- most_pct DOUBLE: value by which findings are ordered, %: bound_pct if known, else the share; the share of a
+--   step's kernels is capped at the time that faster kernels can save, and an operator's share also at the
+--   time in which the GPU waits for input
 -- floor VARCHAR: what the bound assumes to stay unchanged, as in kernel_floors or timeline_findings
--- nvidia_pct DOUBLE: NVIDIA's estimate for that technique, % of the kernel's time; NULL without an estimate
+-- nvidia_pct DOUBLE: NVIDIA's estimate of the time that the technique saves, % of the kernel's time; NULL
+--   without an estimate
 -- confidence VARCHAR: high, medium or low
--- technique VARCHAR: key of the technique in the knowledge base: the technique with that bound, else the
---   first technique to try; NULL without a technique
--- reports VARCHAR[]: reports that the finding is based on
+-- technique VARCHAR: key of the recommended technique in the knowledge base: the technique to which bound_pct
+--   applies, else the first technique to try; NULL without a technique
+-- reports VARCHAR[]: reports on which the finding is based
 CREATE VIEW findings AS
 WITH found AS (
     FROM _timeline_claims

@@ -1,9 +1,9 @@
--- Classified kernels: the launches of one kernel configuration and class in one row, largest bound on the
--- gain first. Only launches with known duration and SOL are included. Shares refer to the step if all
--- profiled reports have a timeline, else to the profiled time of all reports in the query.
+-- Classified kernels: one row for all launches with the same kernel configuration and class, largest upper
+-- bound on the gain first. Launches whose duration or SOL is unknown are excluded. Shares refer to the step
+-- if every profiled report has a timeline, else to the total profiled time of the reports in the query.
 --
--- rank BIGINT: position in the list, from 1 for the largest bound; a class without a bound is ranked by its
---   whole share
+-- rank BIGINT: position in the list, from 1 for the largest bound; a class without a bound is ranked by
+--   share_pct
 -- kernel_name VARCHAR: function name
 -- kernel_demangled VARCHAR: full demangled name
 -- grid VARCHAR: grid in blocks, as x,y,z
@@ -15,25 +15,27 @@
 -- confidence VARCHAR: confidence of the class: high, medium or low
 -- launches BIGINT: number of launches
 -- time_ns DOUBLE: total duration of the launches, ns
--- share_of VARCHAR: time to which the shares refer: step, steps (the steps of all timelines), timeline (a
---   window without steps) or profile (profiled time)
--- share_pct DOUBLE: share of the time that share_of names, %
+-- share_of VARCHAR: time that counts as 100 % in share_pct: step, steps (the steps of all timelines),
+--   timeline (a window without steps) or profile (all profiled time)
+-- share_pct DOUBLE: share of the time given by share_of, %
 -- compute_sol_pct DOUBLE: compute SOL, mean weighted by duration, %
 -- memory_sol_pct DOUBLE: memory SOL, mean weighted by duration, %
 -- sol_pct DOUBLE: larger of compute and memory SOL, %
--- near_limit BOOLEAN: whether SOL is 80 % or more, no cause of inefficiency was found, and no technique
---   except lower precision could save half of the time
--- headroom_pct DOUBLE: SOL headroom: by how much the share would shrink if the same work ran at 100 % SOL, %
--- gain_pct DOUBLE: upper bound on the gain of the first technique to try, relative to the same time as
---   share_pct, %; in a step at most the time in which the host waits for the GPU; NULL without a bound
--- weight_pct DOUBLE: share_pct with the same limit as gain_pct, for rankings if there is no bound, %
--- floor VARCHAR: what decides the bound for the longest launch, as in kernel_floors; or host, the time that
---   the host needs to issue the step
--- nvidia_pct DOUBLE: NVIDIA's estimate for that technique and launch, % of the launch's time
--- ncu_verdict VARCHAR: NVIDIA's verdict on the first launch; NULL if ncu gave none
--- explanation VARCHAR: why the class is uncertain or differs from NVIDIA's, from the first launch with an
---   explanation
--- technique VARCHAR: key of the first technique to try; NULL if there is none
+-- near_limit BOOLEAN: whether the kernel is near its limit: its SOL is at least 80 %, no cause of
+--   inefficiency was found, and no technique except lower precision could save half of the time
+-- headroom_pct DOUBLE: SOL headroom: how much the share would shrink if the same work ran at 100 % SOL, %
+-- gain_pct DOUBLE: upper bound on the gain of the first technique to try, % of the same time as share_pct; in
+--   a step, capped at the time in which the host waits for the GPU; NULL without a bound
+-- weight_pct DOUBLE: share_pct with the same cap as gain_pct, %; for rankings of classes without a bound, as
+--   in findings
+-- floor VARCHAR: what limits the gain for the longest launch: the unchanged part of its work, as in
+--   kernel_floors, or host (the time that the host needs to issue the step)
+-- nvidia_pct DOUBLE: NVIDIA's estimate of the time that the technique saves in the longest launch, % of that
+--   launch's time
+-- ncu_verdict VARCHAR: NVIDIA's verdict on the first launch; NULL if ncu did not record a verdict
+-- explanation VARCHAR: why the class is uncertain or differs from NVIDIA's verdict, from the first launch
+--   with an explanation
+-- technique VARCHAR: key of the first technique to try, in the knowledge base; NULL if there is none
 -- reports VARCHAR[]: reports that contain the launches
 CREATE VIEW kernel_classes AS
 WITH launches AS (

@@ -1,6 +1,6 @@
--- Techniques of the knowledge base that match the class and features of each launch, each with an upper bound
--- on its gain. A technique saves at most 100 % minus the largest floor (kernel_floors) of the work that it
--- leaves unchanged. The gains of one launch overlap: do not add them.
+-- Techniques from the knowledge base that match each launch's class and features, with an upper bound on the
+-- gain of each technique: 100 % minus the largest floor (kernel_floors) of the work that the technique leaves
+-- unchanged. The gains of a launch overlap: do not add them.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -10,25 +10,27 @@
 -- subclass VARCHAR: limiter, as in kernel_bottleneck
 -- cause VARCHAR: cause, as in kernel_bottleneck
 -- technique VARCHAR: key of the technique in the knowledge base
--- rank BIGINT: order in which to try the techniques, from 1: first techniques that remove the cause (unless
---   little can be gained), then other techniques by decreasing bound, then techniques without a bound;
---   techniques that make results less exact come last
--- gain_pct DOUBLE: upper bound on the gain: largest share of the launch's time that the technique can save,
---   %; NULL if no bound can be derived
--- floor VARCHAR: what decides the bound: the unchanged part of the work that takes longest, as in
---   kernel_floors; NULL without a bound
--- floor_pct DOUBLE: share of the launch's time that this part takes at its roof, %
--- nvidia_pct DOUBLE: NVIDIA's own estimate, from its rule for this technique, %; NULL without an estimate
--- nvidia_rule VARCHAR: NVIDIA rule that gives the estimate
--- time_share_pct DOUBLE: share of the report's profiled time spent in the launch, %
--- priority DOUBLE: time share x bound: largest share of all profiled time that the technique can save, %;
+-- rank BIGINT: order in which to try the techniques, from 1: techniques that remove the cause come first
+--   (unless they can gain little), then other techniques by decreasing bound, then techniques without a
+--   bound; techniques that reduce numerical accuracy come last
+-- gain_pct DOUBLE: upper bound on the gain: the most time that the technique can save, % of the launch's
+--   time; NULL if no bound can be derived
+-- floor VARCHAR: part of the unchanged work that takes longest and so sets the bound, as in kernel_floors;
 --   NULL without a bound
--- secondary BOOLEAN: whether the unchanged part already takes 80 % of the time or more; NULL without a bound
--- precision BOOLEAN: whether the technique makes results less exact
+-- floor_pct DOUBLE: time that this part takes at its roof, % of the launch's time
+-- nvidia_pct DOUBLE: NVIDIA's estimate of the time saved, from its rule for this technique, %; NULL without
+--   an estimate
+-- nvidia_rule VARCHAR: name of the NVIDIA rule that provides nvidia_pct
+-- time_share_pct DOUBLE: the launch's share of the report's profiled time, %
+-- priority DOUBLE: upper bound on the gain, % of the report's profiled time: time_share_pct x gain_pct / 100;
+--   NULL without a bound
+-- secondary BOOLEAN: whether there is little to gain, because the unchanged part takes at least 80 % of the
+--   time; NULL without a bound
+-- precision BOOLEAN: whether the technique reduces numerical accuracy
 -- saved_bytes DOUBLE: DRAM traffic that fusion would save, bytes; NULL for other techniques
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- confidence VARCHAR: confidence of the class
--- evidence JSON: metrics, values and thresholds as JSON, as in kernel_bottleneck
+-- evidence JSON: metrics, values and thresholds behind the class as JSON, as in kernel_bottleneck
 CREATE VIEW kernel_findings AS
 WITH estimates AS (
     SELECT report_id, launch_id, rule, max(speedup_pct) AS speedup_pct

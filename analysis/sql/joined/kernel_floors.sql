@@ -1,20 +1,21 @@
--- Lower limits on the duration of a launch after an optimization: the time that the unchanged part of the
--- work takes with its unit at peak, as a share of the present duration. After any technique, the launch still
--- takes at least as long as the longest floor that the technique keeps (`keeps` in knowledge.toml). Floors of
--- units are their SOL at the launch's clocks. Floors of FLOPs use the measured or the vendor's dense peak,
--- whichever is higher. If work is declared, only the declared work counts. If tensor FLOPs were not counted,
--- the utilization of the tensor pipe at the maximum clock replaces them.
+-- Lower bound on a launch's duration after each optimization: the time that the remaining work would take if
+-- its hardware unit ran at peak throughput, as a fraction of the current duration. No technique can make the
+-- launch shorter than the longest floor of the work that it keeps (`keeps` in knowledge.toml). The floor of a
+-- hardware unit is its SOL at the launch's clocks. The floor of FLOPs uses the measured peak or the vendor's
+-- dense peak, whichever is higher. If work is declared, only the declared work counts. If tensor FLOPs were
+-- not counted, the tensor pipe's utilization at the maximum clock is used instead.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- floor VARCHAR: unchanged part: work (all of it), instructions, memory (all traffic), dram, half_dram (half
---   of the DRAM traffic), half_memory (half of the traffic that limits the user's own kernel), l2 (including
---   fills from DRAM), returns (from L2 to the SMs), l1, unconflicted (L1 without bank conflicts), flops (by
---   type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the next narrower type),
---   bytes (each byte moves once), chain (for consecutive elementwise kernels, what the first reads and the
---   last writes), issue (instructions without divergence), balanced (equal work for all SMs), whole_waves
---   (blocks of equal duration without a partial wave), nothing (the launch disappears)
--- pct DOUBLE: time that this part takes at its peak, % of the launch's duration
+-- floor VARCHAR: work that remains: work (all of it), instructions, memory (all traffic), dram, half_dram
+--   (half of the DRAM traffic), half_memory (half of the traffic that limits the user's own kernel), l2
+--   (including fills from DRAM), returns (from L2 to the SMs), l1, unconflicted (L1 without bank conflicts),
+--   flops (by type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the next narrower
+--   type), bytes (each byte moves once), chain (for consecutive elementwise kernels: the input of the first
+--   and the output of the last), issue (instructions without divergence), balanced (work spread evenly over
+--   all SMs), whole_waves (blocks of equal duration without a partial wave), nothing (the launch is
+--   eliminated)
+-- pct DOUBLE: time that the remaining work takes at peak, % of the launch's duration
 CREATE VIEW kernel_floors AS
 WITH narrower (precision, dtypes) AS (
     VALUES

@@ -1,26 +1,26 @@
--- SOL headroom by kernel: kernels of a timeline joined to ncu launches by name, grid and block, regardless of
--- how the ncu export spells the name. Headroom is GPU time x (1 - max SOL): what the same work would save at
--- 100 % SOL. Another algorithm, type or tile may save more (kernel_findings). Kernels that ncu did not
--- profile are listed with NULLs. So are launches that take much longer or shorter than the profiled ones,
--- because the same grid may do other work (persistent kernels).
+-- SOL headroom of each kernel. Kernels on a timeline are matched to ncu launches by name, grid and block,
+-- however the ncu export spells the name. Headroom is GPU time x (1 - max SOL): the time that the same work
+-- would save at 100 % SOL. Another algorithm, data type or tile size may save more (kernel_findings). Kernels
+-- that ncu did not profile are listed with NULLs. Launches that take much longer or shorter than the profiled
+-- launches are also listed as not profiled, because persistent kernels may do different work with the same
+-- grid.
 --
 -- report_id VARCHAR: nsys report
 -- ncu_reports VARCHAR[]: ncu reports that profiled this kernel: reports of the same configuration of a run,
---   or, if ingested by hand, of the same program on the same GPU
+--   or manually ingested reports of the same program on the same GPU
 -- name VARCHAR: kernel name with template arguments
 -- grid VARCHAR: grid in blocks, as x,y,z
 -- block VARCHAR: block in threads, as x,y,z
--- instances BIGINT: number of executions on the timeline, counted separately for matched and unmatched
---   launches
+-- instances BIGINT: number of executions on the timeline; matched and unmatched launches have separate rows
 -- total_time_ns BIGINT: sum of the durations, ns
 -- time_pct DOUBLE: share of the report's total kernel time, %
--- matched BOOLEAN: whether ncu profiled a launch with this name, grid and block that takes about as long
+-- matched BOOLEAN: whether ncu profiled a launch with this name, grid and block and a similar duration
 -- ncu_launches BIGINT: number of matching launches in the ncu reports
 -- compute_sol_pct DOUBLE: compute SOL, mean over the ncu launches weighted by duration, %
 -- memory_sol_pct DOUBLE: memory SOL, mean over the ncu launches weighted by duration, %
 -- bound VARCHAR: bound of the longest ncu launch, as in kernel_bottleneck
--- max_sol_pct DOUBLE: larger of compute and memory SOL per launch, mean weighted by duration, %
--- headroom_pct DOUBLE: SOL headroom, share of the report's total kernel time, %
+-- max_sol_pct DOUBLE: larger of compute and memory SOL of each launch, mean weighted by duration, %
+-- headroom_pct DOUBLE: SOL headroom, % of the report's total kernel time
 -- headroom_ns BIGINT: SOL headroom, ns
 CREATE VIEW kernel_headroom AS
 WITH keys AS (

@@ -1,6 +1,6 @@
--- NVIDIA's rules compared with perfpipe's verdict for each launch, and the reason if they differ. There is
--- one row for each result of type OPT. NVIDIA's estimates consider one unit at a time. perfpipe's verdict
--- names the limiter of the launch, and its bounds follow from the work that remains.
+-- Compares NVIDIA's rules with perfpipe's verdict for each launch, and explains any difference. There is one
+-- row for each rule result of type OPT. NVIDIA's estimates consider one hardware unit at a time. perfpipe's
+-- verdict names the launch's limiter, and its bounds follow from the work that remains.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -10,19 +10,19 @@
 -- nvidia_pct DOUBLE: NVIDIA's estimated speedup, % of the run time; NULL without an estimate
 -- speedup_kind VARCHAR: local (speedup of the analyzed unit) or global (speedup of the kernel)
 -- message VARCHAR: NVIDIA's message; NULL if the rule was recomputed
--- limiter VARCHAR: limiter of the launch, by kernel_bottleneck
--- headroom_pct DOUBLE: SOL headroom: time that the same work would save at 100 % SOL, %
+-- limiter VARCHAR: the launch's limiter, from kernel_bottleneck
+-- headroom_pct DOUBLE: SOL headroom: time that the same work would save at 100 % SOL, % of the launch's time
 -- technique VARCHAR: perfpipe's technique for the same problem; NULL if perfpipe recommends none
--- gain_pct DOUBLE: upper bound on the gain of the technique, % of the launch's time; NULL if no bound can be
+-- gain_pct DOUBLE: upper bound on the technique's gain, % of the launch's time; NULL if no bound can be
 --   derived
--- agrees BOOLEAN: whether perfpipe names the same problem and NVIDIA's estimate is within perfpipe's bounds
--- reason VARCHAR: same_limiter; or why they differ: verdict (the classes differ), no_stall, not_compressible,
---   beyond_bound (the work that the technique keeps takes longer), local_unit or beyond_headroom (the same
---   work cannot save as much), negligible, too_small (launch-bound), tail_first, few_warps, below_threshold,
---   busy_unit (the limiter is near its peak), within_headroom (possible within the headroom, but something
---   else limits first), other_unit (the unit is less busy than the limiter), other_wait or not_named
---   (perfpipe has no finding for the problem)
--- explanation VARCHAR: reason in words, with its numbers
+-- agrees BOOLEAN: whether perfpipe finds the same problem and NVIDIA's estimate is within perfpipe's bounds
+-- reason VARCHAR: same_limiter if perfpipe finds the same problem, else why the results differ: verdict (the
+--   classes differ), no_stall, not_compressible, beyond_bound (the work that the technique keeps takes
+--   longer), local_unit or beyond_headroom (the same work cannot save as much), negligible, too_small
+--   (launch-bound), tail_first, few_warps, below_threshold, busy_unit (the limiter is near its peak),
+--   within_headroom (possible within the headroom, but something else limits first), other_unit (the unit is
+--   less busy than the limiter), other_wait or not_named (perfpipe has no finding for the problem)
+-- explanation VARCHAR: the reason in words, with the numbers behind it
 CREATE VIEW kernel_rule_comparison AS
 WITH advice AS (
     SELECT

@@ -1,12 +1,12 @@
--- Time of each kernel configuration in each report, by profiler. Comparisons of reports match kernels by this
--- view. Times of different profilers are never compared.
+-- Time of each kernel configuration in each report, by profiler. Report comparisons use this view to match
+-- kernels. Times from different profilers are never compared.
 --
 -- report_id VARCHAR: report
 -- profiler VARCHAR: nsys or torch for timelines, ncu for profiled launches
 -- kernel_name VARCHAR: kernel name with template arguments
 -- grid VARCHAR: grid in blocks, as x, y, z
 -- block VARCHAR: block in threads, as x, y, z
--- launches BIGINT: number of launches; on timelines, within the analyzed windows
+-- launches BIGINT: number of launches; on timelines, only those within the analyzed windows
 -- median_ns DOUBLE: median duration, ns
 -- total_ns DOUBLE: sum of the durations, ns
 -- step_ns DOUBLE: sum of the durations per step and GPU, ns; NULL without steps, or if --window selects more

@@ -1,5 +1,5 @@
--- Kernel time of each GPU in the steady steps (analysis_windows) as a tree: categories, the libraries of a
--- category if there are several, and kernels by full name.
+-- Kernel time of each GPU during the steady steps (analysis_windows), as a tree: categories, then the
+-- libraries of each category that has several, then kernels by full name.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -7,18 +7,18 @@
 -- depth INTEGER: depth in the tree, 0 for a category
 -- category VARCHAR: category, as in kernel_categories
 -- library VARCHAR: library, as in kernel_libraries; NULL for a category with several libraries
--- kernel VARCHAR: short name of the kernel; for a sum, its category or library
--- name VARCHAR: full name of the kernel; NULL for a sum
--- kernels BIGINT: number of distinct kernels, by full name
+-- kernel VARCHAR: short name of the kernel; on a subtotal row, its category or library
+-- name VARCHAR: full name of the kernel; NULL on a subtotal row
+-- kernels BIGINT: number of distinct kernels, distinguished by full name
 -- launches BIGINT: number of executions
--- time_ns BIGINT: total duration, ns; overlaps count twice
+-- time_ns BIGINT: total duration, ns; the time in which two kernels overlap counts twice
 -- share_pct DOUBLE: share of the GPU's total kernel time, %; NULL if the total is 0
 -- mean_ns DOUBLE: mean duration, ns
--- profiled_pct DOUBLE: share of the time that ncu profiled (same name, grid and block), %; NULL without ncu
---   profiles
--- sol_pct DOUBLE: larger of compute and memory SOL of the profiled part, mean weighted by time on the
+-- profiled_pct DOUBLE: share of the time for which ncu profiled the same name, grid and block, %; NULL
+--   without ncu profiles
+-- sol_pct DOUBLE: larger of compute and memory SOL, mean over the profiled part, weighted by time on the
 --   timeline, %
--- bound VARCHAR: bound of the launches with the most time, as in kernel_bottleneck; NULL for a sum
+-- bound VARCHAR: bound that accounts for the most time, as in kernel_bottleneck; NULL on a subtotal row
 CREATE VIEW kernel_tree AS
 WITH profiles AS (
     SELECT

@@ -1,25 +1,25 @@
--- Recommended techniques, each listed once. Techniques for timelines (timeline_findings and operator
--- findings) come first, then techniques for kernels that are not part of an operator finding. They are
--- ordered by bound on the gain, or by the addressed share if there is no bound. For kernels, the bound of a
--- difficult technique counts half, and techniques that make results less exact or leave little to gain come
--- last. Gains overlap: do not add them.
+-- Recommended techniques, each listed once. Techniques for timelines (from timeline_findings and operator
+-- findings) come first, followed by techniques for kernels that no operator finding covers. Techniques are
+-- ordered by their upper bound on the gain, or by the share that they address if there is no bound. For
+-- kernels, a difficult technique is ranked by half of its bound, and techniques that reduce numerical
+-- accuracy or can gain little come last. Gains overlap: do not add them.
 --
 -- rank BIGINT: priority, from 1
 -- subject VARCHAR: timeline or kernel
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
--- bound VARCHAR: category of timeline_bottleneck or operator that the technique addresses, the largest if
---   there are several; NULL for kernels
--- share_of VARCHAR: time to which the shares refer, as in findings
--- share_pct DOUBLE: share of that time that the technique addresses, %
--- gain_pct DOUBLE: upper bound on the share of that time that the technique can save, %; a kernel without a
---   bound counts with its whole share; NULL if no bound is known
--- floors VARCHAR[]: what the bound assumes to stay unchanged, as in findings
--- nvidia_pct DOUBLE: NVIDIA's estimate for the longest of the kernels, % of that kernel's time; NULL without
---   an estimate
+-- bound VARCHAR: category of timeline_bottleneck, or operator, that the technique addresses (the largest if
+--   there are several); NULL for kernels
+-- share_of VARCHAR: time that counts as 100 % in share_pct and gain_pct, as in findings
+-- share_pct DOUBLE: share of the time given by share_of that the technique addresses, %
+-- gain_pct DOUBLE: upper bound on the time that the technique can save, % of the time given by share_of; a
+--   kernel without a bound counts with its whole share; NULL if no bound is known
+-- floors VARCHAR[]: what the bounds assume to stay unchanged, as in findings
+-- nvidia_pct DOUBLE: NVIDIA's estimate of the time that the technique saves in the longest kernel, % of that
+--   kernel's time; NULL without an estimate
 -- saved_bytes DOUBLE: DRAM traffic that fusion would save, bytes; NULL for other techniques
--- secondary BOOLEAN: whether little can be gained in every launch; NULL for timelines
--- precision BOOLEAN: whether the technique makes results less exact
+-- secondary BOOLEAN: whether there is little to gain in every launch; NULL for timelines
+-- precision BOOLEAN: whether the technique reduces numerical accuracy
 -- instances BIGINT: number of GPU timelines or launches that the technique addresses
 -- kernels STRUCT("name" VARCHAR, bound VARCHAR, subclass VARCHAR, cause VARCHAR)[]: kernels that the
 --   technique addresses, with name, bound, subclass and cause; NULL for timelines

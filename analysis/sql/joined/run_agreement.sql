@@ -1,22 +1,23 @@
--- Agreement of timing, nsys and ncu for each configuration: the time without a profiler, compared with the
--- GPU work of an iteration on the timeline and in the profiled kernels. An iteration is an NVTX range that is
--- a step.
+-- Checks whether the program's own timing, nsys and ncu agree for each configuration. The iteration time
+-- without a profiler is compared with an iteration's GPU work on the timeline and in the profiled kernels. An
+-- iteration is an NVTX range that marks a step.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
 -- label VARCHAR: parameters of the configuration as text
--- timed_ms DOUBLE: median time of an iteration without a profiler, ms
--- timing_method VARCHAR: timing method: queued is GPU time only, events includes launch overhead
--- traced_ms DOUBLE: total duration of the GPU operations launched by an iteration on the timeline, median, ms
--- traced_span_ms DOUBLE: time from the start of the first to the end of the last of these operations, median,
---   ms
--- traced_operations BIGINT: GPU operations per iteration, median
+-- timed_ms DOUBLE: median iteration time without a profiler, ms
+-- timing_method VARCHAR: timing method: queued measures GPU time only, events includes launch overhead
+-- traced_ms DOUBLE: total duration of the GPU operations that an iteration launches, median over the
+--   timeline, ms
+-- traced_span_ms DOUBLE: time from the start of an iteration's first GPU operation to the end of its last,
+--   median, ms
+-- traced_operations BIGINT: number of GPU operations per iteration, median
 -- profiled_ms DOUBLE: total duration of the profiled kernels, ms; NULL if ncu profiled more or fewer kernels
---   than an iteration has
+--   than an iteration launches
 -- traced_pct DOUBLE: difference between traced_ms and timed_ms, % of timed_ms
 -- profiled_pct DOUBLE: difference between profiled_ms and timed_ms, % of timed_ms
--- agrees BOOLEAN: whether timed_ms differs from traced_ms or from traced_span_ms by no more than the
---   threshold; NULL if a time is missing
+-- agrees BOOLEAN: whether timed_ms differs from traced_ms or from traced_span_ms by at most the threshold;
+--   NULL if a time is missing
 -- explanation VARCHAR: why the times differ
 CREATE VIEW run_agreement AS
 WITH profiled AS (

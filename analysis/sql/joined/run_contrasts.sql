@@ -1,17 +1,17 @@
--- Choices that matter: the fastest and the slowest value of one parameter, among configurations of a run with
--- the same declared work that differ in no other parameter. Configurations of a search are excluded, because
--- a search picks the fastest of many.
+-- Parameters that matter: the fastest and the slowest value of one parameter, among configurations of a run
+-- that have the same declared work and do not differ in any other parameter. Configurations tried by a search
+-- are excluded, because a search picks the fastest of many.
 --
 -- run_id VARCHAR: run
 -- rank BIGINT: position in the list, from 1 for the largest ratio
 -- parameter VARCHAR: parameter that differs
 -- fast_value VARCHAR: value of the parameter in the fastest configuration
 -- slow_value VARCHAR: value of the parameter in the slowest configuration
--- rest VARCHAR: other parameters, which both configurations share
--- fast_index BIGINT: fastest configuration, task_index in run_tasks
--- slow_index BIGINT: slowest configuration, task_index in run_tasks
--- fast_ms DOUBLE: median time of an iteration of the fastest configuration, ms
--- slow_ms DOUBLE: median time of an iteration of the slowest configuration, ms
+-- rest VARCHAR: values of the other parameters, which both configurations share
+-- fast_index BIGINT: fastest configuration, as task_index in run_tasks
+-- slow_index BIGINT: slowest configuration, as task_index in run_tasks
+-- fast_ms DOUBLE: median iteration time of the fastest configuration, ms
+-- slow_ms DOUBLE: median iteration time of the slowest configuration, ms
 -- ratio DOUBLE: slow_ms / fast_ms
 CREATE VIEW run_contrasts AS
 WITH timed AS (

@@ -1,31 +1,33 @@
 -- GPU efficiency of each configuration of a run: the work declared in the workload file divided by the time
--- measured without a profiler, next to what ncu counted in the kernels.
+-- measured without a profiler, next to the work that ncu counted in the kernels.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
 -- label VARCHAR: parameters of the configuration as text
 -- dtype VARCHAR: data type whose peak applies
 -- size BIGINT: largest integer parameter; NULL if there is none
--- series VARCHAR: other parameters as text; identifies a line in the plot of throughput by size
--- size_class VARCHAR: small, medium or large
--- median_ms DOUBLE: median time of an iteration, ms
--- model_flop_per_s DOUBLE: FLOPs of the workload file / median time, FLOP/s
+-- series VARCHAR: other parameters as text; configurations with the same text form one line in the plot of
+--   throughput by size
+-- size_class VARCHAR: size class by the value of size: small, medium or large; NULL without a size
+-- median_ms DOUBLE: median iteration time, ms
+-- model_flop_per_s DOUBLE: FLOPs declared in the workload file / median time, FLOP/s
 -- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the type
--- hfu_pct DOUBLE: HFU: FLOPs that the hardware executed in the profiled kernels / their time, % of the same
---   peak; NULL if the FLOPs of a kernel were not all counted
+-- hfu_pct DOUBLE: HFU: FLOPs that the hardware executed in the profiled kernels / duration of these kernels,
+--   % of the same peak; NULL if a kernel's FLOPs were not all counted
 -- hfu_reason VARCHAR: why hfu_pct is NULL, and what to collect
--- intensity DOUBLE: arithmetic intensity of the algorithm: FLOPs / bytes of the workload file, FLOP/byte
+-- intensity DOUBLE: arithmetic intensity of the algorithm: FLOPs / bytes declared in the workload file,
+--   FLOP/byte
 -- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, 5 to 20, above 20)
 -- ridge DOUBLE: ridge point: the vendor's peak / bandwidth of memory_level, FLOP/byte
--- memory_level VARCHAR: memory whose bandwidth is the roof: l2 if the bytes of an iteration fit into the L2
---   size that ncu reports, else dram
--- memory_roof_flop_per_s DOUBLE: intensity x bandwidth of memory_level, FLOP/s: the vendor's bandwidth for
---   DRAM, the bandwidth at ncu's clock for L2; NULL if unknown
+-- memory_level VARCHAR: memory whose bandwidth is the roof: l2 if an iteration's bytes fit into the L2 size
+--   that ncu reports, else dram
+-- memory_roof_flop_per_s DOUBLE: intensity x bandwidth of memory_level, FLOP/s; for DRAM the vendor's
+--   bandwidth, for L2 the bandwidth at ncu's clock; NULL if unknown
 -- roof VARCHAR: the lower roof: memory or compute
--- sol_pct DOUBLE: time at the lower roof, % of the measured time
--- effective_bytes_per_s DOUBLE: effective bandwidth: bytes that must move / median time, byte/s
--- actual_bytes_per_s DOUBLE: DRAM bytes of the profiled kernels / their time, byte/s
--- kernel_name VARCHAR: profiled kernel with the largest share of the time
+-- sol_pct DOUBLE: time that the work would take at the lower roof, % of the measured time
+-- effective_bytes_per_s DOUBLE: effective bandwidth: bytes that the algorithm must move / median time, byte/s
+-- actual_bytes_per_s DOUBLE: DRAM bytes of the profiled kernels / duration of these kernels, byte/s
+-- kernel_name VARCHAR: profiled kernel that takes the most time
 -- bound VARCHAR: bound of that kernel, as in kernel_bottleneck
 -- subclass VARCHAR: limiter of that kernel
 -- registers BIGINT: registers per thread of that kernel

@@ -1,24 +1,25 @@
--- Time of each configuration without a profiler, and the resulting throughput.
+-- Time of each configuration, measured without a profiler, and the resulting throughput.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
 -- label VARCHAR: parameters of the configuration as text
 -- status VARCHAR: done, or failed with the reason
--- median_ms DOUBLE: median time of an iteration, ms
--- min_ms DOUBLE: time of the shortest iteration, ms
+-- median_ms DOUBLE: median iteration time, ms
+-- min_ms DOUBLE: shortest iteration time, ms
 -- iterations BIGINT: number of timed iterations; NULL without timing
--- model_flop_per_s DOUBLE: FLOPs of the workload file / median time, FLOP/s
--- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the type, on the most common GPU of
---   the run's reports; NULL without FLOPs or a known GPU
--- effective_bytes_per_s DOUBLE: effective bandwidth: bytes of the workload file / median time, byte/s
--- max_abs_error DOUBLE: maximum absolute error of the result, compared with the program's reference
--- timing_method VARCHAR: timing method: queued is GPU time only, events includes launch overhead
+-- model_flop_per_s DOUBLE: FLOPs declared in the workload file / median time, FLOP/s
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the type, on the GPU model that
+--   most of the run's reports use; NULL if the FLOPs or the GPU are unknown
+-- effective_bytes_per_s DOUBLE: effective bandwidth: bytes declared in the workload file / median time,
+--   byte/s
+-- max_abs_error DOUBLE: maximum absolute difference between the result and the program's reference result
+-- timing_method VARCHAR: timing method: queued measures GPU time only, events includes launch overhead
 -- sm_mhz DOUBLE: median SM clock during timing, MHz
 -- power_w DOUBLE: median power during timing, W
 -- throttled_by VARCHAR: reasons for clock throttling during timing; NULL if there were none or if
 --   they are unknown
 -- gpu VARCHAR: GPU model whose peak applies; NULL if unknown
--- peak_source VARCHAR: vendor document with the peak
+-- peak_source VARCHAR: vendor document that states the peak
 CREATE VIEW run_times AS
 WITH sources AS (
     SELECT t.run_id, r.report_id, r.gpu, r.sm_count

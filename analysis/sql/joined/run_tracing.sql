@@ -1,4 +1,4 @@
--- Profiler overhead in the timelines of a run: a traced steady step compared with the iteration time that the
+-- Profiler overhead in a run's timelines: a traced steady step compared with the iteration time that the
 -- program measures without a profiler. If the program does not report a time, the wall times of the whole
 -- program are compared.
 --
@@ -8,24 +8,24 @@
 -- report_id VARCHAR: report of the timeline
 -- device BIGINT: physical GPU number
 -- profiler VARCHAR: nsys or torch
--- timing_method VARCHAR: how the program timed itself; NULL if it did not
--- plain_step_ms DOUBLE: median time of an iteration without a profiler, ms; NULL if the program does not
---   report a time
--- traced_step_ms DOUBLE: median steady step under the profiler, ms; for queued iterations without the idle
---   time that the host causes, because a full queue hides the host; NULL without steady steps
--- step_pct DOUBLE: difference between traced_step_ms and plain_step_ms, % of plain_step_ms; NULL if a time is
---   missing, or if the two do not measure the same work
--- plain_wall_s DOUBLE: median wall time of the program without a profiler, s; NULL in recordings without this
+-- timing_method VARCHAR: how the program measured its own iteration time; NULL if it did not
+-- plain_step_ms DOUBLE: median iteration time without a profiler, ms; NULL if the program does not report a
 --   time
--- traced_wall_s DOUBLE: wall time of the program under nsys, without the time in which nsys writes its
---   report, s; NULL if it is shorter than plain_wall_s, because only part of the run was captured
--- launch_wall_s DOUBLE: wall time of the launch under the profiler, including the time to write the report,
---   s; NULL in older records
--- wall_pct DOUBLE: difference between traced_wall_s (else launch_wall_s) and plain_wall_s, % of plain_wall_s;
---   both include start-up
--- lengthened_pct DOUBLE: slowdown by the profiler: step_pct, else wall_pct, %
--- notable BOOLEAN: whether lengthened_pct is above the threshold; NULL if nothing can be compared
--- basis VARCHAR: what is compared: step, GPU time of a step or wall time; NULL if nothing can be compared
+-- traced_step_ms DOUBLE: median steady step under the profiler, ms; for queued iterations, idle time caused
+--   by the host is excluded, because a full queue hides the host; NULL without steady steps
+-- step_pct DOUBLE: difference between traced_step_ms and plain_step_ms, % of plain_step_ms; NULL if a time is
+--   missing, or if the two times do not measure the same work
+-- plain_wall_s DOUBLE: median wall time of the program without a profiler, s; NULL if the recording does not
+--   contain it
+-- traced_wall_s DOUBLE: wall time of the program under nsys, excluding the time in which nsys writes its
+--   report, s; NULL if it is shorter than plain_wall_s, because only part of the program was captured
+-- launch_wall_s DOUBLE: wall time of one execution of the program under the profiler, including the time to
+--   write the report, s; NULL in records written by older versions
+-- wall_pct DOUBLE: difference between traced_wall_s (or launch_wall_s if it is NULL) and plain_wall_s, % of
+--   plain_wall_s; both times include start-up
+-- lengthened_pct DOUBLE: slowdown caused by the profiler: step_pct, or wall_pct if step_pct is NULL, %
+-- notable BOOLEAN: whether lengthened_pct is above the threshold; NULL if no comparison is possible
+-- basis VARCHAR: what is compared: step, GPU time of a step or wall time; NULL if no comparison is possible
 -- why VARCHAR: what the comparison excludes or includes, in words; NULL for steps
 CREATE VIEW run_tracing AS
 WITH sources AS (

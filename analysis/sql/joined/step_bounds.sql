@@ -1,19 +1,19 @@
--- What bounds the kernel time of a step: the classes of the profiled kernels, weighted by their time on the
+-- What bounds a step's kernel time: the classes of the profiled kernels, weighted by their time on the
 -- timeline in the analyzed window (the steady steps, if there are steps). The shares of a GPU add up to 100
--- %. Kernels that were not profiled are unknown, and communication is a class of its own.
+-- %. Kernels that were not profiled count as unknown, and communication is a class of its own.
 --
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number
 -- rank BIGINT: position by time, from 1 for the most time
 -- bound VARCHAR: bound, as in kernel_bottleneck, or communication or unknown
 -- subclass VARCHAR: limiter, as in kernel_bottleneck; for unknown, not_profiled or not_classified
--- kernels BIGINT: number of kernel configurations (name, grid, block), each counted where it spends most of
---   its time
+-- kernels BIGINT: number of kernel configurations (name, grid, block); each is counted only in the class in
+--   which it spends most of its time
 -- time_ns BIGINT: sum of the kernel durations in the window, ns
 -- share_pct DOUBLE: share of the window's kernel time, %
--- sol_pct DOUBLE: larger SOL of each kernel, mean weighted by time on the timeline, %
--- headroom_pct DOUBLE: SOL headroom: time x (1 - max SOL), which the same work would save at 100 % SOL, % of
---   the window's kernel time; NULL if unknown
+-- sol_pct DOUBLE: larger of compute and memory SOL of each kernel, mean weighted by time on the timeline, %
+-- headroom_pct DOUBLE: SOL headroom: time x (1 - max SOL), the time that the same work would save at 100 %
+--   SOL, % of the window's kernel time; NULL if unknown
 CREATE VIEW step_bounds AS
 WITH classed AS (
     SELECT

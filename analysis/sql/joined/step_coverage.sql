@@ -1,20 +1,21 @@
--- How much of each GPU's kernel time ncu has profiled in the analyzed window (the steady steps, if there are
--- steps). A launch counts as profiled if a launch with the same name, grid and block that takes about as long
--- was profiled. There is one row per GPU of each timeline that has ncu reports.
+-- How much of each GPU's kernel time in the analyzed window (the steady steps, if there are steps) ncu has
+-- profiled. A launch counts as profiled if ncu profiled a launch with the same name, grid and block and a
+-- similar duration. There is one row per GPU of each timeline that has ncu reports.
 --
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number
 -- window_kind VARCHAR: steady, or whole if no repeating step was found
--- steps BIGINT: number of steps in the window; NULL for a whole window
+-- steps BIGINT: number of steps in the window; NULL if the window is not made of steps
 -- kernel_time_ns BIGINT: sum of the durations of all kernels in the window, ns
--- configurations BIGINT: number of kernel configurations (name, grid, block), without communication
+-- configurations BIGINT: number of kernel configurations (name, grid, block), excluding communication
 -- profiled_configurations BIGINT: number of profiled kernel configurations
 -- profiled_pct DOUBLE: share of the kernel time that was profiled, %
--- communication_pct DOUBLE: share of the kernel time in communication, which is not profiled, %
--- unprofiled_pct DOUBLE: share of the kernel time in other kernels, %
--- otherwise_pct DOUBLE: share of the kernel time that was only profiled with another grid, block or duration,
+-- communication_pct DOUBLE: share of the kernel time spent in communication kernels, which are not profiled,
 --   %
--- coverage_pct DOUBLE: profiled share of the kernel time without communication, %
+-- unprofiled_pct DOUBLE: share of the kernel time in all other unprofiled kernels, %
+-- otherwise_pct DOUBLE: share of the kernel time in kernels that ncu profiled only with another grid, block
+--   or duration, %
+-- coverage_pct DOUBLE: profiled share of the kernel time, excluding communication, %
 CREATE VIEW step_coverage AS
 WITH sums AS (
     SELECT

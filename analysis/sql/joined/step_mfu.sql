@@ -1,15 +1,15 @@
 -- MFU (model FLOPs utilization) of each step: the workload's FLOPs per iteration, divided by the step's time
--- and the dense peak of its type. Only timelines that perfpipe launched, and whose workload file declares
--- flops, have rows.
+-- and the dense peak for its data type. Only timelines that perfpipe recorded, and whose workload file
+-- declares flops, have rows.
 --
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number
--- step VARCHAR: name of the range
+-- step VARCHAR: name of the NVTX range that marks the step
 -- step_index BIGINT: step number on the device, from 1
 -- step_ns BIGINT: duration of the step, ns
 -- model_flop DOUBLE: FLOPs per iteration, from the workload file
 -- model_flop_per_s DOUBLE: model_flop / step time, FLOP/s
--- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the dense peak of the type; NULL if the peak is unknown
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the dense peak for the data type; NULL if the peak is unknown
 CREATE VIEW step_mfu AS
 WITH iterations AS (
     -- A repeating sequence may differ from one iteration of the program.

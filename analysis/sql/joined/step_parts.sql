@@ -1,12 +1,12 @@
--- Duration of a step on each timeline: the median step, and the mean time per step in each category of the
--- budget, over all GPUs of the report. Without steps, or if --window selects more than the steps, the values
--- refer to the whole window.
+-- Duration of a step on each timeline: the median step, and the mean time per step in each category of
+-- gpu_time_budget, over all GPUs of the report. Without steps, or if --window selects more than the steps,
+-- the values refer to the whole window.
 --
 -- report_id VARCHAR: report
 -- profiler VARCHAR: nsys or torch
--- part VARCHAR: step, or capture for the whole window; then each category of gpu_time_budget
+-- part VARCHAR: step (or capture for the whole window), or a category of gpu_time_budget
 -- gpus BIGINT: number of GPUs
--- steps BIGINT: number of steps on all GPUs; NULL for a whole window
+-- steps BIGINT: number of steps, summed over all GPUs; NULL for a whole window
 -- time_ns DOUBLE: median duration of a step, or mean time of a category, ns; the categories add up to the
 --   mean step
 -- sm_clock_hz DOUBLE: median SM clock, Hz; NULL if GPU metrics were not sampled

@@ -1,6 +1,6 @@
--- What bounds the kernels of a timeline according to their ncu reports: share of kernel time by bound of
--- kernel_bottleneck. It refines `compute` in timeline_bottleneck: busy time may be compute-bound,
--- memory-bound or neither.
+-- What bounds a timeline's kernels according to its ncu reports: share of the kernel time for each bound of
+-- kernel_bottleneck. This view refines the category `compute` of timeline_bottleneck: busy time may be
+-- compute-bound, memory-bound or neither.
 --
 -- report_id VARCHAR: nsys report
 -- bound VARCHAR: bound, or unmatched for kernels that ncu did not profile

@@ -1,16 +1,16 @@
--- Unique short name and category of each kernel in each report. Kernels of timelines and of ncu reports are
--- included. The same kernel has the same short name in all open reports.
+-- Unique short name and category of each kernel in each report, for kernels on timelines and in ncu reports.
+-- A kernel has the same short name in all open reports.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- name VARCHAR: function name
 -- demangled VARCHAR: full name, as in kernels and ncu_launches
--- short_name VARCHAR: unique short name: the function, with the functor or operator inside its template as
---   far as needed to distinguish it from other kernels; at most 60 characters
+-- short_name VARCHAR: unique short name: the function name, plus as much of the functor or operator in its
+--   template arguments as is needed to distinguish it from other kernels; at most 60 characters
 -- category VARCHAR: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
--- library VARCHAR: library of the code, as in kernel_libraries; on a timeline, Triton kernels are only
---   recognized if an open ncu report contains them
+-- library VARCHAR: library that contains the kernel's code, as in kernel_libraries; on a timeline, Triton
+--   kernels are recognized only if an open ncu report contains them
 CREATE VIEW kernel_names AS
 WITH judged AS (
     -- Many reports have the same kernels.

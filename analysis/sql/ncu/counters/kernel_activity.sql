@@ -1,20 +1,21 @@
 -- How steadily each kernel keeps the SMs busy, from PM sampling. The sampled SM activity is compared with its
--- plateau, the level that it reaches in 10 % of the time in which any SM is active. Activity below half of
--- the plateau is ramp-up at the start, a bubble in the middle or a tail at the end.
+-- plateau: the level that it reaches or exceeds during 10 % of the time in which any SM is active. Activity
+-- below half of the plateau is ramp-up at the start, a bubble in the middle or a tail at the end.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- samples BIGINT: number of samples from the first to the last with an active SM
+-- samples BIGINT: number of samples, from the first to the last with an active SM
 -- interval_ns DOUBLE: sampling interval, ns
 -- sampled_ns DOUBLE: time covered by the samples, ns
--- ramp_pct DOUBLE: share of the time before the activity first reaches half of the plateau, %
--- tail_pct DOUBLE: share of the time after the activity last reaches half of the plateau, %
--- bubble_pct DOUBLE: share of the time below half of the plateau between ramp and tail, %
+-- ramp_pct DOUBLE: share of the time before SM activity first reaches half of the plateau, %
+-- tail_pct DOUBLE: share of the time after SM activity was last at half of the plateau or above, %
+-- bubble_pct DOUBLE: share of the time between ramp and tail in which SM activity is below half of the
+--   plateau, %
 -- bubbles BIGINT: number of bubbles
 -- longest_bubble_ns DOUBLE: duration of the longest bubble, ns
 -- activity_pct DOUBLE: mean SM activity, % of the plateau
--- phases VARCHAR: phases of the kernel in words, as in kernel_phases; NULL if there are more than six phases
+-- phases VARCHAR: the kernel's phases in words, as in kernel_phases; NULL if there are more than six phases
 -- reason VARCHAR: why the values are NULL, and what to collect; NULL otherwise
 CREATE VIEW kernel_activity AS
 WITH sampled AS (

@@ -1,13 +1,13 @@
--- Activity of each unit over the run of a kernel, in 20 parts of equal length, from PM sampling: the SMs, and
--- the units that were sampled in the same pass. Launches for which kernel_activity gives a reason have no
--- rows.
+-- Activity of each hardware unit during a kernel, in 20 parts of equal duration, from PM sampling. The units
+-- are the SMs, and all units that were sampled in the same pass as the SMs. Launches for which
+-- kernel_activity gives a reason have no rows.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- part BIGINT: number of the part, from 0
--- unit VARCHAR: sm, issue, tensor, fma, alu, fp64, xu, l1, l2 or dram
--- pct DOUBLE: mean activity: % of the plateau for the SMs, % of peak for other units
--- rank BIGINT: order of the units in the part by activity, from 1 for the busiest; NULL for the SMs
+-- unit VARCHAR: hardware unit: sm, issue, tensor, fma, alu, fp64, xu, l1, l2 or dram
+-- pct DOUBLE: mean activity; % of the plateau for the SMs, % of peak for other units
+-- rank BIGINT: position of the unit by activity within the part, from 1 for the busiest; NULL for the SMs
 -- @materialize
 CREATE VIEW kernel_activity_parts AS
 WITH parts AS (

@@ -1,17 +1,18 @@
--- Activity over the run of each kernel, in 20 parts of equal length, from PM sampling: the SMs, the three
--- busiest units, and every unit that is the busiest in some part. Launches for which kernel_activity gives a
--- reason have no rows.
+-- Activity during each kernel, in 20 parts of equal duration, from PM sampling, for the SMs, the three
+-- busiest hardware units, and every unit that is the busiest in at least one part. Launches for which
+-- kernel_activity gives a reason have no rows.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- unit VARCHAR: sm, or a unit as in kernel_activity_parts
--- rank BIGINT: order of the units by mean activity: 0 for the SMs, 1 for the busiest unit
--- mean_pct DOUBLE: mean activity: % of the plateau for the SMs, % of peak for a unit
--- max_pct DOUBLE: activity in the busiest part: % of the plateau for the SMs, % of peak for a unit
--- course VARCHAR: activity of each part as a bar, in eighths of 100 %
+-- rank BIGINT: position of the unit by mean activity: 0 for the SMs, 1 for the busiest unit
+-- mean_pct DOUBLE: mean activity; % of the plateau for the SMs, % of peak for other units
+-- max_pct DOUBLE: activity in the unit's busiest part; % of the plateau for the SMs, % of peak for other
+--   units
+-- course VARCHAR: activity as a bar chart in text, one bar per part, in eighths of 100 %
 -- parts_pct DOUBLE[]: activity of each part, %
--- leads BIGINT[]: numbers of the parts in which the unit is the busiest (for the SMs: in which they are
---   idle), as in kernel_phases
+-- leads BIGINT[]: numbers of the parts in which the unit is the busiest unit, as in kernel_phases; for the
+--   SMs, numbers of the parts in which the SMs are idle
 CREATE VIEW kernel_courses AS
 WITH idle AS (
     SELECT report_id, launch_id, part, pct < 100 * threshold('series.half_share') AS idle

@@ -1,14 +1,14 @@
 -- Source hot spots: instructions and source lines ranked by stall samples, with their stall reasons. A warp
--- stalls where it needs a value, not where the value is produced. This view needs SourceCounters, and
--- -lineinfo for source lines.
+-- stalls at the instruction that needs a value, not at the instruction that produces it. This view needs
+-- SourceCounters, and source lines also need -lineinfo.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- kind VARCHAR: sass (instruction) or line (source line)
--- rank BIGINT: position by stall samples among the rows of the launch and kind, from 1 for the most
--- pc BIGINT: offset of the instruction (for a line, its first instruction) in the function, bytes; comparable
---   between runs
+-- rank BIGINT: position by stall samples within the launch and kind, from 1 for the most
+-- pc BIGINT: offset of the instruction from the start of the function, bytes; for a line, offset of its first
+--   instruction; comparable between runs
 -- sass VARCHAR: instruction text; NULL for a line
 -- file VARCHAR: source file; NULL without -lineinfo
 -- line BIGINT: line number in the source file
@@ -17,8 +17,8 @@
 -- stall_samples BIGINT: number of samples in a stalled state
 -- stall_pct DOUBLE: share of the launch's stall samples, %
 -- top_reason VARCHAR: most frequent stall reason
--- top_reason_pct DOUBLE: share of the most frequent reason in the stall samples of this row, %
--- reasons STRUCT(samples BIGINT, reason VARCHAR)[]: stall reasons with their samples, largest first
+-- top_reason_pct DOUBLE: share of this row's stall samples with the reason top_reason, %
+-- reasons STRUCT(samples BIGINT, reason VARCHAR)[]: stall reasons with their samples, most frequent first
 -- executions BIGINT: number of warp-level executions
 CREATE VIEW kernel_hotspots AS
 WITH places AS (

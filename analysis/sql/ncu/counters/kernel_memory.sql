@@ -1,38 +1,42 @@
 -- Memory behavior of each launch: traffic at each level, efficiency, and problems such as uncoalesced access,
--- bank conflicts, spills and atomics. NULL means that a value was not collected; 0 means zero.
+-- bank conflicts, spills and atomics. A value is NULL if it was not collected; 0 is a measured zero.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- dram_read_bytes DOUBLE: DRAM reads, bytes
--- dram_write_bytes DOUBLE: DRAM writes, bytes
--- dram_bytes_per_s DOUBLE: DRAM traffic in both directions, byte/s
+-- dram_read_bytes DOUBLE: bytes read from DRAM
+-- dram_write_bytes DOUBLE: bytes written to DRAM
+-- dram_bytes_per_s DOUBLE: DRAM bandwidth, reads and writes together, byte/s
 -- l2_read_bytes DOUBLE: traffic from L2 to L1, bytes
 -- l2_write_bytes DOUBLE: traffic from L1 to L2, bytes
 -- l1_hit_pct DOUBLE: L1 hit rate, %
--- l2_hit_pct DOUBLE: L2 hit rate, %; above 100 if passes disagree
+-- l2_hit_pct DOUBLE: L2 hit rate, %; can exceed 100 if the passes disagree
 -- l2_read_hit_pct DOUBLE: L2 hit rate of reads, %
--- sectors_per_load DOUBLE: 32-byte sectors per global load request; 4 is ideal for 4-byte elements, 16 for
---   16-byte ones
--- sectors_per_store DOUBLE: 32-byte sectors per global store request; same ideal values as for loads
--- load_bytes_per_sector DOUBLE: bytes of each 32-byte sector that global loads use; NULL without global loads
--- store_bytes_per_sector DOUBLE: bytes of each 32-byte sector that global stores use; NULL without global
---   stores
--- global_excess_pct DOUBLE: sectors of global accesses beyond the coalesced ideal, % of all their sectors
--- shared_conflict_pct DOUBLE: wavefronts due to shared-memory bank conflicts, % of all shared-memory
+-- sectors_per_load DOUBLE: 32-byte sectors per global load request; the ideal is 4 for 4-byte elements and 16
+--   for 16-byte elements
+-- sectors_per_store DOUBLE: 32-byte sectors per global store request; the ideal values are the same as for
+--   loads
+-- load_bytes_per_sector DOUBLE: bytes that global loads use of each 32-byte sector, on average; NULL without
+--   global loads
+-- store_bytes_per_sector DOUBLE: bytes that global stores use of each 32-byte sector, on average; NULL
+--   without global stores
+-- global_excess_pct DOUBLE: sectors that global accesses request beyond the coalesced ideal, % of all sectors
+--   that they request
+-- shared_conflict_pct DOUBLE: wavefronts caused by shared-memory bank conflicts, % of all shared-memory
 --   wavefronts
--- shared_load_conflict_ways DOUBLE: degree of bank conflicts of shared loads: actual / ideal wavefronts; 1
---   means no conflicts
+-- shared_load_conflict_ways DOUBLE: mean degree of bank conflicts in shared loads: actual / ideal wavefronts;
+--   1 means no conflicts
 -- shared_excess_pct DOUBLE: shared-memory wavefronts beyond the ideal, counted per instruction, % of all
---   wavefronts
+--   shared-memory wavefronts
 -- spill_requests DOUBLE: number of warp instructions that spill or reload registers
--- spill_pct DOUBLE: share of spills and reloads in the local loads and stores, %; NULL without local accesses
+-- spill_pct DOUBLE: share of the local loads and stores that are register spills or reloads, %; NULL without
+--   local accesses
 -- local_requests DOUBLE: number of local loads and stores
 -- atomic_requests DOUBLE: number of global atomics and reductions
--- atomic_pct DOUBLE: sectors of atomics and reductions, % of all sectors between L1 and L2; % of global
---   requests if sectors were not collected
--- compression_success_pct DOUBLE: sectors that the L2 compression unit compressed successfully, %; only
---   relevant for compressible memory
+-- atomic_pct DOUBLE: sectors of atomics and reductions, % of all sectors between L1 and L2; if sectors were
+--   not collected, % of global requests
+-- compression_success_pct DOUBLE: share of sectors that the L2 compression unit compressed successfully, %;
+--   relevant only for compressible memory
 CREATE VIEW kernel_memory AS
 SELECT
     w.report_id,

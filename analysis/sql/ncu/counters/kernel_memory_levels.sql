@@ -1,17 +1,17 @@
--- Memory traffic of each launch by memory level, like ncu's memory tables. A level without collected metrics
--- has no row.
+-- Memory traffic of each launch at each memory level, as in ncu's memory tables. A level whose metrics were
+-- not collected has no row.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- place INTEGER: order of the levels, from 1 for the level nearest to the SMs
+-- place INTEGER: position of the level, from 1 for the level closest to the SMs
 -- level VARCHAR: shared, l1 (global accesses), l2 (between L1 and L2) or dram
--- read_bytes DOUBLE: bytes read from the level; NULL for shared memory, which is counted in accesses
+-- read_bytes DOUBLE: bytes read from the level; NULL for shared memory, whose traffic is not counted in bytes
 -- write_bytes DOUBLE: bytes written to the level; NULL for shared memory
--- bytes_per_s DOUBLE: bytes read and written / duration, byte/s
--- hit_pct DOUBLE: hit rate, %; NULL for a level without a hit rate
+-- bytes_per_s DOUBLE: bandwidth: (bytes read + bytes written) / duration, byte/s
+-- hit_pct DOUBLE: hit rate, %; NULL for levels without a hit rate
 -- sol_pct DOUBLE: throughput of the level, % of peak
--- excess_pct DOUBLE: share that better access patterns would save, %: for l1, sectors beyond the coalesced
---   ideal; for shared, wavefronts lost to bank conflicts; NULL for other levels
+-- excess_pct DOUBLE: share of the level's traffic that better access patterns would avoid, %: for l1, sectors
+--   beyond the coalesced ideal; for shared, wavefronts lost to bank conflicts; NULL for other levels
 CREATE VIEW kernel_memory_levels AS
 WITH levels AS (
     SELECT

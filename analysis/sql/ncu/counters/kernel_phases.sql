@@ -1,10 +1,10 @@
 -- Phases of each kernel, from PM sampling: consecutive parts of kernel_activity_parts with the same busiest
--- unit. A phase is idle if the SMs are below half of their plateau.
+-- unit. A phase is idle if SM activity is below half of the plateau.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- phase BIGINT: number of the phase, from 0
--- unit VARCHAR: busiest unit, or idle; NULL if no unit was sampled in the same pass as the SMs
+-- unit VARCHAR: busiest hardware unit, or idle; NULL if no unit was sampled in the same pass as the SMs
 -- start_pct DOUBLE: start of the phase, % of the kernel's time
 -- end_pct DOUBLE: end of the phase, % of the kernel's time
 -- unit_pct DOUBLE: mean activity of the busiest unit, % of peak; NULL if idle

@@ -1,18 +1,18 @@
--- Warp states of each launch, with one set of names for both of ncu's metric families: cycles per issued
--- instruction (WarpStateStats) and samples (SourceCounters). `selected` means issuing and `not_selected`
--- means eligible but not chosen: neither is a stall.
+-- Warp states of each launch, with the same names for both of ncu's metric families: cycles per issued
+-- instruction (WarpStateStats) and samples (SourceCounters). `selected` means that the warp issues, and
+-- `not_selected` means that the warp is eligible but not chosen: neither is a stall.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- reason VARCHAR: warp state, such as long_scoreboard
--- family VARCHAR: memory, shared, sync, execution, frontend, issue or misc
+-- family VARCHAR: group of the warp state: memory, shared, sync, execution, frontend, issue or misc
 -- is_stall BOOLEAN: whether the state is a stall; false for selected and not_selected
--- cycles DOUBLE: cycles in the state per issued instruction; NULL without WarpStateStats
--- pct DOUBLE: share of the state in the warp latency, %
+-- cycles DOUBLE: cycles that a warp spends in the state per issued instruction; NULL without WarpStateStats
+-- pct DOUBLE: the state's share of the warp latency, %
 -- samples BIGINT: number of warp samples in the state; NULL without SourceCounters
--- samples_pct DOUBLE: share of all warp samples, %
+-- samples_pct DOUBLE: the state's share of all warp samples, %
 -- samples_not_issued BIGINT: number of samples in cycles in which the scheduler issued no instruction
--- rank BIGINT: order of the stalls in the launch, from 1 for the largest; NULL if the state is not a stall
+-- rank BIGINT: position among the launch's stalls, from 1 for the largest; NULL if the state is not a stall
 CREATE VIEW kernel_stalls AS
 WITH valued AS (
     SELECT

@@ -1,7 +1,7 @@
--- Instructions and source lines that do more work than necessary: excess sectors, shared-memory wavefronts,
--- accesses to local memory, atomic operations and divergent branches, ranked by problem. All problems except
--- local_spill need SourceCounters, and source lines need -lineinfo. For sums by launch, see
--- kernel_excess_totals.
+-- Instructions and source lines that do more work than necessary: excess sectors, excess shared-memory
+-- wavefronts, accesses to local memory, atomic operations and divergent branches, ranked within each problem.
+-- All problems except local_spill need SourceCounters, and source lines need -lineinfo. For the sums of each
+-- launch, see kernel_excess_totals.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -9,22 +9,23 @@
 -- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (global memory), bank_conflict,
 --   atomics, local_spill or divergence
 -- kind VARCHAR: sass (instruction) or line (source line)
--- rank BIGINT: position by excess among the rows of the launch, problem and kind, from 1 for the most
--- pc BIGINT: offset of the instruction (for a line, its worst instruction) in the function, bytes; comparable
---   between runs
--- sass VARCHAR: text of that instruction
+-- rank BIGINT: position by excess within the launch, problem and kind, from 1 for the most
+-- pc BIGINT: offset of the instruction from the start of the function, bytes; for a line, offset of its worst
+--   instruction; comparable between runs
+-- sass VARCHAR: text of the instruction at pc
 -- file VARCHAR: source file; NULL without -lineinfo
 -- line BIGINT: line number in the source file
 -- text VARCHAR: source code of the line; NULL if sources were not imported
--- unit VARCHAR: unit of the counts: sectors (32 bytes, from L2), wavefronts (shared memory), instructions
---   (per warp, to local memory: spills, and arrays that do not fit into registers), operations (atomics, per
---   thread) or branches (per warp)
--- excess BIGINT: excess count: sectors or wavefronts beyond a coalesced or conflict-free access, all
---   instructions to local memory, atomic operations beyond one per warp instruction (which aggregation in the
---   warp could save), or divergent branches
--- counted BIGINT: total count at this instruction or line
+-- unit VARCHAR: what the counts count: sectors (32 bytes, from L2), wavefronts (of shared memory),
+--   instructions (per warp, that access local memory because of spills or arrays that do not fit into
+--   registers), operations (atomics, per thread) or branches (per warp)
+-- excess BIGINT: excess count: sectors or wavefronts beyond those of a coalesced or conflict-free access, all
+--   instructions that access local memory, atomic operations beyond one per warp instruction (aggregation
+--   within the warp could avoid them), or divergent branches
+-- counted BIGINT: total count for this instruction or line
 -- share_pct DOUBLE: share of the launch's excess for this problem, %
--- excess_pct DOUBLE: excess of the whole launch, % of its total count; see kernel_excess_totals
+-- excess_pct DOUBLE: excess of the whole launch for this problem, % of its total count; see
+--   kernel_excess_totals
 -- notable BOOLEAN: whether the excess is large enough to be shown in reports
 CREATE VIEW kernel_excess AS
 WITH places AS (

@@ -1,15 +1,15 @@
--- Unnecessary work of each kernel, summed over its instructions: one row for each problem of a launch whose
--- counters were collected, with excess 0 if there is none. A launch without rows was profiled without
--- SourceCounters (see kernel_gaps) or does not have such accesses.
+-- Unnecessary work of each kernel, summed over its instructions. There is one row for each problem whose
+-- counters were collected; excess is 0 if the problem does not occur. A launch without rows was profiled
+-- without SourceCounters (see kernel_gaps) or does not execute such accesses.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (global memory), bank_conflict,
 --   atomics, local_spill or divergence
--- unit VARCHAR: unit of the counts: sectors, wavefronts, instructions, operations or branches; see
+-- unit VARCHAR: what the counts count: sectors, wavefronts, instructions, operations or branches; see
 --   kernel_excess
 -- excess BIGINT: sum of the excess counts
--- counted BIGINT: total count of these instructions
+-- counted BIGINT: total count of these instructions, including the excess
 -- excess_pct DOUBLE: excess / counted, %; for local_spill, share of all executed instructions, %
 -- places BIGINT: number of instructions with excess
 -- pc BIGINT: offset of the instruction with the most excess, bytes; NULL without excess

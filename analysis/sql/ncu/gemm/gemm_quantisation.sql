@@ -1,44 +1,46 @@
 -- Time that matrix products lose to tile and wave quantization: SMs without a block in the last wave, and the
--- part of the tiles outside of the product (see NVIDIA, Matrix Multiplication Background User's Guide). All
--- blocks are assumed to take equally long, except for sm_idle_pct, which is measured. Matrix-vector products
--- and split-K reductions are excluded. To provide M, N and K, name them in the NVTX range
--- (gemm_m512_n1024_k2048) or use run parameters with these names.
+-- part of the tiles outside the product (see NVIDIA, Matrix Multiplication Background User's Guide). All
+-- values except sm_idle_pct, which is measured, assume that all blocks take equally long. Matrix-vector
+-- products and split-K reductions are excluded. To provide M, N and K, put them in the name of the NVTX range
+-- (gemm_m512_n1024_k2048) or use run parameters named m, n and k.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- tile_m BIGINT: number of rows of a tile, in the kernel's own order
--- tile_n BIGINT: number of columns of a tile
--- tile_k BIGINT: extent of a tile along K, per step
--- tile_source VARCHAR: source of the tile: name (of the kernel), NVTX or parameters; NULL if unknown
+-- tile_m BIGINT: number of rows in a tile, in the order that the kernel uses
+-- tile_n BIGINT: number of columns in a tile
+-- tile_k BIGINT: extent of a tile along K in each step of the main loop
+-- tile_source VARCHAR: where the tile size comes from: name (of the kernel), NVTX or parameters; NULL if
+--   unknown
 -- batch BIGINT: number of products in the launch; NULL if unknown, as for m, n and k
 -- m BIGINT: M of the problem
 -- n BIGINT: N of the problem
 -- k BIGINT: K of the problem
--- problem_source VARCHAR: source of m, n and k: NVTX (range) or parameters (of the run)
+-- problem_source VARCHAR: where m, n and k come from: NVTX (range) or parameters (of the run)
 -- sm_count BIGINT: number of SMs
 -- blocks_per_sm BIGINT: number of blocks that fit on an SM
 -- blocks BIGINT: number of blocks in the grid
 -- resident_blocks BIGINT: number of blocks that fit on the GPU at once, in whole clusters
 -- tiles BIGINT: number of tiles of the product, including the batch; NULL if M or N is unknown, or the grid
 --   does not match the tiles
--- persistent BOOLEAN: whether a block processes several tiles, one after another; NULL if unknown
--- waves DOUBLE: blocks (or tiles, if known) / blocks that all SMs hold at once; NULL if wave_lost_pct is NULL
+-- persistent BOOLEAN: whether each block processes several tiles, one after another; NULL if unknown
+-- waves DOUBLE: blocks in the grid (or tiles, if known) / blocks that fit on all SMs at once; NULL if
+--   wave_lost_pct is NULL
 -- rounds BIGINT: number of waves, including a partial last wave
--- wave_lost_pct DOUBLE: SM time without a block, or with a block that has no tile: 1 - waves / rounds, %;
---   NULL if wave_reason is given
+-- wave_lost_pct DOUBLE: share of the SM time spent without a block, or with a block that has no tile: 1 -
+--   waves / rounds, %; NULL if wave_reason is given
 -- wave_reason VARCHAR: why wave_lost_pct is unknown
--- sm_idle_pct DOUBLE: measured mean idle time of the SMs, % of the active time of the busiest SM; NULL if not
---   collected
--- padding_pct DOUBLE: share of the tiles outside of the product: 1 - MN / (tiles x tile area), %; NULL if
---   padding_reason is given
+-- sm_idle_pct DOUBLE: measured idle time of an SM, mean over the SMs, % of the active time of the busiest SM;
+--   NULL if not collected
+-- padding_pct DOUBLE: share of the tiles' area that lies outside the product: 1 - MN / (tiles x tile area),
+--   %; NULL if padding_reason is given
 -- padding_reason VARCHAR: why padding_pct is unknown
--- lost_pct DOUBLE: combined loss to waves and padding, %
--- larger_m BIGINT: M of the nearest larger problem without loss: full tiles that fill whole waves (in whole
+-- lost_pct DOUBLE: combined loss from wave quantization and padding, %
+-- larger_m BIGINT: M of the nearest larger problem without loss, whose full tiles fill whole waves (in whole
 --   clusters); NULL if tiles are unknown
--- larger_n BIGINT: N of that problem
+-- larger_n BIGINT: N of the nearest larger problem without loss
 -- smaller_m BIGINT: M of the nearest smaller problem without loss; NULL if there is none
--- smaller_n BIGINT: N of that problem
+-- smaller_n BIGINT: N of the nearest smaller problem without loss
 CREATE VIEW gemm_quantisation AS
 WITH reasoned AS (
     SELECT

@@ -1,15 +1,15 @@
--- Library that the code of each profiled kernel comes from, and whether the user can change it.
+-- Library that each profiled kernel comes from, and whether the user can change the kernel's code.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- library VARCHAR: cublas, cudnn, cusparse, cufft, nccl, nvshmem, flash_attention, flashinfer,
 --   transformer_engine, tensorrt_llm, vllm, torch_native, thrust_cub, xla, inductor, triton, cutlass (built
---   by the user) or own (matched by no rule of analysis/libraries.toml)
--- closed BOOLEAN: whether the user cannot change the code, only the inputs: shapes, types, layouts, the
+--   by the user) or own (does not match any rule in analysis/libraries.toml)
+-- closed BOOLEAN: whether the user cannot change the code, only its inputs: shapes, types, layouts or the
 --   algorithm
--- told_by VARCHAR: how the library was recognized: name, or source for a Triton kernel recognized by the
---   Python file of its instructions; NULL for own
+-- told_by VARCHAR: how the library was recognized: name, or source for a Triton kernel whose instructions
+--   come from a Python file; NULL for own
 CREATE VIEW kernel_libraries AS
 WITH judged AS (
     SELECT kernel_name, kernel_demangled, kernel_library(kernel_name, kernel_demangled) AS library

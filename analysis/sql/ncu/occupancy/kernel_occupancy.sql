@@ -1,6 +1,6 @@
 -- Occupancy of each launch: active warps per SM relative to the maximum, the limiting resources (several if
--- they tie), and how the grid fills the GPU. Limits come from ncu, or are calculated if a report lacks them.
--- NVIDIA's own rule ignores barriers and clusters.
+-- they tie), and how well the grid fills the GPU. Limits come from ncu, or are calculated if a report does
+-- not contain them. NVIDIA's own rule ignores barriers and clusters.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -9,22 +9,22 @@
 -- registers BIGINT: registers per thread
 -- smem_allocated BIGINT: shared memory allocated per block, bytes
 -- theoretical_occupancy_pct DOUBLE: theoretical occupancy: warps that fit on an SM, % of its warp slots
--- calculated_occupancy_pct DOUBLE: theoretical occupancy by perfpipe's calculator, %
--- achieved_occupancy_pct DOUBLE: achieved occupancy: active warps, % of the warp slots
--- achieved_warps DOUBLE: active warps per SM
+-- calculated_occupancy_pct DOUBLE: theoretical occupancy from perfpipe's calculator, %
+-- achieved_occupancy_pct DOUBLE: achieved occupancy: mean active warps, % of the warp slots
+-- achieved_warps DOUBLE: mean active warps per SM
 -- limit_warps BIGINT: blocks per SM that the warp slots allow
 -- limit_blocks BIGINT: blocks per SM that the block slots allow
 -- limit_registers BIGINT: blocks per SM that registers allow
 -- limit_shared_mem BIGINT: blocks per SM that shared memory allows
 -- limit_barriers BIGINT: blocks per SM that named barriers allow; NULL below compute capability 9.0
 -- limit_clusters BIGINT: blocks per SM that clusters allow; NULL without clusters
--- blocks_per_sm BIGINT: blocks that fit on an SM, the smallest of the limits
--- limiters VARCHAR[]: resources with that limit; there may be more than one
+-- blocks_per_sm BIGINT: blocks that fit on an SM: the smallest of the limits
+-- limiters VARCHAR[]: resources that set this limit; there may be more than one
 -- waves DOUBLE: blocks in the grid / blocks that fit on the GPU at once
 -- full_waves BIGINT: number of full waves
 -- tail_blocks BIGINT: number of blocks in the last, partial wave; 0 if there is none
--- tail_pct DOUBLE: run time that the partial wave may cost if all blocks take equally long, %; NULL without a
---   full wave
+-- tail_pct DOUBLE: share of the run time that the partial wave may cost if all blocks take equally long, %;
+--   NULL without a full wave
 CREATE VIEW kernel_occupancy AS
 WITH calculated AS (
     SELECT

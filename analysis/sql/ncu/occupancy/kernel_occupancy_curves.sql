@@ -1,6 +1,6 @@
--- Theoretical occupancy as a function of one resource at a time, by perfpipe's calculator. The curves for
+-- Theoretical occupancy as a function of one resource at a time, from perfpipe's calculator. The curves for
 -- registers and block size keep the launch's shared-memory carve-out, like ncu's own curves. The
--- shared-memory curve extends to the largest carve-out, which the driver would choose.
+-- shared-memory curve assumes the largest carve-out, because the driver would choose it.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -10,7 +10,7 @@
 -- blocks_per_sm BIGINT: number of blocks that would fit on an SM
 -- warps_per_sm BIGINT: number of warps that would be active on an SM
 -- occupancy_pct DOUBLE: theoretical occupancy, % of the warp slots
--- current BOOLEAN: whether the launch has this value; registers are compared in allocation units
+-- current BOOLEAN: whether the launch uses this value; register counts are compared in allocation units
 CREATE VIEW kernel_occupancy_curves AS
 WITH launches AS (
     SELECT *

@@ -1,14 +1,14 @@
--- Smallest change to one resource that allows more active warps, by perfpipe's calculator.
+-- Smallest reduction of one resource that allows more active warps, from perfpipe's calculator.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- registers_step BIGINT: largest number of registers per thread at which more warps fit; NULL if fewer
+-- registers_step BIGINT: largest number of registers per thread with which more warps fit; NULL if fewer
 --   registers do not help
--- registers_occupancy_pct DOUBLE: occupancy at registers_step, %
--- smem_step BIGINT: largest shared memory per block at which more warps fit, bytes; NULL if less shared
+-- registers_occupancy_pct DOUBLE: theoretical occupancy at registers_step, %
+-- smem_step BIGINT: largest shared memory per block with which more warps fit, bytes; NULL if less shared
 --   memory does not help
--- smem_occupancy_pct DOUBLE: occupancy at smem_step, %
--- next_step VARCHAR: both changes in words
+-- smem_occupancy_pct DOUBLE: theoretical occupancy at smem_step, %
+-- next_step VARCHAR: both reductions in words
 CREATE VIEW kernel_occupancy_steps AS
 WITH better AS (
     SELECT c.report_id, c.launch_id, c.resource, c.value, c.occupancy_pct

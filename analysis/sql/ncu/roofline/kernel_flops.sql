@@ -1,16 +1,17 @@
--- Counted floating-point operations of each launch by precision, with the peak. CUDA cores: thread
--- instructions that are not predicated off; a fused multiply-add counts as 2, and a packed FP16 instruction
--- works on 2 values. Tensor cores: sm__ops_path_tensor_* metrics; leaf metrics with the dense peak are
--- preferred, because the aggregates repeat the work of their leaves and have the 2:4 sparse peak. Packed FP16
--- instructions that only move data do no arithmetic; they are subtracted if they were counted.
+-- Floating-point operations counted for each launch, by precision, with the peak. CUDA cores: thread
+-- instructions that are not predicated off; a fused multiply-add counts as 2 operations, and a packed FP16
+-- instruction works on 2 values. Packed FP16 instructions that only move data do no arithmetic; they are
+-- subtracted if they were counted. Tensor cores: sm__ops_path_tensor_* metrics. Leaf metrics with the dense
+-- peak are preferred, because the aggregate metrics count the work of their leaves again and have the 2:4
+-- sparse peak.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- precision VARCHAR: fp64, fp32, fp16, or tensor_ and the operand type; tensor if the tensor pipe was busy
 --   but tensor operations were not collected
 -- flop DOUBLE: FLOPs of the launch; NULL if not collected
--- flop_per_s DOUBLE: achieved FLOP/s, at the clock of the pass that counted them
--- peak_flop_per_cycle DOUBLE: dense peak of the GPU per cycle; NULL if the counters do not provide it
+-- flop_per_s DOUBLE: achieved FLOP/s, at the clock of the pass that counted the FLOPs
+-- peak_flop_per_cycle DOUBLE: dense peak of the GPU, FLOP/cycle; NULL if the counters do not provide it
 -- reason VARCHAR: why flop is NULL or uncertain, and what to collect
 CREATE VIEW kernel_flops AS
 WITH per_prefix AS (

@@ -1,4 +1,8 @@
--- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): arithmetic intensity, FLOP/s and
+-- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): arithmetic intensity, achieved
+-- FLOP/s and attainable FLOP/s for each precision and memory level of a launch. There are three peaks: the
+-- peak at the measured clock (as in ncu's roofline), the peak at the maximum clock, and the vendor's peak. A
+-- launch without floating-point operations, or whose tensor operations were not collected, has rows with
+-- precision `none` that show its traffic.
 -- attainable FLOP/s for each precision and memory level of a launch. There are three peaks: at the measured
 -- clock (as in ncu's roofline), at the maximum clock, and the vendor's peak. A launch without floating-point
 -- operations, or without collected tensor operations, has rows with precision `none` that show its traffic.
@@ -13,7 +17,7 @@
 -- bytes DOUBLE: bytes moved at this level: bandwidth x duration
 -- bytes_per_s DOUBLE: achieved bandwidth, byte/s; NULL if not collected (see note)
 -- intensity DOUBLE: arithmetic intensity at this level, FLOP/byte
--- peak_bytes_per_s DOUBLE: peak bandwidth of this level at the measured clock, byte/s
+-- peak_bytes_per_s DOUBLE: peak bandwidth of the level at the measured clock, byte/s
 -- peak_bytes_per_s_nominal DOUBLE: vendor's DRAM bandwidth, byte/s; NULL for other levels
 -- peak_flop_per_s DOUBLE: dense peak at the measured clock, FLOP/s
 -- peak_flop_per_s_max_clock DOUBLE: dense peak at the maximum clock, FLOP/s
@@ -21,12 +25,12 @@
 -- ridge DOUBLE: ridge point: intensity at which the two roofs meet at the measured clock, FLOP/byte
 -- attainable_flop_per_s DOUBLE: FLOP/s under the lower roof, at this intensity and the measured clock
 -- roof VARCHAR: lower roof: compute, or the memory level
--- attained_pct DOUBLE: achieved FLOP/s, % of attainable; the rest is the distance to the roof
--- pct_of_peak DOUBLE: achieved FLOP/s, % of the peak at the measured clock
--- pct_of_peak_max_clock DOUBLE: achieved FLOP/s, % of the peak at the maximum clock
--- pct_of_peak_nominal DOUBLE: achieved FLOP/s, % of the vendor's peak
--- bandwidth_pct DOUBLE: achieved bandwidth, % of the level's peak
--- note VARCHAR: meaning of the level's bytes, or what to collect
+-- attained_pct DOUBLE: achieved FLOP/s, % of attainable_flop_per_s; the rest is the distance to the roof
+-- pct_of_peak DOUBLE: achieved FLOP/s, % of the dense peak at the measured clock
+-- pct_of_peak_max_clock DOUBLE: achieved FLOP/s, % of the dense peak at the maximum clock
+-- pct_of_peak_nominal DOUBLE: achieved FLOP/s, % of the vendor's dense peak
+-- bandwidth_pct DOUBLE: achieved bandwidth, % of the level's peak bandwidth
+-- note VARCHAR: what the level's bytes include, or what to collect
 -- reason VARCHAR: why FLOPs are unknown or uncertain, and what to collect
 CREATE VIEW kernel_roofline AS
 WITH working AS (

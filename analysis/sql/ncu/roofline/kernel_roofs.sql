@@ -1,16 +1,16 @@
--- Distance of each launch to the roofs of its own GPU: the time that its work would take at each roof alone,
--- as a share of its duration. The largest share belongs to the nearest roof. Time that no roof explains is
--- latency, launch overhead and imbalance. The units behind the roofs work concurrently, so the shares do not
--- add up.
+-- Distance of each launch to the roofs of its own GPU: the time that the launch's work would take if only
+-- this roof limited it, as a share of the launch's duration. The largest share belongs to the nearest roof.
+-- Time that no roof explains is latency, launch overhead and imbalance. The hardware units behind the roofs
+-- work concurrently, so do not add the shares.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- roof VARCHAR: dram; l2; sm (work that all SMs do at the same rate per cycle: issue slots, integer and
---   special functions, loads and stores, L1 and shared memory); packed_fp16 (FP16 on CUDA cores); a type as
---   in gpu_peaks (fp32 and fp64 on CUDA cores, the others on tensor cores); or tensor, if tensor operations
---   were not counted
--- pct DOUBLE: share of the duration, %: throughput at the measured clocks / peak at these clocks
--- rank BIGINT: order of the roofs of the launch, from 1 for the nearest
+--   special functions, loads and stores, L1 and shared memory); packed_fp16 (FP16 on CUDA cores); a data type
+--   as in gpu_peaks (fp32 and fp64 on CUDA cores, all others on tensor cores); or tensor, if tensor
+--   operations were not counted
+-- pct DOUBLE: share of the launch's duration, %: throughput at the measured clocks / peak at these clocks
+-- rank BIGINT: position of the roof within the launch, from 1 for the nearest
 -- peak_per_s DOUBLE: peak of the roof at the measured clock, byte/s or FLOP/s; NULL if the report does not
 --   contain it
 CREATE VIEW kernel_roofs AS

@@ -1,19 +1,19 @@
--- Results of NVIDIA's rules for each launch: the results stored in the report, or, if it has none (CSV raw
--- page, --apply-rules no), the results that can be recomputed. Estimated speedups are shares of the run time
--- and overlap: do not add them.
+-- Results of NVIDIA's rules for each launch: the results stored in the report, or the results that can be
+-- recomputed if the report does not contain any (CSV raw page, --apply-rules no). Estimated speedups are
+-- shares of the run time and overlap: do not add them.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- rule VARCHAR: rule identifier
--- section VARCHAR: section with the metrics of the rule
+-- section VARCHAR: ncu section with the rule's metrics
 -- title VARCHAR: title of the rule's result
 -- type VARCHAR: type of the result: OPT, INF, WRN or ERR
 -- speedup_kind VARCHAR: local (speedup of the analyzed unit), global (speedup of the kernel) or NULL
 -- speedup_pct DOUBLE: estimated speedup, % of the run time
 -- message VARCHAR: NVIDIA's message; NULL if recomputed
--- source VARCHAR: ncu (stored in the report) or recomputed
--- secondary BOOLEAN: whether there is little to gain: the kernel already runs at 80 % SOL or more, or the
---   state is not a stall
+-- source VARCHAR: where the result comes from: ncu (stored in the report) or recomputed
+-- secondary BOOLEAN: whether there is little to gain, because the kernel already runs at 80 % SOL or more, or
+--   because the state is not a stall
 CREATE VIEW kernel_rules AS
 WITH own AS (
     SELECT

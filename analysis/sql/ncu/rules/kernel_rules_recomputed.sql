@@ -1,17 +1,17 @@
--- NVIDIA's rules, recomputed as far as the metrics allow. Estimated speedups are shares of the run time and
--- overlap: do not add them.
+-- NVIDIA's rules, recomputed if the report contains their metrics. Estimated speedups are shares of the run
+-- time and overlap: do not add them.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- rule VARCHAR: rule identifier, such as CPIStall
--- section VARCHAR: section with the metrics of the rule
+-- section VARCHAR: ncu section with the rule's metrics
 -- title VARCHAR: title of NVIDIA's result; NULL without a title
--- subject VARCHAR: subject of the result: a stall reason, a pipe or a kind of access; NULL for the whole
+-- subject VARCHAR: what the result is about: a stall reason, a pipe or a kind of access; NULL for the whole
 --   kernel
 -- type VARCHAR: type of the result: OPT or INF, as in ncu
 -- speedup_kind VARCHAR: local (speedup of the analyzed unit), global (speedup of the kernel) or NULL
 -- speedup_pct DOUBLE: speedup estimated by NVIDIA's formula, % of the run time
--- metric VARCHAR: metric that the rule compares
+-- metric VARCHAR: metric that the rule compares with the threshold
 -- value DOUBLE: value of the metric
 -- threshold DOUBLE: threshold for the metric
 CREATE VIEW kernel_rules_recomputed AS

@@ -1,11 +1,11 @@
--- Speed of light (SOL) of each launch: throughput as a percentage of the hardware's peak. Memory SOL is not
--- the maximum of DRAM, L2 and L1, because it excludes activity inside the L2. The levels only show the
--- limiter; for the constituents, see kernel_sol_breakdown.
+-- Speed of light (SOL) of each launch: throughput as a percentage of the hardware's peak. Memory SOL excludes
+-- activity inside the L2, so it is not the maximum of the DRAM, L2 and L1 throughput. The levels only show
+-- the limiter; for the constituents, see kernel_sol_breakdown.
 --
--- If ncu collected the main constituents of both SOLs instead of the SOLs, the largest constituent replaces
--- the SOL. On an H200, the two values are equal if the SOL is above 50 %, and differ by at most 5 percentage
--- points otherwise. If ncu collected only the constituents that one pass can count, the true SOLs may be
--- larger.
+-- If ncu collected the main constituents of both SOLs instead of the SOLs themselves, the largest constituent
+-- replaces the SOL. On an H200, the two values are equal if the SOL is above 50 %, and differ by at most 5
+-- percentage points otherwise. If ncu collected only the constituents that fit into one pass, the true SOLs
+-- may be larger.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -17,11 +17,13 @@
 -- duration_ns DOUBLE: gpu__time_duration.sum, ns
 -- compute_sol_pct DOUBLE: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- memory_sol_pct DOUBLE: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
--- of_units BOOLEAN: whether the SOLs are the largest of their main constituents
--- one_pass BOOLEAN: whether only the constituents of one pass were collected, so that the SOLs may be larger
+-- of_units BOOLEAN: whether each SOL is the largest of its main constituents, because ncu did not collect the
+--   SOL itself
+-- one_pass BOOLEAN: whether only the constituents that fit into one pass were collected, so that the true
+--   SOLs may be larger
 -- max_sol_pct DOUBLE: larger of compute and memory SOL, %; NULL unless both are known
--- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), which the same work would save at 100 % SOL,
---   ns; NULL if either SOL is unknown
+-- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), the time that the same work would save at 100 %
+--   SOL, ns; NULL if either SOL is unknown
 -- dram_sol_pct DOUBLE: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l2_sol_pct DOUBLE: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l1_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_active, %; relative to active cycles, as in
@@ -29,9 +31,9 @@
 -- l1_elapsed_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_elapsed, %; comparable with the
 --   other levels
 -- shared_sol_pct DOUBLE: shared-memory wavefronts, % of peak
--- mem_busy_pct DOUBLE: Mem Busy, cache and DRAM internal activity, %
--- max_bandwidth_pct DOUBLE: Max Bandwidth, interconnect between SM, L2 and DRAM, %
--- mem_pipes_busy_pct DOUBLE: Mem Pipes Busy, memory instructions of the SMs, %
+-- mem_busy_pct DOUBLE: Mem Busy: internal activity of caches and DRAM, %
+-- max_bandwidth_pct DOUBLE: Max Bandwidth: use of the interconnects between SM, L2 and DRAM, %
+-- mem_pipes_busy_pct DOUBLE: Mem Pipes Busy: use of the SMs' memory pipes, %
 -- sm_clock_hz DOUBLE: gpc__cycles_elapsed.avg.per_second, Hz; ncu shows it as SM Frequency
 -- sm_unit_clock_hz DOUBLE: sm__cycles_elapsed.avg.per_second, Hz; the SM clock, measured in another pass
 -- l1_clock_hz DOUBLE: l1tex__cycles_elapsed.avg.per_second, Hz

@@ -1,14 +1,14 @@
 -- Constituents of compute and memory SOL, if the report names them (an .ncu-rep file does, a CSV file does
 -- not). A SOL is the largest of its constituents. If ncu collected the main constituents instead of the SOLs,
--- the view lists the main constituents.
+-- this view lists the main constituents.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- side VARCHAR: SOL that the constituent belongs to: compute or memory
--- rank BIGINT: order of the constituents by throughput, from 1 for the constituent that sets the SOL
+-- rank BIGINT: position of the constituent by throughput, from 1 for the constituent that sets the SOL
 -- metric VARCHAR: metric of the constituent
--- part VARCHAR: unit of the constituent: the pipe or issue for compute; dram, l2, l1 or interconnect for
---   memory
+-- part VARCHAR: hardware unit that the constituent measures: a pipe or issue for compute; dram, l2, l1 or
+--   interconnect for memory
 -- pct DOUBLE: throughput of the constituent, % of peak
 CREATE VIEW kernel_sol_breakdown AS
 WITH named AS (

@@ -1,4 +1,4 @@
--- Features that a launch's counters and names show, in addition to its class. Techniques require certain
+-- Features that a launch's counters and names show, in addition to its class. Each technique requires certain
 -- features. A feature whose metrics were not collected is not listed.
 --
 -- report_id VARCHAR: report
@@ -16,7 +16,7 @@
 -- flop DOUBLE: FLOPs on CUDA and tensor cores
 -- tensor_flop DOUBLE: FLOPs on tensor cores; NULL if not collected
 -- fusion_bytes DOUBLE: traffic that fusion would save if an elementwise kernel follows a tensor-core kernel:
---   the elementwise kernel's writes and its reads of the result, bytes
+--   the elementwise kernel's writes, plus its reads of the tensor-core kernel's result, bytes
 CREATE VIEW kernel_features AS
 WITH work AS (
     SELECT
