@@ -96,7 +96,7 @@ A workload file describes what to launch and what to collect.  A program can als
 - Every entry of `sizes` is combined with every combination of `matrix`; a plain number is the
   parameter `size`.  `exclude` removes combinations, `include` adds combinations.
 - Values of `work` are arithmetic expressions (numbers, parameters, `dtype_bytes`, + - * / // **).
-- Each configuration is launched without a profiler, then once per collector.  The program sees the
+- Each configuration is executed without a profiler, then once per collector.  The program sees the
   collector in `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch).  `launches` repeats the launch
   without a profiler in separate processes.
 - The program may print JSON lines, each with the key "perfpipe":
