@@ -31,7 +31,7 @@ const state = () => [
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    """A browser that all tests of a worker visit pages with: it takes long to start."""
+    """A browser that all tests of a worker visit pages with: it has a long start-up phase."""
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
         lacking("chromium and chromium-driver are not installed")
     options = webdriver.ChromeOptions()

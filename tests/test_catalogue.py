@@ -91,7 +91,7 @@ def test_what_is_missing_says_what_collects_it() -> None:
     assert "compute_sol_pct" not in gaps
     assert gaps["memory_sol_pct"] == (1, "ncu --section SpeedOfLight")
     assert gaps["global_load_sectors"] == (1, "ncu --section MemoryWorkloadAnalysis_Tables")
-    assert gaps["cluster_size"] == (1, "not on this compute capability")
+    assert gaps["cluster_size"] == (1, "not available on this compute capability")
     assert "l2_bytes" not in gaps, "in no section, so nothing would collect it"
 
 

@@ -124,7 +124,7 @@ def test_a_report_prints_what_the_views_hold(opened: Opened, pages: Callable[...
     kinds = tables["Kernel time by category"]
     share = [column["name"] for column in kinds["columns"]].index("share_pct")
     assert sum(row[share] for row in kinds["rows"]) == pytest.approx(100)
-    assert "No rule matches 0.0 % of the kernel time of a GPU here." in kinds["doc"]
+    assert "No category rule matches 0.0 % of a GPU's kernel time here." in kinds["doc"]
     assert [row["rank"] for row in tried] == list(range(1, len(tried) + 1))
     printed = report["recommendations"]
     for told, row in zip(printed, tried, strict=False):

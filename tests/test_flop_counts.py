@@ -83,7 +83,7 @@ def _check_moves(listing: Listing, packed: int, row: tuple[Any, ...]) -> None:
     else:
         assert flop == pytest.approx(work)
         assert rate == pytest.approx(work / 1e-3)
-    doubted = "may be moves (HFMA2 R, -RZ, RZ, ...): ncu --section SourceCounters"
+    doubted = "may be register moves (HFMA2 R, -RZ, RZ, ...): ncu --section SourceCounters"
     assert reason == (None if listing or not packed else doubted)
 
 

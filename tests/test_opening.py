@@ -46,7 +46,7 @@ def test_what_recordings_lead_with(name: str, pages: Pages) -> None:
     assert len(text.split()) <= 25
     assert opening["lead"] == lead
     assert len(opening["tiles"]) == 4
-    assert opening["tiles"][-1]["name"] == "Most to gain"
+    assert opening["tiles"][-1]["name"] == "Potential gain"
     assert 1 <= len(opening["actions"]) <= 3
     for action in opening["actions"]:
         assert action["command"].startswith("perfpipe query ")

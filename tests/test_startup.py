@@ -184,7 +184,7 @@ def test_it_ranks_behind_what_the_steps_show_and_promises_nothing() -> None:
         _add(db, "cudaGetDevice", 0, 1, pid)
     _add(db, "autotune", 10 * MS, 700 * MS)
     told = _told(db)
-    assert ["GPU 0 takes long to start" in finding.claim for finding in told] == [False] * (
+    assert ["GPU 0 has a long start-up phase" in finding.claim for finding in told] == [False] * (
         len(told) - 1
     ) + [True]
     assert len(told) > 1

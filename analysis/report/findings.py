@@ -161,7 +161,8 @@ def _of_kernel(found: _Found) -> Finding:
         evidence[0] += f"; SOL headroom {found.headroom_pct:.1f} % for the same work"
     if found.nvidia_pct is not None:
         evidence.append(
-            f"NVIDIA's estimate for the first technique: {found.nvidia_pct:.0f} % of its time"
+            f"NVIDIA's estimate for the first technique: "
+            f"{found.nvidia_pct:.0f} % of the kernel's time"
         )
     evidence += [f"NVIDIA: {found.ncu_verdict}"] if found.ncu_verdict else []
     evidence += [found.explanation] if found.explanation else []

@@ -14,7 +14,7 @@ from perfpipe.viewmodel import Column, Fact, Source, Table, Tile, Value
 #: What is compared, as the subject of a sentence.
 _WHAT = {
     ITERATION: "An iteration",
-    WALL: "A launch, from start to end,",
+    WALL: "A run of the program, from start to end,",
     STEP: "A step",
     CAPTURE: "The capture",
     PROFILED: "The profiled kernels",
@@ -25,7 +25,7 @@ CHANGE = "Change of the step by category"
 
 _COLUMNS = (
     Column("part", "Part", "text", "", "category of the budget, as in gpu_time_budget"),
-    Column("change_ns", "Change", "ns", "", "change of the step time, mean over the steps"),
+    Column("change_ns", "Change", "ns", "", "change in the step time, mean over the steps"),
     Column("so_far_ns", "So far", "ns", "", "step time with this change and the changes above it"),
 )
 
@@ -60,7 +60,7 @@ def change_table(compared: Comparison) -> Iterator[Table]:
     source = Source("comparison", tuple(fact.text for fact in compared.sides))
     rows = tuple(_waterfall(_parts(primary, compared.pairs.steps)))
     if rows:
-        doc = "Change from the step before to the step after, by budget category."
+        doc = "Change in the step time from before to after, by budget category."
         yield Table(CHANGE, doc, _COLUMNS, rows, len(rows), source, "change")
 
 

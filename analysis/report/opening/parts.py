@@ -29,4 +29,4 @@ def lever(actions: Sequence[Action]) -> Iterator[Tile]:
         if action.bound:
             share, _, of = action.bound.partition(" % ")
             number = f"{share.replace('up to ', '≤ ')} %"
-            yield Tile("Most to gain", number, f"{of}: {action.what}", action.source)
+            yield Tile("Potential gain", number, f"{of}: {action.what}", action.source)

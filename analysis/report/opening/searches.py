@@ -44,7 +44,7 @@ def _sentence(history: History, best: Trial) -> str:
     faster = f"The fastest {of} takes {_time(best)}, {-100 * gain.change.ratio:.1f} % less"
     faster += f" than the default: {_chosen(best, history.default)}"
     if gain.interval_pct is None:
-        return f"{faster}; unreplicated, so repeat both launches"
+        return f"{faster}; unreplicated, so run both again"
     return f"{faster}; {gain.verdict}"
 
 
@@ -64,13 +64,13 @@ def _time(trial: Trial) -> str:
 
 def _tiles(scope: Scope, history: History, best: Trial, source: Source) -> Iterator[Tile]:
     default = history.default
-    spread = f"samples spread by {best.spread_pct:.1f} %" if best.spread_pct is not None else ""
+    spread = f"sample spread {best.spread_pct:.1f} %" if best.spread_pct is not None else ""
     yield Tile("Fastest", _time(best), spread or best.label, source)
     if default is not None and default.time_ms and best is not default:
         gain = gains(history)[best.index]
         note = f"default {_time(default)}; "
         if gain.interval_pct is None:
-            note += "one launch each is not conclusive: --set launches=5"
+            note += "one run of each is not conclusive: --set launches=5"
         else:
             low, high = gain.interval_pct
             note += f"95 % interval {low:.1f} to {high:.1f} %, {gain.verdict}"

@@ -17,7 +17,7 @@ def _unknown(scope: Scope, table: Table) -> str:
     if not known:
         return ""
     most = "up to " if len(known) > 1 else ""
-    return f"No rule matches {most}{max(known):.1f} % of the kernel time of a GPU here."
+    return f"No category rule matches {most}{max(known):.1f} % of a GPU's kernel time here."
 
 
 KERNEL_CATEGORIES = GpuTable(

@@ -28,8 +28,8 @@ _TRIAL = (
         "Against the default",
         "text",
         "",
-        "verdict from launches of the program, as in comparisons; for the fastest configuration, "
-        "from alternating launches after the search; unreplicated with one launch",
+        "verdict from runs of the program, as in comparisons; for the fastest configuration, "
+        "from alternating runs after the search; unreplicated if there is only one run",
     ),
     Column("spread_pct", "Spread", "pct", "%", "(slowest - fastest sample) / median", core=False),
 )

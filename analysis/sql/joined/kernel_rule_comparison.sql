@@ -209,18 +209,23 @@ SELECT
             THEN concat('same finding', printf('; perfpipe''s bound is %.0f %%', advised.gain_pct))
         WHEN 'verdict' THEN coalesce(explanation, limiter)
         WHEN 'no_stall' THEN 'no stall: these warps are ready while another warp issues'
-        WHEN 'not_compressible' THEN 'nothing is compressed: it requires compressible allocations'
+        WHEN 'not_compressible' THEN 'nothing is compressed: compression requires compressible allocations'
         WHEN 'beyond_bound' THEN printf(
-            'same finding, but the other work (%s) takes %.0f %% of the time at peak: saves up to %.0f %%',
+            'same finding, but the remaining work (%s) takes %.0f %% of the time at peak: saves up to '
+            || '%.0f %%',
             replace(advised.floor, '_', ' '), advised.floor_pct, advised.gain_pct
         )
         WHEN 'local_unit' THEN printf(
-            'estimate for one unit; the same work can gain up to %.0f %% (SOL %.0f %%)',
+            'estimate for one unit; running the same work at 100 %% SOL saves up to %.0f %% (SOL %.0f %%)',
             headroom_pct, max_sol_pct
         )
         WHEN 'beyond_headroom'
-            THEN printf('the same work can gain up to %.0f %% (SOL %.0f %%)', headroom_pct, max_sol_pct)
-        WHEN 'negligible' THEN printf('less than %.0f %% of its time', threshold('rule.negligible_pct'))
+            THEN printf(
+                'running the same work at 100 %% SOL saves up to %.0f %% (SOL %.0f %%)',
+                headroom_pct, max_sol_pct
+            )
+        WHEN 'negligible'
+            THEN printf('less than %.0f %% of the kernel''s time', threshold('rule.negligible_pct'))
         WHEN 'too_small' THEN printf(
             'takes %.1f us and leaves SMs idle: first give each launch more work', duration_ns / 1000
         )
@@ -229,7 +234,7 @@ SELECT
         WHEN 'few_warps' THEN concat('too few warps run to hide latency: first fix ', limiter)
         WHEN 'below_threshold' THEN CASE
             WHEN rule = 'WorkloadImbalance' OR title = 'Tail Effect' THEN printf(
-                'SMs are idle for %.0f %% of the time (limiter from %.0f %%)',
+                'SMs are idle for %.0f %% of the time (a limiter only above %.0f %%)',
                 imbalance_pct, threshold('latency.imbalance_pct')
             )
             WHEN rule = 'ThreadDivergence' THEN printf(
@@ -242,7 +247,7 @@ SELECT
             )
         END
         WHEN 'busy_unit' THEN printf(
-            'limited by %s at %.0f %% of peak: other units wait for it', limiter, max_sol_pct
+            'limited by %s at %.0f %% of peak: other units wait for this limiter', limiter, max_sol_pct
         )
         WHEN 'within_headroom' THEN printf(
             'within the SOL headroom (%.0f %%); limiter: %s', headroom_pct, limiter

@@ -39,7 +39,7 @@ SELECT
         WHEN NOT coalesce(
             list_bool_or(list_transform(w.ranges, lambda r: l.cc BETWEEN r.low AND r.high)), true
         )
-            THEN 'not on this compute capability'
+            THEN 'not available on this compute capability'
         ELSE concat('ncu --section ', w.section)
     END AS collect_with,
     w.doc

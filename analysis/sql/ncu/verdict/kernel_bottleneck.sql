@@ -90,8 +90,8 @@ bottleneck_judged AS (
             END,
             CASE
                 WHEN rule = 'issue' THEN printf(
-                    'both SOLs are low over the whole run, but the schedulers issue in %.1f %% of the cycles '
-                    || 'in which SMs are active',
+                    'both SOLs are low over the whole kernel, but the schedulers issue in %.1f %% of the '
+                    || 'cycles in which SMs are active',
                     issue_active_pct
                 )
             END,
@@ -134,7 +134,8 @@ bottleneck_judged AS (
             END,
             CASE
                 WHEN one_pass
-                    THEN 'SOL is the maximum of the metrics of one pass, and may be higher (ncu --set basic)'
+                    THEN 'SOL is the maximum over the metrics of one pass; the true SOL may be higher '
+                        || '(ncu --set basic)'
                 WHEN of_units
                     THEN 'SOL is the maximum of its main parts (below 50 %, up to 5 points too low)'
             END,

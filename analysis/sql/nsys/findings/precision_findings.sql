@@ -29,8 +29,8 @@ causes = "longest"
 half_types = "these kernels moved half the bytes, and matrix products ran in BF16"
 
 [techniques.mixed_precision]
-technique = "Train and infer in mixed precision (BF16)"
-detail = "torch.autocast(\"cuda\", dtype=torch.bfloat16), or the equivalents of JAX and Transformer Engine. Activations take half the bytes, so that pointwise kernels, normalization, pooling and conversions move half as much, and matrix products run at twice the rate of TF32. TF32 alone needs no other change: torch.set_float32_matmul_precision(\"high\"). Weights, optimizer states, losses and reductions stay in FP32."
+technique = "Train and run inference in mixed precision (BF16)"
+detail = "torch.autocast(\"cuda\", dtype=torch.bfloat16), or the equivalents of JAX and Transformer Engine. Activations take half the bytes, so that pointwise kernels, normalization, pooling and conversions move half as much, and matrix products run at twice the rate of TF32. To use only TF32, set torch.set_float32_matmul_precision(\"high\"); no other change is needed. Weights, optimizer states, losses and reductions stay in FP32."
 check_first = "Whether training converges as before, which operators stay in FP32 under autocast (batch and layer norm take BF16 and compute in FP32), and whether the program needs FP32 accuracy, as simulations and solvers do."
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/index.html"

@@ -17,7 +17,7 @@
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding
 claim = "startup"
-says = "takes long to start"
+says = "has a long start-up phase"
 evidence = "{{ startup_ns | ns }} between the first CUDA call and the first steady step, {{ share }}; {{ causes }}"
 question = "SELECT device, cause, calls, time_ns, share_pct FROM startup_causes"
 part = "capture"
@@ -46,7 +46,7 @@ link = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/enviro
 
 [techniques.fewer_communicators]
 technique = "Create fewer communicators, and overlap their creation with other start-up work"
-detail = "Each process group has its own communicator. Reuse groups, split one communicator (ncclCommSplit) instead of creating more, and create it while weights are loaded (non-blocking communicators)."
+detail = "Each process group has its own communicator. Reuse groups, split one communicator (ncclCommSplit) instead of creating more, and create communicators while weights are loaded (non-blocking communicators)."
 check_first = "How many communicators are created, and when (nvtx_ranges: ncclCommInitRank)."
 of = "communicator"
 difficulty = "medium"
@@ -54,7 +54,7 @@ link = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communic
 
 [techniques.fewer_allocations]
 technique = "Allocate device memory once, from a pool"
-detail = "cudaMalloc and cudaHostAlloc take long and may synchronize. Reserve a pool at the start (a caching or stream-ordered allocator) instead of growing it call by call."
+detail = "cudaMalloc and cudaHostAlloc are slow and may synchronize. Reserve a pool at the start (a caching or stream-ordered allocator) instead of growing it call by call."
 check_first = "Number and size of the allocations (cuda_api_sum)."
 of = "allocation"
 difficulty = "low"

@@ -86,9 +86,10 @@ SELECT
     if(communication, NULL, 100.0 * covered_ns / nullif(all_ns, 0)) AS covered_pct,
     CASE
         WHEN communication THEN 'communication: replaying a kernel that waits for other ranks hangs'
-        WHEN chosen THEN printf('among kernels that take %g %% of the time', threshold('plan.coverage_pct'))
+        WHEN chosen
+            THEN printf('among the kernels that take %g %% of the time', threshold('plan.coverage_pct'))
         WHEN needed THEN printf('%g launches that take more time come first', threshold('plan.max_kernels'))
-        ELSE printf('other kernels cover %g %% of the time', threshold('plan.coverage_pct'))
+        ELSE printf('other kernels already cover %g %% of the time', threshold('plan.coverage_pct'))
     END AS why,
     ncu_names
 FROM ranked
