@@ -24,7 +24,7 @@
 /* finding
 claim = "operator"
 says = "spends time on {{ words[operator] }}"
-evidence = "{{ share }}{% if step_launches %}: {{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step{% endif %}; most time in {{ longest }}"
+evidence = "{{ share }}{% if step_launches %} ({{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; most time in {{ longest }}"
 question = "SELECT operator, launches, time_ns, share_pct, longest FROM operator_times"
 each = "operator"
 

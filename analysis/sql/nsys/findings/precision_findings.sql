@@ -16,7 +16,7 @@
 /* finding
 claim = "single_precision"
 says = "computes in FP32"
-evidence = "kernels with FP32 or TF32 in their names take {{ share }}{% if step_launches %}: {{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step{% endif %}; most time in {{ longest }}"
+evidence = "kernels with FP32 or TF32 in their names take {{ share }}{% if step_launches %} ({{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; most time in {{ longest }}"
 question = "SELECT type, launches, time_ns, share_pct, kernel_pct, longest FROM precision_times"
 confidence = "medium"
 

@@ -79,7 +79,7 @@ SELECT
             THEN 'no steady steps after the warm-up; the whole capture is analyzed'
         END,
         CASE WHEN s.all_of_it AND window_choice() NOT IN ('steady', 'whole')
-            THEN concat('no ', window_choice(), ' window on this GPU; the whole capture is analyzed')
+            THEN concat('this GPU has no window ', window_choice(), '; the whole capture is analyzed')
         END
     ) AS why
 FROM summed AS s
