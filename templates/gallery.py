@@ -46,17 +46,17 @@ FIGURES = {
     "courses": Figure(
         courses_figure,
         "Activity over time of the kernels with the most idle SM time: SMs in % of their plateau, "
-        "units in % of peak, darker where a unit is the busiest; shaded: ramp and tail",
+        "other units in % of peak; dark: the busiest unit; shaded: ramp-up and tail",
     ),
     "device_memory": Figure(
         memory_figure, "Memory in use on each GPU; dot: peak, dashed: held memory"
     ),
     "icicle": Figure(
         icicle,
-        "GPU time by range: the width is the GPU time, inner ranges are below; click to enlarge",
+        "GPU time by range: width shows GPU time, nested ranges are below; click to zoom in",
     ),
     "arrivals": Figure(
-        arrivals_figure, "Arrival of each rank in the collectives with the longest waits"
+        arrivals_figure, "Arrival of each rank at the collectives with the longest waits"
     ),
     "bandwidths": Figure(bandwidths_figure, "Bus bandwidth of collectives by message size"),
     "sizes": Figure(sizes_figure, "Throughput by problem size"),
@@ -72,7 +72,7 @@ FIGURES = {
         places_figure, "Time of each node for the same work, with 95 % confidence intervals"
     ),
     "history": Figure(
-        history_figure, "Time of each run or commit with 95 % confidence intervals, and the level"
+        history_figure, "Time of each run or commit with 95 % confidence intervals; line: level"
     ),
     "roofline": Figure(
         roofline_figure,

@@ -207,7 +207,7 @@ def test_loss_lowers_the_confidence_of_a_verdict(edited: Edited, store: Store) -
         sql = "SELECT report_id, incomplete, confidence, explanation FROM timeline_bottleneck"
         told = {row[0]: row[1:] for row in con.execute(sql).fetchall()}
     assert told[report][:2] == (True, "low")
-    assert "5.0 % of the rows of a table in the file are lost or damaged" in told[report][2]
+    assert "5.0 % of the rows in one table of the file are lost or damaged" in told[report][2]
     assert not told[whole][0]
 
 

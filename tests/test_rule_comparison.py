@@ -130,7 +130,7 @@ BUSY = {SOL: 20.0, MEMORY: 92.0, DRAM: 92.0}
 def test_a_rule_that_perfpipe_does_not_know_is_called_that() -> None:
     ((reason, agrees, explanation),) = _ruled((BUSY, {"rule": "NewRule", "speedup_pct": 5.0}))
     assert (reason, agrees) == ("not_named", False)
-    assert explanation == "perfpipe has no such finding; the limiter is memory (dram)"
+    assert explanation == "perfpipe has no corresponding finding; the limiter is memory (dram)"
 
 
 def test_an_estimate_is_held_against_headroom() -> None:

@@ -69,14 +69,19 @@ def test_declarations_name_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("path", "before", "after", "message"),
     [
-        ("__init__.py", '    "roofline",\n', "", "no place, or no module: roofline"),
+        ("__init__.py", '    "roofline",\n', "", "without a module, or not in ORDER: roofline"),
         (
             "nvtx.py",
             "        NVTX_TREE,\n",
             "",
-            "nvtx does not show: NVTX ranges and operators as a tree",
+            "nvtx omits the tables: NVTX ranges and operators as a tree",
         ),
-        ("budget.py", 'hover_of="category"', 'hover_of="level"', "missing columns: level"),
+        (
+            "budget.py",
+            'hover_of="category"',
+            'hover_of="level"',
+            "columns that do not exist: level",
+        ),
     ],
 )
 def test_what_would_not_be_shown_is_refused(

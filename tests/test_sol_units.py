@@ -50,7 +50,7 @@ def test_a_verdict_on_constituents_says_so() -> None:
         "ORDER BY launch_id"
     )
     assert of_units[:3] == ("memory", "dram", "medium")
-    assert "SOL is the maximum of its main parts" in of_units[3]
+    assert "SOL is the maximum of its main constituents" in of_units[3]
     assert f"largest main constituent of {MEMORY}" in of_units[4]
     assert of_sols[0] == "memory"
     assert "constituent" not in f"{of_sols[3]}{of_sols[4]}"
@@ -85,7 +85,7 @@ def test_of_one_pass_the_sols_are_at_least_so_large() -> None:
     assert bounds[:3] == [("memory", "medium"), ("compute", "low"), ("unknown", None)]
     assert [bound for bound, _ in bounds[3:]] == ["unknown", "latency", "latency"]
     assert bounds[5][1] == "low"
-    assert ["of the metrics of one pass, and may be higher" in text for *_, text in verdicts] == [
+    assert ["metrics of one pass; the true SOL may be higher" in text for *_, text in verdicts] == [
         True, True, True, False, False, True,
     ]  # fmt: skip
     assert "compute SOL was not collected" in verdicts[3][2]

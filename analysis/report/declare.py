@@ -111,7 +111,9 @@ class TableSpec(ABC):
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
         if lost := {column.hover_of for column in self.columns if column.hover_of} - {*names}:
-            raise ValueError(f"{self.title}: hover texts for missing columns: {', '.join(lost)}")
+            raise ValueError(
+                f"{self.title}: hover texts for columns that do not exist: {', '.join(lost)}"
+            )
         if len(names) != len({*names}):
             raise ValueError(f"{self.title}: duplicate column")
 

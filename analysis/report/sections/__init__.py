@@ -34,14 +34,14 @@ def _declared() -> tuple[SectionSpec, ...]:
     files = (file.name for file in resources.files(__name__).iterdir())
     names = {name[:-3] for name in files if name.endswith(".py") and not name.startswith("_")}
     if lost := names ^ {*ORDER}:
-        raise ValueError(f"no place, or no module: {', '.join(sorted(lost))}")
+        raise ValueError(f"without a module, or not in ORDER: {', '.join(sorted(lost))}")
     sections = []
     for name in ORDER:
         module = import_module(f"{__name__}.{name}")
         section: SectionSpec = module.SECTION
         tables = (value for value in vars(module).values() if isinstance(value, TableSpec))
         if unlisted := [table.title for table in tables if table not in section.parts]:
-            raise ValueError(f"section {name} does not show: {', '.join(unlisted)}")
+            raise ValueError(f"section {name} omits the tables: {', '.join(unlisted)}")
         sections.append(section)
     return tuple(sections)
 

@@ -85,7 +85,7 @@ COLLECTIVE_SIZES = JobTable(
 
 COLLECTIVE_ARRIVALS = ReportTable(
     "collective_arrivals",
-    "Arrival of the ranks in the collectives with the longest waits",
+    "Arrival of the ranks at the collectives with the longest waits",
     (
         Col("collective", "Collective", sql="operation || ' ' || nth"),
         LABEL,

@@ -30,7 +30,7 @@ GPU_IDLE_SIZES = GpuTable(
 
 IDLE_CAUSES = GpuTable(
     "idle_causes",
-    "Idle time by cause and place",
+    "Idle time by cause and location",
     (
         *GPU,
         Col("cause", "Cause"),

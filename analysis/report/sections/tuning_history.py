@@ -19,7 +19,7 @@ _TRIAL = (
     Column("label", "Configuration", "text"),
     Column("generation", "Generation", "int", "", "generation of the search, from 0"),
     Column("time_ms", "Median", "ms", "ms", "median time of an iteration"),
-    Column("of_best", "Vs. best", "number", "x", "time / time of the best"),
+    Column("of_best", "Vs. best", "number", "x", "time / best time"),
     Column("registers", "Registers", "int", "per thread", "as compiled"),
     Column("spills", "Spills", "int", "", "registers spilled to memory, as compiled"),
     Column("shared_bytes", "Shared memory", "bytes", "per block", "as compiled"),
@@ -125,8 +125,10 @@ def _traits(history: History, source: Source) -> Table:
     columns = (
         Column("parameter", "Parameter", "text"),
         Column("value", "Value", "text"),
-        Column("best", "Among the best", "int", "", "best configurations with this value"),
-        Column("best_pct", "Share of best", "pct", "%"),
+        Column(
+            "best", "Among the best", "int", "", "number of best configurations with this value"
+        ),
+        Column("best_pct", "Share of best", "pct", "%", "of the best configurations"),
         Column("all_pct", "Share of all", "pct", "%", "of all valid configurations"),
     )
     rows: list[tuple[Value, ...]] = [

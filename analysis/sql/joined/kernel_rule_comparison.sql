@@ -234,7 +234,7 @@ SELECT
         WHEN 'few_warps' THEN concat('too few warps run to hide latency: first fix ', limiter)
         WHEN 'below_threshold' THEN CASE
             WHEN rule = 'WorkloadImbalance' OR title = 'Tail Effect' THEN printf(
-                'SMs are idle for %.0f %% of the time (a limiter only above %.0f %%)',
+                'SMs are idle for %.0f %% of the time (treated as a limiter only above %.0f %%)',
                 imbalance_pct, threshold('latency.imbalance_pct')
             )
             WHEN rule = 'ThreadDivergence' THEN printf(
@@ -255,10 +255,10 @@ SELECT
         WHEN 'other_unit'
             THEN printf('%s runs at %.0f %% of peak; the limiter is %s', unit, unit_pct, limiter)
         WHEN 'other_wait' THEN printf(
-            'a larger stall reason: %s, %.0f %% of the cycles between instructions',
+            'another stall reason is larger: %s, %.0f %% of the cycles between instructions',
             replace(stall, '_', ' '), stall_pct
         )
-        ELSE concat('perfpipe has no such finding; the limiter is ', limiter)
+        ELSE concat('perfpipe has no corresponding finding; the limiter is ', limiter)
     END AS explanation
 FROM reasoned
 ORDER BY report_id, launch_id, agrees, nvidia_pct DESC NULLS LAST, rule, title;

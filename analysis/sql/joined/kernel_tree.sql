@@ -1,5 +1,5 @@
--- Kernel time of each GPU during the steady steps (analysis_windows), as a tree: categories, then the
--- libraries of each category that has several, then kernels by full name.
+-- Kernel time of each GPU during the steady steps (analysis_windows), as a tree: categories, then
+-- libraries (if a category has several), then kernels by full name.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

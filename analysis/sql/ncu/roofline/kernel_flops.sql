@@ -2,7 +2,7 @@
 -- instructions that are not predicated off; a fused multiply-add counts as 2 operations, and a packed FP16
 -- instruction works on 2 values. Packed FP16 instructions that only move data do no arithmetic; they are
 -- subtracted if they were counted. Tensor cores: sm__ops_path_tensor_* metrics. Leaf metrics with the dense
--- peak are preferred, because the aggregate metrics count the work of their leaves again and have the 2:4
+-- peak are preferred, because the aggregate metrics count their leaves a second time and use the 2:4
 -- sparse peak.
 --
 -- report_id VARCHAR: report

@@ -3,9 +3,6 @@
 -- peak at the measured clock (as in ncu's roofline), the peak at the maximum clock, and the vendor's peak. A
 -- launch without floating-point operations, or whose tensor operations were not collected, has rows with
 -- precision `none` that show its traffic.
--- attainable FLOP/s for each precision and memory level of a launch. There are three peaks: at the measured
--- clock (as in ncu's roofline), at the maximum clock, and the vendor's peak. A launch without floating-point
--- operations, or without collected tensor operations, has rows with precision `none` that show its traffic.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

@@ -114,7 +114,7 @@ said AS (
             ))
         )
     UNION ALL
-    SELECT report_id, printf('%.1f %% of the rows of a table in the file are lost or damaged', lost_pct)
+    SELECT report_id, printf('%.1f %% of the rows in one table of the file are lost or damaged', lost_pct)
     FROM reports
     WHERE lost_pct > threshold('timeline.lost_pct')
 ),

@@ -1,5 +1,5 @@
--- Idle intervals of each GPU, longest first. Each has the cause of its largest part and what the host was
--- doing.
+-- Idle intervals of each GPU, longest first. Each interval is labeled with the cause of most of its duration
+-- and with what the host was doing at the time.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

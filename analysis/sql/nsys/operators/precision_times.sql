@@ -1,4 +1,4 @@
--- Each GPU's kernel time by the data type that the kernel name indicates, during the same steps as in
+-- Each GPU's kernel time by the data type that the kernel name indicates, in the same steps as
 -- operator_times. Compiler-generated names (XLA, Inductor, Triton) do not indicate a type.
 -- @materialize
 --

@@ -85,10 +85,10 @@ SELECT
     chosen,
     if(communication, NULL, 100.0 * covered_ns / nullif(all_ns, 0)) AS covered_pct,
     CASE
-        WHEN communication THEN 'communication: replaying a kernel that waits for other ranks hangs'
+        WHEN communication THEN 'communication: ncu hangs if it replays a kernel that waits for other ranks'
         WHEN chosen
             THEN printf('among the kernels that take %g %% of the time', threshold('plan.coverage_pct'))
-        WHEN needed THEN printf('%g launches that take more time come first', threshold('plan.max_kernels'))
+        WHEN needed THEN printf('beyond the limit of %g launches', threshold('plan.max_kernels'))
         ELSE printf('other kernels already cover %g %% of the time', threshold('plan.coverage_pct'))
     END AS why,
     ncu_names

@@ -1,4 +1,4 @@
--- When each rank arrived in each of a job's collectives, on the job's clock (paired_collectives).
+-- When each rank arrived at each of a job's collectives, on the job's clock (paired_collectives).
 --
 -- job VARCHAR: job, as in job_ranks
 -- place BIGINT: rank of the collective by waiting time, summed over the job's ranks; 1 is the longest
