@@ -28,7 +28,7 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         (
             "started_ns",
             "BIGINT",
-            "time to which the report's times are relative, ns since 1970, UTC",
+            "origin of the report's timestamps, ns since 1970-01-01 UTC",
         ),
         ("directory", "VARCHAR", "directory from which the input file was ingested"),
         ("host", "VARCHAR", "name of the host on which the program was profiled"),
@@ -38,11 +38,11 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
             "VARCHAR",
             "model of the GPU that ran the work; the busiest GPU's model if models differ",
         ),
-        ("sm_count", "BIGINT", "number of SMs of that GPU"),
+        ("sm_count", "BIGINT", "number of SMs of the GPU in column gpu"),
         (
             "recorded",
             "BOOLEAN",
-            "whether the report was replayed from a recording instead of measured",
+            "whether the report was replayed from a recording rather than measured",
         ),
         ("warnings", "VARCHAR[]", "warnings that were issued when the report was ingested"),
         ("lost_pct", "DOUBLE", "percentage of lost or damaged rows in the most affected table"),
@@ -59,7 +59,7 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         ("nvtx", "VARCHAR", "regular expression that matches NVTX paths; NULL for all paths"),
         ("flop", "DOUBLE", "FLOPs per kernel launch"),
         ("bytes", "DOUBLE", "minimum number of bytes that a kernel launch must move"),
-        ("dtype", "VARCHAR", "data type whose peak FLOP rate applies"),
+        ("dtype", "VARCHAR", "data type that determines the peak FLOP rate"),
     ),
     "collection_gaps": (
         ("report_id", "VARCHAR", "report"),

@@ -13,15 +13,19 @@ class Git:
     """What is checked out where a program runs; `branch` is None if detached."""
 
     commit: str = field(
-        metadata=column("VARCHAR", "commit of the repository that the program ran in", "git_commit")
+        metadata=column(
+            "VARCHAR", "commit of the Git repository in which the program ran", "git_commit"
+        )
     )
     branch: str | None = field(
         default=None,
-        metadata=column("VARCHAR", "branch checked out in the repository", "git_branch"),
+        metadata=column("VARCHAR", "branch that was checked out in the repository", "git_branch"),
     )
     dirty: bool = field(
         default=False,
-        metadata=column("BOOLEAN", "whether files differed from git_commit", "git_dirty"),
+        metadata=column(
+            "BOOLEAN", "whether files in the repository differed from git_commit", "git_dirty"
+        ),
     )
 
     @property
@@ -42,17 +46,23 @@ class Ran:
     started_at: str = field(metadata=column("VARCHAR", "start of the measurement, UTC"))
     ended_at: str = field(metadata=column("VARCHAR", "end of the measurement, UTC"))
     seconds: float = field(
-        metadata=column("DOUBLE", "wall time of all launches and of ingesting the reports, s")
+        metadata=column(
+            "DOUBLE", "wall time of all executions of the program and of ingesting the reports, s"
+        )
     )
     host: str | None = field(
-        default=None, metadata=column("VARCHAR", "machine that the program ran on", "node")
+        default=None,
+        metadata=column("VARCHAR", "name of the machine on which the program ran", "node"),
     )
     gpus: tuple[str, ...] | None = field(
         default=None, metadata=column("VARCHAR[]", "UUIDs of the GPUs that the program could use")
     )
     job: str | None = field(default=None, metadata=column("VARCHAR", "scheduler job, as JOB_INDEX"))
     attempt: int = field(
-        default=1, metadata=column("BIGINT", "number of starts, including this one")
+        default=1,
+        metadata=column(
+            "BIGINT", "number of times that the configuration was started, including this time"
+        ),
     )
     exit_code: int | None = None
     environment: dict[str, str] | None = field(
@@ -70,7 +80,8 @@ class Ran:
     machine: str | None = field(
         default=None,
         metadata=column(
-            "VARCHAR", "models of the GPUs that the program could use; without GPUs, the CPU model"
+            "VARCHAR",
+            "models of the GPUs that the program could use; the CPU model if there were no GPUs",
         ),
     )
     git: Git | None = None

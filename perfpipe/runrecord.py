@@ -84,34 +84,37 @@ class GpuState:
         )
 
     @property
-    @derived("DOUBLE", "median SM clock of the first GPU used during timing, MHz")
+    @derived("DOUBLE", "median SM clock of the program's first GPU during timing, MHz")
     def sm_mhz(self) -> float | None:
         """Median SM clock of the first GPU used, MHz."""
         clock = self.gpus[0].sm_mhz if self.gpus else None
         return clock.median if clock else None
 
     @property
-    @derived("DOUBLE", "median memory clock of the first GPU used during timing, MHz")
+    @derived("DOUBLE", "median memory clock of the program's first GPU during timing, MHz")
     def memory_mhz(self) -> float | None:
         """Median memory clock of the first GPU used, MHz."""
         clock = self.gpus[0].memory_mhz if self.gpus else None
         return clock.median if clock else None
 
     @property
-    @derived("DOUBLE", "median temperature of the first GPU used during timing, degrees Celsius")
+    @derived(
+        "DOUBLE",
+        "median temperature of the program's first GPU during timing, degrees Celsius",
+    )
     def temperature_c(self) -> float | None:
         """Median temperature of the first GPU used, degrees Celsius."""
         temperature = self.gpus[0].temperature_c if self.gpus else None
         return temperature.median if temperature else None
 
     @property
-    @derived("DOUBLE", "power limit of the first GPU used, W")
+    @derived("DOUBLE", "power limit of the program's first GPU, W")
     def power_limit_w(self) -> float | None:
         """Power limit of the first GPU used, W."""
         return self.gpus[0].power_limit_w if self.gpus else None
 
     @property
-    @derived("BIGINT", "number of ECC errors during timing, summed over the GPUs used")
+    @derived("BIGINT", "number of ECC errors during timing, summed over the program's GPUs")
     def ecc_errors(self) -> int | None:
         """ECC errors of the GPUs used, during timing; None if unknown."""
         known = [gpu.ecc_errors for gpu in self.gpus if gpu.ecc_errors is not None]
@@ -119,7 +122,8 @@ class GpuState:
 
     @property
     @derived(
-        "BIGINT", "number of other processes on the GPUs used, counted before the program started"
+        "BIGINT",
+        "number of other processes on the program's GPUs, counted before the program started",
     )
     def neighbors(self) -> int | None:
         """Processes that used the GPUs before the program did; None if unknown."""
@@ -127,14 +131,14 @@ class GpuState:
         return sum(known) if known else None
 
     @property
-    @derived("DOUBLE", "median power of the first GPU used during timing, W")
+    @derived("DOUBLE", "median power of the program's first GPU during timing, W")
     def power_w(self) -> float | None:
         """Median power of the first GPU used, W."""
         power = self.gpus[0].power_w if self.gpus else None
         return power.median if power else None
 
     @property
-    @derived("VARCHAR[]", "why the first GPU used throttled its clocks during timing")
+    @derived("VARCHAR[]", "clock throttle reasons of the program's first GPU during timing")
     def throttled_by(self) -> tuple[str, ...] | None:
         """Clock limiters of the first GPU used; None if unknown."""
         return self.gpus[0].throttled_by if self.gpus else None
@@ -214,7 +218,7 @@ class TaskResult:
         ),
     )
     dtype: str | None = field(
-        default=None, metadata=column("VARCHAR", "data type whose peak FLOP rate applies")
+        default=None, metadata=column("VARCHAR", "data type that determines the peak FLOP rate")
     )
     reports: tuple[str, ...] = field(
         default=(), metadata=column("VARCHAR[]", "ids of this configuration's reports")
@@ -239,7 +243,7 @@ class TaskResult:
     times_ms: tuple[float, ...] = field(
         default=(),
         metadata=column(
-            "DOUBLE[]", "time samples from all executions of the program, in order, ms"
+            "DOUBLE[]", "time samples from all executions of the program, in the order measured, ms"
         ),
     )
     kernel: Kernel | None = None
@@ -260,7 +264,7 @@ class TaskResult:
         default=None,
         metadata=column(
             "DOUBLE",
-            "time after which executions of the program were ended early, s; NULL if none was",
+            "time after which the program's executions were stopped, s; NULL if none was stopped",
         ),
     )
     software: dict[str, str] | None = None
@@ -272,18 +276,18 @@ class TaskResult:
         default_factory=dict,
         metadata=column(
             "VARCHAR",
-            "wall time under each profiler as JSON, including the time to write the report, s",
+            "wall time under each profiler, including the time to write the report, s, as JSON",
         ),
     )
     reading_s: float | None = field(
-        default=None, metadata=column("DOUBLE", "wall time spent on ingesting the reports, s")
+        default=None, metadata=column("DOUBLE", "wall time spent ingesting the reports, s")
     )
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     variant: tuple[str, ...] = field(
         default=(),
         metadata=column(
-            "VARCHAR[]", "settings other than parameters that define this side of a comparison"
+            "VARCHAR[]", "settings, other than parameters, that define this side of a comparison"
         ),
     )
     key: str = ""
@@ -318,7 +322,7 @@ class TaskResult:
     @classmethod
     def read(cls, path: Path) -> TaskResult:
         """Read a result; raises StoreError if it is unreadable or has an unknown schema version."""
-        found: TaskResult = _read(cls, path, "result of a task")
+        found: TaskResult = _read(cls, path, "task result")
         return found
 
 
@@ -342,7 +346,7 @@ class RunRecord:
     workload: str = field(metadata=column("VARCHAR", "name of the workload"))
     collector: str = field(
         metadata=column(
-            "VARCHAR", "what collected the data: all, timing, nsys, ncu, torch or replay"
+            "VARCHAR", "how the data was collected: all, timing, nsys, ncu, torch or replay"
         )
     )
     started_at: str = field(metadata=column("VARCHAR", "start time, UTC"))
@@ -380,7 +384,7 @@ class RunRecord:
         found: RunRecord = _read(cls, path, "run record")
         _check_run_id(found.run_id, path)
         if found.run_id != path.parent.name:
-            raise StoreError(f"{path}: record belongs to a different run, {found.run_id}")
+            raise StoreError(f"{path}: the record belongs to a different run, {found.run_id}")
         return found
 
 

@@ -4,7 +4,8 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- window_index INTEGER: window number, from 1
--- window_name VARCHAR: name of the range, 'chosen time' (selected by time) or 'whole' (the whole capture)
+-- window_name VARCHAR: name of the NVTX range, 'chosen time' for a window selected by time, or 'whole' for
+--   the whole capture
 -- window_start_ns BIGINT: start of the window, ns
 -- window_end_ns BIGINT: end of the window, ns
 -- category VARCHAR: category, as in gpu_time_budget; edge is the time before the first and after the last

@@ -8,10 +8,10 @@
 -- call_ns BIGINT: total duration of these calls, ns
 -- idle_ns BIGINT: idle time of the GPU during these calls, ns
 -- share_pct DOUBLE: idle_ns as a percentage of the steady steps
--- gain_pct DOUBLE: upper bound on the gain from fewer calls, %: the duration of the calls or the GPU's
---   total idle time, whichever is shorter; all idle time counts because cudaFree waits for the device, so
+-- gain_pct DOUBLE: upper bound on the gain from fewer calls, %: the total duration of the calls or the
+--   GPU's total idle time, whichever is shorter. All idle time counts: cudaFree waits for the device, so
 --   the host cannot run ahead
--- functions VARCHAR: functions with their call counts, most frequent first
+-- functions VARCHAR: names of these functions with their call counts, most frequent first
 /* finding
 claim = "allocation"
 says = "waits while the host allocates device memory in every step"

@@ -8,18 +8,18 @@
 -- rank BIGINT: rank by share; 1 is the largest
 -- operator VARCHAR: operator, as in operator_times
 -- share_pct DOUBLE: percentage of the step time
--- weight_pct DOUBLE: value that ranks findings without an upper bound, %: share_pct, limited to the time
---   that faster kernels can save. If the GPU waits for input, the limit is lower, because faster kernels
---   would only wait longer
--- step_ns DOUBLE: mean time per step in the operator's kernels, ns; NULL without steps
--- step_launches BIGINT: mean number of launches per step; NULL without steps
+-- weight_pct DOUBLE: value by which findings without an upper bound are ranked, %: share_pct, capped at the
+--   time that faster kernels can save. If the GPU waits for input, the cap is lower, because faster kernels
+--   would only lengthen the wait
+-- step_ns DOUBLE: mean time per step spent in the operator's kernels, ns; NULL if there are no steps
+-- step_launches BIGINT: mean number of kernel launches per step; NULL if there are no steps
 -- kernels BIGINT: number of distinct kernels
--- longest VARCHAR: kernels with the most time, as in operator_times
+-- longest VARCHAR: kernels with the largest total time, as in operator_times
 -- names VARCHAR[]: full names of the operator's kernels
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- gain_pct DOUBLE: upper bound on the gain, % of the step time; NULL if no bound can be derived
--- floor VARCHAR: which time the upper bound leaves unchanged: around (the kernels next to the operator's
+-- floor VARCHAR: time that the upper bound assumes to remain: around (the kernels next to the operator's
 --   own kernels)
 /* finding
 claim = "operator"

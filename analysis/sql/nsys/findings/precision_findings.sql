@@ -2,17 +2,17 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- share_pct DOUBLE: percentage of the step time in kernels whose names indicate FP32 or TF32
--- step_ns DOUBLE: mean time per step in these kernels, ns; NULL without steps
--- step_launches BIGINT: mean number of times that these kernels are launched per step; NULL without steps
--- longest VARCHAR: kernels with the most time, as in precision_times
+-- share_pct DOUBLE: percentage of the step time spent in kernels whose names indicate FP32 or TF32
+-- step_ns DOUBLE: mean time per step spent in these kernels, ns; NULL if there are no steps
+-- step_launches BIGINT: mean number of launches of these kernels per step; NULL if there are no steps
+-- longest VARCHAR: kernels with the largest total time, as in precision_times
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
--- gain_pct DOUBLE: upper bound on the gain, % of the step time: half of the time in these kernels, plus
---   the other half for matrix products without TF32, because tensor cores need only a small part of their
---   time. The bound does not exceed the time in which the host waits for the GPU
--- floor VARCHAR: which time the upper bound leaves unchanged: half_types (the time that the kernels need
---   in a narrower data type) or host (the time that the host needs to issue the step's work)
+-- gain_pct DOUBLE: upper bound on the gain, % of the step time: half of the time in these kernels, plus the
+--   other half for matrix products that do not use TF32, because tensor cores would need only a small
+--   fraction of the time. The bound never exceeds the time during which the host waits for the GPU
+-- floor VARCHAR: time that the upper bound assumes to remain: half_types (the time that the kernels need in
+--   a narrower data type) or host (the time that the host needs to issue the step's work)
 /* finding
 claim = "single_precision"
 says = "computes in FP32"

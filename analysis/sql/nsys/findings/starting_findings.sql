@@ -7,7 +7,7 @@
 -- intervals BIGINT: number of idle intervals during which processes start
 -- idle_ns BIGINT: total length of these intervals, ns
 -- share_pct DOUBLE: idle_ns as a percentage of the time from the first to the last steady step
--- longest_ns BIGINT: longest of these intervals, ns
+-- longest_ns BIGINT: length of the longest of these intervals, ns
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding

@@ -9,10 +9,10 @@
 -- startup_ns BIGINT: time from the first CUDA call to the first steady step, excluding other loops, ns
 -- capture_ns BIGINT: time from the first CUDA call to the end of the last operation on the GPU, ns
 -- share_pct DOUBLE: startup_ns as a percentage of capture_ns; this is also the upper bound on the gain
--- causes VARCHAR: causes of the start-up time, in words; causes below 2 % are omitted, and other loops are
+-- causes VARCHAR: causes of the start-up time, as text; causes below 2 % are omitted, and other loops are
 --   listed last
--- cause VARCHAR: cause with the most time: loading (modules, first uses of kernels), context, allocation,
---   communicator, autotuning or compilation; program if no cause reaches 25 %
+-- cause VARCHAR: largest cause of the start-up time: loading (modules and first uses of kernels), context,
+--   allocation, communicator, autotuning or compilation; program if no cause reaches 25 %
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding

@@ -7,32 +7,31 @@
 -- start_ns BIGINT: end of the preceding operation, ns
 -- end_ns BIGINT: start of the next operation, ns
 -- dur_ns BIGINT: length of the interval, ns
--- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
+-- cause VARCHAR: cause that accounts for the largest part of the interval, as a category of gpu_time_budget
 -- before_ns BIGINT: idle time before the launching call began, ns; NULL if no call was recorded, or if the
 --   call returned before the interval began
--- wait_ns BIGINT: part of before_ns in calls that wait for the GPU, ns
--- loading_ns BIGINT: part of before_ns in calls that load modules or libraries, ns
+-- wait_ns BIGINT: part of before_ns spent in calls that wait for the GPU, ns
+-- loading_ns BIGINT: part of before_ns spent in calls that load modules or libraries, ns
 -- launch_api_ns BIGINT: idle time during the launching call, ns; NULL in the same cases as before_ns
 -- queued_ns BIGINT: idle time after the launching call, ns; NULL in the same cases as before_ns
 -- profiler_overhead_ns BIGINT: profiler overhead during the interval, ns
 -- next_name VARCHAR: operation that ended the interval
--- api_name VARCHAR: call that launched this operation
+-- api_name VARCHAR: API call that launched next_name
 -- sync_name VARCHAR: synchronizing call that the launching thread made during the interval; NULL if there
 --   is none
--- nvtx_range VARCHAR: innermost NVTX range around the launching call
--- nvtx_path VARCHAR: innermost range and up to two ranges around it, outermost first; only for intervals
---   longer than a launch gap
+-- nvtx_range VARCHAR: innermost NVTX range that encloses the launching call
+-- nvtx_path VARCHAR: nvtx_range and up to two enclosing ranges, outermost first; only for intervals longer
+--   than a launch gap
 -- during_range VARCHAR: innermost NVTX range that was open on the launching thread for at least half of
---   before_ns; this column and the next three columns are only set if before_ns is longer than a launch
---   gap
+--   before_ns; this column and the next three columns are set only if before_ns is longer than a launch gap
 -- api_call VARCHAR: CUDA call in which the launching thread spent most of before_ns; NULL if no call takes
---   20 us
--- os_call VARCHAR: OS call in which the launching thread spent most of before_ns; NULL if no call takes 20
---   us, or if OS calls were not traced
--- other_thread VARCHAR: range or OS call (except waiting) on another thread of the process that covers at
---   least half of before_ns
+--   at least 20 us
+-- os_call VARCHAR: OS call in which the launching thread spent most of before_ns; NULL if no call takes at
+--   least 20 us, or if OS calls were not traced
+-- other_thread VARCHAR: range, or OS call other than a wait, that covers at least half of before_ns on
+--   another thread of the process
 -- pid BIGINT: process id
--- tid BIGINT: launching thread
+-- tid BIGINT: thread id of the launching thread
 CREATE VIEW gpu_idle_gaps AS
 WITH ranked AS (
     -- Ranked before names are joined, since a window sorts all columns of its rows.

@@ -5,10 +5,10 @@
 -- device BIGINT: physical GPU number
 -- size_index INTEGER: index of the length class; 1 is the shortest
 -- size VARCHAR: length class, from 'under 10 us' to '10 ms and more'
--- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
+-- cause VARCHAR: cause that accounts for the largest part of the interval, as a category of gpu_time_budget
 -- count BIGINT: number of intervals
 -- time_ns BIGINT: total idle time, ns
--- share_pct DOUBLE: percentage of the steady steps (analysis_windows)
+-- share_pct DOUBLE: percentage of the duration of the steady steps (analysis_windows)
 CREATE VIEW gpu_idle_sizes AS
 WITH sized AS (
     SELECT

@@ -6,12 +6,13 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- rank BIGINT: rank by time; 1 is the longest
--- cause VARCHAR: cause of the largest part of the interval, as a category of gpu_time_budget
--- kind VARCHAR: kind of activity that was found: CUDA call, range (except step ranges), OS call, range of
---   another thread, OS call of another thread, or next operation. The first kind that applies is used, but
---   waiting OS calls come after other threads' activity. NULL if the interval is short
+-- cause VARCHAR: cause that accounts for the largest part of the interval, as a category of gpu_time_budget
+-- kind VARCHAR: kind of activity: CUDA call, range (except step ranges), OS call, range of another thread,
+--   OS call of another thread, or next operation. The first kind in this list that applies is used, but OS
+--   calls that wait rank after other threads' activity. NULL if the interval is not longer than a launch
+--   gap
 -- name VARCHAR: name of the activity, with numbers in range names replaced by *; NULL if the interval is
---   short
+--   not longer than a launch gap
 -- nvtx_range VARCHAR: innermost NVTX range on the launching thread, with numbers replaced by *
 -- count BIGINT: number of intervals
 -- time_ns BIGINT: total length of the intervals, ns

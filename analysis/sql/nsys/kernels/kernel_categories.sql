@@ -12,7 +12,7 @@
 -- time_ns BIGINT: total duration, ns; overlapping time counts more than once
 -- share_pct DOUBLE: percentage of the GPU's total kernel time; NULL if the total is 0
 -- mean_ns DOUBLE: mean duration, ns; NULL without executions
--- longest VARCHAR: short name of the kernel with the most time
+-- longest VARCHAR: short name of the kernel with the largest total time
 -- longest_pct DOUBLE: that kernel's percentage of the category's time; NULL if the time is 0
 CREATE VIEW kernel_categories AS
 WITH uses AS (

@@ -4,12 +4,12 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- library VARCHAR: library, as in kernel_libraries; own if no rule matches the kernel
--- closed BOOLEAN: whether the library's code is closed to the user, who can only change its inputs
+-- closed BOOLEAN: whether users cannot change the library's kernels, only the inputs to its calls
 -- kernels BIGINT: number of distinct kernels by full name
 -- launches BIGINT: number of executions
 -- time_ns BIGINT: total duration, ns; overlapping time counts more than once
 -- share_pct DOUBLE: percentage of the GPU's total kernel time; NULL if the total is 0
--- longest VARCHAR: short name of the kernel with the most time
+-- longest VARCHAR: short name of the kernel with the largest total time
 -- longest_pct DOUBLE: that kernel's percentage of the library's time; NULL if the time is 0
 CREATE VIEW kernel_library_times AS
 WITH sums AS (

@@ -9,7 +9,8 @@
 --   if the allocating thread had none), outermost first; NULL if no range was open
 -- reserved_bytes BIGINT: peak reserved memory on the GPU, bytes; NULL if not recorded
 -- memory_bytes BIGINT: total memory of the GPU, bytes; NULL if the report does not contain it
--- peak_pct DOUBLE: reserved_bytes (peak_bytes if NULL) as a percentage of the GPU's memory
+-- peak_pct DOUBLE: reserved_bytes as a percentage of memory_bytes; peak_bytes is used if reserved_bytes is
+--   NULL
 -- last_bytes BIGINT: memory in use after the last change, bytes
 -- allocations BIGINT: number of recorded allocations
 CREATE VIEW device_memory_peak AS

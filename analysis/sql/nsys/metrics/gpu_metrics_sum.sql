@@ -4,10 +4,10 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- scope VARCHAR: whole (first to last operation), compute (while a kernel other than a communication
---   kernel ran), step or range
+-- scope VARCHAR: time over which the metrics are averaged: whole (first to last operation), compute (while
+--   a kernel other than a communication kernel ran), step or range
 -- name VARCHAR: name of the step, or of the range as domain:name; NULL for other scopes
--- instances BIGINT: number of intervals
+-- instances BIGINT: number of intervals that are averaged
 -- time_ns BIGINT: total length of the intervals, ns
 -- sampled_ns BIGINT: part of time_ns that is covered by samples, ns; if it is 0, the metrics are NULL
 -- sm_active_pct DOUBLE: SM activity: percentage of SMs with at least one warp

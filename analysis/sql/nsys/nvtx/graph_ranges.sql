@@ -12,7 +12,7 @@
 -- launches BIGINT: number of executions
 -- time_ns BIGINT: sum of the kernel durations, ns
 -- share_pct DOUBLE: percentage of the time of all graph kernels on this GPU
--- longest VARCHAR: short name of the kernel with the most time
+-- longest VARCHAR: short name of the kernel with the largest total time
 CREATE VIEW graph_ranges AS
 WITH RECURSIVE nodes AS (
     SELECT DISTINCT report_id, graph_node_id

@@ -3,14 +3,14 @@
 -- so that all steps form one node. The tree contains the eight outermost levels on each thread.
 --
 -- report_id VARCHAR: report
--- path VARCHAR: range and the ranges that enclose it, outermost first
+-- path VARCHAR: range and its enclosing ranges, outermost first
 -- range VARCHAR: name of the range, as domain:text
 -- depth INTEGER: number of enclosing ranges
 -- instances BIGINT: number of ranges that launched work
 -- gpu_time_ns BIGINT: total time: sum of the launched operations' durations, ns
--- own_gpu_time_ns BIGINT: self time: part of gpu_time_ns that was not launched within a child range, ns,
---   at least 0; it is too small if start/end ranges of the next level overlap, because work launched
---   within both counts twice
+-- own_gpu_time_ns BIGINT: self time: part of gpu_time_ns that was not launched within a child range, ns, at
+--   least 0. It is underestimated if start/end ranges on the next level overlap, because work launched
+--   within two of them is subtracted twice
 -- share_pct DOUBLE: percentage of the total duration of all the report's operations
 -- mean_ns DOUBLE: mean GPU time per range, ns
 -- host_time_ns BIGINT: sum of these ranges' durations on the host, ns

@@ -19,7 +19,7 @@
 -- graph_launches BIGINT: number of CUDA graph launches that were traced as a whole, which hides the
 --   graph's kernels
 -- graph_kernels BIGINT: number of kernels in CUDA graphs
--- launch_overhead_ns BIGINT: idle time before, during and after launching calls, ns
+-- launch_overhead_ns BIGINT: idle time of the GPU before, during and after launching calls, ns
 -- graphs_save_pct DOUBLE: percentage of the window that CUDA graphs would save: launch overhead before
 --   operations outside graphs, except before copies to the host, because a graph would have to end there
 CREATE VIEW launch_summary AS

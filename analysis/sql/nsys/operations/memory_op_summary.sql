@@ -14,9 +14,9 @@
 -- bytes_per_s DOUBLE: achieved bandwidth: bytes / total_ns, byte/s
 -- link VARCHAR: link over which the bytes are transferred: PCIe (host), NVLink (peer) or DRAM (within the
 --   device); NULL for other operations
--- link_bytes_per_s DOUBLE: vendor's peak bandwidth of the link in that direction, byte/s. Copies within
---   the device read and write DRAM, so their peak is half of the DRAM bandwidth. Host memory may be slower
---   than the link. NULL if unknown
+-- link_bytes_per_s DOUBLE: vendor-published peak bandwidth of the link in the copy's direction, byte/s.
+--   Copies within the device both read and write DRAM, so their peak is half of the DRAM bandwidth. Host
+--   memory may be slower than the link. NULL if unknown
 -- link_pct DOUBLE: achieved bandwidth as a percentage of link_bytes_per_s; short copies are latency-bound
 -- covered_pct DOUBLE: percentage of the operations' time during which a kernel runs on the same GPU
 -- pageable BOOLEAN: whether the source or destination is pageable host memory

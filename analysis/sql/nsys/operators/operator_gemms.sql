@@ -17,9 +17,9 @@
 -- share_pct DOUBLE: percentage of the total duration of all GPU operations within the windows
 -- mean_ns DOUBLE: mean GPU time per call, ns
 -- flop_per_s DOUBLE: 2 x batch x M x N x K / mean_ns, FLOP/s
--- pct_of_peak DOUBLE: achieved rate as a percentage of the data type's dense peak; NULL if the type or the
+-- pct_of_peak DOUBLE: flop_per_s as a percentage of the data type's dense peak; NULL if the type or the
 --   peak is unknown
--- longest VARCHAR: name of the kernel with the most time
+-- longest VARCHAR: name of the kernel with the largest total time
 CREATE VIEW operator_gemms AS
 WITH placed AS (
     SELECT

@@ -7,13 +7,13 @@
 -- rank BIGINT: rank by time; 1 is the longest
 -- operator VARCHAR: name of the operator, such as aten::mm
 -- shapes VARCHAR: dimensions of each input as JSON
--- types VARCHAR: type of each input as JSON
+-- types VARCHAR: data type of each input as JSON
 -- calls BIGINT: number of calls that launched work
 -- launches BIGINT: number of GPU operations
 -- time_ns BIGINT: sum of these operations' durations, ns
 -- share_pct DOUBLE: percentage of the total duration of all GPU operations within the windows
 -- mean_ns DOUBLE: mean GPU time per call, ns
--- longest VARCHAR: name of the operation with the most time
+-- longest VARCHAR: name of the operation with the largest total time
 CREATE VIEW operator_shapes AS
 -- GPU operations in the analyzed windows that a PyTorch operator with known shapes launched directly: it is
 -- the innermost range of the launching call.

@@ -11,15 +11,15 @@
 --   normalization, softmax, pointwise (a chain without any of these operators), layout (conversion of the
 --   memory layout), optimizer (one launch per operation) or fused_optimizer
 -- launches BIGINT: number of launches during the covered steps
--- steps BIGINT: number of covered steps; NULL without steps
+-- steps BIGINT: number of covered steps; NULL if there are no steps
 -- time_ns BIGINT: sum of the kernel durations, ns
 -- share_pct DOUBLE: percentage of the covered time
--- own_pct DOUBLE: percentage of the covered time in the operator's own kernels, without the pointwise
---   kernels around them
+-- own_pct DOUBLE: percentage of the covered time spent in the operator's own kernels, without the adjacent
+--   pointwise kernels
 -- kernels BIGINT: number of distinct kernels
--- longest VARCHAR: short names of the four kernels with the most time, each with its percentage of the
---   covered time, as text
--- names VARCHAR[]: full names of the operator's kernels, longest first
+-- longest VARCHAR: short names of the four kernels with the largest total time, with their percentages of
+--   the covered time, as text
+-- names VARCHAR[]: full names of the operator's kernels, largest total time first
 CREATE VIEW operator_times AS
 WITH sums AS (
     SELECT track, operator, demangled, any_value(short_name) AS short_name, bool_and(own) AS own,

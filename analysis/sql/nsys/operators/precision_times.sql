@@ -4,17 +4,18 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- type VARCHAR: narrow (16 bits or fewer), single (FP32, or TF32 in matrix products) or other (FP64,
---   integers and unknown types, as well as optimizers and communication)
--- launches BIGINT: number of launches during these steps
--- steps BIGINT: number of these steps; NULL without steps
+-- type VARCHAR: data type: narrow (16 bits or fewer), single (FP32, or TF32 in matrix products) or other
+--   (FP64, integers and unknown types, as well as optimizers and communication)
+-- launches BIGINT: number of launches during the covered steps
+-- steps BIGINT: number of covered steps, as in operator_times; NULL if there are no steps
 -- time_ns BIGINT: sum of the kernel durations, ns
--- share_pct DOUBLE: percentage of these steps' time
--- kernel_pct DOUBLE: percentage of these steps' kernel time
--- product_ns BIGINT: part of time_ns in matrix products, convolutions and attention that do not use TF32, ns
+-- share_pct DOUBLE: percentage of the covered time
+-- kernel_pct DOUBLE: percentage of the kernel time within the covered time
+-- product_ns BIGINT: part of time_ns spent in matrix products, convolutions and attention that do not use
+--   TF32, ns
 -- kernels BIGINT: number of distinct kernels
--- longest VARCHAR: short names of the four kernels with the most time, each with its percentage of the
---   step time, as text
+-- longest VARCHAR: short names of the four kernels with the largest total time, with their percentages of
+--   the covered time, as text
 CREATE VIEW precision_times AS
 WITH sums AS (
     SELECT track, demangled, any_value(short_name) AS short_name, any_value(category) AS category,

@@ -9,22 +9,23 @@
 -- device BIGINT: physical GPU number
 -- rank BIGINT: rank by time; 1 is the longest; communication is ranked separately
 -- name VARCHAR: function name
--- demangled VARCHAR: name with template arguments of the instance with the most time
--- grid VARCHAR: grid in blocks, as x,y,z
--- block VARCHAR: block in threads, as x,y,z
--- instances BIGINT: number of combinations of template instance and shared-memory size, which ncu
---   distinguishes
+-- demangled VARCHAR: name of the template instance with the largest total time, including template
+--   arguments
+-- grid VARCHAR: grid size in blocks, as x,y,z
+-- block VARCHAR: block size in threads, as x,y,z
+-- instances BIGINT: number of variants that ncu distinguishes: combinations of template instance and
+--   shared-memory size
 -- launches BIGINT: number of executions within the window
 -- time_ns BIGINT: sum of the durations, ns
--- share_pct DOUBLE: percentage of the window's kernel time without communication; NULL for communication
--- cumulative_pct DOUBLE: percentage of that time in this kernel and all kernels ranked before it; NULL for
+-- share_pct DOUBLE: percentage of the window's non-communication kernel time; NULL for communication
+-- cumulative_pct DOUBLE: sum of share_pct over this kernel and all kernels ranked before it; NULL for
 --   communication
 -- chosen BOOLEAN: whether the kernel should be profiled
--- covered_pct DOUBLE: percentage of that time in launches with a duration similar to a profiled launch;
---   NULL for communication
--- why VARCHAR: why the kernel was or was not chosen
--- ncu_names VARCHAR[]: names with which ncu selects the profiled instances: mangled names, or function
---   names if the trace does not contain mangled names
+-- covered_pct DOUBLE: percentage of the window's non-communication kernel time spent in those launches of
+--   this kernel whose duration is similar to that of a profiled launch; NULL for communication
+-- why VARCHAR: reason why the kernel was or was not chosen
+-- ncu_names VARCHAR[]: names that select the profiled instances in ncu: mangled names, or function names if
+--   the trace does not contain mangled names
 CREATE VIEW profile_plan AS
 WITH own AS (
     SELECT k.*

@@ -9,18 +9,17 @@
 -- process_id BIGINT: process id
 -- processes BIGINT: number of processes (ranks) with kernels; one of them is profiled
 -- window_kind VARCHAR: steady, or whole if no repeating step was found
--- steps BIGINT: number of steps in the window; NULL for a whole window
+-- steps BIGINT: number of steps in the window; NULL if window_kind is whole
 -- launches_before BIGINT: number of kernels that the process launches before the first kernel that may be
 --   profiled: kernels before the window, and kernels early in the window's first step that are worse
 --   candidates than later kernels
--- configurations BIGINT: number of kernel configurations within the window, without communication
+-- configurations BIGINT: number of distinct configurations of non-communication kernels within the window
 -- chosen BIGINT: number of configurations to profile
--- coverage_pct DOUBLE: percentage of the window's kernel time without communication that the profiles
---   represent
+-- coverage_pct DOUBLE: percentage of the window's non-communication kernel time that the profiles represent
 -- communication_pct DOUBLE: communication as a percentage of the process's kernel time
 -- expected_launches BIGINT: number of launches that ncu profiles if it stops after the last chosen launch
 -- most_launches BIGINT: number of launches that ncu profiles if the program runs to completion
--- span_ns BIGINT: timeline duration from the first launch that may be profiled to the end of the last
+-- span_ns BIGINT: time on the timeline from the first launch that may be profiled to the end of the last
 --   chosen launch, ns; NULL if no launch was chosen
 -- refused VARCHAR: why profiling is not possible; NULL if it is possible
 CREATE VIEW profile_plan_totals AS

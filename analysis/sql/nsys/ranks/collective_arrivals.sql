@@ -3,15 +3,15 @@
 -- job VARCHAR: job, as in job_ranks
 -- place BIGINT: rank of the collective by waiting time, summed over the job's ranks; 1 is the longest
 -- operation VARCHAR: operation, such as AllReduce or AllGather
--- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
+-- communicator VARCHAR: NCCL communicator; NULL if the export does not contain payloads
 -- nth BIGINT: sequence number of the operation in the communicator; 1 is the first in the capture
 -- rank BIGINT: rank
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- start_ns BIGINT: start of the rank's kernel on the job's clock, ns
--- late_ns BIGINT: delay relative to the first rank's start, ns
+-- late_ns BIGINT: delay of start_ns relative to the first rank, ns
 -- dur_ns BIGINT: duration of the rank's kernel, ns
--- waiting_ns BIGINT: waiting time: duration in excess of the transfer time, ns
+-- waiting_ns BIGINT: waiting time: duration of the rank's kernel in excess of the transfer time, ns
 -- last BOOLEAN: whether the rank arrived last; NULL if the arrivals are closer together than the clock error
 CREATE VIEW collective_arrivals AS
 WITH ranked AS (

@@ -6,10 +6,9 @@
 -- device BIGINT: physical GPU number
 -- communication_ns BIGINT: time with at least one communication kernel, ns
 -- compute_ns BIGINT: time with at least one other kernel, ns
--- overlapped_ns BIGINT: time with both communication and compute, ns
--- exposed_ns BIGINT: exposed communication: communication time that compute does not overlap, ns
--- overlap_pct DOUBLE: percentage of the communication time that compute overlaps; NULL without
---   communication
+-- overlapped_ns BIGINT: time with communication and compute kernels running concurrently, ns
+-- exposed_ns BIGINT: exposed communication: communication time without concurrent compute, ns
+-- overlap_pct DOUBLE: overlapped_ns as a percentage of communication_ns; NULL if there is no communication
 CREATE VIEW comm_overlap AS
 WITH unions AS (
     SELECT

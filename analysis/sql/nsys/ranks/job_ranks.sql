@@ -4,7 +4,7 @@
 --
 -- job VARCHAR: job, named by the report_id of one of its reports
 -- rank BIGINT: rank
--- rank_source VARCHAR: where the rank number comes from: MPI_RANKS, an environment variable, or file order
+-- rank_source VARCHAR: source of the rank number: MPI_RANKS, an environment variable, or file order
 -- report_id VARCHAR: report
 -- pid BIGINT: process id
 -- device BIGINT: physical GPU number
@@ -13,8 +13,8 @@
 -- clock_offset_ns BIGINT: offset to add to the report's times to get job time, ns
 -- clock_shift_ns BIGINT: part of clock_offset_ns that results from aligning the ends of collectives, ns;
 --   NULL if there are no collectives to compare
--- clock_residual_ns DOUBLE: median distance between the ends of matched collectives after the alignment,
---   ns
+-- clock_residual_ns DOUBLE: median difference between the ranks' end times of matched collectives after the
+--   alignment, ns
 CREATE VIEW job_ranks AS
 SELECT
     r.job,

@@ -3,7 +3,7 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- operation VARCHAR: kernel function
+-- operation VARCHAR: name of the kernel function
 -- collective VARCHAR: collective operation, such as AllReduce or AllGather
 -- count BIGINT: number of executions
 -- total_ns BIGINT: sum of the durations, ns

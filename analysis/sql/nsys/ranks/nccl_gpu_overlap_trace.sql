@@ -4,14 +4,14 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- pid BIGINT: process id
--- name VARCHAR: kernel function
+-- name VARCHAR: name of the kernel function
 -- start_ns BIGINT: start of the kernel, ns
 -- end_ns BIGINT: end of the kernel, ns
 -- communicates BOOLEAN: whether the kernel is a communication kernel
--- communication_overlap_pct DOUBLE: percentage of the kernel's time that other communication kernels on
---   the GPU overlap; NULL if the duration is 0
--- compute_overlap_pct DOUBLE: percentage of the kernel's time that other kernels on the GPU, excluding
---   communication, overlap; NULL if the duration is 0
+-- communication_overlap_pct DOUBLE: percentage of the kernel's duration during which other communication
+--   kernels run on the GPU; NULL if the duration is 0
+-- compute_overlap_pct DOUBLE: percentage of the kernel's duration during which other kernels, excluding
+--   communication kernels, run on the GPU; NULL if the duration is 0
 CREATE VIEW nccl_gpu_overlap_trace AS
 WITH kernels AS (
     SELECT

@@ -4,7 +4,7 @@
 --
 -- job VARCHAR: job, as in job_ranks
 -- operation VARCHAR: operation, such as AllReduce or AllGather
--- communicator VARCHAR: NCCL communicator; NULL if the export has no payloads
+-- communicator VARCHAR: NCCL communicator; NULL if the export does not contain payloads
 -- nth BIGINT: sequence number of the operation in the communicator; 1 is the first in the capture
 -- ranks BIGINT: number of participating ranks that were captured
 -- first_start_ns BIGINT: time when the first rank arrived, ns
@@ -13,13 +13,13 @@
 -- transfer_ns BIGINT: transfer time: the shortest participant's duration, ns
 -- waiting_ns BIGINT: waiting time in excess of the transfer time, summed over the ranks, ns
 -- last_rank BIGINT: rank that arrived last; NULL if the arrivals are closer together than the clock error
--- bytes BIGINT: bytes per call on one rank; NULL if the export has no payloads
+-- bytes BIGINT: bytes per call on one rank; NULL if the export does not contain payloads
 -- algorithm_bytes_per_s DOUBLE: algorithm bandwidth: bytes / transfer time, byte/s; NULL for operations
 --   with a root if the ranks did not arrive together
 -- bus_bytes_per_s DOUBLE: bus bandwidth as defined by nccl-tests, byte/s; NULL if algorithm_bytes_per_s is
 --   NULL or the number of ranks is unknown
--- together BOOLEAN: whether all ranks were in the collective at the same time; if false, the match is
---   doubtful
+-- together BOOLEAN: whether all ranks were in the collective at the same time; if false, the match may be
+--   wrong
 CREATE VIEW paired_collectives AS
 WITH aligned AS (
     SELECT

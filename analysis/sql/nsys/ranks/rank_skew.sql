@@ -12,13 +12,13 @@
 -- waiting_ns BIGINT: time that the rank waited in these collectives, ns
 -- waiting_pct DOUBLE: waiting_ns as a percentage of the rank's time in these collectives
 -- window_pct DOUBLE: waiting_ns as a percentage of the window
--- start_ns BIGINT: waiting time in the rank's first collective, because the ranks started at different
+-- start_ns BIGINT: time that the rank waited in its first collective because the ranks started at different
 --   times, ns; 0 if the first collective is not within the window
 -- last BIGINT: number of collectives in which the rank arrived last
 -- last_pct DOUBLE: percentage of collectives in which this rank arrived last, among collectives whose last
 --   rank is known
--- straggler VARCHAR: steady if the same rank arrives last in at least 80 % of the collectives, otherwise
---   moves; NULL if no last rank is known
+-- straggler VARCHAR: steady if the same rank arrives last in at least 80 % of the job's collectives,
+--   otherwise moves; NULL if no last rank is known
 CREATE VIEW rank_skew AS
 WITH ordered AS (
     SELECT *, row_number() OVER (PARTITION BY job, rank ORDER BY start_ns, op_id) = 1 AS first

@@ -8,10 +8,10 @@
 -- slowest_ns BIGINT: step duration on the slowest rank, ns
 -- slowest_rank BIGINT: rank with the longest step duration
 -- skew_ns BIGINT: difference between the longest and the shortest step duration, ns
--- busiest_rank BIGINT: rank with the most time outside communication and waiting; the other ranks wait for
---   it
--- busy_skew_ns BIGINT: time outside communication and waiting: difference between the busiest and the
---   least busy rank, ns
+-- busiest_rank BIGINT: rank that spends the most time outside communication and waiting; the other ranks
+--   wait for this rank
+-- busy_skew_ns BIGINT: difference between the busiest and the least busy rank in the time spent outside
+--   communication and waiting, ns
 CREATE VIEW step_skew AS
 WITH own AS (
     SELECT report_id, device, process_id, step, step_index, any_value(step_ns) AS step_ns,

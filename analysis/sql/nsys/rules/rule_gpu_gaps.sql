@@ -7,7 +7,7 @@
 -- duration_ns BIGINT: duration of the interval without profiler overhead, ns
 -- start_ns BIGINT: start of the interval, ns
 -- device BIGINT: physical GPU number
--- cause VARCHAR: cause, as in gpu_idle_gaps
+-- cause VARCHAR: cause of the interval, as in gpu_idle_gaps
 CREATE VIEW rule_gpu_gaps AS
 SELECT
     report_id,

@@ -11,7 +11,7 @@
 -- max_ns BIGINT: longest duration, ns
 -- stddev_ns DOUBLE: sample standard deviation (divisor n - 1; 0 if there is only one value), ns, rounded
 --   to 0.1
--- name VARCHAR: function name; as in nsys, version suffixes of four digits are removed and longer ones are
+-- name VARCHAR: function name; as in nsys, four-digit version suffixes are removed and longer suffixes are
 --   kept
 CREATE VIEW cuda_api_sum AS
 SELECT

@@ -3,19 +3,19 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- process_id BIGINT: process whose steps are counted; NULL without steps
--- kind VARCHAR: steady, whole, startup or step
+-- process_id BIGINT: process whose steps are counted; NULL if there are no steps
+-- kind VARCHAR: kind of window: steady, whole, startup or step
 -- start_ns BIGINT: start of the first step in the window, or of the window if it has no steps, ns
 -- end_ns BIGINT: end of the last step in the window, or of the window if it has no steps, ns
 -- time_ns BIGINT: total analyzed time, ns; less than end_ns - start_ns if steps in between are excluded
--- steps BIGINT: number of analyzed steps; NULL without steps
--- step_ns DOUBLE: median step duration, ns; NULL without steps
--- p95_ns DOUBLE: 95th percentile (p95) of the step duration, ns; NULL without steps
--- averaged BIGINT: number of loop iterations that are combined into one step, in which case step_ns and
---   p95_ns refer to the mean of these iterations; usually 1
--- source VARCHAR: where the steps come from: step range, NVTX, ProfilerStep or period; NULL without steps
+-- steps BIGINT: number of analyzed steps; NULL if there are no steps
+-- step_ns DOUBLE: median step duration, ns; NULL if there are no steps
+-- p95_ns DOUBLE: 95th percentile (p95) of the step duration, ns; NULL if there are no steps
+-- averaged BIGINT: number of loop iterations combined into one step, usually 1; if it is larger, step_ns
+--   and p95_ns refer to the mean duration of these iterations
+-- source VARCHAR: source of the steps: step range, NVTX, ProfilerStep or period; NULL if there are no steps
 -- startup_ns BIGINT: start-up and warm-up time before the first analyzed step, excluding other loops, ns;
---   NULL without steps
+--   NULL if there are no steps
 -- left_out BIGINT: number of steps after warm-up that are excluded because they differ from the others
 -- why VARCHAR: why this window was chosen; NULL if the user selected it
 CREATE VIEW analysis_windows AS

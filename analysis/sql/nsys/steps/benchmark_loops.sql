@@ -16,7 +16,7 @@
 --   percentage of the GPU's time in kernels and memsets
 -- flush_names VARCHAR[]: full names of the operations that flush the cache
 -- kernels BIGINT: number of distinct timed kernels by full name
--- longest VARCHAR: short name of the timed kernel with the most time
+-- longest VARCHAR: short name of the timed kernel with the largest total time
 -- longest_pct DOUBLE: that kernel's percentage of the loops' time, excluding flushes
 CREATE VIEW benchmark_loops AS
 WITH filling AS (

@@ -6,9 +6,9 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- job VARCHAR: job, as in job_ranks; the report itself if its processes do not communicate
--- role VARCHAR: median or slowest; median for a window without steps
--- step BIGINT: number of the step; NULL without steps
--- name VARCHAR: name of the step; NULL without steps
+-- role VARCHAR: which step is drawn: median or slowest; median for a window without steps
+-- step BIGINT: number of the step; NULL if there are no steps
+-- name VARCHAR: name of the step; NULL if there are no steps
 -- start_ns BIGINT: start of the step, ns
 -- end_ns BIGINT: end of the step, ns
 -- offset_ns BIGINT: offset to add to the report's times to get job time, ns

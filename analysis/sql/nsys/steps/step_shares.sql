@@ -13,16 +13,16 @@
 -- transfer_pct DOUBLE: copies and memsets without concurrent kernels, % of the step
 -- other_process_pct DOUBLE: time during which only other processes work on the GPU, % of the step; NULL
 --   unless several processes share the GPU
--- sync_pct DOUBLE: idle because the host waited for the GPU, % of the step
--- launch_gap_pct DOUBLE: idle while the host was between launches, % of the step
--- launch_api_pct DOUBLE: idle during launching calls, % of the step
--- queued_pct DOUBLE: idle after launching calls, before the operation started, % of the step
--- kernel_gap_pct DOUBLE: idle although the next operation had already been launched, % of the step
--- loading_pct DOUBLE: idle while the driver loaded code, % of the step
--- host_pct DOUBLE: idle while the host launched nothing, % of the step
--- profiler_overhead_pct DOUBLE: idle because of profiler overhead, % of the step
+-- sync_pct DOUBLE: GPU idle time because the host waited for the GPU, % of the step
+-- launch_gap_pct DOUBLE: GPU idle time while the host was between launches, % of the step
+-- launch_api_pct DOUBLE: GPU idle time during launching calls, % of the step
+-- queued_pct DOUBLE: GPU idle time after launching calls, before the operation started, % of the step
+-- kernel_gap_pct DOUBLE: GPU idle time although the next operation had already been launched, % of the step
+-- loading_pct DOUBLE: GPU idle time while the driver loaded code, % of the step
+-- host_pct DOUBLE: GPU idle time while the host launched nothing, % of the step
+-- profiler_overhead_pct DOUBLE: GPU idle time because of profiler overhead, % of the step
 -- edge_pct DOUBLE: time before the first and after the last operation, % of the step
--- unattributed_pct DOUBLE: idle before operations without a recorded launching call, % of the step
+-- unattributed_pct DOUBLE: GPU idle time before operations without a recorded launching call, % of the step
 CREATE VIEW step_shares AS
 SELECT
     report_id,

@@ -6,12 +6,12 @@
 -- role VARCHAR: median or slowest, as in step_pictures
 -- lane VARCHAR: lane in which the slice is drawn: the stream, the thread number, or idle
 -- kind VARCHAR: kernel, memcpy, memset, graph, um, idle, call or range
--- depth BIGINT: nesting depth of the range on its thread, from 0; 0 for other kinds
+-- depth BIGINT: nesting depth of a range on its thread, from 0; always 0 for other kinds
 -- name VARCHAR: short name of the kernel, cause of the idle interval, or name of the operation, call or
 --   range
 -- kernel_name VARCHAR: function name of the kernel; NULL for other kinds
--- category VARCHAR: category of the kernel as in kernel_names, transfer, graph, cause of the idle
---   interval, call or range
+-- category VARCHAR: kernel category as in kernel_names, or cause of the idle interval; otherwise transfer,
+--   graph, call or range
 -- grid VARCHAR: grid size in blocks, as x,y,z; NULL if the slice is not a kernel
 -- block VARCHAR: block size in threads, as x,y,z; NULL if the slice is not a kernel
 -- start_ns BIGINT: start relative to the start of the step, ns; negative if the slice began before the step

@@ -4,7 +4,7 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process id
--- source VARCHAR: step range, NVTX, ProfilerStep or period
+-- source VARCHAR: source of the steps: step range, NVTX, ProfilerStep or period
 -- used BOOLEAN: whether `steps` uses this source
 -- steps BIGINT: number of steps; for a period, the number of iterations of the loop that takes the most
 --   time
@@ -13,12 +13,12 @@
 -- part_launches BIGINT: number of launches in a shorter period that repeats within the iteration and
 --   covers most of it: layers, or single iterations if the period contains several; NULL if there is no
 --   such period or it is unknown
--- parts BIGINT: number of repetitions of that shorter period; NULL if part_launches is NULL
+-- parts BIGINT: number of times that this shorter period repeats; NULL if part_launches is NULL
 -- match DOUBLE: fraction (0-1) of an iteration's launches that match those of its neighbors, median over
 --   iterations; NULL for ranges
 -- boundary VARCHAR: event at which each iteration begins: idle, optimizer, host or launch; NULL for ranges
--- agrees BOOLEAN: whether this source's number of steps differs by at most one from that of the source in
---   use; NULL for the source in use
+-- agrees BOOLEAN: whether the number of steps from this source differs by at most one from the number from
+--   the source in use; NULL for the source in use
 CREATE VIEW step_sources AS
 WITH loops AS (
     SELECT

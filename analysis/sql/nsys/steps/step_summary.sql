@@ -12,8 +12,8 @@
 --   if there is only one step
 -- first_ns BIGINT: duration of the first step, ns
 -- first_excess_ns DOUBLE: duration of the first step minus the median, ns
--- first_loading_ns BIGINT: total duration of the host's calls during the first step that loaded modules or
---   libraries, ns
+-- first_loading_ns BIGINT: total duration of the host calls that loaded modules or libraries during the
+--   first step, ns
 -- outliers VARCHAR[]: steps whose duration differs from the median by more than five median absolute
 --   deviations and by more than 5 % of the median
 CREATE VIEW step_summary AS

@@ -9,14 +9,14 @@
 -- step BIGINT: number of the step within the process on this GPU, from 1; NULL for time outside steps
 -- name VARCHAR: name of the range, or `step n` if the step comes from the period of the launch sequence;
 --   NULL for time outside steps
--- source VARCHAR: where the step comes from: step range, NVTX, ProfilerStep or period
+-- source VARCHAR: source of the step: step range, NVTX, ProfilerStep or period
 -- start_ns BIGINT: start of the first operation that was launched in the step, ns
 -- end_ns BIGINT: start of the next step, or end of the process's last operation if there is no next step,
 --   ns
 -- launches BIGINT: number of kernels and graphs from this process that started during the step (graph
 --   nodes count individually if traced by node)
--- phase VARCHAR: start-up, warm-up, steady, other (evaluation, or a step that differs) or shutdown; whole
---   if no step was found
+-- phase VARCHAR: start-up, warm-up, steady, other (evaluation, or a step that differs from the others) or
+--   shutdown; whole if no step was found
 -- match DOUBLE: fraction (0-1) of the step's launches that match those of a neighboring step; NULL for
 --   steps from ranges
 -- why VARCHAR: why the step has this phase; NULL for steady steps
