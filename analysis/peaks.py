@@ -18,14 +18,17 @@ from perfpipe.specs import (
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-PEAKS_DOC = "Vendor peaks of each report's GPU, one row per data type; no rows for an unknown GPU."
+PEAKS_DOC = (
+    "Vendor-published peak rates of each report's GPU, one row per data type.  Unknown GPUs "
+    "have no rows."
+)
 PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", "report"),
     ("gpu", "VARCHAR", "GPU model, identified by device name and SM count"),
     ("dtype", "VARCHAR", "data type, as in 'perfpipe specs'"),
     ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s)"),
     ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s"),
-    ("source", "VARCHAR", "vendor document with the peak"),
+    ("source", "VARCHAR", "vendor document that states the peak"),
 )
 _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", ""),
@@ -37,8 +40,8 @@ _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
 ARCHITECTURE_DOC = "Resources of an SM, by compute capability."
 TENSOR_RATES_DOC = (
     "Tensor-core throughput per SM and cycle, for data types whose throughput depends on the "
-    "instruction: on compute capability 9.0, mma reaches two thirds of wgmma.  The vendor's peak "
-    "refers to wgmma."
+    "instruction: on compute capability 9.0, mma reaches two thirds of the wgmma rate.  The "
+    "vendor's peak refers to wgmma."
 )
 
 
@@ -86,7 +89,7 @@ def make_tensor_rates(con: DuckDBPyConnection) -> None:
 
 
 def _specs(con: DuckDBPyConnection, of: str) -> Iterator[tuple[tuple[str, int | None], GpuSpec]]:
-    """Yield each GPU model in the rows of a query, as name and SM count, with its peaks."""
+    """Yield the name, the SM count and the peaks of each GPU model in the rows of a query."""
     models = con.execute(
         f"SELECT DISTINCT model, model_sms FROM ({of}) WHERE model IS NOT NULL ORDER BY ALL"
     ).fetchall()

@@ -1,7 +1,7 @@
 """Vendor specifications of GPUs and of their SMs.
 
-gpus.toml and gpus_rtx.toml have the peaks of GPUs, architectures.toml the resources of an SM by
-compute capability, tensor_rates.toml the rates of its tensor cores by instruction.
+gpus.toml and gpus_rtx.toml list the peaks of GPUs.  architectures.toml lists the resources of an
+SM by compute capability.  tensor_rates.toml lists the tensor-core rates by instruction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perfpipe.files import packaged
 class GpuSpec:
     """One GPU model: clocks in MHz, bandwidths in GB/s, peaks in TFLOP/s (int8: TOP/s).
 
-    Link bandwidths are per direction.  `missing` are types without a peak, with the reason.
+    Link bandwidths are per direction.  `missing` maps types without a peak to the reason.
     """
 
     key: str
@@ -41,18 +41,18 @@ class GpuSpec:
 
     @property
     def cuda_mhz(self) -> float:
-        """The clock of the peaks of CUDA cores and of FP64 tensor cores."""
+        """The clock to which the CUDA-core and FP64 tensor-core peaks refer."""
         return self.quoted_mhz.get("cuda", self.clock_mhz)
 
     @property
     def tensor_mhz(self) -> float:
-        """The clock of the other tensor core peaks."""
+        """The clock to which the other tensor-core peaks refer."""
         return self.quoted_mhz.get("tensor", self.clock_mhz)
 
 
 @dataclass(frozen=True)
 class TensorRate:
-    """Dense rate of the tensor cores of an SM per cycle, for one instruction."""
+    """Dense tensor-core rate per SM and cycle, for one instruction."""
 
     cc: str = field(metadata={"doc": "compute capability"})
     instruction: str = field(metadata={"doc": "mma (mma.sync, wmma) or wgmma"})
@@ -60,7 +60,7 @@ class TensorRate:
     flop_per_cycle: float = field(
         metadata={"doc": "dense FLOP (int8: operations) per cycle and SM"}
     )
-    source: str = field(metadata={"doc": "source of the figure"})
+    source: str = field(metadata={"doc": "source of the rate"})
 
     @classmethod
     def documentation(cls) -> dict[str, str]:
@@ -73,15 +73,21 @@ class Architecture:
     """Resources of an SM by compute capability; `barriers` is None if unlimited."""
 
     cc: str = field(metadata={"doc": "compute capability"})
-    warps: int = field(metadata={"doc": "warps per SM"})
-    blocks: int = field(metadata={"doc": "blocks per SM"})
-    registers: int = field(metadata={"doc": "32-bit registers per SM"})
-    register_unit: int = field(metadata={"doc": "granularity of register allocation per warp"})
+    warps: int = field(metadata={"doc": "maximum warps per SM"})
+    blocks: int = field(metadata={"doc": "maximum blocks per SM"})
+    registers: int = field(metadata={"doc": "number of 32-bit registers per SM"})
+    register_unit: int = field(
+        metadata={"doc": "granularity of register allocation per warp, registers"}
+    )
     smem_per_sm: int = field(metadata={"doc": "largest shared-memory carve-out, bytes"})
     smem_per_block: int = field(metadata={"doc": "maximum shared memory per block, bytes"})
     smem_unit: int = field(metadata={"doc": "granularity of shared-memory allocation, bytes"})
-    smem_reserved: int = field(metadata={"doc": "shared memory reserved per block, bytes"})
-    barriers: int | None = field(default=None, metadata={"doc": "named barriers per SM"})
+    smem_reserved: int = field(
+        metadata={"doc": "shared memory that the driver reserves per block, bytes"}
+    )
+    barriers: int | None = field(
+        default=None, metadata={"doc": "named barriers per SM; NULL if unlimited"}
+    )
 
     @classmethod
     def documentation(cls) -> dict[str, str]:

@@ -9,35 +9,35 @@
 -- claim VARCHAR: type of finding: near_limit, operator, single_precision, ranks_wait, start_skew (ranks wait
 --   in the first collective), or the bound if none of these applies
 -- bound VARCHAR: for a timeline, a category of timeline_bottleneck, or readback, process_starts, operator,
---   single_precision or startup; for a kernel, its bound as in kernel_bottleneck
--- subclass VARCHAR: for a kernel, its limiter; for an operator, its name; for a long start-up, its main cause
--- cause VARCHAR: for a kernel, its cause as in kernel_bottleneck
+--   single_precision or startup; for a kernel, the bound from kernel_bottleneck
+-- subclass VARCHAR: limiter of a kernel, name of an operator, or main cause of a long start-up
+-- cause VARCHAR: cause of a kernel's bound, as in kernel_bottleneck
 -- label VARCHAR: configuration or file of the timeline; NULL for a kernel
 -- device BIGINT: physical GPU number of the timeline; NULL for a kernel
 -- kernel_name VARCHAR: function name of the kernel; NULL for a timeline
 -- short_name VARCHAR: short name of the kernel, as in kernel_names
--- grid VARCHAR: grid of the kernel in blocks, as x,y,z
--- block VARCHAR: block of the kernel in threads, as x,y,z
+-- grid VARCHAR: grid dimensions of the kernel in blocks, as x,y,z
+-- block VARCHAR: block dimensions of the kernel in threads, as x,y,z
 -- nvtx_path VARCHAR: NVTX ranges that enclose the kernel
--- part VARCHAR: part of the timeline that the finding is about: steady, whole, startup or step, as in
+-- part VARCHAR: part of the timeline to which the finding refers: steady, whole, startup or step, as in
 --   analysis_windows; capture for startup; between (first to last steady step) for process_starts
--- share_of VARCHAR: time that counts as 100 % in the shares: step (the steady steps), steps (the steady steps
---   of all timelines, for kernels), timeline (another window of the timeline), timed (kernels that a
+-- share_of VARCHAR: reference time (100 %) for the share columns: step (the steady steps), steps (the steady
+--   steps of all timelines, for kernels), timeline (another window of the timeline), timed (kernels that a
 --   benchmark times), between (first to last steady step), capture (the time from the first CUDA call) or
 --   profile (all profiled time)
--- share_pct DOUBLE: share of the time given by share_of, %
--- time_ns DOUBLE: total duration, ns: of the kernel's launches, of the operator's launches in a step, of the
---   start-up, or of the idle intervals in which processes start
--- launches BIGINT: number of launches of the kernel, or of the operator in a step; for process_starts, number
---   of idle intervals
--- compute_sol_pct DOUBLE: compute SOL of the kernel, mean weighted by duration, %
--- memory_sol_pct DOUBLE: memory SOL of the kernel, mean weighted by duration, %
--- headroom_pct DOUBLE: SOL headroom of a kernel: how much its share would shrink if the same work ran at 100
---   % SOL, %
+-- share_pct DOUBLE: share of the reference time (share_of), %
+-- time_ns DOUBLE: total duration of the kernel's launches, the operator's launches in a step, the start-up,
+--   or the idle intervals in which processes start, ns
+-- launches BIGINT: number of the kernel's launches, or of the operator's launches in a step; for
+--   process_starts, number of idle intervals
+-- compute_sol_pct DOUBLE: duration-weighted mean of the kernel's compute SOL, %
+-- memory_sol_pct DOUBLE: duration-weighted mean of the kernel's memory SOL, %
+-- headroom_pct DOUBLE: SOL headroom of a kernel: reduction of share_pct if the same work ran at 100 % SOL, %
+--   of the reference time (share_of)
 -- waiting_pct DOUBLE: share of the collective time that the GPU spends waiting for other ranks, %; only for
 --   ranks_wait and start_skew
 -- start_pct DOUBLE: share of this waiting time that is spent in the first collective, %
--- last_rank BIGINT: rank that most often arrives last at collectives; NULL if it is this GPU's own rank
+-- last_rank BIGINT: rank that most often arrives last at collectives; NULL if this GPU's own rank is last
 -- last_pct DOUBLE: share of the collectives in which last_rank arrives last, %
 -- last_cause VARCHAR: category in which last_rank spends the most extra time compared with this GPU's rank;
 --   NULL if unknown
@@ -47,21 +47,22 @@
 -- readbacks BIGINT: number of small copies to the host, for readback
 -- readbacks_per_step DOUBLE: number of small copies to the host per step; NULL without steps
 -- readback_bytes BIGINT: size of the largest small copy to the host, bytes
--- slow_pct DOUBLE: share of the window during which the host repeatedly prepares the same launch, as in
---   timeline_findings, %
--- idle_in VARCHAR: where most of the category's idle time occurs, in words
--- causes VARCHAR: causes of a long start-up, or an operator's longest kernels, in words
--- largest_gap VARCHAR: longest idle interval in the category, in words
+-- slow_pct DOUBLE: percentage of the window during which the host repeatedly prepares the same launch, as in
+--   timeline_findings
+-- idle_in VARCHAR: description of where most of the category's idle time occurs
+-- causes VARCHAR: description of the causes of a long start-up, or of an operator's longest kernels
+-- largest_gap VARCHAR: description of the category's longest idle interval
 -- ncu_verdict VARCHAR: NVIDIA's verdict on the kernel
 -- explanation VARCHAR: why the kernel's class is uncertain or differs from NVIDIA's verdict
 -- bound_pct DOUBLE: upper bound on the gain, % of the same time as share_pct: for a timeline, the largest
 --   bound among its techniques; for a kernel or for waiting ranks, the bound of the first technique; NULL if
 --   no bound can be derived, and for startup, because the cost of start-up does not grow with the length of
 --   the run
--- most_pct DOUBLE: value by which findings are ordered, %: bound_pct if known, else the share; the share of a
+-- most_pct DOUBLE: value by which findings are sorted, %: bound_pct if known, else share_pct; the share of a
 --   step's kernels is capped at the time that faster kernels can save, and an operator's share also at the
---   time in which the GPU waits for input
--- floor VARCHAR: what the bound assumes to stay unchanged, as in kernel_floors or timeline_findings
+--   time that the GPU spends waiting for input
+-- floor VARCHAR: part of the work or time that the bound assumes to be unchanged, as in kernel_floors or
+--   timeline_findings
 -- nvidia_pct DOUBLE: NVIDIA's estimate of the time that the technique saves, % of the kernel's time; NULL
 --   without an estimate
 -- confidence VARCHAR: high, medium or low

@@ -6,8 +6,8 @@
 --   share_pct
 -- kernel_name VARCHAR: function name
 -- kernel_demangled VARCHAR: full demangled name
--- grid VARCHAR: grid in blocks, as x,y,z
--- block VARCHAR: block in threads, as x,y,z
+-- grid VARCHAR: grid dimensions in blocks, as x,y,z
+-- block VARCHAR: block dimensions in threads, as x,y,z
 -- nvtx_path VARCHAR: enclosing NVTX ranges
 -- bound VARCHAR: bound, as in kernel_bottleneck
 -- subclass VARCHAR: limiter, as in kernel_bottleneck
@@ -15,19 +15,19 @@
 -- confidence VARCHAR: confidence of the class: high, medium or low
 -- launches BIGINT: number of launches
 -- time_ns DOUBLE: total duration of the launches, ns
--- share_of VARCHAR: time that counts as 100 % in share_pct: step, steps (the steps of all timelines),
---   timeline (a window without steps) or profile (all profiled time)
--- share_pct DOUBLE: share of the time given by share_of, %
--- compute_sol_pct DOUBLE: compute SOL, mean weighted by duration, %
--- memory_sol_pct DOUBLE: memory SOL, mean weighted by duration, %
+-- share_of VARCHAR: reference time (100 %) for share_pct: step, steps (the steps of all timelines), timeline
+--   (a window without steps) or profile (all profiled time)
+-- share_pct DOUBLE: share of the reference time (share_of), %
+-- compute_sol_pct DOUBLE: duration-weighted mean compute SOL, %
+-- memory_sol_pct DOUBLE: duration-weighted mean memory SOL, %
 -- sol_pct DOUBLE: larger of compute and memory SOL, %
 -- near_limit BOOLEAN: whether the kernel is near its limit: its SOL is at least 80 %, no cause of
 --   inefficiency was found, and no technique except lower precision could save half of the time
--- headroom_pct DOUBLE: SOL headroom: how much the share would shrink if the same work ran at 100 % SOL, %
+-- headroom_pct DOUBLE: SOL headroom: reduction of share_pct if the same work ran at 100 % SOL, % of the
+--   reference time (share_of)
 -- gain_pct DOUBLE: upper bound on the gain of the first technique to try, % of the same time as share_pct; in
---   a step, capped at the time in which the host waits for the GPU; NULL without a bound
--- weight_pct DOUBLE: share_pct with the same cap as gain_pct, %; for rankings of classes without a bound, as
---   in findings
+--   a step, capped at the time that the host spends waiting for the GPU; NULL without a bound
+-- weight_pct DOUBLE: share_pct, capped like gain_pct, %; used to rank classes without a bound, as in findings
 -- floor VARCHAR: what limits the gain for the longest launch: the unchanged part of its work, as in
 --   kernel_floors, or host (the time that the host needs to issue the step)
 -- nvidia_pct DOUBLE: NVIDIA's estimate of the time that the technique saves in the longest launch, % of that

@@ -15,9 +15,9 @@
 --   bound; techniques that reduce numerical accuracy come last
 -- gain_pct DOUBLE: upper bound on the gain: the most time that the technique can save, % of the launch's
 --   time; NULL if no bound can be derived
--- floor VARCHAR: part of the unchanged work that takes longest and so sets the bound, as in kernel_floors;
---   NULL without a bound
--- floor_pct DOUBLE: time that this part takes at its roof, % of the launch's time
+-- floor VARCHAR: part of the unchanged work that takes the longest and therefore sets the bound, as in
+--   kernel_floors; NULL without a bound
+-- floor_pct DOUBLE: time that the part named in floor takes at its roof, % of the launch's time
 -- nvidia_pct DOUBLE: NVIDIA's estimate of the time saved, from its rule for this technique, %; NULL without
 --   an estimate
 -- nvidia_rule VARCHAR: name of the NVIDIA rule that provides nvidia_pct
@@ -30,7 +30,8 @@
 -- saved_bytes DOUBLE: DRAM traffic that fusion would save, bytes; NULL for other techniques
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- confidence VARCHAR: confidence of the class
--- evidence JSON: metrics, values and thresholds behind the class as JSON, as in kernel_bottleneck
+-- evidence JSON: JSON list of the metrics, values and thresholds that determined the class, as in
+--   kernel_bottleneck
 CREATE VIEW kernel_findings AS
 WITH estimates AS (
     SELECT report_id, launch_id, rule, max(speedup_pct) AS speedup_pct

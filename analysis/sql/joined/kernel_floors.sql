@@ -7,15 +7,15 @@
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- floor VARCHAR: work that remains: work (all of it), instructions, memory (all traffic), dram, half_dram
---   (half of the DRAM traffic), half_memory (half of the traffic that limits the user's own kernel), l2
---   (including fills from DRAM), returns (from L2 to the SMs), l1, unconflicted (L1 without bank conflicts),
---   flops (by type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the next narrower
---   type), bytes (each byte moves once), chain (for consecutive elementwise kernels: the input of the first
---   and the output of the last), issue (instructions without divergence), balanced (work spread evenly over
---   all SMs), whole_waves (blocks of equal duration without a partial wave), nothing (the launch is
+-- floor VARCHAR: remaining work: work (all work), instructions, memory (all traffic), dram, half_dram (half
+--   of the DRAM traffic), half_memory (half of the traffic that limits the user's own kernel), l2 (including
+--   fills from DRAM), returns (from L2 to the SMs), l1, unconflicted (L1 without bank conflicts), flops (by
+--   type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the next narrower type),
+--   bytes (each byte moves once), chain (for consecutive elementwise kernels: the input of the first kernel
+--   and the output of the last kernel), issue (instructions without divergence), balanced (work spread evenly
+--   over all SMs), whole_waves (blocks of equal duration without a partial wave), nothing (the launch is
 --   eliminated)
--- pct DOUBLE: time that the remaining work takes at peak, % of the launch's duration
+-- pct DOUBLE: time that the remaining work takes at peak throughput, % of the launch's duration
 CREATE VIEW kernel_floors AS
 WITH narrower (precision, dtypes) AS (
     VALUES

@@ -6,20 +6,20 @@
 -- grid.
 --
 -- report_id VARCHAR: nsys report
--- ncu_reports VARCHAR[]: ncu reports that profiled this kernel: reports of the same configuration of a run,
---   or manually ingested reports of the same program on the same GPU
+-- ncu_reports VARCHAR[]: ncu reports that contain this kernel: reports of the same configuration of a run, or
+--   manually ingested reports of the same program on the same GPU
 -- name VARCHAR: kernel name with template arguments
--- grid VARCHAR: grid in blocks, as x,y,z
--- block VARCHAR: block in threads, as x,y,z
+-- grid VARCHAR: grid dimensions in blocks, as x,y,z
+-- block VARCHAR: block dimensions in threads, as x,y,z
 -- instances BIGINT: number of executions on the timeline; matched and unmatched launches have separate rows
 -- total_time_ns BIGINT: sum of the durations, ns
 -- time_pct DOUBLE: share of the report's total kernel time, %
 -- matched BOOLEAN: whether ncu profiled a launch with this name, grid and block and a similar duration
 -- ncu_launches BIGINT: number of matching launches in the ncu reports
--- compute_sol_pct DOUBLE: compute SOL, mean over the ncu launches weighted by duration, %
--- memory_sol_pct DOUBLE: memory SOL, mean over the ncu launches weighted by duration, %
+-- compute_sol_pct DOUBLE: duration-weighted mean compute SOL of the ncu launches, %
+-- memory_sol_pct DOUBLE: duration-weighted mean memory SOL of the ncu launches, %
 -- bound VARCHAR: bound of the longest ncu launch, as in kernel_bottleneck
--- max_sol_pct DOUBLE: larger of compute and memory SOL of each launch, mean weighted by duration, %
+-- max_sol_pct DOUBLE: duration-weighted mean of each launch's SOL (the larger of compute and memory SOL), %
 -- headroom_pct DOUBLE: SOL headroom, % of the report's total kernel time
 -- headroom_ns BIGINT: SOL headroom, ns
 CREATE VIEW kernel_headroom AS

@@ -11,18 +11,18 @@
 -- speedup_kind VARCHAR: local (speedup of the analyzed unit) or global (speedup of the kernel)
 -- message VARCHAR: NVIDIA's message; NULL if the rule was recomputed
 -- limiter VARCHAR: the launch's limiter, from kernel_bottleneck
--- headroom_pct DOUBLE: SOL headroom: time that the same work would save at 100 % SOL, % of the launch's time
--- technique VARCHAR: perfpipe's technique for the same problem; NULL if perfpipe recommends none
+-- headroom_pct DOUBLE: SOL headroom: time saved if the same work ran at 100 % SOL, % of the launch's time
+-- technique VARCHAR: technique that perfpipe recommends for the same problem; NULL without a recommendation
 -- gain_pct DOUBLE: upper bound on the technique's gain, % of the launch's time; NULL if no bound can be
 --   derived
 -- agrees BOOLEAN: whether perfpipe finds the same problem and NVIDIA's estimate is within perfpipe's bounds
 -- reason VARCHAR: same_limiter if perfpipe finds the same problem, else why the results differ: verdict (the
---   classes differ), no_stall, not_compressible, beyond_bound (the work that the technique keeps takes
---   longer), local_unit or beyond_headroom (the same work cannot save as much), negligible, too_small
+--   classes differ), no_stall, not_compressible, beyond_bound (the work that the technique leaves unchanged
+--   takes longer), local_unit or beyond_headroom (the same work cannot save as much), negligible, too_small
 --   (launch-bound), tail_first, few_warps, below_threshold, busy_unit (the limiter is near its peak),
 --   within_headroom (possible within the headroom, but something else limits first), other_unit (the unit is
 --   less busy than the limiter), other_wait or not_named (perfpipe has no finding for the problem)
--- explanation VARCHAR: the reason in words, with the numbers behind it
+-- explanation VARCHAR: explanation of the reason, with the relevant numbers
 CREATE VIEW kernel_rule_comparison AS
 WITH advice AS (
     SELECT

@@ -4,8 +4,8 @@
 -- report_id VARCHAR: report
 -- profiler VARCHAR: nsys or torch for timelines, ncu for profiled launches
 -- kernel_name VARCHAR: kernel name with template arguments
--- grid VARCHAR: grid in blocks, as x, y, z
--- block VARCHAR: block in threads, as x, y, z
+-- grid VARCHAR: grid dimensions in blocks, as x, y, z
+-- block VARCHAR: block dimensions in threads, as x, y, z
 -- launches BIGINT: number of launches; on timelines, only those within the analyzed windows
 -- median_ns DOUBLE: median duration, ns
 -- total_ns DOUBLE: sum of the durations, ns

@@ -3,21 +3,22 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- place BIGINT: position in the tree from top to bottom, longest first
+-- place BIGINT: row number in the tree from top to bottom; rows of one level are sorted by time, longest
+--   first
 -- depth INTEGER: depth in the tree, 0 for a category
 -- category VARCHAR: category, as in kernel_categories
 -- library VARCHAR: library, as in kernel_libraries; NULL for a category with several libraries
--- kernel VARCHAR: short name of the kernel; on a subtotal row, its category or library
+-- kernel VARCHAR: short name of the kernel; on a subtotal row, the name of the category or library
 -- name VARCHAR: full name of the kernel; NULL on a subtotal row
 -- kernels BIGINT: number of distinct kernels, distinguished by full name
 -- launches BIGINT: number of executions
--- time_ns BIGINT: total duration, ns; the time in which two kernels overlap counts twice
+-- time_ns BIGINT: total duration, ns; time during which two kernels overlap is counted twice
 -- share_pct DOUBLE: share of the GPU's total kernel time, %; NULL if the total is 0
 -- mean_ns DOUBLE: mean duration, ns
--- profiled_pct DOUBLE: share of the time for which ncu profiled the same name, grid and block, %; NULL
---   without ncu profiles
--- sol_pct DOUBLE: larger of compute and memory SOL, mean over the profiled part, weighted by time on the
---   timeline, %
+-- profiled_pct DOUBLE: share of the time spent in kernels that ncu profiled with the same name, grid and
+--   block, %; NULL without ncu profiles
+-- sol_pct DOUBLE: mean SOL (the larger of compute and memory SOL) of the profiled kernels, weighted by time
+--   on the timeline, %
 -- bound VARCHAR: bound that accounts for the most time, as in kernel_bottleneck; NULL on a subtotal row
 CREATE VIEW kernel_tree AS
 WITH profiles AS (

@@ -10,11 +10,11 @@
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- bound VARCHAR: category of timeline_bottleneck, or operator, that the technique addresses (the largest if
 --   there are several); NULL for kernels
--- share_of VARCHAR: time that counts as 100 % in share_pct and gain_pct, as in findings
--- share_pct DOUBLE: share of the time given by share_of that the technique addresses, %
--- gain_pct DOUBLE: upper bound on the time that the technique can save, % of the time given by share_of; a
---   kernel without a bound counts with its whole share; NULL if no bound is known
--- floors VARCHAR[]: what the bounds assume to stay unchanged, as in findings
+-- share_of VARCHAR: reference time (100 %) for share_pct and gain_pct, as in findings
+-- share_pct DOUBLE: time that the technique addresses, % of the reference time (share_of)
+-- gain_pct DOUBLE: upper bound on the time that the technique can save, % of the reference time (share_of);
+--   for a kernel without a bound, its whole share is counted; NULL if no bound is known
+-- floors VARCHAR[]: parts of the work or time that the bounds assume to be unchanged, as in findings
 -- nvidia_pct DOUBLE: NVIDIA's estimate of the time that the technique saves in the longest kernel, % of that
 --   kernel's time; NULL without an estimate
 -- saved_bytes DOUBLE: DRAM traffic that fusion would save, bytes; NULL for other techniques

@@ -6,7 +6,7 @@
 -- task_index BIGINT: configuration, counted from 0
 -- label VARCHAR: parameters of the configuration as text
 -- timed_ms DOUBLE: median iteration time without a profiler, ms
--- timing_method VARCHAR: timing method: queued measures GPU time only, events includes launch overhead
+-- timing_method VARCHAR: timing method: queued (GPU time only) or events (including launch overhead)
 -- traced_ms DOUBLE: total duration of the GPU operations that an iteration launches, median over the
 --   timeline, ms
 -- traced_span_ms DOUBLE: time from the start of an iteration's first GPU operation to the end of its last,

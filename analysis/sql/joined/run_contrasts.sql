@@ -8,8 +8,8 @@
 -- fast_value VARCHAR: value of the parameter in the fastest configuration
 -- slow_value VARCHAR: value of the parameter in the slowest configuration
 -- rest VARCHAR: values of the other parameters, which both configurations share
--- fast_index BIGINT: fastest configuration, as task_index in run_tasks
--- slow_index BIGINT: slowest configuration, as task_index in run_tasks
+-- fast_index BIGINT: task_index (as in run_tasks) of the fastest configuration
+-- slow_index BIGINT: task_index (as in run_tasks) of the slowest configuration
 -- fast_ms DOUBLE: median iteration time of the fastest configuration, ms
 -- slow_ms DOUBLE: median iteration time of the slowest configuration, ms
 -- ratio DOUBLE: slow_ms / fast_ms

@@ -4,16 +4,16 @@
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
 -- label VARCHAR: parameters of the configuration as text
--- dtype VARCHAR: data type whose peak applies
--- size BIGINT: largest integer parameter; NULL if there is none
+-- dtype VARCHAR: data type whose vendor peak is used
+-- size BIGINT: largest integer parameter; NULL without an integer parameter
 -- series VARCHAR: other parameters as text; configurations with the same text form one line in the plot of
---   throughput by size
--- size_class VARCHAR: size class by the value of size: small, medium or large; NULL without a size
+--   throughput over size
+-- size_class VARCHAR: size class, derived from size: small, medium or large; NULL without a size
 -- median_ms DOUBLE: median iteration time, ms
 -- model_flop_per_s DOUBLE: FLOPs declared in the workload file / median time, FLOP/s
--- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the type
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the data type
 -- hfu_pct DOUBLE: HFU: FLOPs that the hardware executed in the profiled kernels / duration of these kernels,
---   % of the same peak; NULL if a kernel's FLOPs were not all counted
+--   % of the same peak; NULL if some FLOPs of a kernel were not counted
 -- hfu_reason VARCHAR: why hfu_pct is NULL, and what to collect
 -- intensity DOUBLE: arithmetic intensity of the algorithm: FLOPs / bytes declared in the workload file,
 --   FLOP/byte
@@ -21,17 +21,17 @@
 -- ridge DOUBLE: ridge point: the vendor's peak / bandwidth of memory_level, FLOP/byte
 -- memory_level VARCHAR: memory whose bandwidth is the roof: l2 if an iteration's bytes fit into the L2 size
 --   that ncu reports, else dram
--- memory_roof_flop_per_s DOUBLE: intensity x bandwidth of memory_level, FLOP/s; for DRAM the vendor's
---   bandwidth, for L2 the bandwidth at ncu's clock; NULL if unknown
--- roof VARCHAR: the lower roof: memory or compute
+-- memory_roof_flop_per_s DOUBLE: intensity x bandwidth of memory_level, FLOP/s; uses the vendor's bandwidth
+--   for DRAM, and the bandwidth at ncu's clock for L2; NULL if unknown
+-- roof VARCHAR: the lower of the two roofs: memory or compute
 -- sol_pct DOUBLE: time that the work would take at the lower roof, % of the measured time
 -- effective_bytes_per_s DOUBLE: effective bandwidth: bytes that the algorithm must move / median time, byte/s
 -- actual_bytes_per_s DOUBLE: DRAM bytes of the profiled kernels / duration of these kernels, byte/s
 -- kernel_name VARCHAR: profiled kernel that takes the most time
--- bound VARCHAR: bound of that kernel, as in kernel_bottleneck
--- subclass VARCHAR: limiter of that kernel
--- registers BIGINT: registers per thread of that kernel
--- smem_per_block BIGINT: shared memory per block of that kernel, bytes
+-- bound VARCHAR: bound of the kernel in kernel_name, as in kernel_bottleneck
+-- subclass VARCHAR: limiter of the kernel in kernel_name
+-- registers BIGINT: registers per thread of the kernel in kernel_name
+-- smem_per_block BIGINT: shared memory per block of the kernel in kernel_name, bytes
 CREATE VIEW run_efficiency AS
 WITH tasks AS (
     SELECT

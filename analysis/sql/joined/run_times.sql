@@ -8,17 +8,17 @@
 -- min_ms DOUBLE: shortest iteration time, ms
 -- iterations BIGINT: number of timed iterations; NULL without timing
 -- model_flop_per_s DOUBLE: FLOPs declared in the workload file / median time, FLOP/s
--- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the type, on the GPU model that
---   most of the run's reports use; NULL if the FLOPs or the GPU are unknown
+-- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the data type, on the GPU model
+--   that most of the run's reports use; NULL if the FLOPs or the GPU are unknown
 -- effective_bytes_per_s DOUBLE: effective bandwidth: bytes declared in the workload file / median time,
 --   byte/s
 -- max_abs_error DOUBLE: maximum absolute difference between the result and the program's reference result
--- timing_method VARCHAR: timing method: queued measures GPU time only, events includes launch overhead
+-- timing_method VARCHAR: timing method: queued (GPU time only) or events (including launch overhead)
 -- sm_mhz DOUBLE: median SM clock during timing, MHz
 -- power_w DOUBLE: median power during timing, W
--- throttled_by VARCHAR: reasons for clock throttling during timing; NULL if there were none or if
---   they are unknown
--- gpu VARCHAR: GPU model whose peak applies; NULL if unknown
+-- throttled_by VARCHAR: reasons for clock throttling during timing; NULL without throttling or if the reasons
+--   are unknown
+-- gpu VARCHAR: GPU model whose vendor peak is used; NULL if unknown
 -- peak_source VARCHAR: vendor document that states the peak
 CREATE VIEW run_times AS
 WITH sources AS (

@@ -8,16 +8,16 @@
 -- report_id VARCHAR: report of the timeline
 -- device BIGINT: physical GPU number
 -- profiler VARCHAR: nsys or torch
--- timing_method VARCHAR: how the program measured its own iteration time; NULL if it did not
+-- timing_method VARCHAR: how the program measured its own iteration time; NULL without such a measurement
 -- plain_step_ms DOUBLE: median iteration time without a profiler, ms; NULL if the program does not report a
 --   time
 -- traced_step_ms DOUBLE: median steady step under the profiler, ms; for queued iterations, idle time caused
---   by the host is excluded, because a full queue hides the host; NULL without steady steps
+--   by the host is excluded, because a full launch queue hides host delays; NULL without steady steps
 -- step_pct DOUBLE: difference between traced_step_ms and plain_step_ms, % of plain_step_ms; NULL if a time is
 --   missing, or if the two times do not measure the same work
 -- plain_wall_s DOUBLE: median wall time of the program without a profiler, s; NULL if the recording does not
 --   contain it
--- traced_wall_s DOUBLE: wall time of the program under nsys, excluding the time in which nsys writes its
+-- traced_wall_s DOUBLE: wall time of the program under nsys, excluding the time that nsys spends writing its
 --   report, s; NULL if it is shorter than plain_wall_s, because only part of the program was captured
 -- launch_wall_s DOUBLE: wall time of one execution of the program under the profiler, including the time to
 --   write the report, s; NULL in records written by older versions
@@ -25,8 +25,9 @@
 --   plain_wall_s; both times include start-up
 -- lengthened_pct DOUBLE: slowdown caused by the profiler: step_pct, or wall_pct if step_pct is NULL, %
 -- notable BOOLEAN: whether lengthened_pct is above the threshold; NULL if no comparison is possible
--- basis VARCHAR: what is compared: step, GPU time of a step or wall time; NULL if no comparison is possible
--- why VARCHAR: what the comparison excludes or includes, in words; NULL for steps
+-- basis VARCHAR: quantity that is compared: step, GPU time of a step or wall time; NULL if no comparison is
+--   possible
+-- why VARCHAR: description of what the comparison excludes or includes; NULL if steps are compared
 CREATE VIEW run_tracing AS
 WITH sources AS (
     SELECT run_id, task_index, label, timing_method, median_ms, wall_s, profiler_s,

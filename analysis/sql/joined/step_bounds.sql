@@ -4,16 +4,17 @@
 --
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number
--- rank BIGINT: position by time, from 1 for the most time
--- bound VARCHAR: bound, as in kernel_bottleneck, or communication or unknown
+-- rank BIGINT: rank by total time, from 1 for the longest
+-- bound VARCHAR: bound as in kernel_bottleneck, communication, or unknown
 -- subclass VARCHAR: limiter, as in kernel_bottleneck; for unknown, not_profiled or not_classified
 -- kernels BIGINT: number of kernel configurations (name, grid, block); each is counted only in the class in
 --   which it spends most of its time
 -- time_ns BIGINT: sum of the kernel durations in the window, ns
 -- share_pct DOUBLE: share of the window's kernel time, %
--- sol_pct DOUBLE: larger of compute and memory SOL of each kernel, mean weighted by time on the timeline, %
--- headroom_pct DOUBLE: SOL headroom: time x (1 - max SOL), the time that the same work would save at 100 %
---   SOL, % of the window's kernel time; NULL if unknown
+-- sol_pct DOUBLE: mean of each kernel's SOL (the larger of compute and memory SOL), weighted by time on the
+--   timeline, %
+-- headroom_pct DOUBLE: SOL headroom: time x (1 - max SOL), the time saved if the same work ran at 100 % SOL,
+--   % of the window's kernel time; NULL if unknown
 CREATE VIEW step_bounds AS
 WITH classed AS (
     SELECT

@@ -5,16 +5,16 @@
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number
 -- window_kind VARCHAR: steady, or whole if no repeating step was found
--- steps BIGINT: number of steps in the window; NULL if the window is not made of steps
+-- steps BIGINT: number of steps in the window; NULL if the window does not consist of steps
 -- kernel_time_ns BIGINT: sum of the durations of all kernels in the window, ns
 -- configurations BIGINT: number of kernel configurations (name, grid, block), excluding communication
 -- profiled_configurations BIGINT: number of profiled kernel configurations
 -- profiled_pct DOUBLE: share of the kernel time that was profiled, %
 -- communication_pct DOUBLE: share of the kernel time spent in communication kernels, which are not profiled,
 --   %
--- unprofiled_pct DOUBLE: share of the kernel time in all other unprofiled kernels, %
--- otherwise_pct DOUBLE: share of the kernel time in kernels that ncu profiled only with another grid, block
---   or duration, %
+-- unprofiled_pct DOUBLE: share of the kernel time spent in unprofiled kernels other than communication, %
+-- otherwise_pct DOUBLE: share of the kernel time spent in kernels that ncu profiled only with another grid,
+--   block or duration, %
 -- coverage_pct DOUBLE: profiled share of the kernel time, excluding communication, %
 CREATE VIEW step_coverage AS
 WITH sums AS (

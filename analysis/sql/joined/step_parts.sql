@@ -8,7 +8,7 @@
 -- gpus BIGINT: number of GPUs
 -- steps BIGINT: number of steps, summed over all GPUs; NULL for a whole window
 -- time_ns DOUBLE: median duration of a step, or mean time of a category, ns; the categories add up to the
---   mean step
+--   mean step duration
 -- sm_clock_hz DOUBLE: median SM clock, Hz; NULL if GPU metrics were not sampled
 CREATE VIEW step_parts AS
 WITH whole AS (

@@ -8,14 +8,15 @@
 -- samples BIGINT: number of samples, from the first to the last with an active SM
 -- interval_ns DOUBLE: sampling interval, ns
 -- sampled_ns DOUBLE: time covered by the samples, ns
--- ramp_pct DOUBLE: share of the time before SM activity first reaches half of the plateau, %
--- tail_pct DOUBLE: share of the time after SM activity was last at half of the plateau or above, %
--- bubble_pct DOUBLE: share of the time between ramp and tail in which SM activity is below half of the
---   plateau, %
--- bubbles BIGINT: number of bubbles
+-- ramp_pct DOUBLE: share of the sampled time before SM activity first reaches half of the plateau, %
+-- tail_pct DOUBLE: share of the sampled time after SM activity was last at half of the plateau or above, %
+-- bubble_pct DOUBLE: share of the sampled time, between ramp-up and tail, during which SM activity is below
+--   half of the plateau, %
+-- bubbles BIGINT: number of bubbles (intervals of low SM activity between ramp-up and tail)
 -- longest_bubble_ns DOUBLE: duration of the longest bubble, ns
 -- activity_pct DOUBLE: mean SM activity, % of the plateau
--- phases VARCHAR: the kernel's phases in words, as in kernel_phases; NULL if there are more than six phases
+-- phases VARCHAR: description of the kernel's phases, as in kernel_phases; NULL if there are more than six
+--   phases
 -- reason VARCHAR: why the values are NULL, and what to collect; NULL otherwise
 CREATE VIEW kernel_activity AS
 WITH sampled AS (

@@ -4,7 +4,7 @@
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- part BIGINT: number of the part, from 0
+-- part BIGINT: index of the part of the kernel's duration, from 0
 -- unit VARCHAR: hardware unit: sm, issue, tensor, fma, alu, fp64, xu, l1, l2 or dram
 -- pct DOUBLE: mean activity; % of the plateau for the SMs, % of peak for other units
 -- rank BIGINT: position of the unit by activity within the part, from 1 for the busiest; NULL for the SMs

@@ -9,10 +9,10 @@
 -- mean_pct DOUBLE: mean activity; % of the plateau for the SMs, % of peak for other units
 -- max_pct DOUBLE: activity in the unit's busiest part; % of the plateau for the SMs, % of peak for other
 --   units
--- course VARCHAR: activity as a bar chart in text, one bar per part, in eighths of 100 %
+-- course VARCHAR: activity as a text bar chart: one bar per part, in steps of one eighth of 100 %
 -- parts_pct DOUBLE[]: activity of each part, %
--- leads BIGINT[]: numbers of the parts in which the unit is the busiest unit, as in kernel_phases; for the
---   SMs, numbers of the parts in which the SMs are idle
+-- leads BIGINT[]: indices of the parts during which the unit is the busiest, as in kernel_phases; for the
+--   SMs, indices of the parts during which the SMs are idle
 CREATE VIEW kernel_courses AS
 WITH idle AS (
     SELECT report_id, launch_id, part, pct < 100 * threshold('series.half_share') AS idle

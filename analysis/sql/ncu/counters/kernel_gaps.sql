@@ -1,7 +1,7 @@
 -- Metrics that the analyses use but that a report does not contain, and how to collect them.
 --
 -- report_id VARCHAR: report
--- name VARCHAR: canonical name of the metric, a column of kernel_metrics
+-- name VARCHAR: canonical name of the metric, which is also its column name in kernel_metrics
 -- launches BIGINT: number of launches without the metric
 -- of_launches BIGINT: number of launches in the report
 -- collect_with VARCHAR: ncu option that collects the metric, or why no option collects it

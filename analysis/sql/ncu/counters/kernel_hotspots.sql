@@ -6,7 +6,7 @@
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- kind VARCHAR: sass (instruction) or line (source line)
--- rank BIGINT: position by stall samples within the launch and kind, from 1 for the most
+-- rank BIGINT: position by stall samples within the launch and kind, from 1 for the most samples
 -- pc BIGINT: offset of the instruction from the start of the function, bytes; for a line, offset of its first
 --   instruction; comparable between runs
 -- sass VARCHAR: instruction text; NULL for a line
@@ -17,7 +17,7 @@
 -- stall_samples BIGINT: number of samples in a stalled state
 -- stall_pct DOUBLE: share of the launch's stall samples, %
 -- top_reason VARCHAR: most frequent stall reason
--- top_reason_pct DOUBLE: share of this row's stall samples with the reason top_reason, %
+-- top_reason_pct DOUBLE: share of the row's stall samples that are due to top_reason, %
 -- reasons STRUCT(samples BIGINT, reason VARCHAR)[]: stall reasons with their samples, most frequent first
 -- executions BIGINT: number of warp-level executions
 CREATE VIEW kernel_hotspots AS

@@ -16,22 +16,22 @@
 --   for 16-byte elements
 -- sectors_per_store DOUBLE: 32-byte sectors per global store request; the ideal values are the same as for
 --   loads
--- load_bytes_per_sector DOUBLE: bytes that global loads use of each 32-byte sector, on average; NULL without
+-- load_bytes_per_sector DOUBLE: mean number of bytes per 32-byte sector that global loads use; NULL without
 --   global loads
--- store_bytes_per_sector DOUBLE: bytes that global stores use of each 32-byte sector, on average; NULL
---   without global stores
+-- store_bytes_per_sector DOUBLE: mean number of bytes per 32-byte sector that global stores use; NULL without
+--   global stores
 -- global_excess_pct DOUBLE: sectors that global accesses request beyond the coalesced ideal, % of all sectors
 --   that they request
 -- shared_conflict_pct DOUBLE: wavefronts caused by shared-memory bank conflicts, % of all shared-memory
 --   wavefronts
--- shared_load_conflict_ways DOUBLE: mean degree of bank conflicts in shared loads: actual / ideal wavefronts;
---   1 means no conflicts
+-- shared_load_conflict_ways DOUBLE: mean degree of bank conflicts in shared-memory loads: actual / ideal
+--   wavefronts; 1 means no conflicts
 -- shared_excess_pct DOUBLE: shared-memory wavefronts beyond the ideal, counted per instruction, % of all
 --   shared-memory wavefronts
 -- spill_requests DOUBLE: number of warp instructions that spill or reload registers
--- spill_pct DOUBLE: share of the local loads and stores that are register spills or reloads, %; NULL without
---   local accesses
--- local_requests DOUBLE: number of local loads and stores
+-- spill_pct DOUBLE: share of local-memory loads and stores that are register spills or reloads, %; NULL
+--   without local-memory accesses
+-- local_requests DOUBLE: number of local-memory loads and stores
 -- atomic_requests DOUBLE: number of global atomics and reductions
 -- atomic_pct DOUBLE: sectors of atomics and reductions, % of all sectors between L1 and L2; if sectors were
 --   not collected, % of global requests

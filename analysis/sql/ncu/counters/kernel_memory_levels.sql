@@ -3,7 +3,7 @@
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- place INTEGER: position of the level, from 1 for the level closest to the SMs
+-- place INTEGER: position of the memory level, from 1 for the level closest to the SMs
 -- level VARCHAR: shared, l1 (global accesses), l2 (between L1 and L2) or dram
 -- read_bytes DOUBLE: bytes read from the level; NULL for shared memory, whose traffic is not counted in bytes
 -- write_bytes DOUBLE: bytes written to the level; NULL for shared memory

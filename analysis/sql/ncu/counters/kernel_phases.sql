@@ -3,7 +3,7 @@
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- phase BIGINT: number of the phase, from 0
+-- phase BIGINT: index of the phase, from 0
 -- unit VARCHAR: busiest hardware unit, or idle; NULL if no unit was sampled in the same pass as the SMs
 -- start_pct DOUBLE: start of the phase, % of the kernel's time
 -- end_pct DOUBLE: end of the phase, % of the kernel's time

@@ -5,7 +5,8 @@
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- reason VARCHAR: warp state, such as long_scoreboard
--- family VARCHAR: group of the warp state: memory, shared, sync, execution, frontend, issue or misc
+-- family VARCHAR: group that the warp state belongs to: memory, shared, sync, execution, frontend, issue or
+--   misc
 -- is_stall BOOLEAN: whether the state is a stall; false for selected and not_selected
 -- cycles DOUBLE: cycles that a warp spends in the state per issued instruction; NULL without WarpStateStats
 -- pct DOUBLE: the state's share of the warp latency, %

@@ -9,22 +9,22 @@
 -- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (global memory), bank_conflict,
 --   atomics, local_spill or divergence
 -- kind VARCHAR: sass (instruction) or line (source line)
--- rank BIGINT: position by excess within the launch, problem and kind, from 1 for the most
+-- rank BIGINT: position by excess within the launch, problem and kind, from 1 for the largest excess
 -- pc BIGINT: offset of the instruction from the start of the function, bytes; for a line, offset of its worst
 --   instruction; comparable between runs
 -- sass VARCHAR: text of the instruction at pc
 -- file VARCHAR: source file; NULL without -lineinfo
 -- line BIGINT: line number in the source file
 -- text VARCHAR: source code of the line; NULL if sources were not imported
--- unit VARCHAR: what the counts count: sectors (32 bytes, from L2), wavefronts (of shared memory),
---   instructions (per warp, that access local memory because of spills or arrays that do not fit into
---   registers), operations (atomics, per thread) or branches (per warp)
+-- unit VARCHAR: unit of the counts: sectors (32 bytes, from L2), wavefronts (of shared memory), instructions
+--   (warp instructions that access local memory because of spills or arrays that do not fit into registers),
+--   operations (atomics, counted per thread) or branches (counted per warp)
 -- excess BIGINT: excess count: sectors or wavefronts beyond those of a coalesced or conflict-free access, all
 --   instructions that access local memory, atomic operations beyond one per warp instruction (aggregation
 --   within the warp could avoid them), or divergent branches
 -- counted BIGINT: total count for this instruction or line
 -- share_pct DOUBLE: share of the launch's excess for this problem, %
--- excess_pct DOUBLE: excess of the whole launch for this problem, % of its total count; see
+-- excess_pct DOUBLE: the launch's total excess for this problem, % of the launch's total count; see
 --   kernel_excess_totals
 -- notable BOOLEAN: whether the excess is large enough to be shown in reports
 CREATE VIEW kernel_excess AS

@@ -6,16 +6,16 @@
 -- launch_id BIGINT: launch number in the report, from 0
 -- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (global memory), bank_conflict,
 --   atomics, local_spill or divergence
--- unit VARCHAR: what the counts count: sectors, wavefronts, instructions, operations or branches; see
+-- unit VARCHAR: unit of the counts: sectors, wavefronts, instructions, operations or branches; see
 --   kernel_excess
 -- excess BIGINT: sum of the excess counts
--- counted BIGINT: total count of these instructions, including the excess
+-- counted BIGINT: total count for all instructions with this kind of access, including the excess
 -- excess_pct DOUBLE: excess / counted, %; for local_spill, share of all executed instructions, %
 -- places BIGINT: number of instructions with excess
 -- pc BIGINT: offset of the instruction with the most excess, bytes; NULL without excess
--- sass VARCHAR: text of that instruction
--- file VARCHAR: source file of that instruction; NULL without -lineinfo
--- line BIGINT: source line of that instruction
+-- sass VARCHAR: text of the instruction with the most excess
+-- file VARCHAR: source file of the instruction with the most excess; NULL without -lineinfo
+-- line BIGINT: source line of the instruction with the most excess
 CREATE VIEW kernel_excess_totals AS
 WITH executed AS (
     SELECT report_id, launch_id, sum(executions) AS instructions

@@ -7,16 +7,16 @@
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- tile_m BIGINT: number of rows in a tile, in the order that the kernel uses
+-- tile_m BIGINT: number of rows in a tile, in the kernel's own order of rows and columns
 -- tile_n BIGINT: number of columns in a tile
 -- tile_k BIGINT: extent of a tile along K in each step of the main loop
--- tile_source VARCHAR: where the tile size comes from: name (of the kernel), NVTX or parameters; NULL if
---   unknown
--- batch BIGINT: number of products in the launch; NULL if unknown, as for m, n and k
--- m BIGINT: M of the problem
--- n BIGINT: N of the problem
--- k BIGINT: K of the problem
--- problem_source VARCHAR: where m, n and k come from: NVTX (range) or parameters (of the run)
+-- tile_source VARCHAR: source of the tile size: name (kernel name), NVTX (NVTX range) or parameters (of the
+--   run); NULL if unknown
+-- batch BIGINT: number of matrix products in the launch; NULL if unknown (also applies to m, n and k)
+-- m BIGINT: problem size M
+-- n BIGINT: problem size N
+-- k BIGINT: problem size K
+-- problem_source VARCHAR: source of m, n and k: NVTX (NVTX range) or parameters (of the run)
 -- sm_count BIGINT: number of SMs
 -- blocks_per_sm BIGINT: number of blocks that fit on an SM
 -- blocks BIGINT: number of blocks in the grid
@@ -30,16 +30,16 @@
 -- wave_lost_pct DOUBLE: share of the SM time spent without a block, or with a block that has no tile: 1 -
 --   waves / rounds, %; NULL if wave_reason is given
 -- wave_reason VARCHAR: why wave_lost_pct is unknown
--- sm_idle_pct DOUBLE: measured idle time of an SM, mean over the SMs, % of the active time of the busiest SM;
---   NULL if not collected
+-- sm_idle_pct DOUBLE: measured mean idle time per SM, % of the busiest SM's active time; NULL if not
+--   collected
 -- padding_pct DOUBLE: share of the tiles' area that lies outside the product: 1 - MN / (tiles x tile area),
 --   %; NULL if padding_reason is given
 -- padding_reason VARCHAR: why padding_pct is unknown
 -- lost_pct DOUBLE: combined loss from wave quantization and padding, %
--- larger_m BIGINT: M of the nearest larger problem without loss, whose full tiles fill whole waves (in whole
+-- larger_m BIGINT: M of the nearest larger problem without loss (only full tiles and whole waves, in whole
 --   clusters); NULL if tiles are unknown
 -- larger_n BIGINT: N of the nearest larger problem without loss
--- smaller_m BIGINT: M of the nearest smaller problem without loss; NULL if there is none
+-- smaller_m BIGINT: M of the nearest smaller problem without loss; NULL if no such problem exists
 -- smaller_n BIGINT: N of the nearest smaller problem without loss
 CREATE VIEW gemm_quantisation AS
 WITH reasoned AS (

@@ -5,7 +5,7 @@
 -- kernel_name VARCHAR: function name
 -- library VARCHAR: cublas, cudnn, cusparse, cufft, nccl, nvshmem, flash_attention, flashinfer,
 --   transformer_engine, tensorrt_llm, vllm, torch_native, thrust_cub, xla, inductor, triton, cutlass (built
---   by the user) or own (does not match any rule in analysis/libraries.toml)
+--   by the user) or own (no rule in analysis/libraries.toml matches)
 -- closed BOOLEAN: whether the user cannot change the code, only its inputs: shapes, types, layouts or the
 --   algorithm
 -- told_by VARCHAR: how the library was recognized: name, or source for a Triton kernel whose instructions

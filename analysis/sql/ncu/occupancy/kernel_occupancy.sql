@@ -12,18 +12,19 @@
 -- calculated_occupancy_pct DOUBLE: theoretical occupancy from perfpipe's calculator, %
 -- achieved_occupancy_pct DOUBLE: achieved occupancy: mean active warps, % of the warp slots
 -- achieved_warps DOUBLE: mean active warps per SM
--- limit_warps BIGINT: blocks per SM that the warp slots allow
--- limit_blocks BIGINT: blocks per SM that the block slots allow
--- limit_registers BIGINT: blocks per SM that registers allow
--- limit_shared_mem BIGINT: blocks per SM that shared memory allows
--- limit_barriers BIGINT: blocks per SM that named barriers allow; NULL below compute capability 9.0
--- limit_clusters BIGINT: blocks per SM that clusters allow; NULL without clusters
+-- limit_warps BIGINT: maximum blocks per SM given the number of warp slots
+-- limit_blocks BIGINT: maximum blocks per SM given the number of block slots
+-- limit_registers BIGINT: maximum blocks per SM given the kernel's register use
+-- limit_shared_mem BIGINT: maximum blocks per SM given the kernel's shared-memory use
+-- limit_barriers BIGINT: maximum blocks per SM given the kernel's named barriers; NULL below compute
+--   capability 9.0
+-- limit_clusters BIGINT: maximum blocks per SM given the cluster size; NULL without clusters
 -- blocks_per_sm BIGINT: blocks that fit on an SM: the smallest of the limits
--- limiters VARCHAR[]: resources that set this limit; there may be more than one
+-- limiters VARCHAR[]: resources that limit blocks_per_sm; there may be more than one
 -- waves DOUBLE: blocks in the grid / blocks that fit on the GPU at once
 -- full_waves BIGINT: number of full waves
--- tail_blocks BIGINT: number of blocks in the last, partial wave; 0 if there is none
--- tail_pct DOUBLE: share of the run time that the partial wave may cost if all blocks take equally long, %;
+-- tail_blocks BIGINT: number of blocks in the partial last wave; 0 without a partial wave
+-- tail_pct DOUBLE: share of the run time that the partial wave may cost if all blocks take the same time, %;
 --   NULL without a full wave
 CREATE VIEW kernel_occupancy AS
 WITH calculated AS (

@@ -2,13 +2,13 @@
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- registers_step BIGINT: largest number of registers per thread with which more warps fit; NULL if fewer
---   registers do not help
+-- registers_step BIGINT: largest number of registers per thread that lets more warps fit on an SM; NULL if
+--   fewer registers do not help
 -- registers_occupancy_pct DOUBLE: theoretical occupancy at registers_step, %
--- smem_step BIGINT: largest shared memory per block with which more warps fit, bytes; NULL if less shared
---   memory does not help
+-- smem_step BIGINT: largest shared memory per block that lets more warps fit on an SM, bytes; NULL if less
+--   shared memory does not help
 -- smem_occupancy_pct DOUBLE: theoretical occupancy at smem_step, %
--- next_step VARCHAR: both reductions in words
+-- next_step VARCHAR: description of both reductions
 CREATE VIEW kernel_occupancy_steps AS
 WITH better AS (
     SELECT c.report_id, c.launch_id, c.resource, c.value, c.occupancy_pct

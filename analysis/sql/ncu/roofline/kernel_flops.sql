@@ -7,9 +7,9 @@
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- precision VARCHAR: fp64, fp32, fp16, or tensor_ and the operand type; tensor if the tensor pipe was busy
+-- precision VARCHAR: fp64, fp32, fp16, or tensor_ plus the operand type; tensor if the tensor pipe was busy
 --   but tensor operations were not collected
--- flop DOUBLE: FLOPs of the launch; NULL if not collected
+-- flop DOUBLE: FLOPs that the launch executed; NULL if not collected
 -- flop_per_s DOUBLE: achieved FLOP/s, at the clock of the pass that counted the FLOPs
 -- peak_flop_per_cycle DOUBLE: dense peak of the GPU, FLOP/cycle; NULL if the counters do not provide it
 -- reason VARCHAR: why flop is NULL or uncertain, and what to collect

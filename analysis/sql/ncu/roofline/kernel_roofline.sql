@@ -7,9 +7,9 @@
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- precision VARCHAR: fp64, fp32, fp16, tensor_ and a type, or none
+-- precision VARCHAR: fp64, fp32, fp16, tensor_ plus the operand type, or none
 -- level VARCHAR: dram, l2 or l1
--- flop DOUBLE: FLOPs of the launch
+-- flop DOUBLE: FLOPs that the launch executed
 -- flop_per_s DOUBLE: achieved FLOP/s
 -- bytes DOUBLE: bytes moved at this level: bandwidth x duration
 -- bytes_per_s DOUBLE: achieved bandwidth, byte/s; NULL if not collected (see note)
@@ -20,7 +20,7 @@
 -- peak_flop_per_s_max_clock DOUBLE: dense peak at the maximum clock, FLOP/s
 -- peak_flop_per_s_nominal DOUBLE: vendor's dense peak, FLOP/s; NULL for an unknown GPU
 -- ridge DOUBLE: ridge point: intensity at which the two roofs meet at the measured clock, FLOP/byte
--- attainable_flop_per_s DOUBLE: FLOP/s under the lower roof, at this intensity and the measured clock
+-- attainable_flop_per_s DOUBLE: FLOP/s that the lower roof allows at this intensity and the measured clock
 -- roof VARCHAR: lower roof: compute, or the memory level
 -- attained_pct DOUBLE: achieved FLOP/s, % of attainable_flop_per_s; the rest is the distance to the roof
 -- pct_of_peak DOUBLE: achieved FLOP/s, % of the dense peak at the measured clock

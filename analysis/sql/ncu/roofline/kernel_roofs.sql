@@ -9,7 +9,8 @@
 --   special functions, loads and stores, L1 and shared memory); packed_fp16 (FP16 on CUDA cores); a data type
 --   as in gpu_peaks (fp32 and fp64 on CUDA cores, all others on tensor cores); or tensor, if tensor
 --   operations were not counted
--- pct DOUBLE: share of the launch's duration, %: throughput at the measured clocks / peak at these clocks
+-- pct DOUBLE: minimum time for the work at this roof, % of the launch's duration: achieved throughput / peak
+--   at the measured clocks
 -- rank BIGINT: position of the roof within the launch, from 1 for the nearest
 -- peak_per_s DOUBLE: peak of the roof at the measured clock, byte/s or FLOP/s; NULL if the report does not
 --   contain it

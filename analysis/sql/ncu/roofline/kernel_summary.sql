@@ -12,7 +12,8 @@
 -- flop_per_s DOUBLE: achieved FLOP/s
 -- pct_of_peak DOUBLE: achieved FLOP/s, % of the dense peak at the measured clock
 -- pct_of_peak_max_clock DOUBLE: achieved FLOP/s, % of the dense peak at the maximum clock
--- hfu_pct DOUBLE: HFU: FLOPs counted by the hardware, % of the vendor's dense peak
+-- hfu_pct DOUBLE: HFU: FLOPs that the hardware executed, divided by the duration, % of the vendor's dense
+--   peak
 -- mfu_pct DOUBLE: MFU: FLOPs that the algorithm needs, as declared with 'perfpipe work', divided by the
 --   duration, % of the vendor's peak
 -- model_flop DOUBLE: FLOPs that the algorithm needs, as declared

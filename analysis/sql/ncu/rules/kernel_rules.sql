@@ -11,9 +11,9 @@
 -- speedup_kind VARCHAR: local (speedup of the analyzed unit), global (speedup of the kernel) or NULL
 -- speedup_pct DOUBLE: estimated speedup, % of the run time
 -- message VARCHAR: NVIDIA's message; NULL if recomputed
--- source VARCHAR: where the result comes from: ncu (stored in the report) or recomputed
+-- source VARCHAR: source of the result: ncu (stored in the report) or recomputed
 -- secondary BOOLEAN: whether there is little to gain, because the kernel already runs at 80 % SOL or more, or
---   because the state is not a stall
+--   because the warp state is not a stall
 CREATE VIEW kernel_rules AS
 WITH own AS (
     SELECT

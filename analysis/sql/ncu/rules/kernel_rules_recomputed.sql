@@ -6,7 +6,7 @@
 -- rule VARCHAR: rule identifier, such as CPIStall
 -- section VARCHAR: ncu section with the rule's metrics
 -- title VARCHAR: title of NVIDIA's result; NULL without a title
--- subject VARCHAR: what the result is about: a stall reason, a pipe or a kind of access; NULL for the whole
+-- subject VARCHAR: subject of the result: a stall reason, a pipe or a kind of access; NULL for the whole
 --   kernel
 -- type VARCHAR: type of the result: OPT or INF, as in ncu
 -- speedup_kind VARCHAR: local (speedup of the analyzed unit), global (speedup of the kernel) or NULL

@@ -12,8 +12,8 @@
 -- kernel_name VARCHAR: function name
 -- kernel_demangled VARCHAR: full demangled name
 -- nvtx_path VARCHAR: enclosing NVTX ranges
--- grid VARCHAR: grid in blocks, as x,y,z
--- block VARCHAR: block in threads, as x,y,z
+-- grid VARCHAR: grid dimensions in blocks, as x,y,z
+-- block VARCHAR: block dimensions in threads, as x,y,z
 -- duration_ns DOUBLE: gpu__time_duration.sum, ns
 -- compute_sol_pct DOUBLE: sm__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- memory_sol_pct DOUBLE: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
@@ -22,7 +22,7 @@
 -- one_pass BOOLEAN: whether only the constituents that fit into one pass were collected, so that the true
 --   SOLs may be larger
 -- max_sol_pct DOUBLE: larger of compute and memory SOL, %; NULL unless both are known
--- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), the time that the same work would save at 100 %
+-- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), the time saved if the same work ran at 100 %
 --   SOL, ns; NULL if either SOL is unknown
 -- dram_sol_pct DOUBLE: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l2_sol_pct DOUBLE: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
@@ -35,7 +35,7 @@
 -- max_bandwidth_pct DOUBLE: Max Bandwidth: use of the interconnects between SM, L2 and DRAM, %
 -- mem_pipes_busy_pct DOUBLE: Mem Pipes Busy: use of the SMs' memory pipes, %
 -- sm_clock_hz DOUBLE: gpc__cycles_elapsed.avg.per_second, Hz; ncu shows it as SM Frequency
--- sm_unit_clock_hz DOUBLE: sm__cycles_elapsed.avg.per_second, Hz; the SM clock, measured in another pass
+-- sm_unit_clock_hz DOUBLE: sm__cycles_elapsed.avg.per_second, Hz; the SM clock measured in another pass
 -- l1_clock_hz DOUBLE: l1tex__cycles_elapsed.avg.per_second, Hz
 -- l2_clock_hz DOUBLE: lts__cycles_elapsed.avg.per_second, Hz
 -- dram_clock_hz DOUBLE: dram__cycles_elapsed.avg.per_second, Hz

@@ -5,7 +5,7 @@
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- side VARCHAR: SOL that the constituent belongs to: compute or memory
--- rank BIGINT: position of the constituent by throughput, from 1 for the constituent that sets the SOL
+-- rank BIGINT: rank of the constituent by throughput; the constituent with rank 1 sets the SOL
 -- metric VARCHAR: metric of the constituent
 -- part VARCHAR: hardware unit that the constituent measures: a pipe or issue for compute; dram, l2, l1 or
 --   interconnect for memory

@@ -3,15 +3,15 @@
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- features VARCHAR[]: any of closed (library code that the user cannot change), open, triton, cuda (open, not
---   Triton), product (matrix product or attention; in XLA programs also convolution), convolution, nhwc or
---   no_nhwc (a convolution whose name does or does not indicate NHWC), optimizer (not fused), fused (fused
+-- features VARCHAR[]: any of: closed (library code that the user cannot change), open, triton, cuda (open,
+--   not Triton), product (matrix product or attention; in XLA programs also convolution), convolution, nhwc
+--   or no_nhwc (a convolution whose name does or does not indicate NHWC), optimizer (not fused), fused (fused
 --   optimizer), framework (another library operator), tensor, no_tensor, mma_sync (warp matrix instructions
 --   on a GPU with faster warpgroup instructions), wide (most FLOPs in 32 or 64 bits, or TF32), half (16-bit
 --   tensor operands, for which FP8 would be possible; wide and half are inferred from the name if tensor
 --   operations were not counted), shared, no_shared, loads_again (the kernel computes, and most of its loads
---   hit L1), elementwise, neighbor (other kernels in its stream and NVTX ranges), after_tensor, uncoalesced,
---   conflicts, spills, atomics, divergent, registers_limit, shared_limit, tail
+--   hit L1), elementwise, neighbor (the same stream and NVTX ranges contain other kernels), after_tensor,
+--   uncoalesced, conflicts, spills, atomics, divergent, registers_limit, shared_limit, tail
 -- category VARCHAR: what the kernel does, as in kernel_categories
 -- flop DOUBLE: FLOPs on CUDA and tensor cores
 -- tensor_flop DOUBLE: FLOPs on tensor cores; NULL if not collected
