@@ -93,12 +93,12 @@ A workload file describes what to launch and what to collect.  A program can als
   for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe); `{{name}}`
   stands for the text {name}.  Arguments that become empty are dropped.  No shell is involved; the
   program runs in the directory of the file, or in `cwd`.
-- Every entry of `sizes` is combined with every combination of `matrix`; a plain number is the
+- Every entry of `sizes` is combined with every combination of `matrix`; a plain number sets the
   parameter `size`.  `exclude` removes combinations, `include` adds combinations.
 - Values of `work` are arithmetic expressions (numbers, parameters, `dtype_bytes`, + - * / // **).
 - Each configuration is executed without a profiler, then once per collector.  The program sees the
-  collector in `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch).  `launches` repeats the launch
-  without a profiler in separate processes.
+  collector in `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch).  `launches` sets how many times
+  the program is executed without a profiler, each time in a new process.
 - The program may print JSON lines, each with the key "perfpipe":
 
   ```text
@@ -111,11 +111,11 @@ A workload file describes what to launch and what to collect.  A program can als
 
   If `ok` is false, the configuration is reported as a failure, and is neither timed nor profiled.
 - `tune` autotunes the listed parameters in generations.  The first generation is random (starting
-  with `default`), and each later generation varies the best configuration so far.  No configuration
-  is tried twice.  Wrong results, timeouts and configurations that do not fit the hardware are kept
-  as data.  At the end the fastest configuration and the default are profiled.  `candidates` is a
-  JSON lines file of configurations to try instead, from any optimizer.  `perfpipe tuning
-  FILE.jsonl` summarizes the history of any tuning tool.
+  with `default`), and each later generation varies the best configurations so far.  No
+  configuration is tried twice.  Wrong results, timeouts and configurations that do not fit the
+  hardware are kept as data.  At the end the fastest configuration and the default are profiled.
+  `candidates` is a JSON lines file of configurations to try instead, from any optimizer.  `perfpipe
+  tuning FILE.jsonl` summarizes the history of any tuning tool.
 - `ncu: {}` selects kernels from the timeline, so nsys runs first.  ncu profiles the kernels that
   take the most time in the steady steps: one launch of each size, until these kernels cover
   `coverage` percent of the kernel time, with at most `max_kernels` launches.  ncu collects the set
@@ -124,24 +124,25 @@ A workload file describes what to launch and what to collect.  A program can als
   last selected kernel (not over ssh or srun), and at `time_limit`; profiles collected up to that
   point are kept.  A filter (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or a filter in
   `options`) or `select: all` turns the selection off.
-- `execution` prefixes every command.  `{kind: ssh, wrapper: [ssh, gpu1], directory: ...}` runs the
-  program on another machine, which must have its files, and copies reports back.  `kind: srun` is
-  for nodes that share this file system.
-- `slurm` holds the options of `perfpipe batch submit` for Slurm.  Defaults of the site go into
+- The wrapper in `execution` is prepended to every command.  `{kind: ssh, wrapper: [ssh, gpu1],
+  directory: ...}` runs the program on another machine, which must have its files, and copies
+  reports back.  `kind: srun` is for nodes that share this file system.
+- `slurm` sets the Slurm options of `perfpipe batch submit`.  Put site-wide defaults into
   [perfpipe.toml](#perfpipetoml).  A time is `30m`, `1h30m`, `2:00:00` or `1-12:00:00`; an ambiguous
   time, such as `90` or `90:00`, is an error.
 - Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run.  It
-  launches tasks that are missing or have changed (command, environment, collectors, the program
-  and the Python files next to it).
-- `perfpipe run --save FILE -- PROGRAM ...` writes a workload file for a program, to start from.
+  executes only tasks that are missing or have changed (command, environment, collectors, the
+  program and the Python files next to it).
+- `perfpipe run --save FILE -- PROGRAM ...` writes a workload file for a program, as a starting
+  point.
 - YAML is read strictly: only `true` and `false` are booleans; `1:30`, `off` and dates are text;
   unknown and duplicate keys are errors.""".splitlines()
 
 
 _SETTINGS = """\
-Settings of a project are in `perfpipe.toml`, in the working directory or above it.  Settings of a
-user or a site are in `~/.config/perfpipe/config.toml`.  An unknown key is an error with file and
-line.
+Project settings go into `perfpipe.toml`, in the working directory or above it.  User and site
+settings go into `~/.config/perfpipe/config.toml`.  An unknown key is an error; the message names
+the file and the line.
 
 ```toml
 store = "/scratch/me/perfpipe-store"
@@ -154,10 +155,11 @@ setup = ["module load cuda/12.4"]
 ```
 
 The order of precedence is: option, environment variable, workload file, `perfpipe.toml`, the user's
-file, default.  Options of `slurm` and of its `container` are combined one by one; a list is
-replaced as a whole.  An environment variable is named `PERFPIPE_` and the key: `PERFPIPE_STORE`,
-`PERFPIPE_SLURM_PARTITION`; a list has one entry per line.  Paths in a file are relative to it.
-`perfpipe config show --origin [WORKLOAD]` shows the settings in effect and their origin."""
+file, default.  The keys of `slurm` and of `slurm.container` are merged one by one; a list is
+replaced as a whole.  An environment variable is named `PERFPIPE_` followed by the key:
+`PERFPIPE_STORE`, `PERFPIPE_SLURM_PARTITION`; a list has one entry per line.  A relative path in a
+settings file starts at the directory of the file.  `perfpipe config show --origin [WORKLOAD]` shows
+the settings in effect and their origin."""
 
 
 def workload_file() -> str:

@@ -34,7 +34,7 @@ COMMANDS = {
     "plan": "Show which kernels of a timeline to profile, and how.",
     "query": "Run SQL on the store.",
     "schema": "Show tables, views and columns.",
-    "specs": "Show vendor peaks of GPUs.",
+    "specs": "Show vendor-published peak rates of GPUs.",
     "occupancy": "Calculate the occupancy of a kernel without a report.",
     "work": "Declare FLOPs and bytes per launch, to compute MFU.",
     "budget": "Break down GPU time in the steady steps or another window.",

@@ -26,7 +26,7 @@ class _Model(BaseModel):
 
 
 class Work(_Model):
-    """Work of one iteration, for MFU and roofline: expressions of the parameters."""
+    """Work of one iteration, for MFU and the roofline: expressions in the parameters."""
 
     flops: str | int | float | None = Field(
         None, description="floating-point operations, such as 2*m*n*k"
@@ -90,21 +90,23 @@ class CollectNcu(_Model):
         "that passes the filters below; default: auto if there are no filters",
     )
     coverage: float = Field(
-        85, gt=0, le=100, description="auto: percentage of kernel time to cover"
+        85, gt=0, le=100, description="with auto: percentage of kernel time to cover"
     )
     max_kernels: int = Field(
-        200, ge=1, description="auto: maximum number of kernel launches to profile"
+        200, ge=1, description="with auto: maximum number of kernel launches to profile"
     )
     time_limit: float | None = Field(
         None,
         gt=0,
-        description="auto: time limit of ncu, seconds; default: 4 times the plain run plus 60 s, "
-        "minus the time already used",
+        description="with auto: time limit of ncu, seconds; default: 4 times the execution without "
+        "a profiler plus 60 s, minus the time already used",
     )
     set: str = Field("basic", description="ncu --set; default with auto: detailed")
     sections: list[str] = Field([], description="additional sections: ncu --section")
     metrics: list[str] = Field([], description="additional metrics: ncu --metrics")
-    kernels: str | None = Field(None, description="kernels to profile: regular expression on names")
+    kernels: str | None = Field(
+        None, description="kernels to profile: regular expression on their names"
+    )
     nvtx: str | None = Field(None, description="range to profile: ncu --nvtx-include")
     launch_count: int | None = Field(None, ge=1, description="number of kernel launches to profile")
     launch_skip: int = Field(0, ge=0, description="kernel launches to skip before profiling")
@@ -197,15 +199,18 @@ class Execution(_Model):
 
     kind: Literal["local", "ssh", "srun"] = Field(
         "local",
-        description="local: here; ssh: reports are copied back; srun: nodes share this file system",
+        description="local: on this machine; ssh: on another machine, with reports copied back; "
+        "srun: on nodes that share this file system",
     )
     wrapper: list[str] = Field(
         [], description="prefix of every command, such as [ssh, gpu1] or [srun, --gpus=1]"
     )
     directory: str | None = Field(
-        None, description="working directory on that machine; default: the same path as here"
+        None, description="working directory on the other machine; default: the same path as here"
     )
-    python: str | None = Field(None, description="Python interpreter on that machine, as {python}")
+    python: str | None = Field(
+        None, description="Python interpreter on the other machine, passed as {python}"
+    )
 
     @model_validator(mode="after")
     def _has_a_wrapper(self) -> Execution:
@@ -220,11 +225,15 @@ class Tune(_Model):
     parameters: dict[str, list[Scalar]] = Field(
         min_length=1, description="values of each parameter, ordered so that neighbors are similar"
     )
-    generations: int = Field(3, ge=1, description="rounds; each varies the best configurations")
+    generations: int = Field(
+        3,
+        ge=1,
+        description="number of rounds; each later round varies the best configurations so far",
+    )
     population: int = Field(8, ge=1, description="configurations per round")
     keep: int = Field(3, ge=1, description="number of best configurations that each round varies")
     seed: int = Field(0, description="random seed")
-    default: Params = Field({}, description="configuration relative to which gains are measured")
+    default: Params = Field({}, description="configuration to compare with when gains are measured")
     confirm: int = Field(
         5,
         ge=0,
@@ -241,7 +250,8 @@ class Tune(_Model):
     def _default_is_complete(self) -> Tune:
         if self.default and self.default.keys() != self.parameters.keys():
             raise ValueError(
-                "default must give a value for every parameter in parameters, and for no other"
+                "default must give a value for every parameter in parameters, "
+                "and for no other parameter"
             )
         return self
 
@@ -268,10 +278,12 @@ class Workload(_Model):
     cwd: str | None = Field(
         None, description="working directory; default: the directory of the file"
     )
-    work: Work = Field(Work(), description="work of one iteration")
-    validate_: Validation = Field(Validation(), alias="validate", description="tolerances")
-    warmup: int = Field(10, ge=0, description="warm-up iterations, as {warmup}")
-    repeats: int = Field(5, ge=1, description="timed iterations, as {repeats}")
+    work: Work = Field(Work(), description="FLOPs and bytes of one iteration")
+    validate_: Validation = Field(
+        Validation(), alias="validate", description="tolerances of results"
+    )
+    warmup: int = Field(10, ge=0, description="number of warm-up iterations, passed as {warmup}")
+    repeats: int = Field(5, ge=1, description="number of timed iterations, passed as {repeats}")
     launches: int = Field(
         1, ge=1, description="number of executions to time, each in a new process"
     )
@@ -281,7 +293,7 @@ class Workload(_Model):
         gt=0,
         description="stop each execution after this time, seconds; default: run to the end",
     )
-    collect: Collect = Field(Collect(), description="profilers")
+    collect: Collect = Field(Collect(), description="profilers to run")
     execution: Execution = Field(Execution(), description="where programs run")
     evaluate: Evaluate | None = Field(None, description="options of perfpipe evaluate")
     slurm: Slurm | None = Field(None, description="Slurm options of batch jobs")

@@ -98,7 +98,7 @@ def test_the_command(cli: Cli, stored: Stored) -> None:
     assert cli("rules", "--limit", "2") == 0
     assert "cuda_memcpy_async: asynchronous copies" in cli.out
     assert "cuda_memcpy_sync: copies that block the host: none" in cli.out
-    assert "... 8 more (--limit)" in cli.out
+    assert "... 8 more (raise --limit)" in cli.out
     assert cli("rules", "-r", "cuda_api_sync", "--json") == 0
     document = json.loads(cli.out)
     assert list(document["rules"]) == ["cuda_api_sync"]

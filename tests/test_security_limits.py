@@ -199,10 +199,10 @@ def test_a_table_fetches_the_rows_that_it_shows(
 ) -> None:
     monkeypatch.setattr("perfpipe.pipelines.commands.query._COUNTED", 1000)
     assert cli("query", "SELECT range AS n FROM range(50)") == 0
-    assert cli.out.endswith("39\n... 10 more rows (--limit, or another --format)\n")
+    assert cli.out.endswith("39\n... 10 more rows (raise --limit, or use another --format)\n")
     # All of it would be 80 GB.
     assert cli("query", "FROM range(10000000000)", "--limit", "2") == 0
-    assert cli.out.endswith("... 1,000 or more rows (--limit, or another --format)\n")
+    assert cli.out.endswith("... 1,000 or more rows (raise --limit, or use another --format)\n")
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])

@@ -141,7 +141,7 @@ def test_what_the_controller_forgot_is_in_the_accounting(
     monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
     answer = Cluster().states({job: [0]})
     assert answer.of(job, 0).reason == (
-        "Slurm no longer knows it and has no accounting record of it"
+        "Slurm no longer knows the job and has no accounting record of it"
     )
 
 

@@ -139,7 +139,7 @@ def test_accounting_is_asked_for_what_the_controller_forgot(say: Say, tmp_path: 
         State.RUNNING, State.TIMEOUT, State.UNKNOWN
     ]  # fmt: skip
     assert answer.of("12", 2).reason == (
-        "Slurm no longer knows it and has no accounting record of it"
+        "Slurm no longer knows the job and has no accounting record of it"
     )
     assert answer.trouble is None
     assert _calls(tmp_path) == ["squeue", "sacct"]
@@ -151,7 +151,7 @@ def test_accounting_that_lags_is_not_believed(say: Say) -> None:
     state = Cluster().states(["12"]).of("12")
     assert state.state is State.UNKNOWN
     assert state.reason == (
-        "the controller no longer knows it; its last state in the accounting is running"
+        "the controller no longer knows the job; the job's last state in accounting is running"
     )
 
 
@@ -178,7 +178,7 @@ def test_the_controller_is_away(say: Say) -> None:
     assert answer.trouble == why
     assert answer.of("12", 0).state is State.COMPLETED
     assert answer.of("12", 1).state is State.UNKNOWN
-    assert answer.of("12", 1).reason == f"{why}; its last state in the accounting is running"
+    assert answer.of("12", 1).reason == f"{why}; the job's last state in accounting is running"
     assert answer.of("12", 2).reason == why
 
 

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="Parameter of arm A to set, or env.VARIABLE, cwd, python or wrapper.",
 )
-@click.option("--b", "of_b", multiple=True, metavar="NAME=VALUE", help="The same for arm B.")
+@click.option("--b", "of_b", multiple=True, metavar="NAME=VALUE", help="As --a, for arm B.")
 @click.option(
     "--git",
     "span",
     metavar="A..B",
     help="Compare two commits, each in its own work tree.",
 )
-@click.option("--build", metavar="COMMAND", help="With --git: build each work tree.")
+@click.option("--build", metavar="COMMAND", help="With --git: command that builds each work tree.")
 @click.option(
     "--rounds",
     type=click.IntRange(min=2),

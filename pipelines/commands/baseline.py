@@ -123,8 +123,8 @@ def export_command(
     parts = {key.part for key in found.side.measured}
     if parts.isdisjoint(ENDPOINTS):
         raise InputError(
-            f"{name} has no measurements: the program printed no times, no launch ended by itself, "
-            "and no profiler recorded GPU work"
+            f"{name} has no measurements: the program printed no times, no execution ended by "
+            "itself, and no profiler recorded GPU work"
         )
     silent = sorted({key.label for key in found.side.measured if key.part == WALL})
     if silent:

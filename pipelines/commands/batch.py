@@ -165,7 +165,7 @@ def cancel_command(tasks: str | None, batch: str | None, store_path: str | None)
     "--only",
     multiple=True,
     metavar="STATE",
-    help="Only tasks in this state, such as timeout, 'node failure' or lost.",
+    help="Resubmit only tasks in this state, such as timeout, 'node failure' or lost.",
 )
 @json_option("Print the jobs as JSON.")
 @store_option

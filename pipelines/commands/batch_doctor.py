@@ -31,7 +31,7 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
     "--need",
     multiple=True,
     type=click.Choice(NEEDS),
-    help="Exit with code 5 if this is missing on the node.",
+    help="Requirement to check on the node; exit with code 5 if it is missing.",
 )
 @json_option()
 @store_option

@@ -112,7 +112,8 @@ def _lines(own: Calibrated, change_pct: float) -> list[str]:
         found.append(
             f"{title}: {setting.rounds} rounds, threshold {setting.limit_pct:g} %: "
             f"false alarms {setting.false_pct:.1f} %; a change of {change_pct:g} % is detected in "
-            f"{setting.found_pct:.0f} % of comparisons, {setting.detectable_pct:.2g} % in 95 %"
+            f"{setting.found_pct:.0f} % of comparisons; the smallest change detected in 95 % of "
+            f"comparisons is {setting.detectable_pct:.2g} %"
         )
     if own.proposed.found_pct < 95:
         found.append(f"a change of {change_pct:g} % cannot be detected reliably: too much scatter")

@@ -89,7 +89,7 @@ def check_command(
     if confirms:
         before = compare(confirms)
         if {*before.after.side.names} & {*found.after.side.names}:
-            raise InputError("--confirms names a run that is also checked: confirm with fresh runs")
+            raise InputError("--confirms names a run that is also checked; check only fresh runs")
         found = found.confirming(before)
     found.write(outputs, store, step_range, window)
     raise_for(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--across-gpus",
     is_flag=True,
     help="For runs on two GPU models: compare the measured speedup with the largest speedup that "
-    "the roofs of B allow.",
+    "the roofline of B's GPU allows.",
 )
 @gate_outputs
 @window_option

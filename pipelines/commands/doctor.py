@@ -30,7 +30,7 @@ _LITTLE_SPACE = 2e9
     "--need",
     multiple=True,
     type=click.Choice(NEEDS),
-    help="Exit with code 5 if this is missing.",
+    help="Requirement to check; exit with code 5 if it is missing.",
 )
 @store_option
 def doctor_command(as_json: bool, need: tuple[str, ...], store_path: str | None) -> None:

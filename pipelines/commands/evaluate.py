@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     help="Candidate to compare with, instead of the baselines in the file; repeat for several.",
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
-              show_default=True, help="Where candidates run.")  # fmt: skip
-@click.option("--no-timing", is_flag=True, help="Check results only.")
+              show_default=True, help="Device that candidates run on.")  # fmt: skip
+@click.option("--no-timing", is_flag=True, help="Only check results; do not time candidates.")
 @click.option("--launches", type=click.IntRange(min=1), help="Number of processes per side.")
 @click.option(
     "--batches", type=click.IntRange(min=1), help="Number of timed batches of calls per process."
@@ -92,7 +92,7 @@ def evaluate_command(
     in a separate process from the reference and the timer, with resource limits and without
     network, and can read only a copy of its directory and the libraries.  Only correct candidates
     are timed, alternately with each baseline.  With --profile, ncu profiles the fastest correct
-    candidate, and perfpipe reports the class, SOL and headroom of its kernels.  Exit code 1 if any
+    candidate, and perfpipe reports the class, SOL and headroom of its kernels.  Exits with 1 if any
     candidate is not correct.
 
     \b

@@ -49,7 +49,8 @@ def export_command() -> None:
     metavar="|".join((*WINDOWS, "STEP")),
     default=WHOLE,
     show_default=True,
-    help="Part to write: the steady steps, everything, start-up and warm-up, or a named step.",
+    help="Part of the timeline to write: the steady steps, the whole capture, start-up and "
+    "warm-up, or a named step.",
 )
 @click.option(
     "--step",
@@ -71,7 +72,8 @@ def perfetto_command(
     The trace shows each GPU's streams and idle intervals by cause, each thread's CUDA calls and
     NVTX ranges, and arrows from each call to the operation it launched.  Several reports are shown
     in parallel, each starting at time zero.  With --window or --step, the trace contains
-    everything that overlaps that part on any GPU, and the calls that launched its operations.
+    everything that overlaps the selected time range on any GPU, plus the API calls that launched
+    those operations.
 
     \b
     perfpipe export perfetto

@@ -143,9 +143,10 @@ def _notes(planned: Planned, plan: ProfilePlan) -> list[str]:
         )
     program = "" if planned.measured else ", plus the time before the program's first kernel"
     notes.append(
-        f"ncu profiles one launch of each size of each instance, {plan.most_launches} in total.  "
-        f"They represent all launches of about the same duration: {plan.coverage_pct:.0f} % of the "
-        f"kernel time.  Profiling takes about {_minutes(planned.seconds)}{program}."
+        f"ncu profiles one launch per size of each kernel instance, {plan.most_launches} in all.  "
+        "The profiles represent all launches of about the same duration: "
+        f"{plan.coverage_pct:.0f} % of the kernel time.  "
+        f"Profiling takes about {_minutes(planned.seconds)}{program}."
     )
     if plan.most_launches > plan.expected_launches:
         notes.append(

@@ -38,7 +38,7 @@ def project_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Estimate how long a run would take on another GPU, from the roofs of both GPUs.
+    """Estimate how long a run would take on another GPU, from the rooflines of both GPUs.
 
     Kernel times scale with the roof that bounds each kernel; the host part of a step does not
     change.  The result is an interval with its assumptions, not a guarantee.  Unknown parts are

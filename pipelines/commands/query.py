@@ -64,7 +64,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     type=click.IntRange(1),
     default=40,
     show_default=True,
-    help="Maximum number of rows of a table; other formats write all rows.",
+    help="Maximum number of rows in table format; other formats write all rows.",
 )
 @click.option(
     "--report",
@@ -269,7 +269,7 @@ def _as_table(names: list[str], found: Iterable[tuple[Any, ...]], *, limit: int)
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
     if more:
         count = f"{more:,}" if more < _COUNTED else f"{_COUNTED:,} or"
-        lines.append(f"... {count} more rows (--limit, or another --format)")
+        lines.append(f"... {count} more rows (raise --limit, or use another --format)")
     yield "\n".join(lines) + "\n"
 
 

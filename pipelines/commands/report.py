@@ -70,7 +70,7 @@ def report_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Report on a run or on ingested reports: what limits it, how close to SOL, what to do.
+    """Report what limits a run (or ingested reports), how close it is to SOL, and what to try.
 
     A name is the id of a run, report or batch, or a prefix of it.  It can also be a file or
     directory, which is ingested first.  The default is the latest run, or every report if there is

@@ -41,8 +41,8 @@ def rules_command(
 ) -> None:
     """Run the expert rules of `nsys analyze`, with known bugs fixed.
 
-    Operations are joined with calls of the same process.  A GPU counts as idle only if no process
-    uses it.  Overlapping work counts once, CUDA graphs traced as a whole count as work, and
+    GPU operations are matched with API calls of the same process.  A GPU counts as idle only if no
+    process uses it.  Overlapping work counts once, CUDA graphs traced as a whole count as work, and
     --limit keeps the longest rows.  Each rule is also a view, rule_NAME, for `perfpipe query`.
     Thresholds are those of nsys; set $PERFPIPE_THRESHOLDS to a TOML file to override them.
 
@@ -85,4 +85,4 @@ def rules_command(
             values = {k: v for k, v in item.items() if k != "report_id" and v is not None}
             click.echo("  " + "  ".join(f"{key}={value}" for key, value in values.items()))
         if len(items) > limit:
-            click.echo(f"  ... {len(items) - limit} more (--limit)")
+            click.echo(f"  ... {len(items) - limit} more (raise --limit)")

@@ -15,7 +15,9 @@ from perfpipe.specs import GpuSpec, gpu_specs, search_specs
 @click.argument("gpu", required=False)
 @json_option()
 def specs_command(gpu: str | None, as_json: bool) -> None:
-    """Show vendor peaks of all GPUs, or the details of one GPU (by name or part of its name).
+    """Show vendor-published peak rates of all GPUs, or the details of one GPU.
+
+    GPU is a name or part of a name.
 
     Peaks are dense, in TFLOP/s (int8: TOP/s); peaks with 2:4 sparsity are listed separately.
     """

@@ -13,8 +13,10 @@ from perfpipe.pipelines.options import resolve_store, store_option
 @click.option("--flops", help="Floating-point operations per launch, such as 2*m*n*k.")
 @click.option("--bytes", "moved", help="Minimum bytes that a launch must move.")
 @click.option("--dtype", help="Data type for the peak, as listed by 'perfpipe specs'.")
-@click.option("--kernel", metavar="REGEX", help="Only launches whose full kernel name matches.")
-@click.option("--nvtx", metavar="REGEX", help="Only launches whose NVTX ranges match.")
+@click.option(
+    "--kernel", metavar="REGEX", help="Apply only to launches whose full kernel name matches."
+)
+@click.option("--nvtx", metavar="REGEX", help="Apply only to launches whose NVTX ranges match.")
 @click.option(
     "--param",
     "-p",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-#: An integer, or arithmetic of the sizes of a case.
+#: An integer, or an expression in the sizes of a case.
 Extent = int | str
 
 Sizes = dict[str, int]
@@ -26,27 +26,27 @@ class _Model(BaseModel):
 
 
 class Input(_Model):
-    """An input: a tensor, or a number with `scalar`."""
+    """An input: a tensor, or a number if `scalar` is set."""
 
-    shape: list[Extent] = Field([], description="extents: numbers, or arithmetic of the sizes")
-    dtype: DType | None = Field(None, description="type; default: each of `dtypes` in turn")
+    shape: list[Extent] = Field([], description="extents: numbers, or expressions in the sizes")
+    dtype: DType | None = Field(None, description="data type; default: each of `dtypes` in turn")
     values: Literal["normal", "uniform", "positive", "integers"] = Field(
         "normal",
         description="normal: N(0, 1); uniform: 0 to 1; positive: 0.5 to 1.5; integers: from `low` "
         "to `high` - 1",
     )
     low: int = Field(0, description="smallest integer")
-    high: Extent = Field(2, description="end of the integers, exclusive")
+    high: Extent = Field(2, description="upper bound of the integers, exclusive")
     scalar: Extent | float | None = Field(
-        None, description="a number instead of a tensor, or arithmetic of the sizes"
+        None, description="number (or expression in the sizes) to pass instead of a tensor"
     )
 
 
 class Output(_Model):
     """An output tensor."""
 
-    shape: list[Extent] = Field(description="extents: numbers, or arithmetic of the sizes")
-    dtype: DType | None = Field(None, description="type; default: each of `dtypes` in turn")
+    shape: list[Extent] = Field(description="extents: numbers, or expressions in the sizes")
+    dtype: DType | None = Field(None, description="data type; default: each of `dtypes` in turn")
 
 
 class Tolerance(_Model):
@@ -59,9 +59,13 @@ class Tolerance(_Model):
 class Limits(_Model):
     """Resource limits of a candidate."""
 
-    seconds: float = Field(120, gt=0, description="time limit of loading, and of each call, s")
-    memory_mb: int = Field(16384, ge=64, description="host memory, MiB")
-    file_mb: int = Field(64, ge=1, description="size of each file and of the printed output, MiB")
+    seconds: float = Field(
+        120, gt=0, description="time limit for loading the candidate, and for each call, seconds"
+    )
+    memory_mb: int = Field(16384, ge=64, description="maximum host memory, MiB")
+    file_mb: int = Field(
+        64, ge=1, description="maximum size of each file and of the printed output, MiB"
+    )
     processes: int = Field(
         64, ge=1, description="maximum number of processes that the candidate may start"
     )
@@ -114,8 +118,8 @@ class Evaluate(_Model):
     seeds: int = Field(2, ge=1, description="number of random inputs for each type and size")
     special: list[Special] = Field(
         ["noncontiguous", "large"],
-        description="other inputs to check: noncontiguous, large (times `large`), nan, infinite, "
-        "empty (each size 0 in turn)",
+        description="other inputs to check: noncontiguous, large (multiplied by `large`), nan, "
+        "infinite, empty (one size of `empty` at a time is 0)",
     )
     large: float = Field(1000.0, gt=0, description="factor by which `large` multiplies values")
     empty: list[str] = Field([], description="names of sizes that may be 0")
@@ -136,7 +140,9 @@ class Evaluate(_Model):
         names = {*self.correctness[0]}
         for sizes in (*self.correctness, *self.timing):
             if {*sizes} != names:
-                raise ValueError(f"sizes differ in their names: {sorted(sizes)}, {sorted(names)}")
+                raise ValueError(
+                    f"all sizes must have the same names: {sorted(sizes)}, {sorted(names)}"
+                )
         if unknown := {*self.empty} - names:
             raise ValueError(f"empty: no size named {', '.join(sorted(unknown))}")
         if clash := self.inputs.keys() & self.outputs.keys():

@@ -59,7 +59,7 @@ class Answer:
         return known or JobState(job, index, State.UNKNOWN, reason=self.trouble or _NOT_LISTED)
 
 
-_NOT_LISTED = "Slurm no longer knows it and has no accounting record of it"
+_NOT_LISTED = "Slurm no longer knows the job and has no accounting record of it"
 
 
 @dataclass(frozen=True)
@@ -250,6 +250,6 @@ def _trusted(row: JobState, trouble: str | None) -> JobState:
     """
     if row.state.final:
         return row
-    why = trouble or "the controller no longer knows it"
-    reason = f"{why}; its last state in the accounting is {row.state.value}"
+    why = trouble or "the controller no longer knows the job"
+    reason = f"{why}; the job's last state in accounting is {row.state.value}"
     return JobState(row.job, row.array_index, State.UNKNOWN, reason=reason, node=row.node)

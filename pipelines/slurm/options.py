@@ -58,7 +58,9 @@ def _time(value: object) -> str:
 def _memory(value: object) -> str:
     """Reject a number without a unit: Slurm would read it as megabytes."""
     if not re.fullmatch(r"0|[1-9]\d*[KMGT]", str(value)):
-        raise ValueError(f"{value!r} is not an amount of memory; write 64G, or 0 for all of it")
+        raise ValueError(
+            f"{value!r} is not an amount of memory; write 64G, or 0 for all memory of the node"
+        )
     return str(value)
 
 
@@ -72,7 +74,7 @@ def line(text: object) -> object:
 def _option(text: object) -> object:
     name = re.match(r"(--[^=\s]+|-\w)", str(text))
     if not name:
-        raise ValueError(f"{text!r} is not an option of sbatch such as --qos=high")
+        raise ValueError(f"{text!r} is not an sbatch option, such as --qos=high")
     if name[0] in _OWN:
         raise ValueError(f"{name[0]} is set by perfpipe")
     return text
