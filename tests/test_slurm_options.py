@@ -72,7 +72,7 @@ def test_a_time_is_refused_or_read_as_slurm_would(text: str) -> None:
         ({"gpus": -1}, "greater than or equal to 0"),
         ({"extra": ["--array=0-3"]}, "--array is set by perfpipe"),
         ({"extra": ["-o", "x"]}, "-o is set by perfpipe"),
-        ({"extra": ["qos=x"]}, "not an option of sbatch"),
+        ({"extra": ["qos=x"]}, "not an sbatch option"),
         ({"extra": ["--qos=x\n#SBATCH --uid=0"]}, "contains a line break"),
         ({"partition": 'a" --uid="0'}, "a quote"),
         ({"partition": ""}, "is empty"),
