@@ -1,5 +1,5 @@
--- Values of one resource at which occupancy changes: the points of kernel_occupancy_curves at which the number
--- of warps that fit changes, plus the value that the launch uses.
+-- Values of one resource at which occupancy changes: the points of kernel_occupancy_curves at which the
+-- number of warps that fit changes, plus the value that the launch uses.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0

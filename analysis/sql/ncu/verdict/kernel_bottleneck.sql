@@ -137,7 +137,8 @@ bottleneck_judged AS (
                     THEN 'SOL is the maximum over the metrics of one pass; the true SOL may be higher '
                         || '(ncu --set basic)'
                 WHEN of_units
-                    THEN 'SOL is the maximum of its main constituents; below 50 %, it may be up to 5 points too low'
+                    THEN 'SOL is the maximum of its main constituents; below 50 %, it may be up to 5 '
+                        || 'points too low'
             END,
             if(passes_disagree, printf('SM clocks differ by %.1f %% between passes', clock_drift_pct), NULL),
             CASE
