@@ -110,10 +110,11 @@ A workload file describes what to launch and what to collect.  A program can als
   ```
 
   If `ok` is false, the configuration is reported as a failure, and is neither timed nor profiled.
-- `tune` autotunes the listed parameters in generations.  The first generation is random (starting
-  with `default`), and each later generation varies the best configurations so far.  No
-  configuration is tried twice.  Wrong results, timeouts and configurations that do not fit the
-  hardware are kept as data.  At the end the fastest configuration and the default are profiled.
+- `tune` autotunes the listed parameters, generation by generation.  The first generation is
+  random (starting with `default`), and each later generation varies the best configurations so
+  far.  No configuration is tried twice.  Wrong results, timeouts and configurations that do not
+  fit the hardware are kept as data.  At the end the fastest configuration and the default are
+  profiled.
   `candidates` is a JSON lines file of configurations to try instead, from any optimizer.  `perfpipe
   tuning FILE.jsonl` summarizes the history of any tuning tool.
 - `ncu: {}` selects kernels from the timeline, so nsys runs first.  ncu profiles the kernels that

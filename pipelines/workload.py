@@ -220,7 +220,7 @@ class Execution(_Model):
 
 
 class Tune(_Model):
-    """Autotuning: a search for the fastest parameters, in generations."""
+    """Autotuning: a search for the fastest parameters, generation by generation."""
 
     parameters: dict[str, list[Scalar]] = Field(
         min_length=1, description="values of each parameter, ordered so that neighbors are similar"

@@ -272,8 +272,8 @@ def of_steps(scope: Scope) -> str | None:
         way_out = f"perfpipe plan {report_id} lists the kernels to profile"
         if otherwise_pct >= thresholds()["plan.otherwise_pct"]:
             way_out = (
-                f"{otherwise_pct:.0f} % was profiled only with another grid, block or duration, "
-                "as happens when each process autotunes its kernels"
+                f"{otherwise_pct:.0f} % was profiled only with a different grid, block or "
+                "duration, as happens when each process autotunes its kernels"
             )
         return (
             f"{looked_at}, {covered_pct:.2g} % of the {whole}: the bottleneck of the rest "

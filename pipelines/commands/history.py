@@ -46,10 +46,10 @@ def history_command(
     """Show a workload's run times over its history, and where they shifted.
 
     WORKLOAD is a name or a workload file.  Each configuration and kind of machine has its own
-    history.  Arms of 'perfpipe ab' with another environment, interpreter or wrapper are excluded.
-    With 12 or more runs, changes are detected and reported with the commits or runs before and
-    after the change.  With --by node or --by gpu, the same work is compared on different machines,
-    and outliers are named.
+    history.  Arms of 'perfpipe ab' that use a different environment, interpreter or wrapper are
+    excluded.  With 12 or more runs, changes are detected and reported with the commits or runs
+    before and after the change.  With --by node or --by gpu, the same work is compared on
+    different machines, and outliers are named.
 
     \b
     perfpipe history gemm --by commit --html

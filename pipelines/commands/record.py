@@ -45,7 +45,7 @@ def record_command(
 
     Reports are anonymized (no environment variables, user names, host names or absolute paths),
     verified to give the same rows, and compressed.  To use the recording, set `recording` in the
-    workload file to its directory.
+    workload file to the directory of the recording.
 
     \b
     perfpipe run workloads/gemm.yaml

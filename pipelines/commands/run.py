@@ -210,7 +210,7 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
 
     A workload file can also have parameters, a sweep, expected FLOPs and bytes, and a recording.
     The recording is replayed if there is no GPU, and every page says so.  With `tune`, perfpipe
-    searches for the fastest parameters in generations.
+    searches for the fastest parameters, generation by generation.
 
     \b
     perfpipe run workloads/gemm.yaml

@@ -247,7 +247,7 @@ SELECT
             )
         END
         WHEN 'busy_unit' THEN printf(
-            'limited by %s at %.0f %% of peak: other units wait for this limiter', limiter, max_sol_pct
+            'limited by %s at %.0f %% of peak: other units wait for this one', limiter, max_sol_pct
         )
         WHEN 'within_headroom' THEN printf(
             'within the SOL headroom (%.0f %%); limiter: %s', headroom_pct, limiter

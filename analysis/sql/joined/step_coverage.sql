@@ -13,8 +13,8 @@
 -- communication_pct DOUBLE: share of the kernel time spent in communication kernels, which are not profiled,
 --   %
 -- unprofiled_pct DOUBLE: share of the kernel time spent in unprofiled kernels other than communication, %
--- otherwise_pct DOUBLE: share of the kernel time spent in kernels that ncu profiled only with another grid,
---   block or duration, %
+-- otherwise_pct DOUBLE: share of the kernel time spent in kernels that ncu profiled only with a different
+--   grid, block or duration, %
 -- coverage_pct DOUBLE: profiled share of the kernel time, excluding communication, %
 CREATE VIEW step_coverage AS
 WITH sums AS (

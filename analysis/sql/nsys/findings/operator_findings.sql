@@ -82,7 +82,7 @@ link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolut
 
 [techniques.fused_normalization]
 technique = "Fuse normalization with its neighboring kernels"
-detail = "Residual addition, casts, normalization and scaling are separate passes over the activations. torch.compile, or fused kernels of layer norm and RMS norm (Liger, Transformer Engine, Apex), need one pass forward and one backward."
+detail = "Residual addition, casts, normalization and scaling are separate passes over the activations. With torch.compile, or fused layer-norm and RMS-norm kernels (Liger, Transformer Engine, Apex), they take one pass forward and one backward."
 check_first = "Which casts autocast adds around the normalization, and the hidden size: fused kernels keep a row in registers."
 of = "normalization"
 difficulty = "medium"
