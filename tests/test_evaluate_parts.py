@@ -235,7 +235,7 @@ def test_a_reference_that_gives_another_shape_is_the_callers_fault(torch: Any) -
         ("  inputs: {x: {shape: [n], dtype: float12}}", "w.yaml:6: evaluate.inputs.x.dtype"),
         ("  inputs: {y: {shape: [n]}}", "both an input and an output"),
         ("  inputs: {x: {shape: [n]}}\n  special: [empty]", "names of sizes that may be 0"),
-        ("  inputs: {x: {shape: [n]}}\n  timing: [{m: 1}]", "sizes differ"),
+        ("  inputs: {x: {shape: [n]}}\n  timing: [{m: 1}]", "all sizes must have the same names"),
     ],
     ids=["key", "none", "type", "twice", "empty", "sizes"],
 )

@@ -179,7 +179,7 @@ def test_check_decides_and_compare_informs(
     )
     assert "Revert: " in cli.out
     assert cli("check", *runs["c"], "--baseline", "main", "--confirms", "c3") == 2
-    assert "confirm with fresh runs" in cli.err
+    assert "check only fresh runs" in cli.err
 
 
 def test_a_baseline_without_its_store(runs: dict[str, list[str]], cli: Cli, tmp_path: Path) -> None:
