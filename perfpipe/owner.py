@@ -28,11 +28,6 @@ def own_mark() -> str:
     return f"@{host()}@{_space()}@{pid}@{_started(pid)}"
 
 
-def is_own(name: str) -> bool:
-    """Return whether this process owns a name."""
-    return name.endswith(own_mark())
-
-
 def owner_of(name: str) -> tuple[str, int] | None:
     """Return host and process of the owner of a name; None if the name has no owner."""
     found = _MARK.search(name)

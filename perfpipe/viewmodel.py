@@ -226,13 +226,13 @@ class Report:
     statements: tuple[Fact, ...]
     summary: tuple[Fact, ...]
     sections: tuple[Section, ...]
-    findings: tuple[Finding, ...]
-    findings_total: int
-    nothing_found: str
-    recommendations: tuple[Recommendation, ...]
-    warnings: tuple[Fact, ...]
-    gaps: tuple[Fact, ...]
-    provenance: tuple[Fact, ...]
+    findings: tuple[Finding, ...] = ()
+    findings_total: int = 0
+    nothing_found: str = ""
+    recommendations: tuple[Recommendation, ...] = ()
+    warnings: tuple[Fact, ...] = ()
+    gaps: tuple[Fact, ...] = ()
+    provenance: tuple[Fact, ...] = ()
     opening: Opening | None = None
     picture: Picture | None = None
 

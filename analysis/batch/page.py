@@ -58,12 +58,7 @@ def batch_report(
         summary=summary,
         opening=_opening(batch, items, statements, summary),
         sections=(sections[0], *(section for section in sections[1:] if section.tables)),
-        findings=(),
-        findings_total=0,
-        nothing_found="",
-        recommendations=(),
         warnings=(_warning(unasked),) if unasked else (),
-        gaps=(),
         provenance=tuple(_provenance(batch)),
     )
 

@@ -86,12 +86,7 @@ def across_page(found: Across, names: Sequence[str]) -> Report:
         statements=tuple(Fact("", text, source) for text in sentences(found) or [missing]),
         summary=tuple(Fact("Assumed", text, source) for text in _assumed(found)),
         sections=(Section("across", "Across GPUs", tables, "" if tables else missing),),
-        findings=(),
-        findings_total=0,
         nothing_found="findings are in the reports of the runs",
-        recommendations=(),
-        warnings=(),
-        gaps=(),
         provenance=tuple(Fact(spec.name, spec.source, source) for spec in found.gpus),
     )
 

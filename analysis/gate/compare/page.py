@@ -38,13 +38,7 @@ def page_of(decision: Decision, comparison: Comparison, both: Picture | None = N
         statements=with_decision(decision, comparison).statements,
         summary=comparison.sides,
         sections=(section,),
-        findings=(),
-        findings_total=0,
         nothing_found="findings are in the reports of the runs",
-        recommendations=(),
-        warnings=(),
-        gaps=(),
-        provenance=(),
         opening=_opening(decision, comparison, source),
         picture=both,
     )

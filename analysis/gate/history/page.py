@@ -136,11 +136,5 @@ def _report(
         statements=tuple(Fact("", text, source) for text in told),
         summary=(),
         sections=(section,),
-        findings=(),
-        findings_total=0,
         nothing_found="findings are in the reports of the runs",
-        recommendations=(),
-        warnings=(),
-        gaps=(),
-        provenance=(),
     )

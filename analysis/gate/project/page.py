@@ -85,12 +85,8 @@ def projection_page(
         sections=(
             Section("projection", "Projection", tables, "" if tables else "nothing to project"),
         ),
-        findings=(),
-        findings_total=0,
         nothing_found="findings are in the report of the run",
-        recommendations=(),
         warnings=tuple(Fact("", text, source) for text in _warnings(before, after)),
-        gaps=(),
         provenance=tuple(Fact(spec.name, spec.source, source) for spec in (before, after)),
     )
 
@@ -226,10 +222,6 @@ def _whole_row(whole: Whole) -> tuple[Value, ...]:
         None if whole.host is None else whole.host.low,
         whole.profiled_pct,
     )
-
-
-def _part_row(whole: Whole, part: Moved) -> tuple[Value, ...]:
-    return (words(part.name), whole.label or None, *_cells(part))
 
 
 def _kernel_rows(wholes: Sequence[Whole]) -> list[tuple[Value, ...]]:
