@@ -31,12 +31,6 @@ def word(kind: str, name: str, form: str) -> str:
     return _table()[kind][name][form]
 
 
-def claims(subject: str) -> frozenset[str]:
-    """Return the claims that findings about a subject, timeline or kernel, can make."""
-    own = finding_files() if subject == "timeline" else {}
-    return frozenset((*_table()[subject], *own))
-
-
 def question_of(subject: str, claim: str) -> str:
     """Return the query that shows more about a claim of a subject, timeline or kernel."""
     own = finding_files() if subject == "timeline" else {}

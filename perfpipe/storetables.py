@@ -151,9 +151,13 @@ class StoreTables:
         rows = [row for manifest in self._snapshot.manifests for row in gap_rows(manifest)]
         create_table(self._con, name, spec, rows)
         self._add_from_segments(name, spec, name)
-        for public, stored in aliases().items():
-            of = f"table_name = {quote(stored)}"
-            self._con.execute(f"UPDATE {name} SET table_name = {quote(public)} WHERE {of}")
+        stored, public = [*aliases().values()], [*aliases()]
+        self._con.execute(
+            f"UPDATE {name} SET table_name = n.public "
+            "FROM (SELECT unnest(?) AS stored, unnest(?) AS public) AS n "
+            f"WHERE {name}.table_name = n.stored",
+            [stored, public],
+        )
 
     def _add_from_segments(self, name: str, spec: Sequence[ColumnSpec], table: str) -> None:
         """Insert the rows of segments; columns that older versions lack are NULL."""

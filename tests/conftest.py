@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from perfpipe.analysis.session import Session
+from perfpipe.analysis.words import _table, finding_files
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import SQL_TYPES, create_table
 from perfpipe.ingest.reading import ingest
@@ -380,3 +381,9 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PERFPIPE_STORE", str(tmp_path / "store"))
     return Cli(capsys)
+
+
+def claims(subject: str) -> frozenset[str]:
+    """Return the claims that findings about a subject, timeline or kernel, can make."""
+    own = finding_files() if subject == "timeline" else {}
+    return frozenset((*_table()[subject], *own))

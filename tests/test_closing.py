@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Cli
+from conftest import ROOT, Cli, claims
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.analysis.questions import question
 from perfpipe.analysis.session import Session
-from perfpipe.analysis.words import claims
 from perfpipe.pipelines import reporting
 from perfpipe.store import Store
 from perfpipe.templates.closing import MOST, closing_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import Opened, Tiny
+from conftest import Opened, Tiny, claims
 from jinja2 import meta
 
 from perfpipe.analysis.finding_files import FindingFile, parse_block
@@ -14,7 +14,7 @@ from perfpipe.analysis.macros import macros
 from perfpipe.analysis.sentences import environment, rendered
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.views import parse_view, views
-from perfpipe.analysis.words import _assumptions, assumption, claims, finding_files, word
+from perfpipe.analysis.words import _assumptions, assumption, finding_files, word
 
 KEYS = {"report_id": "VARCHAR", "device": "BIGINT", "share_pct": "DOUBLE"}
 SAID = 'claim = "c"\nsays = "s"\nevidence = "e"\nquestion = "FROM v"\n'

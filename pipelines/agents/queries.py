@@ -16,7 +16,7 @@ from perfpipe.pipelines.commands.schema import relations
 from perfpipe.sandbox import readable_sql
 
 #: Tables that are not for agents: the environment of programs.
-_WITHHELD = ("nsys_environment", "environment")
+_WITHHELD = frozenset({"environment"})
 
 #: Longest description in the list, characters: the whole list fits into an answer.
 _SHORT = 72
@@ -53,7 +53,7 @@ def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
             )
         named = names_in(session.con, statement)
         asked = session.closure([*named])
-        if withheld := [name for name in _WITHHELD if name in named]:
+        if withheld := sorted(name for name in named if public_name(name) in _WITHHELD):
             raise InputError(
                 f"{withheld[0]} is not available to agents: it contains environment variables"
             )
