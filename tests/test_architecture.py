@@ -129,19 +129,13 @@ def test_long_files_are_named_in_a_warning() -> None:
 LONGEST_LINE = 110
 
 
-def _without_findings(path: Path) -> str:
-    """Return a text with its blocks of TOML, whose sentences have no breaks, as empty lines."""
-    text = path.read_text(encoding="utf-8")
-    return re.sub(r"(?ms)^/\* finding$.*?^\*/$", lambda block: "\n" * block[0].count("\n"), text)
-
-
 def test_no_line_is_too_long() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{number}"
         for folder in (*ALLOWED, "tests", "benchmarks", "docs")
         for path in _files(ROOT / folder)
         if path.suffix in (".py", ".sql")
-        for number, line in enumerate(_without_findings(path).splitlines(), 1)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if len(line) > LONGEST_LINE
     ]
     assert not long

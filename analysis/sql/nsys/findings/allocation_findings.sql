@@ -15,7 +15,9 @@
 /* finding
 claim = "allocation"
 says = "waits while the host allocates device memory in every step"
-evidence = "{{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} per step, {{ call_ns | ns }} in total; the GPU idles during these calls for {{ share }}"
+evidence = """\
+{{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} per step, {{ call_ns | ns \
+}} in total; the GPU idles during these calls for {{ share }}"""
 question = "SELECT calls, per_step, call_ns, idle_ns, share_pct, functions FROM allocation_findings"
 
 [columns]
@@ -27,10 +29,17 @@ allocation = "steps allocated no device memory and the GPU never waited for a la
 
 [techniques.allocate_once]
 technique = "Allocate device memory before the loop, or from a pool"
-detail = "cudaMalloc and cudaFree are slow on the host, and cudaFree waits for the device. Allocate buffers once and use them in every step, or use stream-ordered allocation from a pool (cudaMallocAsync with a release threshold). A caching allocator that allocates in every step has run out of memory or is fragmented: use PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fewer distinct sizes or a smaller batch."
-check_first = "Which NVTX range contains the calls (api_calls, nvtx_range). In PyTorch, also check torch.cuda.memory_stats(): num_alloc_retries, and segments that grow in every step."
+detail = """\
+cudaMalloc and cudaFree are slow on the host, and cudaFree waits for the device. Allocate buffers once and \
+use them in every step, or use stream-ordered allocation from a pool (cudaMallocAsync with a release \
+threshold). A caching allocator that allocates in every step has run out of memory or is fragmented: use \
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fewer distinct sizes or a smaller batch."""
+check_first = """\
+Which NVTX range contains the calls (api_calls, nvtx_range). In PyTorch, also check \
+torch.cuda.memory_stats(): num_alloc_retries, and segments that grow in every step."""
 difficulty = "low"
-link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"
+link = """\
+https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"""
 */
 CREATE VIEW allocation_findings AS
 WITH calls AS (

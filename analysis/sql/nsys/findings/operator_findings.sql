@@ -24,7 +24,9 @@
 /* finding
 claim = "operator"
 says = "spends time on {{ words[operator] }}"
-evidence = "{{ share }}{% if step_launches %} ({{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; most time in {{ longest }}"
+evidence = """\
+{{ share }}{% if step_launches %} ({{ step_launches | counted('launch') }} and {{ step_ns | ns }} per \
+step){% endif %}; most time in {{ longest }}"""
 question = "SELECT operator, launches, time_ns, share_pct, longest FROM operator_times"
 each = "operator"
 
@@ -48,24 +50,41 @@ around = "these kernels took no time"
 
 [techniques.fused_cross_entropy]
 technique = "Fuse the output projection (logits) with the cross-entropy loss"
-detail = "Separate passes cast the logits of a large vocabulary, normalize them, read them for the loss and write their gradients. A fused kernel needs one or two passes: torch.compile over the model's head and loss, Liger's FusedLinearCrossEntropy (which computes the logits in chunks and never stores them), or a chunked loss. At the very least, do not cast all logits to FP32."
-check_first = "The size of the vocabulary, which operation casts the logits (.float()), and whether other code needs the logits. Compare the loss before and after the change."
+detail = """\
+Separate passes cast the logits of a large vocabulary, normalize them, read them for the loss and write \
+their gradients. A fused kernel needs one or two passes: torch.compile over the model's head and loss, \
+Liger's FusedLinearCrossEntropy (which computes the logits in chunks and never stores them), or a chunked \
+loss. At the very least, do not cast all logits to FP32."""
+check_first = """\
+The size of the vocabulary, which operation casts the logits (.float()), and whether other code needs the \
+logits. Compare the loss before and after the change."""
 of = "cross_entropy"
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.fused_batch_norm]
 technique = "Fuse batch norm with activation and addition"
-detail = "Statistics, normalization, ReLU and the residual addition are separate passes over the activations. torch.compile fuses pointwise operations with the normalization. In channels_last, cuDNN has kernels for BN + ReLU + addition (Apex's BatchNorm2d_NHWC)."
-check_first = "The model and its input are channels_last throughout, the data type in which batch norm computes (statistics stay in FP32), and whether batch norm is trained at all: if it is frozen, fold it."
+detail = """\
+Statistics, normalization, ReLU and the residual addition are separate passes over the activations. \
+torch.compile fuses pointwise operations with the normalization. In channels_last, cuDNN has kernels for BN \
++ ReLU + addition (Apex's BatchNorm2d_NHWC)."""
+check_first = """\
+The model and its input are channels_last throughout, the data type in which batch norm computes \
+(statistics stay in FP32), and whether batch norm is trained at all: if it is frozen, fold it."""
 of = "batch_norm"
 difficulty = "medium"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.compiled_batch_norm]
 technique = "Compile inference: batch norm, activation and addition in one pass"
-detail = "In inference, batch norm is a fixed scale and shift of each channel. torch.compile combines it with activation and addition in one pass. With freezing (TORCHINDUCTOR_FREEZING=1), or in TensorRT, the weights of the preceding convolution absorb the scale. Folding alone (torch.nn.utils.fusion.fuse_conv_bn_eval) gains little in eager PyTorch: a kernel that adds the bias takes its place."
-check_first = "The model stays in eval mode, nothing else reads the output of the convolution, and the results are accurate enough: they differ by rounding."
+detail = """\
+In inference, batch norm is a fixed scale and shift of each channel. torch.compile combines it with \
+activation and addition in one pass. With freezing (TORCHINDUCTOR_FREEZING=1), or in TensorRT, the weights \
+of the preceding convolution absorb the scale. Folding alone (torch.nn.utils.fusion.fuse_conv_bn_eval) \
+gains little in eager PyTorch: a kernel that adds the bias takes its place."""
+check_first = """\
+The model stays in eval mode, nothing else reads the output of the convolution, and the results are \
+accurate enough: they differ by rounding."""
 of = "fixed_batch_norm"
 features = ["eager"]
 difficulty = "low"
@@ -73,8 +92,13 @@ link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-l
 
 [techniques.folded_batch_norm]
 technique = "Fold batch norm into the convolution"
-detail = "In inference, batch norm is a fixed scale and shift of each channel, which the weights and the bias of the preceding convolution can absorb: torch.compile with freezing (TORCHINDUCTOR_FREEZING=1), TensorRT. Activation and addition remain as one pass."
-check_first = "The model stays in eval mode, nothing else reads the output of the convolution, and the results are accurate enough: they differ by rounding."
+detail = """\
+In inference, batch norm is a fixed scale and shift of each channel, which the weights and the bias of the \
+preceding convolution can absorb: torch.compile with freezing (TORCHINDUCTOR_FREEZING=1), TensorRT. \
+Activation and addition remain as one pass."""
+check_first = """\
+The model stays in eval mode, nothing else reads the output of the convolution, and the results are \
+accurate enough: they differ by rounding."""
 of = "fixed_batch_norm"
 features = ["compiled"]
 difficulty = "low"
@@ -82,41 +106,69 @@ link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolut
 
 [techniques.fused_normalization]
 technique = "Fuse normalization with its neighboring kernels"
-detail = "Residual addition, casts, normalization and scaling are separate passes over the activations. With torch.compile, or fused layer-norm and RMS-norm kernels (Liger, Transformer Engine, Apex), they take one pass forward and one backward."
-check_first = "Which casts autocast adds around the normalization, and the hidden size: fused kernels keep a row in registers."
+detail = """\
+Residual addition, casts, normalization and scaling are separate passes over the activations. With \
+torch.compile, or fused layer-norm and RMS-norm kernels (Liger, Transformer Engine, Apex), they take one \
+pass forward and one backward."""
+check_first = """\
+Which casts autocast adds around the normalization, and the hidden size: fused kernels keep a row in \
+registers."""
 of = "normalization"
 difficulty = "medium"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.fused_attention]
 technique = "Replace the softmax between two matrix products with fused attention"
-detail = "Attention scores are written, scaled, masked, normalized and read again between two matrix products. scaled_dot_product_attention, FlashAttention or cuDNN's attention keep the scores on the SM."
-check_first = "This softmax belongs to attention, and which mask, bias or dropout disables the fused kernels (torch.nn.attention.sdpa_kernel reports the reason)."
+detail = """\
+Attention scores are written, scaled, masked, normalized and read again between two matrix products. \
+scaled_dot_product_attention, FlashAttention or cuDNN's attention keep the scores on the SM."""
+check_first = """\
+This softmax belongs to attention, and which mask, bias or dropout disables the fused kernels \
+(torch.nn.attention.sdpa_kernel reports the reason)."""
 of = "softmax"
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.fused_pointwise]
 technique = "Fuse pointwise kernels: compile the model, or combine each chain into one kernel"
-detail = "Elementwise operations, casts, copies and reductions between matrix products each read and write all of their data. torch.compile, or a fused kernel of the operator (rotary embedding, SwiGLU, RMS norm, dropout with addition), runs a chain of operations in one pass. Copies that make tensors contiguous, and casts between types, are often unnecessary."
-check_first = "Which operators launch these kernels (nvtx_kern_sum; emit_nvtx or the profiler's shapes), and graph breaks (TORCH_LOGS=graph_breaks)."
+detail = """\
+Elementwise operations, casts, copies and reductions between matrix products each read and write all of \
+their data. torch.compile, or a fused kernel of the operator (rotary embedding, SwiGLU, RMS norm, dropout \
+with addition), runs a chain of operations in one pass. Copies that make tensors contiguous, and casts \
+between types, are often unnecessary."""
+check_first = """\
+Which operators launch these kernels (nvtx_kern_sum; emit_nvtx or the profiler's shapes), and graph breaks \
+(TORCH_LOGS=graph_breaks)."""
 of = "pointwise"
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 
 [techniques.no_conversions]
 technique = "Keep tensors in the layout that convolutions use"
-detail = "Tensor cores need NHWC with channels in multiples of 8 (FP16, BF16) or 4 (TF32). Tensors in NCHW are converted before a convolution and back after it, and other channel counts are padded. Keep model and input in channels_last (memory_format=torch.channels_last), pad the channels of the first layer, and enable cuDNN autotuning (torch.backends.cudnn.benchmark). In JAX: dimension numbers in NHWC, channels in the same multiples, and a type that tensor cores support."
-check_first = "Which convolutions are converted (the kernels next to nchwToNhwc, nhwcAddPadding, convertTensor), and whether any operator between them falls back to NCHW."
+detail = """\
+Tensor cores need NHWC with channels in multiples of 8 (FP16, BF16) or 4 (TF32). Tensors in NCHW are \
+converted before a convolution and back after it, and other channel counts are padded. Keep model and input \
+in channels_last (memory_format=torch.channels_last), pad the channels of the first layer, and enable cuDNN \
+autotuning (torch.backends.cudnn.benchmark). In JAX: dimension numbers in NHWC, channels in the same \
+multiples, and a type that tensor cores support."""
+check_first = """\
+Which convolutions are converted (the kernels next to nchwToNhwc, nhwcAddPadding, convertTensor), and \
+whether any operator between them falls back to NCHW."""
 of = "layout"
 keeps = ["around"]
 difficulty = "low"
-link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html#tensor-layout"
+link = """\
+https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html#tensor-layout"""
 
 [techniques.fused_step]
 technique = "Use a fused optimizer: one kernel for the whole update"
-detail = "Each operation of the update is launched separately for all parameters (foreach), or even for each parameter. AdamW(fused=True), Apex, Transformer Engine, or torch.compile over optimizer.step() read and write each state once."
-check_first = "Which implementation runs (foreach launches a multi_tensor_apply kernel for each operation), whether the fused implementation supports the parameters' types and devices, and the cost of gradient clipping."
+detail = """\
+Each operation of the update is launched separately for all parameters (foreach), or even for each \
+parameter. AdamW(fused=True), Apex, Transformer Engine, or torch.compile over optimizer.step() read and \
+write each state once."""
+check_first = """\
+Which implementation runs (foreach launches a multi_tensor_apply kernel for each operation), whether the \
+fused implementation supports the parameters' types and devices, and the cost of gradient clipping."""
 of = "optimizer"
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"

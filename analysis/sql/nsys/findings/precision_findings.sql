@@ -16,7 +16,9 @@
 /* finding
 claim = "single_precision"
 says = "computes in FP32"
-evidence = "kernels with FP32 or TF32 in their names take {{ share }}{% if step_launches %} ({{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; most time in {{ longest }}"
+evidence = """\
+kernels with FP32 or TF32 in their names take {{ share }}{% if step_launches %} ({{ step_launches | \
+counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; most time in {{ longest }}"""
 question = "SELECT type, launches, time_ns, share_pct, kernel_pct, longest FROM precision_times"
 confidence = "medium"
 
@@ -30,8 +32,15 @@ half_types = "these kernels moved half the bytes, and matrix products ran in BF1
 
 [techniques.mixed_precision]
 technique = "Train and run inference in mixed precision (BF16)"
-detail = "torch.autocast(\"cuda\", dtype=torch.bfloat16), or the equivalents of JAX and Transformer Engine. Activations take half the bytes, so that pointwise kernels, normalization, pooling and conversions move half as much, and matrix products run at twice the rate of TF32. To use only TF32, set torch.set_float32_matmul_precision(\"high\"); no other change is needed. Weights, optimizer states, losses and reductions stay in FP32."
-check_first = "Whether training converges as before, which operators stay in FP32 under autocast (batch and layer norm take BF16 and compute in FP32), and whether the program needs FP32 accuracy, as simulations and solvers do."
+detail = """\
+torch.autocast(\"cuda\", dtype=torch.bfloat16), or the equivalents of JAX and Transformer Engine. \
+Activations take half the bytes, so that pointwise kernels, normalization, pooling and conversions move \
+half as much, and matrix products run at twice the rate of TF32. To use only TF32, set \
+torch.set_float32_matmul_precision(\"high\"); no other change is needed. Weights, optimizer states, losses \
+and reductions stay in FP32."""
+check_first = """\
+Whether training converges as before, which operators stay in FP32 under autocast (batch and layer norm \
+take BF16 and compute in FP32), and whether the program needs FP32 accuracy, as simulations and solvers do."""
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/index.html"
 precision = true

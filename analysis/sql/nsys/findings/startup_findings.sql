@@ -18,7 +18,8 @@
 /* finding
 claim = "startup"
 says = "has a long start-up phase"
-evidence = "{{ startup_ns | ns }} between the first CUDA call and the first steady step, {{ share }}; {{ causes }}"
+evidence = """\
+{{ startup_ns | ns }} between the first CUDA call and the first steady step, {{ share }}; {{ causes }}"""
 question = "SELECT device, cause, calls, time_ns, share_pct FROM startup_causes"
 part = "capture"
 largest = "startup_ns"
@@ -30,7 +31,12 @@ time_ns = "startup_ns"
 
 [techniques.cache_tuned]
 technique = "Cache autotuning results"
-detail = "At every start, compilers and libraries time many kernels to choose the fastest. JAX: a persistent compilation cache (JAX_COMPILATION_CACHE_DIR) stores the choices, XLA_FLAGS=--xla_gpu_per_fusion_autotune_cache_dir=DIR stores the choices for fusions, and --xla_gpu_autotune_level limits the number of candidates. PyTorch: TORCHINDUCTOR_CACHE_DIR; mode max-autotune and cudnn.benchmark tune again for each shape."
+detail = """\
+At every start, compilers and libraries time many kernels to choose the fastest. JAX: a persistent \
+compilation cache (JAX_COMPILATION_CACHE_DIR) stores the choices, \
+XLA_FLAGS=--xla_gpu_per_fusion_autotune_cache_dir=DIR stores the choices for fusions, and \
+--xla_gpu_autotune_level limits the number of candidates. PyTorch: TORCHINDUCTOR_CACHE_DIR; mode \
+max-autotune and cudnn.benchmark tune again for each shape."""
 check_first = "Whether a second run tunes again (startup_causes), and how many shapes there are."
 of = "autotuning"
 difficulty = "low"
@@ -38,7 +44,11 @@ link = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/enviro
 
 [techniques.cache_compiled]
 technique = "Cache compiled code on disk, or compile ahead of time"
-detail = "Point the caches of the compilers to a directory that outlives the process (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR, JAX_COMPILATION_CACHE_DIR, CUDA_CACHE_PATH). Build for the architecture of this GPU, so that no PTX is compiled at load time. Keep shapes and options the same, because each combination is compiled separately."
+detail = """\
+Point the caches of the compilers to a directory that outlives the process (TORCHINDUCTOR_CACHE_DIR, \
+TRITON_CACHE_DIR, JAX_COMPILATION_CACHE_DIR, CUDA_CACHE_PATH). Build for the architecture of this GPU, so \
+that no PTX is compiled at load time. Keep shapes and options the same, because each combination is \
+compiled separately."""
 check_first = "What is compiled, and whether a second run compiles it again (startup_causes; nvtx_ranges)."
 of = "compilation"
 difficulty = "low"
@@ -46,7 +56,9 @@ link = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/enviro
 
 [techniques.fewer_communicators]
 technique = "Create fewer communicators, and overlap their creation with other start-up work"
-detail = "Each process group has its own communicator. Reuse groups, split one communicator (ncclCommSplit) instead of creating more, and create communicators while weights are loaded (non-blocking communicators)."
+detail = """\
+Each process group has its own communicator. Reuse groups, split one communicator (ncclCommSplit) instead \
+of creating more, and create communicators while weights are loaded (non-blocking communicators)."""
 check_first = "How many communicators are created, and when (nvtx_ranges: ncclCommInitRank)."
 of = "communicator"
 difficulty = "medium"
@@ -54,16 +66,24 @@ link = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communic
 
 [techniques.fewer_allocations]
 technique = "Allocate device memory once, from a pool"
-detail = "cudaMalloc and cudaHostAlloc are slow and may synchronize. Reserve a pool at the start (a caching or stream-ordered allocator) instead of growing it call by call."
+detail = """\
+cudaMalloc and cudaHostAlloc are slow and may synchronize. Reserve a pool at the start (a caching or \
+stream-ordered allocator) instead of growing it call by call."""
 check_first = "Number and size of the allocations (cuda_api_sum)."
 of = "allocation"
 difficulty = "low"
-link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"
+link = """\
+https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"""
 
 [techniques.keep_alive]
 technique = "Start once, or do less work before the first step"
-detail = "Every process creates its own context, loads modules and kernels, and reads its input. Serve many requests from one process, or run several jobs in it. Read weights and data while kernels are loaded. In a long run, start-up hardly matters: profile more steps to confirm."
-check_first = "The largest causes (startup_causes), and what the program does during start-up (python -X importtime, py-spy, perf)."
+detail = """\
+Every process creates its own context, loads modules and kernels, and reads its input. Serve many requests \
+from one process, or run several jobs in it. Read weights and data while kernels are loaded. In a long run, \
+start-up hardly matters: profile more steps to confirm."""
+check_first = """\
+The largest causes (startup_causes), and what the program does during start-up (python -X importtime, \
+py-spy, perf)."""
 difficulty = "medium"
 link = "https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/lazy-loading.html"
 */
