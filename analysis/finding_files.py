@@ -68,6 +68,11 @@ class FindingFile:
     assumes: Mapping[str, str] = field(default_factory=dict)
     techniques: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    @property
+    def chooses(self) -> bool:
+        """Whether the view chooses a technique for each row; else all of the finding's apply."""
+        return "technique" in self.types
+
 
 def parse_block(text: str, path: str, view: str, types: Mapping[str, str]) -> FindingFile:
     """Parse the block of a view.  Raises ValueError, with its path, if it is not whole."""
@@ -120,7 +125,7 @@ def _claim(file: FindingFile) -> str:
         "technique": _technique(file, "technique"),
     }
     part = f"PARTITION BY {each} " if each else ""
-    first = f"v.{file.largest} DESC, v.report_id, v.device{_ranked(file)}"
+    first = f"v.{file.largest} DESC, v.report_id, v.device{'' if file.chooses else ', t.rank'}"
     return (
         f"(SELECT v.report_id, v.device, v.share_pct, {_columns(values)}\nFROM {_source(file)}\n"
         f"QUALIFY row_number() OVER ({part}ORDER BY {first}) = 1)"
@@ -164,15 +169,11 @@ def _precision(file: FindingFile) -> str:
 
 def _technique(file: FindingFile, column: str) -> str:
     """Return a column of the technique: the view's own choice, else any for this finding."""
-    return f"v.{column}" if "technique" in file.types else f"t.{column}"
+    return f"{'v' if file.chooses else 't'}.{column}"
 
 
 def _source(file: FindingFile) -> str:
-    if "technique" in file.types:
+    if file.chooses:
         return f"{file.view} AS v"
     of = f" AND t.subclass IN ('*', v.{file.each})" if file.each else ""
     return f"{file.view} AS v LEFT JOIN _techniques AS t ON t.bound = {quote(file.claim)}{of}"
-
-
-def _ranked(file: FindingFile) -> str:
-    return "" if "technique" in file.types else ", t.rank"

@@ -23,7 +23,7 @@ python AS (
     JOIN ncu_launches AS l USING (report_id, launch_id)
     WHERE ends_with(s.file, '.py') AND regexp_matches(l.kernel_demangled, '^\w+$')
 ),
-told AS (
+named AS (
     SELECT
         l.report_id,
         l.launch_id,
@@ -50,5 +50,5 @@ SELECT
     library,
     is_closed(library) AS closed,
     told_by
-FROM told
+FROM named
 ORDER BY report_id, launch_id;

@@ -101,7 +101,7 @@ ways AS (
     WHERE communicator IS NOT NULL
     GROUP BY report_id, range_id, way
 ),
-told AS (
+named AS (
     SELECT report_id, range_id, call, communicator, bytes, false AS grouped
     FROM calls
     WHERE communicator IS NOT NULL
@@ -129,7 +129,7 @@ told AS (
 -- torch.distributed in a torch.profiler trace.
 collective_calls AS (
     SELECT t.*, s.ranks
-    FROM told AS t
+    FROM named AS t
     LEFT JOIN sizes AS s USING (report_id, communicator)
 )
 SELECT
