@@ -1,5 +1,5 @@
--- GPUs that are idle during their steady steps because the host allocates or frees device memory in every
--- step.
+-- GPUs that are idle during their steady steps while the host allocates or frees device memory, on average at
+-- least once per step.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -14,7 +14,7 @@
 -- functions VARCHAR: names of these functions with their call counts, most frequent first
 /* finding
 claim = "allocation"
-says = "waits while the host allocates device memory in every step"
+says = "waits while the host allocates device memory in its steps"
 evidence = """\
 {{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} per step, {{ call_ns | ns \
 }} in total; the GPU idles during these calls for {{ share }}"""
