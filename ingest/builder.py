@@ -35,6 +35,8 @@ class ReportBuilder:
     stored: dict[str, StoredTable] = field(default_factory=dict)
     #: The largest share of lost or damaged rows in a table, and the message about it.
     lost: tuple[float, str] = (0.0, "")
+    #: How the input ends too early; empty if it is complete.
+    incomplete: str = ""
 
     @contextmanager
     def table(self, name: str) -> Iterator[TableWriter]:
@@ -64,8 +66,16 @@ class ReportBuilder:
         if counts:
             self.lost = max(self.lost, (100 * rows / max(of, rows, 1), text))
 
+    def cut(self, text: str) -> None:
+        """Record that the input ends too early; it is refused unless the user forces it."""
+        self.warn(text)
+        self.incomplete = text
+
     def check_losses(self) -> None:
         """Raise InputError if too much of the input is lost for any conclusion."""
+        if self.incomplete:
+            path = self.source.path
+            raise InputError(f"{path}: {self.incomplete} (--force stores what precedes the end)")
         share, text = self.lost
         if share > REFUSED_PCT:
             raise InputError(

@@ -18,7 +18,7 @@ from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
 from perfpipe.ingest.reading import ingest
 from perfpipe.ingest.torch.events import ns_of
-from perfpipe.ingest.torch.kineto import _operation
+from perfpipe.ingest.torch.tables import operation as nsys_operation
 from perfpipe.pipelines.cli import run_cli
 from perfpipe.store import Store
 
@@ -69,7 +69,7 @@ def test_microseconds_become_nanoseconds_exactly(ns: int) -> None:
     ],
 )
 def test_copies_have_the_names_that_nsys_gives_them(name: str, operation: str) -> None:
-    assert _operation(name) == operation
+    assert nsys_operation(name) == operation
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ _KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.
         ('{"schemaVersion": 1, "traceEvents": ' + "[" * 100_000, "truncated or damaged"),
         ({"schemaVersion": 1}, "no traceEvents"),
         ({"traceEvents": "none"}, "no traceEvents"),
-        ({"traceEvents": [7]}, "invalid event"),
+        ({"traceEvents": [7]}, "1 of 1 rows of traceEvents are not events"),
         ({"traceEvents": []}, "no PyTorch"),
         ({"traceEvents": [_KERNEL]}, "1 of 1 rows of traceEvents have an invalid args"),
         ({"traceEvents": [_KERNEL | {"args": [1]}]}, "1 of 1 rows .* .not an object"),

@@ -28,19 +28,12 @@ RANGES = "nsys_nvtx_ranges"
 def write_timeline(
     builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
 ) -> None:
-    """Write launch_steps, `launches` and nsys_nvtx_ranges with their links, and set the GPU.
-
-    Ranges take about as long as the other tables together, so they are written concurrently: numpy
-    and the Parquet writer release the interpreter's lock.
-    """
+    """Write launch_steps, `launches` and nsys_nvtx_ranges with their links, and set the GPU."""
     _state_gpu(builder, operations)
     give_back()
-    with ThreadPoolExecutor(2) as pool:
-        tables = [pool.submit(_write_launches, builder, operations, ranges)]
-        if ranges is not None:
-            tables.append(pool.submit(_write_ranges, builder, operations.calls, ranges))
-        for table in tables:
-            table.result()
+    _write_launches(builder, operations, ranges)
+    if ranges is not None:
+        _write_ranges(builder, operations.calls, ranges)
     unlinked = int(np.count_nonzero(operations.call == NONE))
     if unlinked:
         total = len(operations)

@@ -8,21 +8,38 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from decimal import Decimal
+from functools import cache
+from typing import Any, NamedTuple
 
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.torch.trace_json import Written
 
 #: Categories of events that are read; the others have no additional information.
-CALLS = ("cuda_runtime", "cuda_driver")
+CALLS = ("runtime", "driver")
 KERNELS = "kernel"
 MEMORY = ("gpu_memcpy", "gpu_memset")
-RANGES = ("user_annotation", "cpu_op")
+ANNOTATIONS, OPERATORS = "user_annotation", "cpu_op"
+RANGES = (ANNOTATIONS, OPERATORS)
 READ = frozenset((*CALLS, KERNELS, *MEMORY, *RANGES))
 
-#: Microseconds in the format of Kineto.
-_TIME = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,9})?")
+#: Calls of an accelerator's runtime and driver: cuda_runtime, hip_runtime, xpu_driver.
+_CALL = re.compile(r"(?:cuda|hip|xpu|musa|gcu|privateuse1)_(runtime|driver)")
+
+#: Categories of PyTorch 1.8 to 1.10, and what they are called since.
+_OLD = {
+    "Kernel": KERNELS, "Memcpy": MEMORY[0], "Memset": MEMORY[1], "Runtime": "runtime",
+    "Operator": OPERATORS,
+}  # fmt: skip
+
+#: Annotations of PyTorch itself, which old versions write as operators.
+_ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)")
+
+#: Microseconds in the format of Kineto, and as any program writes them.
+_TIME = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,3})?")
+_ANY_TIME = re.compile(r"-?[0-9]{1,20}(\.[0-9]{0,40})?([eE][-+]?[0-9]{1,2})?")
 
 #: Largest absolute time, ns, and longest event: one year.
 LATEST_NS, _LONGEST_NS = 4 * 10**18, 366 * 86_400 * 10**9
@@ -36,22 +53,19 @@ _LARGEST, _MOST_BYTES = (1 << 63) - 1, 1 << 53
 #: Maximum nesting of argument lists: shapes of several tensors are lists of lists.
 _DEPTH = 4
 
+#: A process of a merged trace: name of the rank, number.
+_MERGED = re.compile(r"(.{0,80}?[^\s\d]) *([0-9]{1,10})")
+
 _WHOLE = ("device", "context", "stream", "correlation")
 _SIZES = ("bytes", "registers per thread")
 _EXTENTS = ("grid", "block")
 
 
-class Written(str):
-    """A decimal number as written in the trace, as opposed to text."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """An event with times in ns; relevant `args` have the right types.
 
-    Process and thread of a GPU event are its device and stream, or 0.
+    Process and thread of a GPU event are its device and stream, or 0.  `rank` is the name that a
+    program which merged the traces of several ranks gave to the rank, empty in other traces.
     """
 
     category: str
@@ -60,6 +74,7 @@ class Event:
     end: int
     pid: int
     tid: int
+    rank: str
     args: Mapping[str, Any]
 
 
@@ -69,33 +84,43 @@ class Admission:
 
     events: int = 0
     lost: Counter[str] = field(default_factory=Counter)
+    #: Number of events of each category, also of those that are not read.
+    categories: Counter[str] = field(default_factory=Counter)
 
-    def admit(self, raw: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
-        """Yield the complete events ("ph": "X") of categories that are read."""
-        for event in raw:
-            if event.get("ph") != "X":
-                continue
-            category = event.get("cat", "")
-            if not isinstance(category, str) or isinstance(category, Written):
-                self.events += 1
-                self._left_out("category")
-            elif category in READ:
-                self.events += 1
-                if (admitted := self._event(category, event)) is not None:
-                    yield admitted
+    def admit(self, event: Mapping[str, Any]) -> Event | None:
+        """Return a complete event ("ph": "X") of a category that is read; None for others."""
+        category = event.get("cat", "")
+        if not isinstance(category, str) or isinstance(category, Written):
+            self.events += 1
+            self._left_out("category")
+            return None
+        self.categories[category] += 1
+        read = self._read_as(category)
+        if read is None:
+            return None
+        self.events += 1
+        return self._event(read, event)
 
     def report(self, builder: ReportBuilder) -> None:
         """Add the invalid values and events to the report."""
         for reason, events in sorted(self.lost.items()):
             builder.lose("traceEvents", reason, events, self.events)
 
+    @staticmethod
+    @cache
+    def _read_as(category: str) -> str | None:
+        call = _CALL.fullmatch(category)
+        read = call[1] if call else _OLD.get(category, category)
+        return read if read in READ else None
+
     def _left_out(self, what: str) -> None:
         self.lost[f"have no valid {what}; they were skipped"] += 1
 
     def _event(self, category: str, event: Mapping[str, Any]) -> Event | None:
         name = text_of(event.get("name"))
-        start, lasting = (ns_of(event.get(key)) for key in ("ts", "dur"))
-        pid, tid = number_of(event.get("pid"), _PIDS), number_of(event.get("tid"), _TIDS)
+        start, lasting = ns_of(event.get("ts")), ns_of(event.get("dur"))
+        rank, pid = _process(event.get("pid"))
+        tid = number_of(event.get("tid"), _TIDS)
         # Old versions write "stream 7" as the thread of GPU events.
         on_host = category in CALLS or category in RANGES
         whole = {
@@ -110,8 +135,10 @@ class Admission:
                 self._left_out(what)
                 return None
         assert name is not None and start is not None and lasting is not None  # noqa: S101
+        if category == OPERATORS and _ANNOTATION.match(name):
+            category = ANNOTATIONS
         args = self._args(event.get("args", {} if on_host else None))
-        return Event(category, name, start, start + lasting, pid or 0, tid or 0, args)
+        return Event(category, name, start, start + lasting, pid or 0, tid or 0, rank, args)
 
     def _args(self, args: object) -> Mapping[str, Any]:
         if not isinstance(args, dict):
@@ -138,6 +165,14 @@ class Admission:
         self.lost[f"have an invalid {name} ({what}), read as NULL"] += 1
 
 
+def _process(value: object) -> tuple[str, int | None]:
+    """Return the rank and number of a process, which merging programs write as '[TP00] 1001'."""
+    number = number_of(value, _PIDS)
+    if number is None and isinstance(value, str) and (merged := _MERGED.fullmatch(value)):
+        return merged[1], number_of(merged[2], _PIDS)
+    return "", number
+
+
 def text_of(value: object) -> str | None:
     """Return a storable text, with lone surrogates replaced; None for other values."""
     if not isinstance(value, str) or isinstance(value, Written):
@@ -162,7 +197,10 @@ def ns_of(value: object) -> int | None:
         return None
     written = str(value)
     if not _TIME.fullmatch(written):
-        return None
+        if not _ANY_TIME.fullmatch(written):
+            return None
+        ns = int((Decimal(written) * 1000).to_integral_value())
+        return ns if abs(ns) <= LATEST_NS else None
     whole, _, fraction = written.partition(".")
     sign = -1 if whole.startswith("-") else 1
     ns = int(whole) * 1000 + sign * int((fraction + "000")[:3])

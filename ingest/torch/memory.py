@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
 
 from perfpipe.ingest.builder import ReportBuilder
-from perfpipe.ingest.torch.events import ns_of, number_of
+from perfpipe.ingest.torch.events import LATEST_NS, ns_of, number_of
+from perfpipe.ingest.torch.spool import Spool
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 #: Name of memory events, and their table.
 _EVENT, _TABLE = "[memory]", "torch_memory"
@@ -15,54 +22,58 @@ _EVENT, _TABLE = "[memory]", "torch_memory"
 #: Numbers of c10::DeviceType.
 _DEVICES = {0: "CPU", 1: "CUDA"}
 
+_NUMBERS = ("pid", "tid", "device", "address", "bytes", "allocated_bytes", "reserved_bytes")
 
-def write_memory(builder: ReportBuilder, raw: Iterable[Mapping[str, Any]], zero: int) -> None:
-    """Write allocations and releases of PyTorch, with the totals in the trace.
+
+class MemoryEvents:
+    """Allocations and releases of PyTorch, with the totals in the trace.
 
     Events without a time, a size or a device are skipped and counted.
     """
-    lost: Counter[str] = Counter()
-    rows = []
-    for event in raw:
-        if event.get("ph") == "i" and event.get("name") == _EVENT:
-            row, lacking = _row(event, zero)
-            if lacking:
-                lost[lacking] += 1
-            else:
-                rows.append(row)
-    for lacking, events in sorted(lost.items()):
-        reason = f"have no valid {lacking}; they were skipped"
-        builder.lose(f"{_EVENT} events", reason, events, len(rows) + lost.total())
-    if not rows:
-        builder.lacks(_TABLE, "the trace has no memory events; profile with profile_memory=True")
-    # Events of the same time stay in trace order.
-    rows.sort(key=lambda row: row["timestamp_ns"])
-    columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-    builder.write(_TABLE, {"event": list(range(len(rows))), **columns} if rows else {}, len(rows))
 
+    def __init__(self, directory: Path) -> None:
+        self._lost: Counter[str] = Counter()
+        columns = (*_NUMBERS, "device_type", "start_ns", "end_ns")
+        self._spool = Spool(directory / "memory_events.parquet", columns, ("device_type",))
 
-def _row(event: Mapping[str, Any], zero: int) -> tuple[dict[str, Any], str]:
-    """Return the row of an event, and the name of a missing value, if any."""
-    args = event.get("args")
-    args = args if isinstance(args, dict) else {}
-    at = ns_of(event.get("ts"))
-    kind, device = number_of(args.get("Device Type")), number_of(args.get("Device Id"))
-    size = number_of(args.get("Bytes"))
-    needed = {"time": at, "device": kind, "size": size}
-    lacking = next((what for what, value in needed.items() if value is None), "")
-    allocated, reserved = (number_of(args.get(f"Total {what}")) for what in _TOTALS)
-    row = {
-        "timestamp_ns": (at or 0) - zero,
-        "pid": number_of(event.get("pid")),
-        "tid": number_of(event.get("tid")),
-        "device_type": _DEVICES.get(kind or 0, f"type {kind}"),
-        "device": device if device is not None and device >= 0 else None,
-        "address": number_of(args.get("Addr")),
-        "bytes": size,
-        "allocated_bytes": _total(allocated),
-        "reserved_bytes": _total(reserved),
-    }
-    return row, lacking
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Add an instant event if it is about memory."""
+        if event.get("name") != _EVENT:
+            return
+        args = event.get("args")
+        args = args if isinstance(args, dict) else {}
+        at = ns_of(event.get("ts"))
+        kind, device = number_of(args.get("Device Type")), number_of(args.get("Device Id"))
+        size = number_of(args.get("Bytes"))
+        for what, value in {"time": at, "device": kind, "size": size}.items():
+            if value is None:
+                self._lost[what] += 1
+                return
+        allocated, reserved = (number_of(args.get(f"Total {what}")) for what in _TOTALS)
+        self._spool.add((
+            number_of(event.get("pid")), number_of(event.get("tid")),
+            device if device is not None and device >= 0 else None,
+            number_of(args.get("Addr")), size, _total(allocated), _total(reserved),
+            _DEVICES.get(kind or 0, f"type {kind}"), at, at,
+        ))  # fmt: skip
+
+    def write(self, builder: ReportBuilder, con: DuckDBPyConnection, zero: int) -> None:
+        """Write torch_memory; times count from `zero`, ns."""
+        for what, events in sorted(self._lost.items()):
+            reason = f"have no valid {what}; they were skipped"
+            total = len(self._spool) + self._lost.total()
+            builder.lose(f"{_EVENT} events", reason, events, total)
+        if not len(self._spool):
+            reason = "the trace has no memory events; profile with profile_memory=True"
+            builder.lacks(_TABLE, reason)
+        with builder.table(_TABLE) as writer:
+            for batch in self._spool.in_time_order(con, -LATEST_NS):
+                columns = {name: batch.numbers(name) for name in _NUMBERS} | {
+                    "event": range(writer.rows, writer.rows + len(batch)),
+                    "timestamp_ns": pc.subtract(batch.numbers("start_ns"), zero),
+                    "device_type": batch.texts("device_type"),
+                }
+                writer.write(columns, len(batch))
 
 
 _TOTALS = ("Allocated", "Reserved")

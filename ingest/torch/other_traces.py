@@ -1,0 +1,34 @@
+"""Names traces in Chrome's format that perfpipe does not read, and what to give instead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Set
+
+_NSYS = (
+    "profile the program with nsys (nsys profile -t cuda,nvtx), or with 'perfpipe run -- PROGRAM'"
+)
+
+
+def kind_of_trace(categories: Collection[str], processes: Set[str]) -> str:
+    """Return what a trace is that torch.profiler did not write for a GPU; empty otherwise.
+
+    `categories` are those of its events, `processes` the names of its processes and text ids.
+    """
+    if any(name.startswith("mtia_") for name in categories):
+        return (
+            "a torch.profiler trace of an MTIA accelerator, which perfpipe does not read; it reads "
+            "traces of NVIDIA, AMD and Intel GPUs"
+        )
+    if any(name.startswith("hpu_") for name in categories):
+        return (
+            "a torch.profiler trace of a Gaudi accelerator, which perfpipe does not read; it reads "
+            "traces of NVIDIA, AMD and Intel GPUs"
+        )
+    if any(name.startswith(("/device:", "/host:")) for name in processes):
+        return f"a profile of JAX (XLA) or TensorFlow, which perfpipe does not read; {_NSYS}"
+    if processes & {"CPU functions", "CUDA functions"}:
+        return (
+            "an export of torch.autograd.profiler, which has no launches; record the program with "
+            "torch.profiler.profile, and export_chrome_trace"
+        )
+    return ""
