@@ -224,6 +224,26 @@ def test_more_of_a_resource_never_raises_occupancy(
     assert calculate_in(macros, architecture, larger).occupancy_pct <= base
 
 
+@pytest.mark.parametrize(
+    ("cc", "kernel", "limits"),
+    [
+        # ncu on GB200: cuBLASLt, on RTX 5060 Laptop, and on RTX 4090, without a limit by barriers.
+        ("10.0", Kernel(384, 168, 205696, 7), {"warps": 5, "registers": 1, "barriers": 9}),
+        ("12.0", Kernel(1024, 45), {"warps": 1, "blocks": 24, "registers": 1, "barriers": 24}),
+        ("8.9", Kernel(64, 20), {"warps": 24, "blocks": 24, "registers": 42, "barriers": None}),
+        # cuda_occupancy.h of CUDA 13.5
+        ("10.3", Kernel(128, 32, 0, 7), {"warps": 16, "registers": 16, "barriers": 4}),
+        ("11.0", Kernel(128, 32, 0, 7), {"warps": 12, "registers": 16, "barriers": 3}),
+        ("12.1", Kernel(128, 32, 0, 2), {"warps": 12, "registers": 16, "barriers": 12}),
+    ],
+)
+def test_limits_of_other_architectures(
+    macros: Session, cc: str, kernel: Kernel, limits: dict[str, int | None]
+) -> None:
+    found = calculate_in(macros, architectures()[cc], kernel).limits
+    assert {name: found.get(name) for name in limits} == limits
+
+
 def test_the_command_answers_without_a_report(cli: Cli) -> None:
     assert cli("occupancy", "--cc", "9.0", "--block", "256", "--regs", "64", "--smem", "48K") == 0
     assert cli.out.splitlines()[0] == "50.0 % occupancy: 4 blocks, 32 of 64 warps per SM"
@@ -240,7 +260,10 @@ def test_the_command_answers_without_a_report(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--cc", "9.1", "--block", "32", "--regs", "16"), "unknown compute capability '9.1'"),
+        (
+            ("--cc", "9.1", "--block", "32", "--regs", "16"),
+            "unknown compute capability '9.1'",
+        ),
         (("--cc", "9.0", "--block", "32", "--regs", "16", "--smem", "lots"), "expected bytes"),
         (("--cc", "8.6", "--block", "32", "--regs", "16", "--smem", "100K"), "at most 101,376"),
         (("--cc", "9.0", "--block", "2048", "--regs", "16"), "--block"),
