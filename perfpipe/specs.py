@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
+from perfpipe.errors import InputError
 from perfpipe.files import packaged
 
 
@@ -98,7 +99,19 @@ class Architecture:
 @cache
 def architectures() -> dict[str, Architecture]:
     """Return the known architectures by compute capability."""
-    return {cc: Architecture(cc=cc, **values) for cc, values in _toml("architectures.toml").items()}
+    listed = _toml("architectures.toml")
+    return {cc: Architecture(cc=cc, **values) for cc, values in listed.items() if cc != "others"}
+
+
+def architecture_of(cc: str) -> Architecture:
+    """Return the architecture of a compute capability; raises InputError if it is unknown."""
+    known = architectures()
+    if cc in known:
+        return known[cc]
+    others = _toml("architectures.toml")["others"]
+    what = others.get(cc) or others.get(cc.partition(".")[0])
+    named = f": {what}" if what else ""
+    raise InputError(f"unknown compute capability '{cc}'{named} (known: {', '.join(known)})")
 
 
 @cache

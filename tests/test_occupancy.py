@@ -262,8 +262,10 @@ def test_the_command_answers_without_a_report(cli: Cli) -> None:
     [
         (
             ("--cc", "9.1", "--block", "32", "--regs", "16"),
-            "unknown compute capability '9.1'",
+            "unknown compute capability '9.1' (known",
         ),
+        (("--cc", "10.1", "--block", "32", "--regs", "16"), "'10.1': Thor in CUDA 12.8 and 12.9"),
+        (("--cc", "6.1", "--block", "32", "--regs", "16"), "'6.1': Pascal"),
         (("--cc", "9.0", "--block", "32", "--regs", "16", "--smem", "lots"), "expected bytes"),
         (("--cc", "8.6", "--block", "32", "--regs", "16", "--smem", "100K"), "at most 101,376"),
         (("--cc", "9.0", "--block", "2048", "--regs", "16"), "--block"),

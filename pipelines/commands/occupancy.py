@@ -6,7 +6,7 @@ import re
 
 import click
 
-from perfpipe.errors import InputError, did_you_mean
+from perfpipe.errors import InputError
 from perfpipe.pipelines.options import json_document, json_option
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kK]?)(?:i?[bB])?")
@@ -37,13 +37,9 @@ def occupancy_command(
     perfpipe occupancy --cc 9.0 --block 256 --regs 64 --smem 48K
     """
     from perfpipe.analysis.occupancy import Kernel, calculate, curves
-    from perfpipe.specs import architectures
+    from perfpipe.specs import architecture_of
 
-    known = architectures()
-    if cc not in known:
-        hint = did_you_mean(cc, known)
-        raise InputError(f"unknown compute capability '{cc}'{hint} (known: {', '.join(known)})")
-    architecture = known[cc]
+    architecture = architecture_of(cc)
     kernel = Kernel(block, regs, _bytes(smem), barriers)
     if kernel.smem > architecture.smem_per_block:
         raise InputError(
