@@ -16,6 +16,9 @@ from typing import Any
 from perfpipe.errors import InputError
 from perfpipe.files import packaged
 
+#: What drivers print before the names of the lists.
+_BRAND = r"(?:(?:NVIDIA|Tesla|GeForce)\s+)*"
+
 
 @dataclass(frozen=True)
 class GpuSpec:
@@ -143,14 +146,16 @@ def _toml(name: str) -> dict[str, Any]:
 def find_spec(device_name: str, sm_count: int | None = None) -> GpuSpec | None:
     """Return the spec of a device by its name in a report, or None if uncertain.
 
-    A spec whose SM count contradicts the report is not returned: a MIG slice or a cut-down
-    variant has different peaks from the full card.
+    The whole name has to match: a vGPU, a MIG slice, or a laptop GPU has other peaks.  A spec whose
+    SM count contradicts the report is not returned, and none if several match.
     """
-    for spec in gpu_specs():
-        named = re.search(spec.match, device_name, re.IGNORECASE)
-        if named and sm_count in (None, spec.sms):
-            return spec
-    return None
+    found = [
+        spec
+        for spec in gpu_specs()
+        if sm_count in (None, spec.sms)
+        and re.fullmatch(f"{_BRAND}(?:{spec.match})", device_name.strip(), re.IGNORECASE)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def search_specs(words: str) -> list[GpuSpec]:
