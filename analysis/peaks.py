@@ -26,9 +26,10 @@ PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", "report"),
     ("gpu", "VARCHAR", "GPU model, identified by device name and SM count"),
     ("dtype", "VARCHAR", "data type, as in 'perfpipe specs'"),
-    ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s)"),
-    ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s"),
+    ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s); NULL if it is not known"),
+    ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s; NULL if it is not known"),
     ("source", "VARCHAR", "vendor document that states the peak"),
+    ("missing", "VARCHAR", "why flop_per_s or bytes_per_s is NULL; NULL if both are known"),
 )
 _LINK_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", ""),
@@ -49,9 +50,9 @@ def make_gpu_peaks(con: DuckDBPyConnection) -> None:
     """Create gpu_peaks from `reports`."""
     of = "SELECT report_id, gpu AS model, sm_count AS model_sms FROM reports"
     rows = [
-        (*device, spec.name, dtype, peak * 1e12, spec.bandwidth_gbs * 1e9, spec.source)
+        (*device, spec.name, dtype, _scaled(peak, 1e12), _scaled(spec.bandwidth_gbs, 1e9), *why)
         for device, spec in _specs(con, of)
-        for dtype, peak in spec.dense.items()
+        for dtype, peak, *why in _peaks(spec)
     ]
     _make_for(con, of, "gpu_peaks", PEAKS_COLUMNS, ("report_id",), rows)
 
@@ -67,8 +68,20 @@ def make_gpu_links(con: DuckDBPyConnection) -> None:
     rows = []
     for device, spec in _specs(con, of):
         links = (spec.bandwidth_gbs, spec.pcie_gbs, spec.nvlink_gbs)
-        rows.append((*device, *(None if rate is None else rate * 1e9 for rate in links)))
+        rows.append((*device, *(_scaled(rate, 1e9) for rate in links)))
     _make_for(con, of, "_gpu_links", _LINK_COLUMNS, ("report_id", "device"), rows)
+
+
+def _peaks(spec: GpuSpec) -> Iterator[tuple[str, float | None, str, str | None]]:
+    """Yield the type, peak, source and missing figures of each row of gpu_peaks."""
+    bandwidth = [f"bandwidth: {why}" for what, why in spec.missing.items() if what == "bandwidth"]
+    for dtype in (*spec.dense, *spec.types_without_peak):
+        peak = [f"{dtype}: {why}" for what, why in spec.missing.items() if what == dtype]
+        yield dtype, spec.dense.get(dtype), spec.source, "; ".join([*peak, *bandwidth]) or None
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return None if value is None else value * unit
 
 
 def make_architectures(con: DuckDBPyConnection) -> None:

@@ -1,20 +1,33 @@
 """Vendor specifications of GPUs and of their SMs.
 
-gpus.toml and gpus_rtx.toml list the peaks of GPUs.  architectures.toml lists the resources of an
-SM by compute capability.  tensor_rates.toml lists the tensor-core rates by instruction.
+The files of LISTS list the peaks of GPUs.  architectures.toml lists the resources of an SM by
+compute capability.  tensor_rates.toml lists the tensor-core rates by instruction.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
 from perfpipe.errors import InputError
 from perfpipe.files import packaged
+
+#: Lists of GPUs; the first explains the format.
+LISTS = (
+    "gpus.toml",
+    "gpus_tesla.toml",
+    "gpus_rtx.toml",
+    "gpus_geforce.toml",
+    "gpus_embedded.toml",
+)
+
+#: Types whose peaks refer to the clock of the CUDA cores.
+_CUDA_CLOCK = ("fp64", "fp64_tensor", "fp32")
 
 #: What drivers print before the names of the lists.
 _BRAND = r"(?:(?:NVIDIA|Tesla|GeForce)\s+)*"
@@ -24,7 +37,8 @@ _BRAND = r"(?:(?:NVIDIA|Tesla|GeForce)\s+)*"
 class GpuSpec:
     """One GPU model: clocks in MHz, bandwidths in GB/s, peaks in TFLOP/s (int8: TOP/s).
 
-    Link bandwidths are per direction.  `missing` maps types without a peak to the reason.
+    Link bandwidths are per direction.  `missing` maps types without a peak to the reason; also
+    "clock" and "bandwidth", if they are None.
     """
 
     key: str
@@ -32,26 +46,30 @@ class GpuSpec:
     match: str
     cc: str
     sms: int
-    clock_mhz: float
-    bandwidth_gbs: float
     memory_gb: tuple[int, ...]
-    dense: Mapping[str, float]
     source: str
+    clock_mhz: float | None = None
+    bandwidth_gbs: float | None = None
+    dense: Mapping[str, float] = field(default_factory=dict)
     sparse: Mapping[str, float] = field(default_factory=dict)
     pcie_gbs: float | None = None
     nvlink_gbs: float | None = None
     quoted_mhz: Mapping[str, float] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def cuda_mhz(self) -> float:
-        """The clock to which the CUDA-core and FP64 tensor-core peaks refer."""
-        return self.quoted_mhz.get("cuda", self.clock_mhz)
+    def quoted(self, dtype: str) -> float | None:
+        """Return the clock to which the peak of a type refers, MHz."""
+        return self.quoted_mhz.get("cuda" if dtype in _CUDA_CLOCK else "tensor", self.clock_mhz)
 
     @property
-    def tensor_mhz(self) -> float:
-        """The clock to which the other tensor-core peaks refer."""
-        return self.quoted_mhz.get("tensor", self.clock_mhz)
+    def types_without_peak(self) -> dict[str, str]:
+        """The types that the hardware supports but that have no peak, with the reason."""
+        return {k: why for k, why in self.missing.items() if k not in ("clock", "bandwidth")}
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the documents that `source` names."""
+        return [address for title, address in documents().items() if title in self.source]
 
 
 @dataclass(frozen=True)
@@ -100,6 +118,12 @@ class Architecture:
 
 
 @cache
+def documents() -> dict[str, str]:
+    """Return the addresses of vendor documents by title."""
+    return _toml("gpu_documents.toml")
+
+
+@cache
 def architectures() -> dict[str, Architecture]:
     """Return the known architectures by compute capability."""
     listed = _toml("architectures.toml")
@@ -131,11 +155,40 @@ def tensor_rates() -> tuple[TensorRate, ...]:
 @cache
 def gpu_specs() -> tuple[GpuSpec, ...]:
     """Return every known GPU, in the order of the files."""
+    listed = {key: own for name in LISTS for key, own in _toml(name).items()}
+    likes = {key: own.pop("like") for key, own in listed.items() if "like" in own}
+    stated = {
+        key: GpuSpec(key=key, **{**own, "memory_gb": tuple(own["memory_gb"])})
+        for key, own in listed.items()
+    }
     return tuple(
-        GpuSpec(key=key, **{**spec, "memory_gb": tuple(spec["memory_gb"])})
-        for name in ("gpus.toml", "gpus_rtx.toml")
-        for key, spec in _toml(name).items()
+        _scaled(spec, stated[likes[key]]) if key in likes else spec for key, spec in stated.items()
     )
+
+
+def _scaled(spec: GpuSpec, like: GpuSpec) -> GpuSpec:
+    """Return a GPU with the peaks that follow from its SMs and clock and another GPU's rates."""
+    missing = {**like.types_without_peak, **spec.missing}
+    if spec.clock_mhz is None:
+        why = dict.fromkeys(like.dense, missing["clock"])
+        return replace(spec, missing={**why, **missing})
+    cycles = spec.sms * spec.clock_mhz / 1e6
+    dense, sparse = (
+        {
+            dtype: float(f"{cycles * _per_cycle(like, dtype, peak):.4g}")
+            for dtype, peak in peaks.items()
+        }
+        for peaks in (like.dense, like.sparse)
+    )
+    return replace(spec, dense=dense, sparse=sparse, missing=missing)
+
+
+def _per_cycle(spec: GpuSpec, dtype: str, peak: float) -> float:
+    """Return FLOP per cycle and SM: a power of two, from which a rounded peak may differ."""
+    mhz = spec.quoted(dtype)
+    if mhz is None:
+        raise ValueError(f"{spec.key}: peaks without a clock cannot be scaled")
+    return float(2 ** round(math.log2(peak * 1e6 / (spec.sms * mhz))))
 
 
 def _toml(name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from conftest import Cli, Opened
 
 from perfpipe.analysis.gate.project.reading import VIEWS, gpu_of, project
+from perfpipe.analysis.gate.project.scaling import ratios
 from perfpipe.errors import InputError
 from perfpipe.pipelines.gate.project import gpu_named
 from perfpipe.specs import GpuSpec, gpu_specs
@@ -36,6 +37,20 @@ def test_other_names_are_errors(name: str, sentence: str) -> None:
     with pytest.raises(InputError) as error:
         gpu_named(name)
     assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("rtx_2070", "GeForce RTX 2070: its clock is not known (a laptop GPU"),
+        ("rtx_3060", "GeForce RTX 3060: its bandwidth is not known (360 GB/s with 12 GB"),
+    ],
+)
+def test_no_projection_without_clock_or_bandwidth(key: str, sentence: str) -> None:
+    for gpus in ((H200, SPECS[key]), (SPECS[key], H200)):
+        with pytest.raises(InputError) as error:
+            ratios(*gpus)
+        assert sentence in str(error.value)
 
 
 CAPTURES = (

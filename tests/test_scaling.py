@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from perfpipe.analysis.gate.project.page import sentences
 from perfpipe.analysis.gate.project.projection import Links, project_alone, project_step
-from perfpipe.analysis.gate.project.scaling import MOST_BLOCKS, Ratios, Span, Use, ratios, scale
+from perfpipe.analysis.gate.project.scaling import (
+    MOST_BLOCKS,
+    Ratios,
+    Span,
+    Use,
+    figure,
+    ratios,
+    scale,
+)
 from perfpipe.analysis.gate.project.totals import COMPUTE, HOST_COPY, KernelTime, Whole
 from perfpipe.specs import GpuSpec, gpu_specs
 
@@ -27,7 +35,7 @@ def doubled(spec: GpuSpec) -> GpuSpec:
         spec,
         key="doubled",
         sms=2 * spec.sms,
-        bandwidth_gbs=2 * spec.bandwidth_gbs,
+        bandwidth_gbs=2 * figure(spec, "bandwidth"),
         dense={dtype: 2 * peak for dtype, peak in spec.dense.items()},
     )
 
@@ -133,9 +141,9 @@ def test_a_simulated_kernel_lies_inside(
 ) -> None:
     """By hand: at its roofs each with its own factor, and the rest with one that applies to it."""
     to = ratios(before, after)
-    clock = before.clock_mhz / after.clock_mhz
-    sms = before.sms * before.clock_mhz / (after.sms * after.clock_mhz)
-    dram = before.bandwidth_gbs / after.bandwidth_gbs
+    clock = figure(before, "clock") / figure(after, "clock")
+    sms = before.sms * clock / after.sms
+    dram = figure(before, "bandwidth") / figure(after, "bandwidth")
     by_hand = {"dram": dram, "l2": dram, "sm": sms, "packed_fp16": sms, "tensor": None}
     factors: dict[str, float] = {}
     for roof, pct in use.roofs.items():

@@ -34,17 +34,19 @@ def specs_command(gpu: str | None, as_json: bool) -> None:
         for spec in chosen:
             peaks = " ".join(f"{spec.dense.get(t, '-'):>7}" for t in ("fp32", "fp16", "bf16"))
             click.echo(
-                f"{spec.name:24} {spec.cc:>5} {spec.sms:>4} {spec.clock_mhz:>5} "
-                f"{spec.bandwidth_gbs:>6} {peaks}"
+                f"{spec.name:24} {spec.cc:>5} {spec.sms:>4} {spec.clock_mhz or '-':>5} "
+                f"{spec.bandwidth_gbs or '-':>6} {peaks}"
             )
 
 
 def _print_one(spec: GpuSpec) -> None:
-    click.echo(f"{spec.name}: compute capability {spec.cc}, {spec.sms} SMs, {spec.clock_mhz} MHz")
-    click.echo(f"memory: {'/'.join(map(str, spec.memory_gb))} GB, {spec.bandwidth_gbs:,} GB/s")
-    for link, bandwidth in (("PCIe", spec.pcie_gbs), ("NVLink", spec.nvlink_gbs)):
-        if bandwidth is not None:
-            click.echo(f"{link}: {bandwidth:,} GB/s in each direction")
+    clock = "" if spec.clock_mhz is None else f", {spec.clock_mhz} MHz"
+    bandwidth = "" if spec.bandwidth_gbs is None else f", {spec.bandwidth_gbs:,} GB/s"
+    click.echo(f"{spec.name}: compute capability {spec.cc}, {spec.sms} SMs{clock}")
+    click.echo(f"memory: {'/'.join(map(str, spec.memory_gb))} GB{bandwidth}")
+    for link, rate in (("PCIe", spec.pcie_gbs), ("NVLink", spec.nvlink_gbs)):
+        if rate is not None:
+            click.echo(f"{link}: {rate:,} GB/s in each direction")
     for dtype, peak in spec.dense.items():
         unit = "TOP/s" if dtype == "int8" else "TFLOP/s"
         sparse = spec.sparse.get(dtype)
@@ -55,3 +57,5 @@ def _print_one(spec: GpuSpec) -> None:
     for unit, mhz in spec.quoted_mhz.items():
         click.echo(f"{unit} core peaks are quoted at {mhz:,} MHz")
     click.echo(f"source: {spec.source}")
+    for address in spec.addresses:
+        click.echo(f"  {address}")

@@ -41,12 +41,13 @@ def bound_of(torch: Any, device: str, work: Work, case: Case) -> Bound:
         return Bound(None, f"peaks of {name} with {sms} SMs are unknown")
     own, times = work_of(work, case), []
     flops, bytes_, dtype = own.flops, own.bytes, own.dtype
-    if bytes_ is not None:
+    if bytes_ is not None and spec.bandwidth_gbs is not None:
         times.append(bytes_ / (spec.bandwidth_gbs * 1e9) * 1e3)
     if flops is not None and dtype in spec.dense:
         times.append(flops / (spec.dense[dtype] * 1e12) * 1e3)
     if not times:
-        return Bound(None, f"the {dtype} peak of {name} is unknown")
+        what = "DRAM bandwidth" if flops is None else f"{dtype} peak"
+        return Bound(None, f"the {what} of {name} is unknown")
     return Bound(max(times))
 
 

@@ -199,11 +199,11 @@ def low_clock(
     before: float | None, after: float | None, gpus: tuple[GpuSpec, GpuSpec]
 ) -> Iterator[str]:
     """Yield a sentence if the second GPU ran further below its maximum clock; clocks in MHz."""
-    if not after:
+    first, most = (spec.clock_mhz for spec in gpus)
+    if not after or not most:
         return
-    most = gpus[1].clock_mhz
     share = after / most
-    was = before / gpus[0].clock_mhz if before else None
+    was = before / first if before and first else None
     if share >= 1 - _CLOCK_SHARE or (was is not None and share >= was - _CLOCK_SHARE):
         return
     told = "" if was is None else f" (A: {100 * was:.0f} % of the maximum)"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from perfpipe.analysis.gate.project.projection import Links, project_alone, project_step
-from perfpipe.analysis.gate.project.scaling import Ratios, Span, Use, ratios
+from perfpipe.analysis.gate.project.scaling import Ratios, Span, Use, figure, ratios
 from perfpipe.analysis.gate.project.totals import (
     CAPTURE,
     DEVICE_COPY,
@@ -77,7 +77,7 @@ def links_of(before: GpuSpec, after: GpuSpec) -> Links:
     between = _factor(before.nvlink_gbs, after.nvlink_gbs)
     if before.nvlink_gbs is None and after.nvlink_gbs is None:
         between = pcie
-    return Links(between, pcie, between, before.bandwidth_gbs / after.bandwidth_gbs)
+    return Links(between, pcie, between, figure(before, "bandwidth") / figure(after, "bandwidth"))
 
 
 def _factor(before: float | None, after: float | None) -> float | None:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from perfpipe.errors import InputError
 from perfpipe.specs import GpuSpec
 
 #: Roofs by the class of a kernel, (bound, subclass); a tensor roof is that of its operands' type.
@@ -116,11 +117,13 @@ class Ratios:
 
 
 def ratios(before: GpuSpec, after: GpuSpec) -> Ratios:
-    """Return how roofs change, from the vendor peaks of two GPUs."""
-    clock = before.clock_mhz / after.clock_mhz
-    alike = before.sms * before.clock_mhz / (after.sms * after.clock_mhz)
-    dram = before.bandwidth_gbs / after.bandwidth_gbs
-    exact = {"dram": dram, "sm": alike}
+    """Return how roofs change, from the vendor peaks of two GPUs.
+
+    Raises InputError if a vendor gives no clock or no bandwidth.
+    """
+    clock = figure(before, "clock") / figure(after, "clock")
+    dram = figure(before, "bandwidth") / figure(after, "bandwidth")
+    exact = {"dram": dram, "sm": before.sms * clock / after.sms}
     missing = {}
     for dtype in dict.fromkeys([*before.dense, *before.missing]):
         if before.key == after.key:
@@ -143,6 +146,14 @@ def ratios(before: GpuSpec, after: GpuSpec) -> Ratios:
     roofs["l2"] = hull([roofs["dram"], roofs["sm"]])
     roofs["packed_fp16"] = hull(roofs[roof] for roof in ("sm", "fp32", "fp16") if roof in roofs)
     return Ratios(roofs, clock, (before.sms, after.sms), missing)
+
+
+def figure(spec: GpuSpec, what: str) -> float:
+    """Return the clock or the bandwidth of a GPU; raises InputError if it is unknown."""
+    value = spec.clock_mhz if what == "clock" else spec.bandwidth_gbs
+    if value is None:
+        raise InputError(f"{spec.name}: its {what} is not known ({spec.missing[what]})")
+    return value
 
 
 def name_of(roof: str) -> str:
