@@ -168,6 +168,16 @@ def test_lost_launches_and_profiler_errors_are_warned_of(tmp_path: Path, store: 
     assert metric == (1_234_500_000.0, "byte")
 
 
+def test_the_sm_count_of_the_device_tells_models_apart(tmp_path: Path, store: Store) -> None:
+    """As in a raw page of ncu 2022: an RTX 3080 with 10 GB has 68 SMs, with 12 GB 70."""
+    head = CSV_HEAD.replace('"m"', '"device__attribute_multiprocessor_count"')
+    row = _row(0, "k", "68").replace('"N"', '"GeForce RTX 3080"')
+    ingest(_csv(tmp_path, head + CSV_UNITS.replace("Mbyte", "") + row), store)
+    with Session.open(store) as con:
+        rows = con.execute("SELECT DISTINCT gpu, bytes_per_s FROM gpu_peaks").fetchall()
+    assert rows == [("GeForce RTX 3080 10 GB", 760e9)]
+
+
 def test_two_tables_and_two_processes_restart_the_ids(tmp_path: Path, store: Store) -> None:
     second = _row(0, "b", "2").replace('"7","p"', '"8","p"')
     path = _csv(

@@ -234,8 +234,9 @@ class _Reader:
             duration_ns=duration if isinstance(duration, float) else None,
         )
         self._out.launches.add(*launch.row())
-        sms = values.get("launch__sm_count")
-        sm_count = int(sms) if isinstance(sms, float) else None
+        # Older versions of ncu state the SMs of the device only, details pages those of the launch.
+        names = ("device__attribute_multiprocessor_count", "launch__sm_count")
+        sm_count = next((int(v) for n in names if isinstance(v := values.get(n), float)), None)
         self.gpus.add(launch.device_name, sm_count, launch.duration_ns or 0)
         self.checks.add(launch.launch_id, values)
         self._key = None
