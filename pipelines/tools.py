@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from perfpipe.errors import PerfpipeError, ToolMissing
+from perfpipe.ingest.ncu.faults import KNOWN
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.process import Finished, run
 
@@ -128,14 +129,9 @@ def _gpus(run_there: Callable[..., Finished]) -> tuple[str, ...]:
     return tuple(line for line in lines if line) if answer.ok else ()
 
 
-#: Known profiler messages, with the explanation and remedy.
+#: Parts of known profiler messages in lower case, with the explanation and remedy.
 _KNOWN_FAULTS = (
-    (
-        "ERR_NVGPUCTRPERM",
-        "only administrators may read performance counters; run as root, or set "
-        "NVreg_RestrictProfilingToAdminUsers=0 (https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
-    ),
-    ("No kernels were profiled", "no kernel was launched, or none passed the kernel filter"),
+    *KNOWN,
     (
         "libdw.so.1",
         "nsys cannot import its own data without libdw; install the packages libdw1 and libelf1",
@@ -144,25 +140,14 @@ _KNOWN_FAULTS = (
         "libelf.so.1",
         "nsys cannot import its own data without libelf; install the packages libdw1 and libelf1",
     ),
-    ("driver version is insufficient", "the NVIDIA driver is too old for this CUDA version"),
-    ("driver is older than", "the NVIDIA driver is too old for this profiler"),
-    ("cuda driver is not compatible", "the NVIDIA driver is too old for this profiler"),
-    (
-        "Profiling is not supported on this device",
-        "this GPU cannot be profiled by this version of ncu, or is shared (vGPU, MIG)",
-    ),
-    (
-        "resource is unavailable",
-        "another profiler or DCGM is using the GPU's counters; stop it, or pause DCGM "
-        "(dcgmi profiling --pause)",
-    ),
-    ("CUDA error: out of memory", "the GPU is out of memory"),
-    ("CUDA out of memory", "the GPU is out of memory"),
-    ("No space left on device", "the disk is full"),
-    ("Disk quota exceeded", "the disk quota is exceeded"),
+    ("cuda error: out of memory", "the GPU is out of memory"),
+    ("cuda out of memory", "the GPU is out of memory"),
+    ("no space left on device", "the disk is full"),
+    ("disk quota exceeded", "the disk quota is exceeded"),
 )
 
 
 def explain(output: str) -> str | None:
     """Return the meaning of a known message in a profiler's output, and the remedy."""
-    return next((advice for sign, advice in _KNOWN_FAULTS if sign in output), None)
+    told = output.lower()
+    return next((advice for sign, advice in _KNOWN_FAULTS if sign in told), None)
