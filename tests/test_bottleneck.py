@@ -167,6 +167,7 @@ NAMES = {
     "reductions": "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum",
     "gpc_clock": "gpc__cycles_elapsed.avg.per_second",
     "sm_clock": "sm__cycles_elapsed.avg.per_second",
+    "dram_reads": "dram__bytes_read.sum.pct_of_peak_sustained_elapsed",
 }
 LOW = {"c": 30.0, "m": 20.0, "waves": 2.0}
 REQUESTS = {"local_loads": 5, "local_stores": 5, "loads": 80, "stores": 10}
@@ -181,8 +182,25 @@ FEW_WARPS = {"eligible": 0.99, "registers_limit": 2.0}
 
 POINTS: list[tuple[float, dict[str, float], tuple[str, str | None, str | None]]] = [
     (1e5, {}, ("unknown", None, None)),
-    (1e5, {"c": 90}, ("unknown", None, None)),
-    (1e5, {"m": 90}, ("unknown", None, None)),
+    # one known unit
+    (1e5, {"c": 80}, ("compute", None, None)),
+    (1e5, {"c": 79.99}, ("unknown", None, None)),
+    (1e5, {"c": 90, "fma": 70}, ("compute", "fma", None)),
+    (1e5, {"m": 80}, ("memory", None, None)),
+    (1e5, {"m": 80, "l2": 79}, ("memory", "l2", None)),
+    (1e5, {"m": 79.99}, ("unknown", None, None)),
+    (1e5, {"c": 50, "dram": 80}, ("memory", "dram", None)),
+    (1e5, {"c": 50, "dram": 79.99}, ("unknown", None, None)),
+    (1e5, {"dram_reads": 80}, ("memory", "dram", None)),
+    (1e5, {"tensor": 80}, ("compute", "tensor", None)),
+    (1e5, {"issue_elapsed": 80}, ("compute", "issue", None)),
+    (1e5, {"issue": 95}, ("unknown", None, None)),
+    (4999, {"c": 80, "waves": 0.5}, ("launch", "small_grid", None)),
+    # a SOL that no GPU reaches
+    (1e5, {"c": 110, "m": 5, "waves": 2}, ("compute", None, None)),
+    (1e5, {"c": 110.1, "m": 5, "waves": 2}, ("unknown", None, None)),
+    (1e5, {"c": 110.1, "m": 85, "waves": 2}, ("memory", None, None)),
+    (1e5, LOW | {"l2": 110.1}, ("latency", None, None)),
     # bound
     (1e5, {"c": 80, "m": 10, "waves": 2, "fma": 70}, ("compute", "fma", None)),
     (1e5, {"c": 79.99, "m": 69.99, "waves": 2, "fma": 70}, ("compute", "fma", None)),
@@ -310,8 +328,30 @@ def test_an_unsure_verdict_says_why() -> None:
     assert "clocks differ by 3.1 % between passes" in reasons[2]
     assert "dram alone runs at 70.0 %" in reasons[4]
     assert "ncu --section WarpStateStats" in reasons[5]
-    assert reasons[6] == "compute SOL was not collected: ncu --section SpeedOfLight"
+    assert reasons[6] == (
+        "compute SOL was not collected: ncu --section SpeedOfLight; memory SOL is 5.0 %"
+    )
     assert reasons[1] is None and reasons[3] is None
+
+
+def test_a_sol_that_is_no_number_is_not_told_to_be_collected() -> None:
+    sols = {NAMES["c"]: 30.0}
+    db = Tiny(metrics={0: sols, 1: sols, 2: {NAMES["c"]: 1250.0, NAMES["m"]: 5.0}})
+    for launch_id, text in enumerate(["nan", "(!) nan"]):
+        db.add("ncu_metrics", {"launch_id": launch_id, "metric": NAMES["m"], "text": text})
+    rows = db.rows("SELECT bound, explanation FROM kernel_bottleneck ORDER BY launch_id")
+    assert rows[:2] == [("unknown", "ncu printed nan for memory SOL; compute SOL is 30.0 %")] * 2
+    wrong = "compute SOL is 1250.0 %, which is impossible; memory SOL is 5.0 %"
+    assert rows[2] == ("unknown", wrong)
+    assert db.rows("SELECT max_sol_pct FROM kernel_sol WHERE launch_id = 2") == [(None,)]
+
+
+def test_a_sol_above_100_percent_is_remarked() -> None:
+    ((*_, reason), (*_, other)) = _classify(
+        [(1e5, {"c": 103.0, "m": 5, "fma": 90}), (1e5, {"c": 99.0, "m": 5, "fma": 90})]
+    )
+    assert reason == "SOL is 103.0 %, above 100 %: passes disagree"
+    assert other is None
 
 
 _numbers = st.one_of(
@@ -338,7 +378,9 @@ def test_whatever_was_collected_there_is_one_verdict(
     ):
         assert bound in BOUNDS
         assert subclass in SUBCLASSES[bound]
-        assert (bound == "unknown") == (not {"c", "m"} <= values.keys())
+        possible = {name for name, value in values.items() if value <= 110}
+        if {"c", "m"} <= possible or any(values[name] >= 80 for name in possible & {"c", "m"}):
+            assert bound != "unknown"
         assert (confidence is None) == (bound == "unknown")
 
 

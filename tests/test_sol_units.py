@@ -88,7 +88,7 @@ def test_of_one_pass_the_sols_are_at_least_so_large() -> None:
     assert ["metrics of one pass; the true SOL may be higher" in text for *_, text in verdicts] == [
         True, True, True, False, False, True,
     ]  # fmt: skip
-    assert "compute SOL was not collected" in verdicts[3][2]
+    assert "compute and memory SOL were not collected" in verdicts[3][2]
 
 
 @pytest.mark.parametrize("capture", CAPTURES)

@@ -32,6 +32,9 @@ VIEWS = (
     "other_loops",
     "_program_times",
     "_labels",
+    "kernel_bottleneck",
+    "kernel_sol",
+    "_launch_names",
     *sharing.VIEWS,
     *tracing.VIEWS,
 )
@@ -257,12 +260,28 @@ def nothing_of(scope: Scope) -> str:
 
 def no_verdict(scope: Scope) -> Fact:
     """Return the text that replaces a missing verdict."""
-    text = "No verdict: speed-of-light metrics were not collected (ncu --set basic collects them)"
+    text = f"No verdict: {_without_sol(scope)}"
     if not scope.kinds:
         text = f"No verdict: {_unprofiled(scope)}"
     elif not scope.profiled:
         text = f"No verdict: {_without_work(scope)}"
     return Fact("", text, Source("reports", scope.reports))
+
+
+def _without_sol(scope: Scope) -> str:
+    """Return why the longest launch has no verdict, and what is known about it."""
+    sql = f"""
+        SELECT count(*) OVER (), short_name, explanation
+        FROM kernel_bottleneck
+        JOIN _launch_names USING (report_id, launch_id)
+        JOIN kernel_sol USING (report_id, launch_id)
+        WHERE report_id IN {in_list(scope.reports)}
+        ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id LIMIT 1
+    """
+    for launches, name, explanation in rows_of(scope.con, sql):
+        if explanation:
+            return f"{explanation}{f' ({name}, the longest launch)' if launches > 1 else ''}"
+    return "speed-of-light metrics were not collected (ncu --set basic collects them)"
 
 
 def _unprofiled(scope: Scope) -> str:

@@ -42,6 +42,16 @@ CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
 -- SOL headroom, %: 0 for a SOL above 100 % (passes disagree), NULL for an unknown SOL.
 CREATE MACRO headroom(sol_pct) AS CASE WHEN sol_pct > 100 THEN 0 ELSE 100 - sol_pct END;
 
+-- A throughput in % of peak; NULL if it is more than inaccurate passes explain.
+CREATE MACRO possible_pct(pct) AS CASE WHEN pct <= threshold('sol.possible_pct') THEN pct END;
+
+-- Why a SOL is unknown although it was collected; NULL if it was not collected.
+CREATE MACRO why_no_sol(name, recorded, printed) AS
+    CASE
+        WHEN recorded IS NOT NULL THEN printf('%s SOL is %.1f %%, which is impossible', name, recorded)
+        WHEN printed IS NOT NULL THEN printf('ncu printed %s for %s SOL', printed, name)
+    END;
+
 -- How much longer the busiest SM is active than the mean SM, % of the busiest.
 CREATE MACRO sm_imbalance_pct(active_cycles, active_cycles_max) AS
     100 * (active_cycles_max - active_cycles) / nullif(active_cycles_max, 0);

@@ -61,7 +61,7 @@ def _tiles(scope: Scope, source: Source) -> Iterator[Tile]:
     longest = rows_of(
         scope.con,
         f"""
-        SELECT short_name, duration_ns, greatest(compute_sol_pct, memory_sol_pct)
+        SELECT short_name, duration_ns, max_sol_pct
         FROM kernel_sol JOIN _launch_names USING (report_id, launch_id)
         WHERE report_id IN {in_list(scope.reports)} AND duration_ns IS NOT NULL
         ORDER BY duration_ns DESC, report_id, launch_id LIMIT 1

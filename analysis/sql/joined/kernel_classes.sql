@@ -49,7 +49,7 @@ WITH launches AS (
     JOIN _launch_shares AS h USING (report_id, launch_id)
     LEFT JOIN kernel_findings AS f
         ON f.report_id = s.report_id AND f.launch_id = s.launch_id AND f.rank = 1
-    WHERE s.duration_ns IS NOT NULL AND s.max_sol_pct IS NOT NULL
+    WHERE s.duration_ns IS NOT NULL AND (s.max_sol_pct IS NOT NULL OR b.bound != 'unknown')
 ),
 classes AS (
     SELECT

@@ -11,6 +11,9 @@ WITH timed AS (
             coalesce(tma_load_inst, 0)
         ) > 0 AS bypasses_lsu
     FROM kernel_metrics
+    LEFT JOIN (
+        SELECT report_id, launch_id, list(name) AS not_finite FROM _not_finite GROUP BY report_id, launch_id
+    ) USING (report_id, launch_id)
 ),
 w AS (
     SELECT
@@ -33,8 +36,11 @@ SELECT
     ) AS bytes_per_s,
     dram_peak_bytes_per_cycle * dram_clock_hz AS peak_bytes_per_s,
     CASE
-        WHEN dram_bytes_per_s IS NULL AND dram_bytes IS NULL AND dram_read_bytes IS NULL
-            THEN 'not collected: ncu --section SpeedOfLight_RooflineChart'
+        WHEN dram_bytes_per_s IS NULL AND dram_bytes IS NULL AND dram_read_bytes IS NULL THEN if(
+            list_has_any(not_finite, ['dram_bytes_per_s', 'dram_bytes', 'dram_read_bytes']),
+            'ncu printed nan',
+            'not collected: ncu --section SpeedOfLight_RooflineChart'
+        )
     END AS note,
     seconds
 FROM w
@@ -51,8 +57,11 @@ SELECT
     32 * l2_to_xbar_peak_per_cycle * l2_clock_hz AS peak_bytes_per_s,
     CASE
         WHEN l2_to_xbar_cycles_per_s IS NOT NULL THEN 'read returns only; kernel_memory has both directions'
-        WHEN l2_bytes IS NULL AND l2_sectors IS NULL
-            THEN 'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
+        WHEN l2_bytes IS NULL AND l2_sectors IS NULL THEN if(
+            list_has_any(not_finite, ['l2_to_xbar_cycles_per_s', 'l2_bytes', 'l2_sectors']),
+            'ncu printed nan',
+            'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
+        )
     END AS note,
     seconds
 FROM w
@@ -77,7 +86,11 @@ SELECT
             THEN 'shared-memory wavefronts, which outweigh global and local loads'
         WHEN l1_writeback_cycles_per_s IS NOT NULL
             THEN 'load returns of global and local memory; excludes shared memory'
-        WHEN l1_bytes IS NULL THEN 'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
+        WHEN l1_bytes IS NULL THEN if(
+            list_has_any(not_finite, ['l1_writeback_cycles_per_s', 'l1_bytes']),
+            'ncu printed nan',
+            'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
+        )
     END AS note,
     seconds
 FROM w;

@@ -7,6 +7,8 @@
 -- percentage points otherwise. If ncu collected only the constituents that fit into one pass, the true SOLs
 -- may be larger.
 --
+-- A SOL above 110 % is NULL: the report or its numbers are wrong. kernel_metrics has the recorded value.
+--
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
@@ -62,8 +64,8 @@ sols AS (
     SELECT
         report_id,
         launch_id,
-        coalesce(w.compute_sol_pct, u.compute_pct) AS compute_pct,
-        coalesce(w.memory_sol_pct, u.memory_pct) AS memory_pct,
+        possible_pct(coalesce(w.compute_sol_pct, u.compute_pct)) AS compute_pct,
+        possible_pct(coalesce(w.memory_sol_pct, u.memory_pct)) AS memory_pct,
         u.compute_pct IS NOT NULL AS of_units,
         u.one_pass
     FROM kernel_metrics AS w
@@ -88,10 +90,10 @@ SELECT
         ELSE s.memory_pct + 0 * s.compute_pct
     END AS max_sol_pct,
     l.duration_ns * headroom(max_sol_pct) / 100 AS headroom_ns,
-    w.dram_sol_pct,
-    w.l2_sol_pct,
+    possible_pct(w.dram_sol_pct) AS dram_sol_pct,
+    possible_pct(w.l2_sol_pct) AS l2_sol_pct,
     w.l1_active_sol_pct AS l1_sol_pct,
-    w.l1_elapsed_sol_pct,
+    possible_pct(w.l1_elapsed_sol_pct) AS l1_elapsed_sol_pct,
     w.shared_sol_pct,
     w.mem_busy_pct,
     w.max_bandwidth_pct,

@@ -5,13 +5,15 @@ WITH ruled AS (
     SELECT
         *,
         CASE
-            WHEN max_sol_pct IS NULL THEN 'unknown'
+            WHEN max_sol_pct IS NULL AND coalesce(unit.pct < threshold('sol.high_pct'), true) THEN 'unknown'
             WHEN duration_ns < threshold('launch.short_ns')
                 AND (
                     grid_size < sm_count OR waves < threshold('sol.full_wave')
                     OR sm_active_share < threshold('launch.sm_active_share')
                 )
                 THEN 'launch'
+            -- A unit near its peak is a bound, whatever the other units do.
+            WHEN max_sol_pct IS NULL THEN 'one_unit'
             WHEN max_sol_pct >= threshold('sol.high_pct') THEN 'larger_sol'
             WHEN max_sol_pct >= threshold('sol.latency_pct')
                 AND abs(compute_sol_pct - memory_sol_pct) >= threshold('sol.balanced_points')
@@ -46,6 +48,7 @@ bounds AS (
             WHEN 'near_roof' THEN if(compute_sol_pct >= memory_sol_pct, 'compute', 'memory')
             WHEN 'larger_sol' THEN if(compute_sol_pct >= memory_sol_pct OR feeds_tensor, 'compute', 'memory')
             WHEN 'busy_level' THEN 'memory'
+            WHEN 'one_unit' THEN unit.side
             WHEN 'issue' THEN 'compute'
             ELSE if(rule IN ('small_grid', 'imbalance'), 'latency', rule)
         END AS bound,
@@ -56,6 +59,7 @@ bounds AS (
                 WHEN l2_sol_pct THEN 'l2'
                 ELSE 'l1'
             END
+            WHEN rule = 'one_unit' AND unit.part IS NOT NULL THEN unit.part
             WHEN memory_part IS NOT NULL THEN memory_part
             ELSE list_sort(list_filter([
                 {gap: abs(dram_sol_pct - memory_sol_pct), level: 'dram'},
@@ -81,6 +85,7 @@ subclasses AS (
             WHEN 'compute' THEN CASE
                 WHEN threads_per_inst < threshold('compute.divergent_threads') THEN 'divergence'
                 WHEN rule = 'issue' THEN 'issue'
+                WHEN rule = 'one_unit' AND unit.part IS NOT NULL THEN unit.part
                 WHEN pipe_pct >= threshold('compute.pipe_pct') THEN pipe
                 WHEN coalesce(issue_elapsed_pct <= pipe_pct, true) THEN pipe
                 ELSE 'issue'

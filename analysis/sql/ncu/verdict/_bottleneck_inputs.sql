@@ -42,6 +42,24 @@ stalls AS (
     WHERE is_stall
     GROUP BY report_id, launch_id
 ),
+-- Achieved DRAM bandwidth, also as % of the vendor's.
+dram AS (
+    SELECT t.report_id, t.launch_id, t.bytes_per_s, pct_of_peak(t.bytes_per_s, v.bytes_per_s) AS pct
+    FROM _kernel_traffic AS t
+    LEFT JOIN (
+        SELECT report_id, any_value(bytes_per_s) AS bytes_per_s FROM gpu_peaks GROUP BY report_id
+    ) AS v USING (report_id)
+    WHERE t.level = 'dram'
+),
+printed AS (
+    SELECT
+        report_id,
+        launch_id,
+        max(printed) FILTER (name = 'compute_sol_pct') AS compute,
+        max(printed) FILTER (name = 'memory_sol_pct') AS memory
+    FROM _not_finite
+    GROUP BY report_id, launch_id
+),
 -- Throughput of warp matrix instructions relative to warpgroup ones, on GPUs that have both.
 warp_rates AS (
     SELECT cc, 100 * min(mma.flop_per_cycle / wgmma.flop_per_cycle) AS pct
@@ -116,7 +134,29 @@ SELECT
     spilled_pct >= 100 * threshold('memory.spill_share')
         AND coalesce(
             y.spill_requests >= threshold('memory.spill_inst_share') * w.inst_executed, true
-        ) AS spills
+        ) AS spills,
+    -- If a SOL is unknown: why, and the unit with the largest known throughput.
+    CASE WHEN s.max_sol_pct IS NULL THEN concat_ws('; ',
+        CASE WHEN s.compute_sol_pct IS NULL THEN why_no_sol('compute', w.compute_sol_pct, f.compute) END,
+        CASE WHEN s.memory_sol_pct IS NULL THEN why_no_sol('memory', w.memory_sol_pct, f.memory) END
+    ) END AS wrong_sols,
+    list_filter([
+        if(coalesce(s.compute_sol_pct, w.compute_sol_pct) IS NULL AND f.compute IS NULL, 'compute', NULL),
+        if(coalesce(s.memory_sol_pct, w.memory_sol_pct) IS NULL AND f.memory IS NULL, 'memory', NULL)
+    ], lambda side: side IS NOT NULL) AS sols_to_collect,
+    CASE WHEN s.max_sol_pct IS NULL THEN list_reverse_sort(list_filter([
+        {pct: s.compute_sol_pct, side: 'compute', part: NULL, name: 'compute SOL'},
+        {pct: s.memory_sol_pct, side: 'memory', part: NULL, name: 'memory SOL'},
+        {pct: s.dram_sol_pct, side: 'memory', part: 'dram', name: 'DRAM throughput'},
+        {pct: possible_pct(w.dram_read_pct), side: 'memory', part: 'dram', name: 'DRAM read throughput'},
+        {pct: possible_pct(w.dram_write_pct), side: 'memory', part: 'dram', name: 'DRAM write throughput'},
+        {pct: s.l2_sol_pct, side: 'memory', part: 'l2', name: 'L2 throughput'},
+        {pct: s.l1_elapsed_sol_pct, side: 'memory', part: 'l1', name: 'L1 throughput'},
+        {pct: possible_pct(p.pct), side: 'compute', part: p.pipe, name: printf('%s pipe use', p.pipe)},
+        {pct: possible_pct(w.issue_elapsed_pct), side: 'compute', part: 'issue', name: 'issue slot use'}
+    ], lambda unit: unit.pct IS NOT NULL))[1] END AS unit,
+    CASE WHEN s.max_sol_pct IS NULL THEN d.bytes_per_s END AS dram_bytes_per_s,
+    CASE WHEN s.max_sol_pct IS NULL THEN possible_pct(d.pct) END AS dram_nominal_pct
 FROM kernel_sol AS s
 JOIN ncu_launches AS l USING (report_id, launch_id)
 LEFT JOIN warp_rates AS a USING (cc)
@@ -127,6 +167,8 @@ LEFT JOIN pipes AS p USING (report_id, launch_id)
 LEFT JOIN rates AS r USING (report_id, launch_id)
 LEFT JOIN constituents AS k USING (report_id, launch_id)
 LEFT JOIN stalls AS t USING (report_id, launch_id)
+LEFT JOIN dram AS d USING (report_id, launch_id)
+LEFT JOIN printed AS f USING (report_id, launch_id)
 LEFT JOIN (
     SELECT DISTINCT report_id, launch_id, true AS found FROM ncu_rules
     WHERE rule = 'UncoalescedGlobalAccess' AND type = 'OPT'

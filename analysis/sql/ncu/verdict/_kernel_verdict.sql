@@ -1,10 +1,16 @@
 -- Bounds of the profiled time: the classes with their share, and their SOL weighted by time.
 CREATE VIEW _kernel_verdict AS
 WITH launches AS (
-    SELECT b.bound, b.subclass, s.report_id, s.launch_id, s.duration_ns, s.compute_sol_pct, s.memory_sol_pct
-    FROM kernel_sol AS s
-    JOIN kernel_bottleneck AS b USING (report_id, launch_id)
-    WHERE s.duration_ns > 0 AND s.max_sol_pct IS NOT NULL
+    SELECT
+        bound,
+        subclass,
+        report_id,
+        launch_id,
+        duration_ns,
+        greatest(compute_sol_pct, CASE unit.side WHEN 'compute' THEN unit.pct END) AS compute_sol_pct,
+        greatest(memory_sol_pct, CASE unit.side WHEN 'memory' THEN unit.pct END) AS memory_sol_pct
+    FROM _bottleneck_class
+    WHERE duration_ns > 0 AND (max_sol_pct IS NOT NULL OR bound != 'unknown')
 ),
 classes AS (
     SELECT

@@ -1,6 +1,7 @@
 -- What bounds each launch, from ordered rules with the thresholds in thresholds.toml, next to NVIDIA's own
--- verdict. Every launch has a row; a launch whose SOL was not collected is `unknown`. If the verdict is
--- uncertain or differs from NVIDIA's, `explanation` gives the reason.
+-- verdict. Every launch has a row. A launch whose SOL is unknown is `unknown`, except if one unit runs at
+-- 80 % of its peak or more: this unit is the bound. If the verdict is uncertain, unknown or different from
+-- NVIDIA's, `explanation` gives the reason.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -56,22 +57,32 @@ bottleneck_judged AS (
         CASE
             WHEN bound = 'unknown' THEN NULL
             WHEN rule = 'busy_level' OR passes_disagree OR (one_pass AND bound != 'memory') THEN 'low'
-            WHEN borderline OR of_units OR rule IN ('issue', 'near_roof') THEN 'medium'
+            WHEN borderline OR of_units OR rule IN ('issue', 'near_roof', 'one_unit') THEN 'medium'
             WHEN subclass IS NULL AND bound != 'balanced' THEN 'medium'
             WHEN rule = 'imbalance' AND imbalance_pct IS NULL THEN 'medium'
             ELSE 'high'
         END AS confidence,
         CASE
-            WHEN max_sol_pct >= threshold('sol.high_pct') THEN threshold('sol.high_pct')
+            WHEN max_sol_pct >= threshold('sol.high_pct') OR rule = 'one_unit' THEN threshold('sol.high_pct')
             ELSE threshold('sol.latency_pct')
         END AS sol_threshold,
         nullif(concat_ws('; ',
+            nullif(wrong_sols, ''),
             CASE
-                WHEN bound = 'unknown' AND NOT one_pass THEN concat(
-                    if(compute_sol_pct IS NULL, 'compute SOL', 'memory SOL'),
-                    ' was not collected: ncu --section SpeedOfLight'
+                WHEN max_sol_pct IS NULL THEN printf(
+                    '%s SOL %s not collected: ncu --section SpeedOfLight',
+                    nullif(array_to_string(sols_to_collect, ' and '), ''),
+                    if(len(sols_to_collect) > 1, 'were', 'was')
                 )
             END,
+            if(unit IS NOT NULL, printf('%s is %.1f %%', unit.name, unit.pct), NULL),
+            CASE
+                WHEN dram_bytes_per_s IS NOT NULL AND unit.part IS DISTINCT FROM 'dram' THEN concat(
+                    printf('DRAM transfers %.0f GB/s', dram_bytes_per_s / 1e9),
+                    printf(', %.0f %% of the vendor''s bandwidth', dram_nominal_pct)
+                )
+            END,
+            if(max_sol_pct > 100, printf('SOL is %.1f %%, above 100 %%: passes disagree', max_sol_pct), NULL),
             CASE WHEN rule = 'imbalance' AND imbalance_pct IS NULL
                 THEN printf('SM activity was not collected; a grid of %.2f waves leaves SMs idle', waves) END,
             CASE
@@ -176,6 +187,12 @@ SELECT
             sol_name('gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed', of_units),
             memory_sol_pct,
             sol_threshold,
+            '%'
+        ),
+        evidence(
+            unit.name,
+            CASE WHEN rule = 'one_unit' AND unit.part IS NOT NULL THEN unit.pct END,
+            threshold('sol.high_pct'),
             '%'
         ),
         evidence('launch__waves_per_multiprocessor', waves, threshold('sol.full_wave'), 'waves'),
