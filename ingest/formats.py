@@ -19,6 +19,14 @@ _TEXT_SEARCH = 4 << 20
 #: How much of a JSON file is searched for the start of a trace.
 _JSON_SEARCH = 1 << 16
 
+#: What a launcher writes before a line: a rank, a time, colors.
+_TAG = r'[^"\r\n]{0,200}'
+
+
+def is_utf_16(head: bytes) -> bool:
+    """Return whether a text begins with the byte-order mark of UTF-16, as PowerShell writes it."""
+    return head.startswith((b"\xff\xfe", b"\xfe\xff"))
+
 
 class Content:
     """The evidence for a format: file names, or the first bytes, decompressed."""
@@ -30,13 +38,13 @@ class Content:
 
     @cached_property
     def text(self) -> bytes:
-        """The beginning of a text file, up to some MB."""
+        """The beginning of a text file, up to some MB, as UTF-8."""
         text = self.head
         for piece in self._rest:
             if len(text) >= _TEXT_SEARCH:
                 break
             text += piece
-        return text
+        return text.decode("utf-16", "replace").encode() if is_utf_16(text) else text
 
     def holds(self, pattern: str) -> bool:
         """Return whether a line of the text starts with this, ignoring a byte order mark."""
@@ -134,7 +142,7 @@ FORMATS = {
             "ncu-csv",
             "ncu",
             "ncu CSV (--page raw or details, or live output)",
-            lambda content: content.holds('"ID","Process ID","Process Name",'),
+            lambda content: content.holds(f'{_TAG}"ID","Process ID",'),
             reader="perfpipe.ingest.ncu.csv_pages:read_csv_pages",
             endings=(".csv", ".txt", ".log"),
             ambiguous=True,
@@ -143,7 +151,9 @@ FORMATS = {
             "ncu-source-csv",
             "ncu",
             "ncu CSV (--page source)",
-            lambda content: content.holds(r'"Kernel Name",.*\r?\n(?:"#",)?"Address","Source"'),
+            lambda content: content.holds(
+                rf'{_TAG}"Kernel Name",.*\r?\n{_TAG}(?:"#",)?(?:"Address",)?"Source",'
+            ),
             reader="perfpipe.ingest.ncu.csv_source:read_source_csv",
             endings=(".csv", ".txt", ".log"),
             ambiguous=True,

@@ -228,8 +228,8 @@ def test_details_cut_within_a_row_are_refused(expand: Expand, tmp_path: Path, st
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda row: row[1:], "a row does not start with a quote"),
-        (lambda row: row[len(row) // 2 :].lstrip('"'), "a row does not start with a quote"),
+        (lambda row: row[1:], "a line has only a part of a row"),
+        (lambda row: row[len(row) // 2 :].lstrip('"'), "a line has only a part of a row"),
         (lambda row: row[: len(row) // 2].rstrip('"'), "truncated|damaged CSV"),
     ],
 )
@@ -258,7 +258,7 @@ def test_rows_of_which_a_part_is_left(
     [
         (lambda lines: [*lines, lines[5]], "scattered rows of launch 0"),
         (lambda lines: [*lines, lines[5].replace('"0"', '""', 1)], "rows without a launch ID"),
-        (lambda lines: [*lines, '384.56",'], "a row does not start with a quote"),
+        (lambda lines: [*lines, '384.56",'], "a line has only a part of a row"),
     ],
 )
 def test_rows_of_a_launch_follow_one_another(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import tomllib
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 
 import pytest
 from conftest import Opened
 
-from perfpipe.ingest.ncu.csv_tables import read_csv_text, tables
+from perfpipe.ingest.ncu.csv_tables import tables
+from perfpipe.ingest.ncu.csv_text import read_csv_text
+from perfpipe.ingest.ncu.labels import Labels
 from perfpipe.units import base_unit
 
 Expand = Callable[[str], Path]
@@ -55,16 +55,13 @@ def _metrics(opened: Opened, name: str) -> Metrics:
 def _tolerances(path: Path) -> dict[tuple[int, str], float]:
     """Return half a unit of the last digit that each cell prints, in base units."""
     found: dict[tuple[int, str], float] = {}
-    labels = tomllib.loads(
-        resources.files("perfpipe.ingest.ncu").joinpath("labels.toml").read_text(encoding="utf-8")
-    )
     for header, rows in tables(path, read_csv_text(path, path), "ID"):
         if "Metric Name" in header:
             ids = {pair: i for i, pair in enumerate(dict.fromkeys((r[1], r[0]) for r in rows))}
-            for row in rows:
-                record = dict(zip(header, row, strict=False))
-                if label := record.get("Metric Name"):
-                    metric = labels[record["Section Name"]][label]
+            records = [dict(zip(header, row, strict=False)) for row in rows]
+            labels = Labels(record["Metric Name"] for record in records)
+            for row, record in zip(rows, records, strict=True):
+                if metric := labels.metric(record):
                     cell, unit = record["Metric Value"], record["Metric Unit"]
                     found.setdefault((ids[row[1], row[0]], metric), _half_digit(cell, unit))
         else:

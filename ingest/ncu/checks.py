@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.ncu.number_style import DOUBTED
 
 #: Stall reasons are collected in a different pass than the warp latency that they add up to.
 STALL_SUM_TOLERANCE = 0.03
@@ -24,6 +25,13 @@ GPC_CLOCK = "gpc__cycles_elapsed.avg.per_second"
 #: Fewer averaged stall reasons than this are a selection, which may not add up.
 _ALL_STALLS = 16
 
+#: Values that are not finite, and the begin of ncu's names of intermediate results.
+_NOT_FINITE = frozenset({"nan", "-nan", "inf", "-inf"})
+_INTERMEDIATE = "derived_temp"
+
+#: Maximum number of metrics that a warning names.
+_NAMED = 3
+
 _DOUBTS = {
     "stalls": "passes disagree: stall reasons do not add up to the warp latency",
     "samples": "sampled stall reasons do not add up to the sample count",
@@ -37,6 +45,8 @@ class LaunchChecks:
 
     _found: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     _launches: int = 0
+    #: Launches by metric that ncu printed as nan or infinity.
+    _not_finite: dict[str, int] = field(default_factory=dict)
     #: The metrics of the last launch, and the members of each family; most launches are alike.
     _names: list[str] = field(default_factory=list)
     _members: list[list[str]] = field(default_factory=lambda: [[], []])
@@ -44,6 +54,9 @@ class LaunchChecks:
     def add(self, launch_id: int, values: Mapping[str, float | str | None]) -> None:
         """Check a launch: stalls against latency, samples against their sum, clocks of passes."""
         self._launches += 1
+        for name, value in values.items():
+            if isinstance(value, str) and value.removeprefix(DOUBTED) in _NOT_FINITE:
+                self._not_finite[name] = self._not_finite.get(name, 0) + 1
         latency = values.get(LATENCY)
         stalls, sampled = (
             [v for v in map(values.get, names) if isinstance(v, float)]
@@ -71,6 +84,14 @@ class LaunchChecks:
 
     def report(self, builder: ReportBuilder) -> None:
         """Add the warnings."""
+        names = [name for name in self._not_finite if not name.startswith(_INTERMEDIATE)]
+        if names:
+            most = max(self._not_finite[name] for name in names)
+            more = f" and {len(names) - _NAMED} more" if names[_NAMED:] else ""
+            builder.warn(
+                f"ncu printed nan or infinity for {', '.join(names[:_NAMED])}{more}, in up to "
+                f"{most} of {self._launches} launches: these values are NULL"
+            )
         for kind, doubts in self._found.items():
             worst = max(doubts, key=lambda doubt: abs(doubt[1]))
             builder.warn(

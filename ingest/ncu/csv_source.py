@@ -1,21 +1,35 @@
-"""Reads ncu CSV `--page source --print-source sass` into ncu_source."""
+"""Reads the SASS of ncu CSV `--page source` into ncu_source."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.builder import ReportBuilder
-from perfpipe.ingest.ncu.csv_tables import read_csv_text, records, tables, whole
+from perfpipe.ingest.ncu.csv_tables import records, tables, whole
+from perfpipe.ingest.ncu.csv_text import OF_SOURCE, read_csv_text
 from perfpipe.ingest.ncu.launches import SOURCE_COLUMNS, SOURCE_STALLS, Launch, ncu_tables
 from perfpipe.ingest.ncu.names import function_name, stall_reason
 
 _NOT_ISSUED = " (Not Issued)"
 _SAMPLES, _EXECUTIONS = map(SOURCE_COLUMNS.index, ("samples", "executions"))
 
-#: Always printed as 0 for a kernel without samples; the stall columns distinguish these cases.
-_ALL = "Warp Stall Sampling (All Samples)"
-_NOT_ISSUED_SAMPLES = "Warp Stall Sampling (Not-issued Samples)"
+#: Columns of samples since ncu 2023, in 2022 and in 2021.  ncu prints 0 for a kernel without
+#: samples; the stall columns distinguish these cases.
+_ALL = (
+    "Warp Stall Sampling (All Samples)",
+    "Warp Stall Sampling (All Cycles)",
+    "Sampling Data (All)",
+)
+_NOT_ISSUED_SAMPLES = (
+    "Warp Stall Sampling (Not-issued Samples)",
+    "Warp Stall Sampling (Not-issued Cycles)",
+    "Sampling Data (Not Issued)",
+)
+
+#: The title of a table, and its rows with the header.
+Table = tuple[list[str], list[list[str]]]
 
 
 def read_source_csv(builder: ReportBuilder) -> None:
@@ -25,14 +39,8 @@ def read_source_csv(builder: ReportBuilder) -> None:
     exact repetition of the previous table belongs to the same launch.
     """
     path = builder.source.path
-    text = read_csv_text(builder.source.content, path)
-    found = list(tables(path, text, "Kernel Name"))
-    if (
-        found
-        and len(found) % 2 == 0
-        and all(found[i] == found[i + 1] for i in range(0, len(found), 2))
-    ):
-        found = found[::2]
+    text = read_csv_text(builder.source.content, path, OF_SOURCE)
+    found = _of_sass(list(tables(path, text, "Kernel Name")), path)
     launches = 0
     with ncu_tables(builder) as out:
         for launch_id, (title, rows) in enumerate(found):
@@ -52,10 +60,30 @@ def read_source_csv(builder: ReportBuilder) -> None:
         builder.lacks("ncu_source", "not printed on the source page of SASS", column)
 
 
+def _of_sass(found: list[Table], path: Path) -> list[Table]:
+    """Return the tables of SASS, once each; raises InputError if there are other views only."""
+    sass = [(title, rows) for title, rows in found if len(rows) < 2 or _is_sass(*rows[:2])]
+    if found and not sass:
+        raise InputError(
+            f"{path}: a source page without SASS (the CUDA C++ or PTX view); export it with "
+            "'ncu --import REPORT --csv --page source --print-source sass'"
+        )
+    pairs = list(zip(sass[::2], sass[1::2], strict=False))
+    repeated = len(sass) == len(found) == 2 * len(pairs) and all(a == b for a, b in pairs)
+    return sass[::2] if repeated else sass
+
+
+def _is_sass(header: list[str], row: list[str]) -> bool:
+    """Return whether a table has instructions: lines of CUDA C++ have no addresses."""
+    return bool("Address" in header and row[header.index("Address")].strip())
+
+
 def _instructions(
-    launch_id: int, header: list[str], rows: list[list[str]], path: Any
+    launch_id: int, header: list[str], rows: list[list[str]], path: Path
 ) -> list[tuple[Any, ...]]:
-    if not {"Address", "Source", _ALL} <= set(header):
+    samples = next((name for name in _ALL if name in header), "")
+    not_issued = next((name for name in _NOT_ISSUED_SAMPLES if name in header), "")
+    if not samples or not {"Address", "Source"} <= set(header):
         raise InputError(f"{path}: the source page lacks Address, Source or samples")
     listed = records(path, header, rows)
     stalls = {
@@ -77,8 +105,8 @@ def _instructions(
             None,
             None,
             None,
-            whole(record.get("# Samples", record[_ALL])) if stalls else None,
-            whole(record.get(_NOT_ISSUED_SAMPLES)) if stalls else None,
+            whole(record.get("# Samples", record[samples])) if stalls else None,
+            whole(record.get(not_issued)) if stalls else None,
             whole(record.get("Instructions Executed")),
             whole(record.get("Thread Instructions Executed")),
             *(
@@ -93,6 +121,6 @@ def _instructions(
 
 def _address(cell: str) -> int:
     """Return an address; ValueError if it is not a 64-bit address."""
-    if (address := int(cell, 16)) >> 63:
+    if (address := int("".join(cell.split()), 16)) >> 63:
         raise ValueError(f"{brief(cell)} is not an address")
     return address

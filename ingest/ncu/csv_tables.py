@@ -1,4 +1,4 @@
-"""Finds ncu's CSV tables in text that may contain output of the profiler and the program."""
+"""Tables, records and cells of ncu's CSV."""
 
 from __future__ import annotations
 
@@ -6,106 +6,17 @@ import csv
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfpipe.errors import InputError, brief
-from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.ncu.csv_text import CsvText
 from perfpipe.ingest.ncu.names import unit_of
+from perfpipe.ingest.ncu.number_style import ENGLISH, NumberStyle
 from perfpipe.units import base_unit
-
-#: Separator of cells, and the number of them in a line that rules out program output.
-_BETWEEN, _MANY = '","', 8
-
-#: Bytes from the end of a file that are checked at a time.
-_BLOCK = 1 << 20
 
 #: Kernel names may have any length, but Python refuses fields of 128 kB by default.
 csv.field_size_limit(sys.maxsize)
-
-_PROFILED = re.compile(r'^==PROF== Profiling "')
-_ERROR = re.compile(r"^==ERROR== (.*)")
-
-
-@dataclass
-class CsvText:
-    """The CSV lines of a file, and facts from the other lines."""
-
-    lines: list[str] = field(default_factory=list)
-    profiled: int = 0
-    errors: list[str] = field(default_factory=list)
-    nuls: int = 0
-
-    def warn(self, builder: ReportBuilder) -> None:
-        """Add the facts of the other lines to the warnings of a report."""
-        for error in self.errors:
-            builder.warn(f"ncu: {error}")
-        if self.nuls:
-            builder.warn(
-                f"{self.nuls:,} NUL bytes between the rows of the CSV, as after a crash or a full "
-                "disk: rows may be lost"
-            )
-
-
-def read_csv_text(content: Path, path: Path) -> CsvText:
-    """Split a file into CSV lines (they begin with a quote, or continue a quoted field) and noise.
-
-    The file is at `content`; `path` is the user's name for it.  The encoding is UTF-8 with or
-    without a byte-order mark; damaged bytes are replaced.  Raises InputError for a line that is a
-    fragment of a row, and for NUL bytes at the end or within a row, which mean lost rows.
-    """
-    _check_end(content, path)
-    found = CsvText()
-    inside = False
-    with content.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        for line in file:
-            if inside or line.startswith('"'):
-                if "\0" in line:
-                    raise InputError(
-                        f"{path}: damaged CSV ({line.count(chr(0)):,} NUL bytes within a row)"
-                    )
-                found.lines.append(line)
-                inside ^= line.count('"') % 2 == 1
-            elif "\0" in line:
-                found.nuls += line.count("\0")
-            elif _PROFILED.match(line):
-                found.profiled += 1
-            elif match := _ERROR.match(line):
-                found.errors.append(match[1].strip())
-            elif _is_part_of_row(line):
-                raise InputError(f"{path}: damaged CSV (a row does not start with a quote)")
-    if inside:
-        raise InputError(f"{path}: the CSV is truncated in the middle of a field")
-    return found
-
-
-def _check_end(content: Path, path: Path) -> None:
-    """Raise InputError if a file ends in NUL bytes, as it may after a crash."""
-    nuls, at = 0, content.stat().st_size
-    with content.open("rb") as file:
-        while at:
-            size = min(at, _BLOCK)
-            file.seek(at - size)
-            block = file.read(size)
-            kept = len(block.rstrip(b"\0"))
-            nuls += len(block) - kept
-            if kept:
-                break
-            at -= size
-    if nuls:
-        raise InputError(
-            f"{path}: truncated (the last {nuls:,} of {content.stat().st_size:,} bytes are NUL, as "
-            "after a crash or a full disk; the rows at the end are lost)"
-        )
-
-
-def _is_part_of_row(line: str) -> bool:
-    """Return whether a line that does not begin with a quote is a fragment of a row."""
-    between, end = line.count(_BETWEEN), line.rstrip()
-    if between:
-        return between >= _MANY or end.endswith(('"', ","))
-    # The last cell; a line of JSON may end the same way, but has two quotes.
-    return end.endswith('",') and line.count('"') % 2 == 1
 
 
 def tables(
@@ -194,10 +105,10 @@ class Cell:
     unit: str | None
 
 
-def parse_cell(metric: str, cell: str, unit: str) -> Cell | None:
+def parse_cell(metric: str, cell: str, unit: str, style: NumberStyle = ENGLISH) -> Cell | None:
     """Parse a value cell; None if it is empty, which means not collected.
 
-    Thousands are separated by commas, and units are decimal multiples of base units.
+    Units are decimal multiples of base units.
     """
     cell = cell.strip()
     if not cell:
@@ -208,7 +119,7 @@ def parse_cell(metric: str, cell: str, unit: str) -> Cell | None:
         return Cell(None, None, named)
     if metric not in TEXT_METRICS:
         try:
-            number = float(cell.removeprefix("(!) ").replace(",", ""))
+            number = style.number(cell)
         except ValueError:
             return Cell(None, cell, named)
         if number - number == 0:
