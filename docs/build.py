@@ -85,65 +85,66 @@ def tables_and_views() -> str:
 
 
 _HOW = """\
-A workload file describes what to launch and what to collect.  A program can also be
-[run without a file](running.md).  See `workloads/gemm.yaml` for an example;
-`perfpipe schema workload` prints the JSON Schema for editors.
+A workload file describes which program to launch and which profiles to collect.  You can also [run
+a program without a workload file](running.md).  See `workloads/gemm.yaml` for an example; `perfpipe
+schema workload` prints the JSON Schema for editors.
 
-- In `command`, `{name}` is replaced by a parameter, by `warmup`, `repeats`, `atol` or `rtol`, or,
-  for `{python}`, by the interpreter ($PERFPIPE_PYTHON, else the one that runs perfpipe); `{{name}}`
-  stands for the text {name}.  Arguments that become empty are dropped.  No shell is involved; the
-  program runs in the directory of the file, or in `cwd`.
+- In `command`, `{name}` is replaced by the value of the parameter `name`, or of `warmup`,
+  `repeats`, `atol` or `rtol`.  `{python}` is replaced by the Python interpreter ($PERFPIPE_PYTHON,
+  else the interpreter that runs perfpipe).  Write `{{name}}` for the literal text {name}.
+  Arguments that become empty are dropped.  The program is started without a shell, in the directory
+  of the workload file or in `cwd`.
 - Every entry of `sizes` is combined with every combination of `matrix`; a plain number sets the
-  parameter `size`.  `exclude` removes combinations, `include` adds combinations.
+  parameter `size`.  `exclude` removes combinations, and `include` adds combinations.
 - Values of `work` are arithmetic expressions (numbers, parameters, `dtype_bytes`, + - * / // **).
-- Each configuration is executed without a profiler, then once per collector.  The program sees the
-  collector in `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch).  `launches` sets how many times
-  the program is executed without a profiler, each time in a new process.
+- Each configuration is executed without a profiler, and then once under each profiler.  The program
+  can read the current profiler from `$PERFPIPE_COLLECTOR` (plain, nsys, ncu or torch).  `launches`
+  sets how many times the program is executed without a profiler, each time in a new process.
 - The program may print JSON lines, each with the key "perfpipe":
 
   ```text
-  {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}     before any timing
+  {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}     printed before any times
   {"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}        one entry per sample
-  {"perfpipe": "kernel", "registers": 128, "spills": 0}             a compiled kernel
-  {"perfpipe": "out_of_resources", "reason": "shared memory"}       does not fit the hardware
-  {"perfpipe": "about", "torch": "2.11.0"}                          versions
+  {"perfpipe": "kernel", "registers": 128, "spills": 0}             resources of a compiled kernel
+  {"perfpipe": "out_of_resources", "reason": "shared memory"}       a hardware limit is exceeded
+  {"perfpipe": "about", "torch": "2.11.0"}                          versions of libraries
   ```
 
-  If `ok` is false, the configuration is reported as a failure, and is neither timed nor profiled.
-- `tune` autotunes the listed parameters, generation by generation.  The first generation is
-  random (starting with `default`), and each later generation varies the best configurations so
-  far.  No configuration is tried twice.  Wrong results, timeouts and configurations that do not
-  fit the hardware are kept as data.  At the end the fastest configuration and the default are
-  profiled.
-  `candidates` is a JSON lines file of configurations to try instead, from any optimizer.  `perfpipe
-  tuning FILE.jsonl` summarizes the history of any tuning tool.
-- `ncu: {}` selects kernels from the timeline, so nsys runs first.  ncu profiles the kernels that
-  take the most time in the steady steps: one launch of each size, until these kernels cover
-  `coverage` percent of the kernel time, with at most `max_kernels` launches.  ncu collects the set
-  `detailed`, or less if time is short.  `perfpipe plan` shows the selection.  Communication kernels
-  are never profiled, and only one of several ranks is profiled.  The program is ended after the
-  last selected kernel (not over ssh or srun), and at `time_limit`; profiles collected up to that
-  point are kept.  A filter (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or a filter in
-  `options`) or `select: all` turns the selection off.
+  If `ok` is false, the configuration is reported as failed, and is neither timed nor profiled.
+- `tune` autotunes the listed parameters, generation by generation.  The first generation is random
+  (starting with `default`), and each later generation varies the best configurations so far.  No
+  configuration is tried twice.  Configurations that give wrong results, time out or exceed a
+  hardware limit are recorded as failed.  At the end, the fastest configuration and the default are
+  profiled.  To try configurations from another optimizer instead, name a JSON lines file in
+  `candidates`.  `perfpipe tuning FILE.jsonl` summarizes the history of any tuning tool.
+- With `ncu: {}`, the kernels to profile are selected from the timeline, so nsys runs first.  ncu
+  profiles the kernels that take the most time in the steady steps: one launch of each size, until
+  these kernels cover `coverage` percent of the kernel time, but at most `max_kernels` launches.
+  ncu collects the set `detailed`, or less data if time is short.  `perfpipe plan` shows the
+  selection.  Communication kernels are never profiled, and if there are several ranks, only one
+  rank is profiled.  perfpipe ends the program after the last selected kernel (except over ssh or
+  with srun), and at `time_limit`; profiles collected up to that point are kept.  A filter
+  (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or a filter in `options`) or `select: all`
+  turns off this selection.
 - The wrapper in `execution` is prepended to every command.  `{kind: ssh, wrapper: [ssh, gpu1],
-  directory: ...}` runs the program on another machine, which must have its files, and copies
-  reports back.  `kind: srun` is for nodes that share this file system.
+  directory: ...}` runs the program on another machine, which must have the program's files, and
+  copies the reports back.  `kind: srun` is for nodes that share the file system with this machine.
 - `slurm` sets the Slurm options of `perfpipe batch submit`.  Put site-wide defaults into
   [perfpipe.toml](#perfpipetoml).  A time is `30m`, `1h30m`, `2:00:00` or `1-12:00:00`; an ambiguous
   time, such as `90` or `90:00`, is an error.
-- Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run.  It
-  executes only tasks that are missing or have changed (command, environment, collectors, the
-  program and the Python files next to it).
-- `perfpipe run --save FILE -- PROGRAM ...` writes a workload file for a program, as a starting
-  point.
+- Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run.
+  `--resume` executes only tasks that are missing or have changed.  A task changes with its command,
+  environment or collectors, with the program, and with the Python files next to the program.
+- `perfpipe run --save FILE -- PROGRAM ...` writes a workload file for the program, which you can
+  then extend.
 - YAML is read strictly: only `true` and `false` are booleans; `1:30`, `off` and dates are text;
   unknown and duplicate keys are errors.""".splitlines()
 
 
 _SETTINGS = """\
-Project settings go into `perfpipe.toml`, in the working directory or above it.  User and site
-settings go into `~/.config/perfpipe/config.toml`.  An unknown key is an error; the message names
-the file and the line.
+Put project settings into `perfpipe.toml` in the working directory or a directory above it.  Put
+user and site settings into `~/.config/perfpipe/config.toml`.  An unknown key is an error; the
+message names the file and the line.
 
 ```toml
 store = "/scratch/me/perfpipe-store"
@@ -156,11 +157,11 @@ setup = ["module load cuda/12.4"]
 ```
 
 The order of precedence is: option, environment variable, workload file, `perfpipe.toml`, the user's
-file, default.  The keys of `slurm` and of `slurm.container` are merged one by one; a list is
-replaced as a whole.  An environment variable is named `PERFPIPE_` followed by the key:
+`config.toml`, default.  The keys of `slurm` and of `slurm.container` are merged one by one; a list
+is replaced as a whole.  An environment variable is named `PERFPIPE_` followed by the key:
 `PERFPIPE_STORE`, `PERFPIPE_SLURM_PARTITION`; a list has one entry per line.  A relative path in a
-settings file starts at the directory of the file.  `perfpipe config show --origin [WORKLOAD]` shows
-the settings in effect and their origin."""
+settings file is relative to the directory of that file.  `perfpipe config show --origin [WORKLOAD]`
+shows the settings in effect and their origin."""
 
 
 def workload_file() -> str:
@@ -194,11 +195,12 @@ def gpus() -> str:
         "# GPU peaks",
         "",
         f"Generated by `make docs` from {', '.join(LISTS[:-1])} and {LISTS[-1]}",
-        "in perfpipe.  Peaks are dense, TFLOP/s (int8: TOP/s).  MHz is the maximum clock, followed",
-        "by the clocks of the vendor's peaks if they differ.  A missing figure is one that the",
-        "document does not give, or that differs between devices with the same name and SM count;",
-        "percentages of it are NULL.  The text in brackets after a source says how the figures",
-        "were confirmed.",
+        "in perfpipe.  Peaks are dense, in TFLOP/s (int8: TOP/s).  The column MHz has the maximum",
+        "clock, followed by the clocks for which the vendor gives the peaks, if they differ.  The",
+        'column "missing" lists figures that the document does not give, and figures that differ',
+        "between devices with the same name and SM count; percentages of them are NULL.  The text",
+        "in brackets after a source says how the figures were confirmed; a reprint is a copy of",
+        "the figures in another publication.",
         "",
         "A peak applies to a device whose whole name and SM count match.  vGPUs and MIG slices",
         "have none.  The fp16, bf16 and fp8 peaks of GeForce GPUs are those with FP32",
@@ -226,10 +228,11 @@ def gpus() -> str:
         "",
         "## Tensor instructions",
         "",
-        "Dense FLOP (int8: operations) per cycle and SM, from perfpipe/tensor_rates.toml (table",
-        "`gpu_tensor_rates`), for types whose instructions have different rates.  The peaks above",
-        "are those of the fastest instruction: on compute capability 9.0, a kernel with mma.sync",
-        "(HMMA) at 98 % of SOL reaches two thirds of the rate of wgmma (HGMMA).",
+        "Dense FLOP (int8: operations) per cycle and SM, for compute capabilities on which the",
+        "instructions for a data type have different rates.  The rates come from",
+        "perfpipe/tensor_rates.toml and are also in the table `gpu_tensor_rates`.  The peaks above",
+        "are those of the fastest instruction: on compute capability 9.0, a kernel that uses",
+        "mma.sync (HMMA) and runs at 98 % of SOL reaches two thirds of the rate of wgmma (HGMMA).",
         "",
         "| CC | instruction | dtype | FLOP per cycle and SM |",
         "| --- | --- | --- | --- |",

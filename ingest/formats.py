@@ -141,7 +141,7 @@ FORMATS = {
         Format(
             "ncu-csv",
             "ncu",
-            "ncu CSV (--page raw or details, or live output)",
+            "ncu CSV (--page raw or details, or printed while profiling)",
             lambda content: content.holds(f'{_TAG}"ID","Process ID",'),
             reader="perfpipe.ingest.ncu.csv_pages:read_csv_pages",
             endings=(".csv", ".txt", ".log"),

@@ -21,28 +21,28 @@ COMMANDS = {
     "run": "Run a program under nsys and ncu, ingest the results, and report.",
     "batch": "Run many configurations on a Slurm cluster.",
     "ingest": "Read report files into the store.",
-    "report": "Write a report on a run or on ingested reports.",
+    "report": "Write a report on a run or on ingested profiler reports.",
     "findings": "Show the verdict and every finding with its evidence.",
     "compare": "Show what changed between two runs.",
-    "check": "Gate: exit with 3 if runs are slower than a baseline.",
+    "check": "Check whether runs are slower than a baseline (gate).",
     "ab": "Run an A/B test of two configurations or commits.",
     "comment": "Post or update a comment on a pull request from CI.",
     "calibrate": "Measure how small a change can be detected.",
-    "history": "Show a workload's run times over its history, and where they shifted.",
+    "history": "Show how a workload's run time changed from run to run.",
     "baseline": "Save runs as a baseline for check, and export baselines.",
     "project": "Estimate the time of a run on another GPU.",
-    "plan": "Show which kernels of a timeline to profile, and how.",
+    "plan": "Show which kernels of a timeline to profile with ncu, and how.",
     "query": "Run SQL on the store.",
     "schema": "Show tables, views and columns.",
     "specs": "Show vendor-published peak rates of GPUs.",
     "occupancy": "Calculate the occupancy of a kernel without a report.",
-    "work": "Declare FLOPs and bytes per launch, to compute MFU.",
-    "budget": "Break down GPU time in the steady steps or another window.",
+    "work": "Declare the FLOPs and bytes of kernels, to compute MFU.",
+    "budget": "Break down where GPU time goes, in the steady steps or another window.",
     "rules": "Run the expert rules of nsys analyze.",
     "record": "Turn a run into a recording that replays without a GPU.",
     "scrub": "Write an anonymized copy of a report or store.",
     "tuning": "Summarize an autotuning run.",
-    "export": "Export a timeline to another viewer.",
+    "export": "Export a timeline for another viewer.",
     "evaluate": "Check kernels for correctness and time them.",
     "mcp": "Serve the store to an agent over the Model Context Protocol.",
     "config": "Show settings and where they come from.",
@@ -96,10 +96,11 @@ def cli() -> None:
     perfpipe report --html                show what limits the program, and what to try
     perfpipe query "FROM kernel_sol"      query the results in SQL
 
-    Results go to stdout, progress and messages to stderr.  Exit codes: 0 success; 1 a task failed;
-    2 usage error, configuration error or unreadable input; 3 regressed, 4 not comparable or
-    inconclusive (perfpipe check and ab); 5 a required tool is missing;
-    128 + N ended by signal N (130 interrupted, 143 terminated).
+    Results go to stdout; progress and messages go to stderr.
+
+    Exit codes: 0 success; 1 a task failed; 2 usage error, configuration error or unreadable input;
+    3 regressed, and 4 not comparable or inconclusive (only perfpipe check and ab); 5 a required
+    tool is missing; 128 + N ended by signal N (130 after Ctrl-C, 143 after SIGTERM).
     """
 
 

@@ -139,7 +139,8 @@ filter_option: Callable[[Any], Any] = click.option(
     multiple=True,
     metavar="NAME=PATTERN[,PATTERN]",
     callback=lambda _, __, values: dict(pairs("--filter", values)),
-    help="Use only configurations whose parameter matches (wildcards * and ?).",
+    help="Use only configurations in which the parameter NAME matches PATTERN (wildcards: * and "
+    "?).",
 )
 
 
@@ -148,8 +149,9 @@ window_option: Callable[[Any], Any] = click.option(
     metavar="|".join((*WINDOWS, "STEP")),
     default=STEADY,
     show_default=True,
-    help="Part of the timeline to analyze: the steady steps (or the whole capture, if nothing "
-    "repeats), the whole capture, start-up and warm-up, or one step by its name or number.",
+    help="Part of the timeline to analyze.  steady: the steady steps (or the whole capture, if "
+    "nothing repeats); whole: the whole capture; startup: start-up and warm-up; STEP: one step, "
+    "by its name or number.",
 )
 
 step_range_option: Callable[[Any], Any] = click.option(
@@ -158,5 +160,6 @@ step_range_option: Callable[[Any], Any] = click.option(
     envvar=STEP_RANGE_VARIABLE,
     show_envvar=True,
     default=partial(stated, "step_range"),
-    help="NVTX ranges to treat as steps (default: 'step 3', 'iter_3', 'ProfilerStep#3', ...).",
+    help="Regular expression of the NVTX ranges to treat as steps (default: ranges such as "
+    "'step 3', 'iter_3', 'ProfilerStep#3').",
 )

@@ -26,13 +26,17 @@ class _Model(BaseModel):
 
 
 class Work(_Model):
-    """Work of one iteration, for MFU and the roofline: expressions in the parameters."""
+    """Work of one iteration, for MFU and the roofline: expressions that use the parameters."""
 
     flops: str | int | float | None = Field(
         None, description="floating-point operations, such as 2*m*n*k"
     )
-    bytes: str | int | float | None = Field(None, description="minimum bytes moved")
-    dtype: str | None = Field(None, description="data type for the peak, such as fp16")
+    bytes: str | int | float | None = Field(
+        None, description="minimum number of bytes that must be moved"
+    )
+    dtype: str | None = Field(
+        None, description="data type whose peak to compare with, such as fp16"
+    )
 
 
 class Validation(_Model):
@@ -57,7 +61,8 @@ class CollectNsys(_Model):
     gpu_metrics: bool = Field(False, description="sample GPU metrics of all GPUs")
     cuda_memory_usage: bool = Field(
         False,
-        description="record allocations of device memory; adds overhead (--cuda-memory-usage)",
+        description="record allocations of device memory, which adds overhead "
+        "(--cuda-memory-usage)",
     )
     duration: float | None = Field(None, gt=0, description="time to record, seconds")
     options: list[str] = Field([], description="additional options of nsys profile")
@@ -98,8 +103,8 @@ class CollectNcu(_Model):
     time_limit: float | None = Field(
         None,
         gt=0,
-        description="with auto: time limit of ncu, seconds; default: 4 times the execution without "
-        "a profiler plus 60 s, minus the time already used",
+        description="with auto: time limit of ncu, seconds; default: 4 times the time of an "
+        "execution without a profiler, plus 60 s, minus the time already used",
     )
     set: str = Field("basic", description="ncu --set; default with auto: detailed")
     sections: list[str] = Field([], description="additional sections: ncu --section")
@@ -107,7 +112,7 @@ class CollectNcu(_Model):
     kernels: str | None = Field(
         None, description="kernels to profile: regular expression on their names"
     )
-    nvtx: str | None = Field(None, description="range to profile: ncu --nvtx-include")
+    nvtx: str | None = Field(None, description="NVTX range to profile: ncu --nvtx-include")
     launch_count: int | None = Field(None, ge=1, description="number of kernel launches to profile")
     launch_skip: int = Field(0, ge=0, description="kernel launches to skip before profiling")
     clock_control: Literal["base", "none"] = Field("base", description="ncu --clock-control")
@@ -164,7 +169,7 @@ class CollectTorch(_Model):
 
     record_shapes: bool = Field(False, description="record input shapes of operators")
     profile_memory: bool = Field(
-        False, description="record memory allocations of PyTorch; makes the trace larger"
+        False, description="record memory allocations of PyTorch, which makes the trace larger"
     )
     with_stack: bool = Field(False, description="record Python stacks")
     capture_range: Literal["none", "cudaProfilerApi"] = Field(
@@ -173,19 +178,19 @@ class CollectTorch(_Model):
 
 
 class CollectNvml(_Model):
-    """Clocks, power and temperature while the program runs without a profiler."""
+    """Sampling of clocks, power and temperature while the program runs without a profiler."""
 
     interval_ms: float = Field(50, ge=5, description="time between samples, ms")
 
 
 class Collect(_Model):
-    """Profilers to run, each in a separate execution so that they do not disturb each other."""
+    """Profilers to run, each in a separate execution, so that they do not affect each other."""
 
     nsys: CollectNsys | None = Field(None, description="timelines from nsys")
     ncu: CollectNcu | None = Field(None, description="kernel profiles from ncu")
     torch: CollectTorch | None = Field(None, description="traces from torch.profiler")
     nvml: CollectNvml | None = Field(
-        CollectNvml(), description="clocks, power and temperature from NVML"
+        CollectNvml(), description="samples of clocks, power and temperature from NVML"
     )
     keep_raw: bool = Field(
         True,
@@ -195,7 +200,7 @@ class Collect(_Model):
 
 
 class Execution(_Model):
-    """Where programs run: locally, through ssh, or through srun."""
+    """Where programs run: on this machine, on another machine through ssh, or through srun."""
 
     kind: Literal["local", "ssh", "srun"] = Field(
         "local",
@@ -266,7 +271,8 @@ class Workload(_Model):
         min_length=1, description="program and arguments; not run through a shell"
     )
     sizes: list[Params | int] = Field(
-        [], description="sets of parameters that vary together; a plain number sets {size}"
+        [],
+        description="sets of parameters that vary together; a plain number sets the parameter size",
     )
     matrix: dict[str, list[Scalar]] = Field(
         {}, description="parameters and their values; all combinations are run"

@@ -25,16 +25,26 @@ if TYPE_CHECKING:
     "of_a",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Parameter of arm A to set, or env.VARIABLE, cwd, python or wrapper.",
+    help="Setting of arm A: a parameter, env.VARIABLE, cwd, python or wrapper.",
 )
-@click.option("--b", "of_b", multiple=True, metavar="NAME=VALUE", help="As --a, for arm B.")
+@click.option(
+    "--b",
+    "of_b",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of arm B, in the same form as --a.",
+)
 @click.option(
     "--git",
     "span",
     metavar="A..B",
     help="Compare two commits, each in its own work tree.",
 )
-@click.option("--build", metavar="COMMAND", help="With --git: command that builds each work tree.")
+@click.option(
+    "--build",
+    metavar="COMMAND",
+    help="With --git: command that builds the program in each work tree.",
+)
 @click.option(
     "--rounds",
     type=click.IntRange(min=2),
@@ -49,20 +59,23 @@ if TYPE_CHECKING:
 @click.option(
     "--aa",
     is_flag=True,
-    help="Run A as both arms: any difference is noise, and the result is marked A/A.",
+    help="Compare arm A with itself: any difference is noise, and the result is marked A/A.",
 )
-@click.option("--no-confirm", is_flag=True, help="Do not confirm a regression in fresh rounds.")
+@click.option(
+    "--no-confirm", is_flag=True, help="Do not measure fresh rounds to confirm a regression."
+)
 @click.option(
     "--fail-on",
     type=click.Choice(["regressed", "inconclusive"]),
     default="regressed",
     show_default=True,
-    help="With inconclusive, also exit with 4 if it is not known whether anything changed.",
+    help="With 'inconclusive', also exit with 4 if the verdict is inconclusive or unreplicated.",
 )
 @click.option(
     "--explain",
     is_flag=True,
-    help="If the time changed, also profile each arm once to show where the time went.",
+    help="If the time changed, also profile each arm once, to show where the difference comes "
+    "from.",
 )
 @allow_not_comparable_option
 @gate_outputs
@@ -85,11 +98,11 @@ def ab_command(
 ) -> None:
     """Compare two arms of a workload, measured alternately (A B B A) on this machine.
 
-    Arms differ in parameters, environment, directory, interpreter, wrapper, or commit.  Programs
-    run without a profiler.  Measurement stops early when the verdict is certain
-    (group-sequential test, O'Brien-Fleming, 5 % over all tests).  perfpipe advises to revert only
-    after fresh rounds confirm a regression.  If the arms are identical (A/A), a regression is a
-    false alarm.  Exit codes are those of 'perfpipe check'.
+    Arms can differ in parameters, environment, directory, interpreter, wrapper or commit.  Programs
+    run without a profiler.  Measurement stops early if the verdict is certain (group-sequential
+    test, O'Brien-Fleming, 5 % over all tests).  perfpipe advises you to revert only if fresh rounds
+    confirm a regression.  If the arms are identical (A/A), a regression is a false alarm.  Exit
+    codes are those of 'perfpipe check'.
 
     \b
     perfpipe ab workloads/gemm.yaml --a dtype=fp16 --b dtype=bf16

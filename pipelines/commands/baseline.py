@@ -24,7 +24,7 @@ def baseline_command() -> None:
 
     \b
     perfpipe baseline set main run1 run2 run3
-    perfpipe baseline export main baseline.json     # small; usable without the store
+    perfpipe baseline export main baseline.json     # a small file; no store needed
     perfpipe check --baseline baseline.json
     """
 
@@ -34,7 +34,7 @@ def baseline_command() -> None:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @store_option
 def set_command(name: str, runs: tuple[str, ...], store_path: str | None) -> None:
-    """Save runs as baseline NAME, replacing an existing baseline of that name."""
+    """Save runs as baseline NAME; replaces an existing baseline NAME."""
     from perfpipe import baselinerecord
     from perfpipe.pipelines.selection import select
     from perfpipe.provenance import utc_now
@@ -104,7 +104,7 @@ def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
 def export_command(
     name: str, file: Path, window: str, step_range: str | None, store_path: str | None
 ) -> None:
-    """Write the measurements of a baseline to a small JSON file, without profiles."""
+    """Write a baseline's measurements, without profiles, to a small JSON file."""
     import json
 
     from perfpipe.analysis.gate.check import document_of

@@ -31,7 +31,7 @@ _interval = click.option(
     default=_TICK_S,
     show_default=True,
     metavar="SECONDS",
-    help="Seconds between Slurm queries; one query covers all jobs.",
+    help="Time between queries to Slurm; one query covers all jobs.",
 )
 _of = click.option("--batch", metavar="BATCH", help="Batch to use [default: the newest batch].")
 
@@ -46,8 +46,8 @@ def batch_command() -> None:
     perfpipe batch status
     perfpipe batch wait && perfpipe report BATCH --html
 
-    A task with results in the store is finished.  Slurm is queried only about the other tasks.
-    BATCH is the id of a batch or a prefix of it (default: the newest batch).
+    A task whose results are in the store is finished.  perfpipe queries Slurm only about the other
+    tasks.  BATCH is the id of a batch or a prefix of the id (default: the newest batch).
     """
 
 
@@ -64,7 +64,7 @@ batch_command.add_command(batch_doctor_command)
 def status_command(
     batch: str | None, watch: bool, interval: float, as_json: bool, store_path: str | None
 ) -> None:
-    """Show how many tasks are done, running, waiting or failed, and why.
+    """Show the progress of a batch, and why tasks are waiting or failed.
 
     \b
     perfpipe batch status
@@ -95,7 +95,9 @@ def status_command(
 @json_option("Print the outcome as JSON.")
 @store_option
 def wait_command(batch: str | None, interval: float, as_json: bool, store_path: str | None) -> None:
-    """Wait until a batch is complete; exit with 0 if every task succeeded, else with 1.
+    """Wait until a batch is complete.
+
+    The exit code is 0 if every task succeeded, else 1.
 
     \b
     perfpipe batch wait && perfpipe report BATCH --html
@@ -118,7 +120,7 @@ def wait_command(batch: str | None, interval: float, as_json: bool, store_path: 
 @_of
 @store_option
 def logs_command(task: int, batch: str | None, store_path: str | None) -> None:
-    """Print the output of a task's job, and list the files that the task wrote.
+    """Print the output of a task's job, and list the task's files.
 
     TASK is the number that `batch status` shows.
 
@@ -142,9 +144,10 @@ def logs_command(task: int, batch: str | None, store_path: str | None) -> None:
 @_of
 @store_option
 def cancel_command(tasks: str | None, batch: str | None, store_path: str | None) -> None:
-    """Cancel tasks, such as 3,7-9, or every unfinished task; finished results are kept.
+    """Cancel tasks such as 3,7-9, or all unfinished tasks.
 
-    Canceling one task of a job cancels the other unfinished tasks of that job.
+    Results of finished tasks are kept.  Canceling one task of a job also cancels the other
+    unfinished tasks of that job.
 
     \b
     perfpipe batch cancel
@@ -172,7 +175,7 @@ def cancel_command(tasks: str | None, batch: str | None, store_path: str | None)
 def resume_command(
     batch: str | None, only: tuple[str, ...], as_json: bool, store_path: str | None
 ) -> None:
-    """Resubmit tasks that did not succeed, except those that are still running.
+    """Resubmit tasks that did not succeed and are not running.
 
     \b
     perfpipe batch resume

@@ -25,22 +25,23 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="Cancel the job if it has not reported after this time.",
+    help="Cancel the job if it has not reported a result after this time.",
 )
 @click.option(
     "--need",
     multiple=True,
     type=click.Choice(NEEDS),
-    help="Requirement to check on the node; exit with code 5 if it is missing.",
+    help="What the node must have; exit with code 5 if it is missing (repeat for several).",
 )
 @json_option()
 @store_option
 def batch_doctor_command(
     timeout: float, need: tuple[str, ...], as_json: bool, store_path: str | None, **asked: Any
 ) -> None:
-    """Submit a short job that checks whether a compute node is ready for profiling.
+    """Check whether a compute node is ready for profiling.
 
-    Compute nodes often have other drivers, profilers and counter permissions than the login node.
+    Submits a short job that runs the checks.  Drivers, profilers and counter permissions of compute
+    nodes often differ from those of the login node.
 
     \b
     perfpipe batch doctor --partition gpu

@@ -42,7 +42,10 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
         "constraint": ("FEATURES", "Features that nodes must have."),
         "nodes": ("N", "Nodes per task."),
         "array-parallelism": ("N", "Maximum number of jobs that run at a time."),
-        "tasks-per-job": ("N", "Tasks per job, run one after another [default: automatic]."),
+        "tasks-per-job": (
+            "N",
+            "Number of tasks that a job runs, one after another [default: automatic].",
+        ),
     }
     numbers = ("gpus", "cpus", "nodes", "array-parallelism", "tasks-per-job")
     for name, (metavar, text) in reversed(texts.items()):
@@ -58,21 +61,27 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(COLLECTORS),
     default="auto",
     show_default=True,
-    help="Profilers to use; auto runs nsys and ncu, and replay reads recordings instead.",
+    help="Profilers to use.  auto: nsys and ncu; replay: read recordings instead of running "
+    "programs.",
 )
-@click.option("--ingest-only", is_flag=True, help="Ingest existing reports; requests no GPU.")
+@click.option(
+    "--ingest-only",
+    is_flag=True,
+    help="Only ingest existing reports, without requesting a GPU.",
+)
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=VALUE[,VALUE]",
-    help="Override a parameter of the files (or warmup, repeats, launches, timeout).",
+    help="Override a parameter of the workload files, or warmup, repeats, launches or timeout.",
 )
 @filter_option
 @click.option(
     "--arms",
     metavar="NAME",
-    help="Parameter whose values to compare: they share a job, and run alternately (A B B A).",
+    help="Parameter whose values to compare: configurations that differ only in this parameter "
+    "run in one job, alternately (A B B A).",
 )
 @_slurm_options
 @click.option("--exclusive", is_flag=True, default=None, help="Request whole nodes.")
@@ -108,11 +117,11 @@ def batch_submit_command(
     store_path: str | None,
     **asked: Any,
 ) -> None:
-    """Submit workloads, a program, or existing reports to ingest, and return at once.
+    """Submit workloads, a program, or reports to ingest.
 
-    Each configuration is a task of a job array; several short tasks share a job.  The last job, the
-    collector, writes the runs and the pages.  The store must be on a file system that the nodes
-    share.
+    Returns as soon as the jobs are submitted.  Each configuration is a task of a job array; several
+    short tasks share a job.  The last job, the collector, writes the runs and the pages.  The store
+    must be on a file system that the login node and the compute nodes share.
 
     \b
     perfpipe batch submit workloads/gemm.yaml --partition gpu --time 30m

@@ -63,11 +63,12 @@ def budget_command(
 ) -> None:
     """Break down GPU time in the steady steps, in part of the capture, or within NVTX ranges.
 
-    Every nanosecond of the window belongs to exactly one category.  The default window is the
-    steady steps; --window whole is the entire capture, --window 3 is the third step.  Times are
-    relative to the start of the capture, as in nsys.  An NVTX range (NAME or DOMAIN:NAME) is
-    projected onto the GPU: its window lasts from the start of the first operation that the
-    range's process launched inside the range to the end of the last such operation.
+    Every nanosecond of the window belongs to exactly one category.  By default, the window is the
+    steady steps; with --window whole, it is the entire capture, and with --window 3, the third
+    step.  Times are relative to the start of the capture, as in nsys.  An NVTX range (NAME or
+    DOMAIN:NAME) is projected onto the GPU: its window begins with the first operation that the
+    range's process launched while the range was open, and ends with the end of the last such
+    operation.
 
     \b
     perfpipe budget

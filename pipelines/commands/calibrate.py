@@ -25,7 +25,7 @@ _CALIBRATING = 10
     type=click.IntRange(min=3),
     default=_CALIBRATING,
     show_default=True,
-    help="Rounds to measure; a round runs each configuration twice.",
+    help="Number of rounds to measure; a round runs each configuration twice.",
 )
 @click.option(
     "--change",
@@ -40,7 +40,7 @@ _CALIBRATING = 10
     "given",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Parameter to set, or env.VARIABLE, cwd, python or wrapper, as in 'perfpipe ab --a'.",
+    help="Setting: a parameter, env.VARIABLE, cwd, python or wrapper, as in 'perfpipe ab --a'.",
 )
 @json_option()
 @store_option
@@ -55,10 +55,10 @@ def calibrate_command(
     """Compare a workload with itself to measure how small a change can be detected.
 
     Programs run without a profiler, as in 'perfpipe ab'.  Reports the scatter between and within
-    executions, drift, modes, the false-alarm rate for an unchanged program, the smallest
-    change that is detected in 95 % of comparisons, and the rounds and the threshold needed to
-    detect --change.  The store keeps the calibration for this workload on this kind of machine, and
-    'perfpipe ab' and 'perfpipe check' use it.
+    executions, drift, bimodal times, the false-alarm rate for an unchanged program, and the
+    smallest change that is detected in 95 % of comparisons.  Proposes the number of rounds and the
+    threshold needed to detect a change of --change.  The store keeps the calibration for this
+    workload and this kind of machine; 'perfpipe ab' and 'perfpipe check' use it.
 
     \b
     perfpipe calibrate workloads/gemm.yaml

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     type=click.Choice(["regressed", "inconclusive"]),
     default="regressed",
     show_default=True,
-    help="With inconclusive, also exit with 4 if it is not known whether anything changed.",
+    help="With 'inconclusive', also exit with 4 if the verdict is inconclusive or unreplicated.",
 )
 @click.option(
     "--confirms",
     metavar="RUN",
     multiple=True,
-    help="Earlier run whose regression against the same baseline these fresh runs should confirm.",
+    help="Earlier run to compare with the same baseline; if it also regressed, the regression "
+    "counts as confirmed (repeat for several).",
 )
 @allow_mixed_option
 @allow_not_comparable_option
@@ -59,13 +60,13 @@ def check_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Decide whether runs are slower than a baseline: continue, investigate, or revert.
+    """Decide whether runs are slower than a baseline, and recommend an action.
 
-    The default is the newest run.  If the program prints no times, its wall time is
-    compared.  Exit codes: 0 not slower, or not known to be slower; 1 a task failed, or a
-    configuration of the baseline was not measured; 3 regressed; 4 not comparable (another workload
-    or GPU, or a replay; 0 with --allow-not-comparable), or inconclusive with --fail-on
-    inconclusive.
+    The recommended action is: continue, investigate or revert.  The default is the newest run.  If
+    the program prints no times, its wall time is compared.  Exit codes: 0 not slower, or not known
+    to be slower; 1 a task failed, or a configuration of the baseline was not measured; 3 regressed;
+    4 not comparable (another workload or GPU, or a replay; 0 with --allow-not-comparable), or
+    inconclusive with --fail-on inconclusive.
 
     \b
     perfpipe check --baseline main

@@ -12,20 +12,22 @@ from perfpipe.errors import InputError, os_error_sentence
 @click.command("comment")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--number", type=int, help="Number of the pull or merge request [default: from the CI job]."
+    "--number",
+    type=int,
+    help="Number of the pull request or merge request [default: from the CI job].",
 )
 @click.option(
     "--name",
     default="perfpipe",
     show_default=True,
-    help="Name of the gate, if a repository has several gates.",
+    help="Name of the gate; each gate of a repository has its own comment.",
 )
 def comment_command(file: Path, number: int | None, name: str) -> None:
-    """Post FILE as a comment on the pull request of a CI job, or update the existing comment.
+    """Post FILE as a comment on the pull request of a CI job, or update the comment.
 
-    FILE is Markdown, as written by 'perfpipe check --md FILE'.  An existing comment is found by its
-    marker line.  GitHub needs GITHUB_TOKEN and GitLab needs GITLAB_TOKEN; all other settings come
-    from the standard variables of a CI job.
+    FILE is Markdown, as written by 'perfpipe check --md FILE'.  perfpipe finds an existing comment
+    by its marker line.  GitHub needs GITHUB_TOKEN and GitLab needs GITLAB_TOKEN; all other settings
+    come from the standard environment variables of a CI job.
 
     \b
     perfpipe check RUN... --baseline baseline.json --md comment.md

@@ -37,7 +37,7 @@ def compare_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Show what changed from A to B: improved, same, regressed, or not known.
+    """Show whether B is faster or slower than A, what changed, and why.
 
     A and B are runs or reports (several separated by commas), named baselines, or exported
     baselines (FILE.json).  The exit code is always 0; use 'perfpipe check' as a gate.

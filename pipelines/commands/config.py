@@ -14,7 +14,7 @@ from perfpipe.pipelines.settings import effective, files
 
 @click.group("config")
 def config_command() -> None:
-    """Show settings from perfpipe.toml, ~/.config/perfpipe/config.toml, variables and workloads."""
+    """Show settings and where they come from."""
 
 
 @config_command.command("show")
@@ -25,7 +25,7 @@ def show_command(workload: Path | None, origin: bool, as_json: bool) -> None:
     """Show the settings in effect here, or for WORKLOAD.
 
     Order of precedence: option, environment variable, workload file, perfpipe.toml (in this
-    directory or above), ~/.config/perfpipe/config.toml, default.
+    directory or a directory above it), ~/.config/perfpipe/config.toml, default.
     """
     stated = None
     if workload is not None:

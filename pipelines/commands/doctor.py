@@ -30,14 +30,14 @@ _LITTLE_SPACE = 2e9
     "--need",
     multiple=True,
     type=click.Choice(NEEDS),
-    help="Requirement to check; exit with code 5 if it is missing.",
+    help="What must be present; exit with code 5 if it is missing (repeat for several).",
 )
 @store_option
 def doctor_command(as_json: bool, need: tuple[str, ...], store_path: str | None) -> None:
-    """Check what profiling needs: nsys, ncu, driver, counter permission, Slurm, disk, packages.
+    """Check nsys, ncu, driver, counter permission, Slurm, disk space and packages.
 
-    Ingesting and reporting work without these tools, so a missing tool is an error only with
-    --need.
+    'perfpipe ingest' and 'perfpipe report' work without profilers and GPU, so a missing tool is an
+    error only with --need.
     """
     checks = list(_checks(store_path))
     if as_json:

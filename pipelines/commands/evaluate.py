@@ -33,14 +33,21 @@ if TYPE_CHECKING:
     "baselines",
     multiple=True,
     metavar="[NAME=]DIR",
-    help="Candidate to compare with, instead of the baselines in the file; repeat for several.",
+    help="Candidate to compare with, instead of the baselines in the workload file; repeat for "
+    "several.",
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
               show_default=True, help="Device that candidates run on.")  # fmt: skip
 @click.option("--no-timing", is_flag=True, help="Only check results; do not time candidates.")
-@click.option("--launches", type=click.IntRange(min=1), help="Number of processes per side.")
 @click.option(
-    "--batches", type=click.IntRange(min=1), help="Number of timed batches of calls per process."
+    "--launches",
+    type=click.IntRange(min=1),
+    help="Number of processes for each candidate and baseline.",
+)
+@click.option(
+    "--batches",
+    type=click.IntRange(min=1),
+    help="Number of batches of calls to time in each process.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the inputs (default: random).")
 @click.option(
@@ -87,13 +94,13 @@ def evaluate_command(
     """Evaluate kernels: check that they are correct and do not cheat, and time them.
 
     WORKLOAD has a block 'evaluate' with the inputs, the outputs and a reference (docs/agents.md).
-    It can also be a FlashInfer-Trace definition (.json) or a KernelBench problem (.py).
-    A candidate is a directory with kernel.py, which defines run(inputs..., outputs...).  It runs
-    in a separate process from the reference and the timer, with resource limits and without
-    network, and can read only a copy of its directory and the libraries.  Only correct candidates
-    are timed, alternately with each baseline.  With --profile, ncu profiles the fastest correct
-    candidate, and perfpipe reports the class, SOL and headroom of its kernels.  Exits with 1 if any
-    candidate is not correct.
+    WORKLOAD can also be a FlashInfer-Trace definition (.json) or a KernelBench problem (.py).  A
+    candidate is a directory with kernel.py, which defines run(inputs..., outputs...).  A candidate
+    runs in a different process than the reference and the timer, with resource limits and without
+    network access.  A candidate can read only the libraries and a copy of its own directory.  Only
+    correct candidates are timed, alternately with each baseline.  With --profile, ncu profiles the
+    fastest correct candidate, and perfpipe reports the class, SOL and SOL headroom of its kernels.
+    The exit code is 1 if any candidate is not correct.
 
     \b
     perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/fused

@@ -35,7 +35,7 @@ _PART = """
 
 @click.group("export")
 def export_command() -> None:
-    """Export a timeline to another viewer."""
+    """Export a timeline for another viewer."""
 
 
 @export_command.command("perfetto")
@@ -49,13 +49,13 @@ def export_command() -> None:
     metavar="|".join((*WINDOWS, "STEP")),
     default=WHOLE,
     show_default=True,
-    help="Part of the timeline to write: the steady steps, the whole capture, start-up and "
-    "warm-up, or a named step.",
+    help="Part of the timeline to write.  steady: the steady steps; whole: the whole capture; "
+    "startup: start-up and warm-up; STEP: one step, by its name or number.",
 )
 @click.option(
     "--step",
     type=click.IntRange(min=1),
-    help="Write only this step, by its number in the view 'steps'.",
+    help="Write only the step with this number in the view 'steps'.",
 )
 @step_range_option
 @store_option
@@ -70,8 +70,8 @@ def perfetto_command(
     """Write a trace for ui.perfetto.dev or chrome://tracing.
 
     The trace shows each GPU's streams and idle intervals by cause, each thread's CUDA calls and
-    NVTX ranges, and arrows from each call to the operation it launched.  Several reports are shown
-    in parallel, each starting at time zero.  With --window or --step, the trace contains
+    NVTX ranges, and arrows from each call to the operation that it launched.  If you export several
+    reports, each of them starts at time zero.  With --window or --step, the trace contains
     everything that overlaps the selected time range on any GPU, plus the API calls that launched
     those operations.
 

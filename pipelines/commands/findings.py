@@ -24,9 +24,9 @@ from perfpipe.pipelines.options import json_option, resolve_store, store_option
 def findings_command(
     names: tuple[str, ...], limit: int, as_json: bool, store_path: str | None
 ) -> None:
-    """Show the verdict for a run or for reports, and every finding with its evidence.
+    """Show the verdict on a run or on reports, and every finding with its evidence.
 
-    The default is the latest run, or every report if there is no run.
+    The default is the latest run, or all reports if the store has no runs.
 
     \b
     perfpipe findings

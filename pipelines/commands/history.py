@@ -27,7 +27,8 @@ _SHOWN = 30
     type=click.Choice(["time", "commit", "node", "gpu"]),
     default="time",
     show_default=True,
-    help="One row per run or commit, or a comparison of nodes or GPUs on the same work.",
+    help="time: one row per run; commit: one row per commit; node, gpu: compare nodes or GPUs "
+    "on the same work.",
 )
 @click.option(
     "--html",
@@ -43,13 +44,13 @@ _SHOWN = 30
 def history_command(
     workload: str, by: str, html: Path | None, as_json: bool, store_path: str | None
 ) -> None:
-    """Show a workload's run times over its history, and where they shifted.
+    """Show how a workload's run time changed from run to run or commit to commit.
 
-    WORKLOAD is a name or a workload file.  Each configuration and kind of machine has its own
-    history.  Arms of 'perfpipe ab' that use a different environment, interpreter or wrapper are
-    excluded.  With 12 or more runs, changes are detected and reported with the commits or runs
-    before and after the change.  With --by node or --by gpu, the same work is compared on
-    different machines, and outliers are named.
+    WORKLOAD is the name of a workload or a workload file.  Each configuration and kind of machine
+    has its own history.  Arms of 'perfpipe ab' that use a different environment, interpreter or
+    wrapper are excluded.  If there are 12 or more runs, perfpipe detects where the time shifted,
+    and reports the commits or runs before and after each shift.  With --by node or --by gpu, the
+    command compares the same work on different machines, and lists the outliers.
 
     \b
     perfpipe history gemm --by commit --html

@@ -24,9 +24,9 @@ _HELP = f"""Read report files into the store; the format is detected from the co
 PATH is a file, a directory or a pattern.  Formats: {_READS}.  Files compressed as .xz, .gz or .zst
 are accepted.  A file already in the store is not read again.
 
-Prints one line per file: report id, kind, rows, name.  If a file cannot be read, or its reader
-crashes or hangs, the other files are still read.  The error goes to stderr and the exit code is
-not 0.
+Prints one line per file: report id, kind, rows, name.  If a file cannot be read, or if its reader
+crashes or hangs, perfpipe still reads the other files, prints an error to stderr, and exits with a
+nonzero code.
 """
 
 
@@ -36,7 +36,7 @@ not 0.
     "--jobs",
     "-j",
     type=click.IntRange(1),
-    help="Number of processes [default: $PERFPIPE_CORES, else one per CPU].",
+    help="Number of reader processes [default: $PERFPIPE_CORES, else one per CPU].",
 )
 @click.option(
     "--timeout",
@@ -48,7 +48,8 @@ not 0.
 @click.option(
     "--force",
     is_flag=True,
-    help="Re-read files that are already in the store; store the readable part of damaged files.",
+    help="Read files again that are already in the store, and store the readable part of "
+    "damaged files.",
 )
 @store_option
 def ingest_command(

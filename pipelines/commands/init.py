@@ -18,7 +18,8 @@ from perfpipe.files import replacing
 def init_command(directory: Path, force: bool) -> None:
     """Copy the example workloads into DIRECTORY (default: workloads).
 
-    Run one with `perfpipe run DIRECTORY/gemm.yaml`, then adapt it to your own program.
+    Run a workload with `perfpipe run DIRECTORY/gemm.yaml`, then adapt the workload to your own
+    program.
     """
     with resources.as_file(resources.files("perfpipe.workloads")) as source:
         files = [

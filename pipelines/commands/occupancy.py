@@ -19,19 +19,23 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kK]?)(?:i?[bB])?")
     "--regs", required=True, type=click.IntRange(0, 255), help="Registers per thread (ptxas -v)."
 )
 @click.option(
-    "--smem", default="0", metavar="BYTES", help="Shared memory per block, static + dynamic."
+    "--smem", default="0", metavar="BYTES", help="Shared memory per block: static plus dynamic."
 )
 @click.option("--barriers", type=click.IntRange(0, 16), default=0, help="Named barriers per block.")
-@click.option("--curve", is_flag=True, help="Also print occupancy by registers and by block size.")
+@click.option(
+    "--curve",
+    is_flag=True,
+    help="Also print the occupancy for other register counts and block sizes.",
+)
 @json_option()
 def occupancy_command(
     cc: str, block: int, regs: int, smem: str, barriers: int, curve: bool, as_json: bool
 ) -> None:
     """Calculate how many blocks and warps of a kernel fit on an SM, and what limits them.
 
-    Needs no report and no GPU.  Assumes the largest shared-memory carve-out, which the driver
-    chooses if a kernel can use it; ncu shows the carve-out of an actual launch.
-    BYTES accepts a suffix: 48K is 48 KiB.
+    Does not need a report or a GPU.  Assumes the largest shared-memory carve-out, because the
+    driver chooses the largest carve-out if a kernel can use it; ncu shows the carve-out of an
+    actual launch.  BYTES accepts a suffix: 48K is 48 KiB.
 
     \b
     perfpipe occupancy --cc 9.0 --block 256 --regs 64 --smem 48K

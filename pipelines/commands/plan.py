@@ -41,13 +41,14 @@ def plan_command(
     as_json: bool,
     store_path: str | None,
 ) -> None:
-    """Show which kernels of a timeline to profile with ncu, why, how, and how long this takes.
+    """Show which kernels of a timeline to profile with ncu, why, and how long it will take.
 
-    A timeline is an nsys report or a torch.profiler trace, given by its name in the store or as a
-    file, which is ingested first.  The plan selects the kernels that take the most time in the
-    steady steps.  Communication kernels are never selected: ncu replays kernels, and replaying a
-    kernel that waits for other ranks hangs.  With several ranks, only one rank is profiled.
-    'perfpipe run' makes and follows such a plan automatically.
+    Also prints the ncu command.  A timeline is an nsys report or a torch.profiler trace.  Give the
+    id of a run or report in the store, or a file, which is then ingested first.  The plan selects
+    the kernels that take the most time in the steady steps.  Communication kernels are never
+    selected: ncu replays kernels, and the replay of a kernel that waits for other ranks never ends.
+    With several ranks, only one rank is profiled.  'perfpipe run' makes and follows such a plan
+    automatically.
 
     \b
     perfpipe plan

@@ -14,7 +14,7 @@ from perfpipe.pipelines.options import resolve_store, step_range_option, store_o
     "target",
     required=True,
     metavar="GPU",
-    help="Target GPU, such as b200 ('perfpipe specs' lists them).",
+    help="Target GPU, such as b200 ('perfpipe specs' lists the GPUs).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--md", is_flag=False, flag_value="-", metavar="[FILE]", help="Write Markdown.")
@@ -40,9 +40,9 @@ def project_command(
 ) -> None:
     """Estimate how long a run would take on another GPU, from the rooflines of both GPUs.
 
-    Kernel times scale with the roof that bounds each kernel; the host part of a step does not
-    change.  The result is an interval with its assumptions, not a guarantee.  Unknown parts are
-    excluded and listed.  The default is the newest run.
+    The time of a kernel scales with the roof that bounds the kernel; the host's part of a step does
+    not change.  The result is an interval with stated assumptions, not a guarantee.  Parts whose
+    time is unknown are listed, and are excluded from the result.  The default is the newest run.
 
     \b
     perfpipe project gemm-2026a --to b200

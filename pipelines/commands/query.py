@@ -72,7 +72,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     "names",
     multiple=True,
     metavar="RUN|REPORT",
-    help="Query only these runs or reports; faster in a large store, since fewer files are opened.",
+    help="Query only these runs or reports; faster in a large store, because fewer files are "
+    "opened.",
 )
 @window_option
 @step_range_option
@@ -89,9 +90,10 @@ def query_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Run one SQL SELECT on the tables and views of the store (`perfpipe schema` lists them).
+    """Run one SQL SELECT on the store's tables and views (listed by `perfpipe schema`).
 
-    The dialect is DuckDB's.  A query can only read the store: no other files, no changes.
+    Write SQL in DuckDB's dialect.  A query can only read the store: it cannot change anything or
+    read other files.
 
     \b
     perfpipe query "FROM kernel_sol"

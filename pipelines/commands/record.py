@@ -28,7 +28,7 @@ _LIMIT_MB = 3.0
     type=click.FloatRange(min=0, min_open=True),
     default=_LIMIT_MB,
     show_default=True,
-    help="Maximum size, MB.",
+    help="Maximum size of the recording, MB.",
 )
 @filter_option
 @click.option("--force", is_flag=True, help="Replace an existing recording.")
@@ -44,8 +44,8 @@ def record_command(
     """Turn a run (default: the latest) into a recording that replays without a GPU.
 
     Reports are anonymized (no environment variables, user names, host names or absolute paths),
-    verified to give the same rows, and compressed.  To use the recording, set `recording` in the
-    workload file to the directory of the recording.
+    checked to give the same rows as the originals, and compressed.  To use the recording, set
+    `recording` in the workload file to the directory of the recording.
 
     \b
     perfpipe run workloads/gemm.yaml

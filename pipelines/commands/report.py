@@ -37,7 +37,7 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
 @click.option(
     "--figures",
     type=click.Choice(["svg", "png"]),
-    help="With --md FILE: write figures into FILE-figures/ and embed them.",
+    help="With --md FILE: write figures into FILE-figures/, and show them in the Markdown.",
 )
 @click.option(
     "--baseline",
@@ -70,12 +70,13 @@ def report_command(
     step_range: str | None,
     store_path: str | None,
 ) -> None:
-    """Report what limits a run (or ingested reports), how close it is to SOL, and what to try.
+    """Report what limits a run or ingested reports, how close kernels are to SOL, and what to try.
 
-    A name is the id of a run, report or batch, or a prefix of it.  It can also be a file or
-    directory, which is ingested first.  The default is the latest run, or every report if there is
-    no run.  Without options, prints the first screen; with --all, prints every table.
-    Put names before any option that takes an optional FILE; otherwise a name is read as FILE.
+    A name is the id of a run, report or batch, or a prefix of the id.  A name can also be a file or
+    directory, which is then ingested first.  The default is the latest run, or all reports if the
+    store has no runs.  Without options, the command prints the first screen; with --all, it prints
+    every table.  Put names before any option that takes an optional FILE; otherwise a name is taken
+    as FILE.
 
     The report of a batch covers all its tasks: progress, failures, the best configurations and
     slow nodes.

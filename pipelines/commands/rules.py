@@ -41,10 +41,11 @@ def rules_command(
 ) -> None:
     """Run the expert rules of `nsys analyze`, with known bugs fixed.
 
-    GPU operations are matched with API calls of the same process.  A GPU counts as idle only if no
-    process uses it.  Overlapping work counts once, CUDA graphs traced as a whole count as work, and
-    --limit keeps the longest rows.  Each rule is also a view, rule_NAME, for `perfpipe query`.
-    Thresholds are those of nsys; set $PERFPIPE_THRESHOLDS to a TOML file to override them.
+    The fixes: GPU operations are matched only with API calls of the same process.  A GPU counts as
+    idle only if no process uses it.  Overlapping work counts once, CUDA graphs that were traced as
+    a whole count as work, and --limit keeps the rows with the longest times.  Each rule is also a
+    view, rule_NAME, for `perfpipe query`.  The thresholds are those of nsys; set
+    $PERFPIPE_THRESHOLDS to a TOML file to override them.
 
     \b
     perfpipe rules

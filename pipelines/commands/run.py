@@ -129,7 +129,7 @@ class RunOptions:
     "settings",
     multiple=True,
     metavar="NAME=VALUE[,VALUE]",
-    help="Override a parameter of the workload (or warmup, repeats, launches, timeout, duration).",
+    help="Override a parameter of the workload, or warmup, repeats, launches, timeout or duration.",
 )
 @click.option(
     "--duration",
@@ -137,18 +137,21 @@ class RunOptions:
     metavar="SECONDS",
     help="Stop each execution after this time; useful for programs that run for hours.",
 )
-@click.option("--sizes", metavar="N[,N]", help="Sizes to run instead of those in the file.")
+@click.option(
+    "--sizes", metavar="N[,N]", help="Sizes to run, instead of the sizes in the workload file."
+)
 @click.option(
     "--quick",
     is_flag=True,
-    help="Quick first look: two of the sizes, few iterations, and the cheapest ncu sections.",
+    help="Take a quick first look: run only two of the sizes, with few iterations and the "
+    "cheapest ncu sections.",
 )
 @filter_option
 @click.option(
     "--env",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Environment variable of the program after --.",
+    help="Environment variable to set for the program after --.",
 )
 @click.option(
     "--cwd",
@@ -172,7 +175,7 @@ class RunOptions:
     help="Resume the latest run of this workload: run only missing or changed configurations.",
 )
 @click.option(
-    "--rerun-failed", is_flag=True, help="Like --resume, and also retry failed configurations."
+    "--rerun-failed", is_flag=True, help="Like --resume, but also retry failed configurations."
 )
 @json_option("Print the run record, or the plan of --dry-run, as JSON.")
 @click.option(
@@ -199,8 +202,8 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     """Run a program under the profilers, ingest the results, and report.
 
     Give a WORKLOAD file, or any program after `--`.  Each configuration first runs without a
-    profiler, to check its result and time it, and then under nsys and under ncu, so that no
-    measurement disturbs another.
+    profiler, to check the program's result and measure its time, and then under nsys and under ncu,
+    so that the profilers do not affect the times.
 
     \b
     perfpipe run -- python train.py --lr 3e-4
@@ -208,9 +211,9 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     perfpipe run --cwd src --env OMP_NUM_THREADS=8 -- torchrun --nproc-per-node 2 train.py
     perfpipe run --collector nsys --save workload.yaml -- ./bench --size 4096
 
-    A workload file can also have parameters, a sweep, expected FLOPs and bytes, and a recording.
-    The recording is replayed if there is no GPU, and every page says so.  With `tune`, perfpipe
-    searches for the fastest parameters, generation by generation.
+    A workload file can also define parameters, a sweep, expected FLOPs and bytes, and a recording.
+    If there is no GPU, perfpipe replays the recording, and every page says so.  With `tune`,
+    perfpipe searches for the fastest parameters, generation by generation.
 
     \b
     perfpipe run workloads/gemm.yaml
@@ -219,8 +222,8 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     perfpipe run workloads/gemm.yaml --filter dtype=fp16 --dry-run
     perfpipe run workloads/fused_matmul_tuning.yaml --resume
 
-    If perfpipe ends (Ctrl-C, SIGTERM, SIGHUP, even SIGKILL), so does every process that it started.
-    --resume continues the run.
+    When perfpipe ends (by Ctrl-C, SIGTERM, SIGHUP or even SIGKILL), every process that it started
+    is terminated.  --resume continues the run.
     """
     options, args = RunOptions(**given), ctx.meta["args"]
     workload, path, program = _subject(options, args)

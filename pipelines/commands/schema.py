@@ -56,9 +56,12 @@ def relations() -> list[Relation]:
 @click.argument("table", required=False)
 @json_option()
 def schema_command(table: str | None, as_json: bool) -> None:
-    """List tables and views, or the columns of TABLE with meaning and unit.
+    """List the tables and views, or the columns of TABLE with their meaning and unit.
 
-    `perfpipe schema workload` prints the JSON Schema of workload files, for editors:
+    `perfpipe schema workload` prints the JSON Schema of workload files.  Save the output as
+    workload.schema.json; editors then use it for a workload file that begins with this line:
+
+    \b
     # yaml-language-server: $schema=workload.schema.json
     """
     if table == "workload":

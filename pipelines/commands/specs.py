@@ -15,7 +15,7 @@ from perfpipe.specs import GpuSpec, gpu_specs, search_specs
 @click.argument("gpu", required=False)
 @json_option()
 def specs_command(gpu: str | None, as_json: bool) -> None:
-    """Show vendor-published peak rates of all GPUs, or the details of one GPU.
+    """Show the vendors' published peak rates of all GPUs, or the details of one GPU.
 
     GPU is a name or part of a name.
 

@@ -51,16 +51,16 @@ def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
     default=60,
     show_default=True,
     metavar="MINUTES",
-    help="Keep replaced files for this long, since queries may still have them open.",
+    help="Keep replaced files for this long, because queries may still have them open.",
 )
 @json_option()
 @store_option
 def compact_command(grace: float, as_json: bool, store_path: str | None) -> None:
-    """Combine the rows of many reports into one file per table, so that queries open few files.
+    """Combine many reports into one file per table, which speeds up queries.
 
-    Reports can still be queried, reported on and removed individually.  Readers and writers can
-    continue during compaction, and an interruption loses no data.  The next compact or gc after
-    --grace removes the replaced files.
+    Each report can still be queried, reported on and removed individually.  Other commands can read
+    and write the store during compaction, and an interruption does not lose data.  The first
+    compact or gc after the time given by --grace removes the replaced files.
     """
     from perfpipe.compaction import compact
 
@@ -90,11 +90,12 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
     default=24,
     show_default=True,
     metavar="HOURS",
-    help="Remove only directories that have not changed for this long; others may be in use.",
+    help="Remove only directories that have not changed for this long; other directories may be "
+    "in use.",
 )
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:
-    """Remove files left behind by interrupted writes or superseded by compaction."""
+    """Remove files that interrupted writes left, or that compaction replaced."""
     from perfpipe.prune import collect_garbage
 
     removed = collect_garbage(resolve_store(store_path, must_exist=True), older_than * 3600)

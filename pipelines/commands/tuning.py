@@ -16,11 +16,12 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 @json_option()
 @store_option
 def tuning_command(history: str | None, as_json: bool, store_path: str | None) -> None:
-    """Summarize an autotuning run: HISTORY is a run (default: the latest) or a JSON lines file.
+    """Summarize an autotuning run.
 
-    A file may come from any optimizer.  Each line is one configuration: its parameters (under
-    "params" or at top level) and, if known, "generation", "time_ms" (or "times_ms"), "status"
-    (done or failed), "failure", "registers", "spills" and "shared_bytes".
+    HISTORY is a run (default: the latest) or a JSON lines file, which may come from any optimizer.
+    Each line is one configuration: its parameters (under "params" or at top level) and, if known,
+    "generation", "time_ms" (or "times_ms"), "status" (done or failed), "failure", "registers",
+    "spills" and "shared_bytes".
 
     \b
     perfpipe run workloads/fused_matmul_tuning.yaml

@@ -11,8 +11,10 @@ from perfpipe.pipelines.options import resolve_store, store_option
 @click.command("work")
 @click.argument("report", metavar="REPORT")
 @click.option("--flops", help="Floating-point operations per launch, such as 2*m*n*k.")
-@click.option("--bytes", "moved", help="Minimum bytes that a launch must move.")
-@click.option("--dtype", help="Data type for the peak, as listed by 'perfpipe specs'.")
+@click.option("--bytes", "moved", help="Minimum number of bytes that a launch must move.")
+@click.option(
+    "--dtype", help="Data type whose peak to compare with, as listed by 'perfpipe specs'."
+)
 @click.option(
     "--kernel", metavar="REGEX", help="Apply only to launches whose full kernel name matches."
 )
@@ -36,11 +38,11 @@ def work_command(
     params: tuple[str, ...],
     store_path: str | None,
 ) -> None:
-    """Declare the FLOPs and bytes per launch of kernels in REPORT, to compute MFU.
+    """Declare how many FLOPs and bytes the kernels in REPORT need, to compute MFU.
 
-    Counters show what the hardware did, not what the algorithm needs.  Once the work is declared,
-    kernel_summary and the report show MFU and the algorithm's arithmetic intensity.  For
-    workloads that perfpipe runs, use `work` in the workload file.
+    Counters show what the hardware did, not what the algorithm needs.  After you declare the work
+    per launch, the view kernel_summary and the report show MFU and the algorithm's arithmetic
+    intensity.  For workloads that perfpipe runs, use `work` in the workload file.
 
     \b
     perfpipe work 7a4c --nvtx gemm_fp16_4096 -p n=4096 \\

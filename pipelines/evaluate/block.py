@@ -28,7 +28,7 @@ class _Model(BaseModel):
 class Input(_Model):
     """An input: a tensor, or a number if `scalar` is set."""
 
-    shape: list[Extent] = Field([], description="extents: numbers, or expressions in the sizes")
+    shape: list[Extent] = Field([], description="extents: numbers, or expressions that use sizes")
     dtype: DType | None = Field(None, description="data type; default: each of `dtypes` in turn")
     values: Literal["normal", "uniform", "positive", "integers"] = Field(
         "normal",
@@ -38,14 +38,14 @@ class Input(_Model):
     low: int = Field(0, description="smallest integer")
     high: Extent = Field(2, description="upper bound of the integers, exclusive")
     scalar: Extent | float | None = Field(
-        None, description="number (or expression in the sizes) to pass instead of a tensor"
+        None, description="number, or expression that uses the sizes, to pass instead of a tensor"
     )
 
 
 class Output(_Model):
     """An output tensor."""
 
-    shape: list[Extent] = Field(description="extents: numbers, or expressions in the sizes")
+    shape: list[Extent] = Field(description="extents: numbers, or expressions that use sizes")
     dtype: DType | None = Field(None, description="data type; default: each of `dtypes` in turn")
 
 
@@ -60,7 +60,7 @@ class Limits(_Model):
     """Resource limits of a candidate."""
 
     seconds: float = Field(
-        120, gt=0, description="time limit for loading the candidate, and for each call, seconds"
+        120, gt=0, description="time limit for loading the candidate and for each call, seconds"
     )
     memory_mb: int = Field(16384, ge=64, description="maximum host memory, MiB")
     file_mb: int = Field(
@@ -89,18 +89,21 @@ class Evaluate(_Model):
         "and returns the outputs",
     )
     module: str = Field(
-        "kernel.py", description="file in the candidate's directory that defines the function"
+        "kernel.py",
+        description="file in the candidate's directory that defines the candidate's function",
     )
     entry: str = Field("run", description="name of the candidate's function")
     style: Literal["destination", "return"] = Field(
         "destination",
-        description="destination: run(*inputs, *outputs) writes the outputs; return: run(*inputs) "
-        "returns them, and the time includes copying them",
+        description="destination: run(*inputs, *outputs) writes the outputs; return: "
+        "run(*inputs) returns the outputs, and the measured time includes copying them",
     )
     inputs: dict[str, Input] = Field(min_length=1, description="inputs, in order")
     outputs: dict[str, Output] = Field(min_length=1, description="outputs, in order")
     dtypes: list[DType] = Field(
-        ["float32"], min_length=1, description="data types to check; only the first is timed"
+        ["float32"],
+        min_length=1,
+        description="data types to check; only the first data type is timed",
     )
     reduction: Extent = Field(
         1, description="number of terms summed per output element; sets the tolerance"
@@ -109,28 +112,33 @@ class Evaluate(_Model):
         "float32", description="least precise data type in which a candidate may accumulate"
     )
     tolerance: dict[str, Tolerance] = Field(
-        {}, description="tolerances by data type; default: derived from type and reduction"
+        {},
+        description="tolerances by data type; default: derived from the data type and `reduction`",
     )
     correctness: list[Sizes] = Field(
-        min_length=1, description="sizes to check; include odd numbers"
+        min_length=1, description="sizes to check; should include odd numbers"
     )
-    timing: list[Sizes] = Field([], description="sizes to time; these are also checked")
+    timing: list[Sizes] = Field([], description="sizes to time; these sizes are also checked")
     seeds: int = Field(2, ge=1, description="number of random inputs for each type and size")
     special: list[Special] = Field(
         ["noncontiguous", "large"],
         description="other inputs to check: noncontiguous, large (multiplied by `large`), nan, "
-        "infinite, empty (one size of `empty` at a time is 0)",
+        "infinite, empty (each size listed under `empty` is set to 0, one at a time)",
     )
-    large: float = Field(1000.0, gt=0, description="factor by which `large` multiplies values")
-    empty: list[str] = Field([], description="names of sizes that may be 0")
+    large: float = Field(
+        1000.0, gt=0, description="factor by which the inputs of `large` are multiplied"
+    )
+    empty: list[str] = Field([], description="names of the sizes that may be 0")
     forbidden: list[str] = Field(
         [], description="PyTorch operators that a candidate must not call, such as aten::_softmax"
     )
     baselines: dict[str, str] = Field(
-        {}, description="directories of candidates to compare with, by name"
+        {}, description="candidates to compare with: directories by name"
     )
-    launches: int = Field(5, ge=1, description="number of processes per side; the sides alternate")
-    batches: int = Field(5, ge=1, description="number of timed batches of calls per process")
+    launches: int = Field(
+        5, ge=1, description="number of processes for each candidate and baseline, which alternate"
+    )
+    batches: int = Field(5, ge=1, description="number of batches of calls to time in each process")
     limits: Limits = Field(default_factory=Limits, description="resource limits of candidates")
 
     @model_validator(mode="after")

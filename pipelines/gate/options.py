@@ -31,7 +31,7 @@ _HELP = {
     "html": ("comparison.html", "Write a self-contained HTML page"),
     "junit": (
         "junit.xml",
-        "Write JUnit XML: a regression is a failure, an unknown verdict is skipped",
+        "Write JUnit XML: a regression is a failure, an inconclusive verdict is skipped",
     ),
     "bmf": ("-", "Write Bencher Metric Format: times with their 95 % intervals"),
     "openmetrics": ("-", "Write OpenMetrics text"),
@@ -41,7 +41,7 @@ _HELP = {
 allow_mixed_option = click.option(
     "--allow-mixed",
     is_flag=True,
-    help="Also compare runs with different GPU models or major driver versions (default: refuse).",
+    help="Compare runs even if their GPU models or major driver versions differ.",
 )
 
 

@@ -130,10 +130,12 @@ class Slurm(_Model):
         description="processes that srun starts per node; default: one per GPU if nodes > 1",
     )
     array_parallelism: int | None = Field(
-        None, ge=1, description="maximum number of jobs at a time"
+        None, ge=1, description="maximum number of jobs that run at a time"
     )
     tasks_per_job: int | None = Field(
-        None, ge=1, description="tasks that one job runs in sequence; default: automatic"
+        None,
+        ge=1,
+        description="number of tasks that a job runs, one after another; default: automatic",
     )
     setup: list[str] = Field(
         [], description="shell lines to run before the task, such as module load cuda"
@@ -143,8 +145,9 @@ class Slurm(_Model):
     )
     ingest: Literal["auto", "inside", "separate"] = Field(
         "auto",
-        description="inside: read reports in the job that wrote them; separate: read them in a job "
-        "without a GPU; auto: separate if reading took more than a minute in earlier runs",
+        description="inside: each job reads the reports that it wrote; separate: a job without "
+        "a GPU reads the reports; auto: separate if reading took more than a minute in earlier "
+        "runs",
     )
     requeue: bool = Field(False, description="let Slurm restart a job after a node failure")
     warn_s: int = Field(
