@@ -22,7 +22,7 @@ DATA = DOCS.parent / "tests" / "data"
 
 #: Captures by the title of their table: files that one report is about.
 CAPTURES: dict[str, tuple[str, ...]] = {
-    "Kernels that are each limited by one thing (`ncu/visible`)": ("ncu/visible.ncu-rep",),
+    "Kernels built to have one limiter each (`ncu/visible`)": ("ncu/visible.ncu-rep",),
     "Operators of PyTorch and Triton (`ncu/ops`)": ("ncu/ops.ncu-rep",),
     "A training step with its profile (`nsys/gpumetrics`, `ncu/block`)": (
         "nsys/gpumetrics.sqlite",
@@ -31,26 +31,30 @@ CAPTURES: dict[str, tuple[str, ...]] = {
     "A small transformer, launched kernel by kernel (`nsys/eager_small`)": (
         "nsys/eager_small.sqlite",
     ),
-    "The same as a CUDA graph, traced by node (`nsys/graph_node`)": ("nsys/graph_node.sqlite",),
-    "The same as a CUDA graph, traced whole (`nsys/graph_whole`)": ("nsys/graph_whole.sqlite",),
+    "The same transformer as a CUDA graph, traced per node (`nsys/graph_node`)": (
+        "nsys/graph_node.sqlite",
+    ),
+    "The same transformer as a CUDA graph, traced as a whole (`nsys/graph_whole`)": (
+        "nsys/graph_whole.sqlite",
+    ),
     "A pageable copy before each step (`nsys/h2d`)": ("nsys/h2d.sqlite",),
     "A large transformer (`nsys/compute`)": ("nsys/compute.sqlite",),
-    "Copies alone (`nsys/memcpy`)": ("nsys/memcpy.sqlite",),
-    "Two ranks, much communication (`nsys/ddp_comm`)": (
+    "Only copies (`nsys/memcpy`)": ("nsys/memcpy.sqlite",),
+    "Two ranks that communicate a lot (`nsys/ddp_comm`)": (
         "nsys/ddp_comm_rank0.sqlite",
         "nsys/ddp_comm_rank1.sqlite",
     ),
-    "The same as one capture of both GPUs (`nsys/ddp_single`)": ("nsys/ddp_single.sqlite",),
+    "The same job in one capture of both GPUs (`nsys/ddp_single`)": ("nsys/ddp_single.sqlite",),
     "Two ranks, one of them late (`nsys/ddp_straggler`)": (
         "nsys/ddp_straggler_rank0.sqlite",
         "nsys/ddp_straggler_rank1.sqlite",
     ),
-    "Operators on a timeline, each waited for (`nsys/ops`)": ("nsys/ops.sqlite",),
-    "Training of a Llama by transformers, the first launches profiled (`real/llama_train`)": (
+    "Operators on a timeline, with a synchronization after each (`nsys/ops`)": ("nsys/ops.sqlite",),
+    "Llama training with transformers; first launches profiled (`real/llama_train`)": (
         "real/llama_train.sqlite",
         "real/llama_train.ncu-rep",
     ),
-    "Generation by GPT-2 in transformers, the first launches profiled (`real/gpt2_generate`)": (
+    "GPT-2 generation with transformers; first launches profiled (`real/gpt2_generate`)": (
         "real/gpt2_generate.sqlite",
         "real/gpt2_generate.ncu-rep",
     ),
