@@ -28,7 +28,9 @@ class _Model(BaseModel):
 class Input(_Model):
     """An input: a tensor, or a number if `scalar` is set."""
 
-    shape: list[Extent] = Field([], description="extents: numbers, or expressions that use sizes")
+    shape: list[Extent] = Field(
+        [], description="dimensions: numbers, or expressions that use sizes"
+    )
     dtype: DType | None = Field(None, description="data type; default: each of `dtypes` in turn")
     values: Literal["normal", "uniform", "positive", "integers"] = Field(
         "normal",
@@ -45,7 +47,7 @@ class Input(_Model):
 class Output(_Model):
     """An output tensor."""
 
-    shape: list[Extent] = Field(description="extents: numbers, or expressions that use sizes")
+    shape: list[Extent] = Field(description="dimensions: numbers, or expressions that use sizes")
     dtype: DType | None = Field(None, description="data type; default: each of `dtypes` in turn")
 
 
