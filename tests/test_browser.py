@@ -159,7 +159,7 @@ def test_one_kernel_is_followed_through_the_page(visit: Callable[[str], webdrive
             _reload(driver)
         assert "show only" in driver.find_element(By.CSS_SELECTOR, ".picked").text
         assert 0 < _shown(driver, "Profiled kernels") < whole
-        assert 0 < _shown(driver, "Memory") < whole
+        assert 0 < _shown(driver, "Memory traffic of profiled kernels") < whole
         assert driver.find_element(By.CSS_SELECTOR, "svg .mark.dim")
         assert driver.find_element(By.CSS_SELECTOR, "svg .mark[data-key]:not(.dim)")
         assert "#kernel=" in driver.current_url

@@ -98,7 +98,12 @@ def test_the_card_of_a_kernel_is_opened(visit: Visit) -> None:
             "return [...arguments[0].querySelectorAll('caption')].map((one) => one.innerText)",
             opened[0],
         )
-        assert {"SOL breakdown", "Memory", "Warp states", "Blocks that fit on an SM"} <= {*titles}
+        assert {
+            "SOL breakdown",
+            "Traffic by memory level",
+            "Warp states",
+            "Blocks that fit on an SM",
+        } <= {*titles}
     driver.find_element(By.XPATH, "//button[text()='Show its details']").click()
     top = driver.execute_script(
         "return document.querySelector('details.card[open]').getBoundingClientRect().top"

@@ -74,7 +74,7 @@ def test_declarations_name_what_there_is() -> None:
             "nvtx.py",
             "        NVTX_TREE,\n",
             "",
-            "nvtx omits the tables: NVTX ranges and operators as a tree",
+            "nvtx omits the tables: GPU time by NVTX range and operator, as a tree",
         ),
         (
             "budget.py",

@@ -6,7 +6,7 @@ from perfpipe.analysis.report.declare import GPU, Col, GpuTable, Missing, Sectio
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.viewmodel import Table
 
-_CODE = "CASE WHEN closed THEN 'the library''s' ELSE 'yours' END"
+_CODE = "CASE WHEN closed THEN 'library' ELSE 'user' END"
 
 
 def _unknown(scope: Scope, table: Table) -> str:
@@ -17,7 +17,9 @@ def _unknown(scope: Scope, table: Table) -> str:
     if not known:
         return ""
     most = "up to " if len(known) > 1 else ""
-    return f"No category rule matches {most}{max(known):.1f} % of a GPU's kernel time here."
+    return (
+        f"Kernels that match no category rule take {most}{max(known):.1f} % of a GPU's kernel time."
+    )
 
 
 KERNEL_CATEGORIES = GpuTable(
@@ -45,7 +47,12 @@ KERNEL_LIBRARY_TIMES = GpuTable(
     (
         *GPU,
         Col("library", "Library", sql="replace(library, '_', ' ')"),
-        Col("code", "Code", sql=_CODE, doc="whether the user can change the code of the kernels"),
+        Col(
+            "code",
+            "Code owner",
+            sql=_CODE,
+            doc="library (you cannot change the code of the kernels) or user (you can)",
+        ),
         Col("time_ns", "Time", "ns"),
         Col("share_pct", "Share", "pct", "% of kernel time"),
         Col("launches", "Launches", "int"),

@@ -12,7 +12,7 @@ _PREFIX = "^(cpu_op)?:(autograd::engine::evaluate_function: )?"
 
 NVTX_TREE = ReportTable(
     "nvtx_tree",
-    "NVTX ranges and operators as a tree",
+    "GPU time by NVTX range and operator, as a tree",
     (
         Col("range", "Range", sql=f"regexp_replace(range, '{_PREFIX}', '')"),
         Col("path", "Path", detail=True, hover_of="range"),
@@ -40,7 +40,7 @@ NVTX_GPU_PROJ_SUM = ReportTable(
         Col("range", "Range"),
         LABEL,
         Col("range_instances", "Instances", "int"),
-        Col("total_proj_time_ns", "GPU span", "ns"),
+        Col("total_proj_time_ns", "Time span on the GPU", "ns"),
         Col("total_range_time_ns", "Host time", "ns"),
         Col("proj_avg_ns", "Mean", "ns"),
         Col("proj_med_ns", "Median", "ns"),

@@ -6,10 +6,10 @@ from perfpipe.analysis.report.declare import LAUNCH, Col, LaunchTable, Missing, 
 
 KERNEL_HOTSPOTS = LaunchTable(
     "kernel_hotspots",
-    "Source hot spots: top ten instructions and lines of each kernel",
+    "Instructions and source lines with the most stalls: ten per kernel",
     (
         *LAUNCH,
-        Col("kind", "Kind"),
+        Col("kind", "Row type"),
         Col("file", "File", detail=True),
         Col("line", "Line", "int", detail=True),
         Col("pc", "Offset", "int", "bytes", detail=True),
@@ -24,25 +24,25 @@ KERNEL_HOTSPOTS = LaunchTable(
     longest=10,
 )
 
-_CODE = "CASE WHEN closed THEN replace(library, '_', ' ') ELSE 'yours' END"
+_CODE = "CASE WHEN closed THEN replace(library, '_', ' ') ELSE 'your code' END"
 
 KERNEL_EXCESS = LaunchTable(
     "kernel_excess",
-    "Excess by source line: the three worst lines for each problem",
+    "Source lines that do unnecessary work: the three worst for each problem",
     (
         *LAUNCH,
-        Col("library", "Code", sql=_CODE, doc="library of the kernel, or yours"),
+        Col("library", "Code owner", sql=_CODE, doc="library of the kernel, or your code"),
         Col("problem", "Problem", sql="replace(problem, '_', ' ')"),
-        Col("excess_pct", "Excess", "pct", "% of the kernel's total"),
-        Col("share_pct", "Here", "pct", "% of the excess"),
-        Col("excess", "Count", "int"),
+        Col("excess_pct", "Excess of the launch", "pct", "% of its total"),
+        Col("share_pct", "This line's share", "pct", "% of the excess"),
+        Col("excess", "Excess count", "int"),
         Col("unit", "Unit"),
         Col("file", "File", sql="parse_filename(file)"),
         Col("line", "Line", "int"),
         Col("text", "Source line", detail=True, hover_of="line"),
         Col("sass", "Instruction"),
         Col("pc", "Offset", "int", "bytes", detail=True),
-        Col("counted", "Total", "int", detail=True),
+        Col("counted", "Total count", "int", detail=True),
     ),
     order="excess_pct DESC, problem, rank",
     # Instructions stand in for lines where these are unknown.

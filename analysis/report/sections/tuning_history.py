@@ -19,19 +19,33 @@ _TRIAL = (
     Column("label", "Configuration", "text"),
     Column("generation", "Generation", "int", "", "generation of the search, from 0"),
     Column("time_ms", "Median", "ms", "ms", "median time of an iteration"),
-    Column("of_best", "Vs. best", "number", "x", "time / best time"),
-    Column("registers", "Registers", "int", "per thread", "as compiled"),
-    Column("spills", "Spills", "int", "", "registers spilled to memory, as compiled"),
-    Column("shared_bytes", "Shared memory", "bytes", "per block", "as compiled"),
+    Column("of_best", "Time / best time", "number", "x", "time / best time"),
+    Column("registers", "Registers", "int", "per thread", "registers of the compiled kernel"),
+    Column(
+        "spills",
+        "Spills",
+        "int",
+        "",
+        "number of registers that the compiled kernel spills to memory",
+    ),
+    Column(
+        "shared_bytes",
+        "Shared memory",
+        "bytes",
+        "per block",
+        "shared memory of the compiled kernel",
+    ),
     Column(
         "gain",
-        "Against the default",
+        "Compared with the default",
         "text",
         "",
         "verdict from runs of the program, as in comparisons; for the fastest configuration, "
         "from alternating runs after the search; unreplicated if there is only one run",
     ),
-    Column("spread_pct", "Spread", "pct", "%", "(slowest - fastest sample) / median", core=False),
+    Column(
+        "spread_pct", "Sample spread", "pct", "%", "(slowest - fastest sample) / median", core=False
+    ),
 )
 
 
@@ -42,13 +56,19 @@ def tuning_tables(history: History, source: Source) -> list[Table]:
         _all(history, source),
         _trials("Tuning: the best configurations", history, best_of(history), source, _BEST_DOC),
         _traits(history, source),
-        _trials("Tuning: time vs. registers", history, _front(history), source, _PARETO_DOC),
+        _trials(
+            "Tuning: trade-off between time and registers",
+            history,
+            _front(history),
+            source,
+            _PARETO_DOC,
+        ),
         _failures(history, source),
     ]
     return [table for table in made if table.rows]
 
 
-_BEST_DOC = "The fastest fifth of the valid configurations, at least three."
+_BEST_DOC = "The fastest fifth of the valid configurations, but at least three."
 _PARETO_DOC = (
     "Pareto front: no other configuration is better in both time and registers. Fewer registers "
     "leave room for more warps, or for more work in the same kernel."
@@ -73,14 +93,32 @@ def _table(
 def _generations(history: History, source: Source) -> Table:
     columns = (
         Column("generation", "Generation", "int", "", "generation of the search, from 0"),
-        Column("tried", "Tried", "int"),
-        Column("worked", "Valid", "int", "", "correct result, and timed"),
+        Column("tried", "Configurations tried", "int"),
+        Column(
+            "worked",
+            "Valid",
+            "int",
+            "",
+            "number of configurations with a correct result that were timed",
+        ),
         Column("failures", "Rejected", "text"),
-        Column("best_ms", "Best", "ms", "ms", "of this generation"),
-        Column("median_ms", "Median", "ms", "ms", "of the valid configurations in this generation"),
-        Column("worst_ms", "Worst", "ms", "ms", "of the valid configurations in this generation"),
-        Column("best_so_far_ms", "Best so far", "ms", "ms"),
-        Column("gain_pct", "Gain", "pct", "%", "over the best of all earlier generations"),
+        Column("best_ms", "Fastest", "ms", "ms", "fastest configuration of this generation"),
+        Column(
+            "median_ms",
+            "Median",
+            "ms",
+            "ms",
+            "median of the valid configurations in this generation",
+        ),
+        Column("worst_ms", "Slowest", "ms", "ms", "slowest valid configuration of this generation"),
+        Column("best_so_far_ms", "Fastest so far", "ms", "ms"),
+        Column(
+            "gain_pct",
+            "Gain",
+            "pct",
+            "%",
+            "gain over the fastest configuration of all earlier generations",
+        ),
     )
     rows = [tuple(vars(round_).values()) for round_ in generations(history)]
     doc = (
@@ -126,17 +164,33 @@ def _traits(history: History, source: Source) -> Table:
         Column("parameter", "Parameter", "text"),
         Column("value", "Value", "text"),
         Column(
-            "best", "Among the best", "int", "", "number of best configurations with this value"
+            "best",
+            "Best configurations with this value",
+            "int",
+            "",
+            "number of the best configurations that have this value",
         ),
-        Column("best_pct", "Share of best", "pct", "%", "of the best configurations"),
-        Column("all_pct", "Share of all", "pct", "%", "of all valid configurations"),
+        Column(
+            "best_pct",
+            "Share of the best configurations",
+            "pct",
+            "%",
+            "percentage of the best configurations that have this value",
+        ),
+        Column(
+            "all_pct",
+            "Share of all valid configurations",
+            "pct",
+            "%",
+            "percentage of all valid configurations that have this value",
+        ),
     )
     rows: list[tuple[Value, ...]] = [
         (t.parameter, t.value, t.best, t.best_pct, t.all_pct) for t in traits(history)
     ]
     doc = (
         f"Values that are much more frequent among the {len(best_of(history))} best configurations "
-        "than among all, most distinctive first."
+        "than among all configurations, most distinctive first."
     )
     return _table("Tuning: what the best configurations have in common", doc, columns, rows, source)
 
@@ -145,7 +199,7 @@ def _failures(history: History, source: Source) -> Table:
     columns = (
         Column("label", "Configuration", "text"),
         Column("generation", "Generation", "int"),
-        Column("failure", "Kind", "text"),
+        Column("failure", "Type of failure", "text"),
         Column("error", "Reason", "text"),
     )
     rows: list[tuple[Value, ...]] = [
