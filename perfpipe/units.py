@@ -81,7 +81,18 @@ def format_rate(rate: float, unit: str) -> str:
 
 def words(name: str) -> str:
     """Return an identifier as words: partial_wave becomes partial wave."""
-    return name.replace("gather_scatter", "gather/scatter").replace("_", " ")
+    return _WORDS.get(name) or name.replace("_", " ")
+
+
+#: Identifiers that mean little on their own.
+_WORDS = {
+    "gather_scatter": "gather/scatter",
+    "host": "host-bound idle time",
+    "launch_api": "launch API calls",
+    "loading": "module loading",
+    "queued": "queued work",
+    "sync": "host synchronization",
+}
 
 
 def counted(number: int, noun: str) -> str:

@@ -39,17 +39,18 @@ FIGURES = {
     "steps": Figure(steps_figure, "Duration of each step, by category"),
     "idle_time": Figure(idle_figure, "Idle time by interval length and cause"),
     "occupancy_what_if": Figure(
-        what_if_figure, "Occupancy as a function of one resource; dots mark the launch"
+        what_if_figure, "Occupancy as a function of one resource; dots show the launch itself"
     ),
     "stalls": Figure(stalls_figure, "The three largest warp states of each profiled kernel"),
     "occupancy": Figure(occupancy_figure, "Occupancy of each profiled kernel"),
     "courses": Figure(
         courses_figure,
         "Activity over time of the kernels with the most idle SM time: SMs in % of their plateau, "
-        "other units in % of peak; dark: the busiest unit; shaded: ramp-up and tail",
+        "other units in % of peak; the busiest unit is dark, and ramp-up and tail are shaded",
     ),
     "device_memory": Figure(
-        memory_figure, "Memory in use on each GPU; dot: peak, dashed: held memory"
+        memory_figure,
+        "Memory in use on each GPU; the dot marks the peak, the dashed line shows held memory",
     ),
     "icicle": Figure(
         icicle,
@@ -62,20 +63,22 @@ FIGURES = {
     "sizes": Figure(sizes_figure, "Throughput by problem size"),
     "speed_of_light": Figure(
         sol_figure,
-        "Compute and memory SOL of each profiled kernel; area is duration",
+        "Compute and memory SOL of each profiled kernel; the area of a mark shows the duration",
     ),
     "search": Figure(tuning_figure, "Time of each tested configuration"),
     "change": Figure(
-        change_figure, "Mean step before and after, and the change by category; hatched: time saved"
+        change_figure,
+        "Mean step before and after, and the change by category; saved time is hatched",
     ),
     "places": Figure(
         places_figure, "Time of each node for the same work, with 95 % confidence intervals"
     ),
     "history": Figure(
-        history_figure, "Time of each run or commit with 95 % confidence intervals; line: level"
+        history_figure,
+        "Time of each run or commit with 95 % confidence intervals; the line shows the level",
     ),
     "roofline": Figure(
         roofline_figure,
-        "Roofline at each memory level; color and shape show the bound, area is duration",
+        "Roofline at each memory level; color and shape show the bound, area shows the duration",
     ),
 }

@@ -282,10 +282,10 @@ def _common(table: Table) -> str:
 
 
 def _without(table: Table) -> list[str]:
-    """Return the titles of the columns that have no value in any row."""
+    """Return the headers of the columns that have no value in any row."""
     known = {column.name for column in _shown(table)}
     return [
-        column.title
+        header(column)
         for at, column in enumerate(table.columns)
         if column.shown and column.name not in (*known, table.tree) and not _is_common(table, at)
     ]

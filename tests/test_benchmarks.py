@@ -129,7 +129,9 @@ def test_a_benchmark_has_no_steps_and_no_advice_for_its_loop() -> None:
     db = _timeline(BENCHMARK)
     ((kind, steps, why),) = db.rows("SELECT kind, steps, why FROM analysis_windows")
     assert (kind, steps) == ("whole", None)
-    assert why.startswith("none: a benchmark times kernels 80 times and flushes the L2 cache")
+    assert why.startswith(
+        "none, because a benchmark times kernels 80 times and flushes the L2 cache"
+    )
     assert db.rows("SELECT longest FROM benchmark_loops") == [("mine",)]
     planned = db.rows("SELECT name, chosen FROM profile_plan ORDER BY name")
     assert planned == [("mine", True), ("theirs", True)]
@@ -196,5 +198,5 @@ def test_the_layer_norm_of_tritons_tutorials(
     assert "_layer_norm_bwd_dx_fused" in planned[0][0]
     assert "layer_norm_grad_input_kernel_vectorized" in planned[0][0]
     page = (texts("real/do_bench.sqlite") / "report.md").read_text()
-    assert f"**A benchmark with {counted[0]} timed repetitions; Gamma" in page
+    assert f"**This is a benchmark with {counted[0]} timed repetitions; Gamma" in page
     assert "CUDA graph, or compile" not in page

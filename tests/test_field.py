@@ -59,8 +59,8 @@ def test_every_kind_of_input_gives_a_page_or_a_sentence(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("21_graphlost.json.gz", "- Steps: 3 steady of 3, by torch.profiler's steps\n"),
-        ("36_ranges_without_repeats.sqlite.xz", "- Steps: 1 steady of 1, by NVTX ranges"),
+        ("21_graphlost.json.gz", "- Steps: 3 of 3 are steady, found by torch.profiler's steps\n"),
+        ("36_ranges_without_repeats.sqlite.xz", "- Steps: 1 of 1 is steady, found by NVTX ranges"),
     ],
 )
 def test_steps_from_ranges_without_repeats_of_launches(

@@ -22,13 +22,14 @@ Pages = Callable[..., Path]
 
 #: What replays of the recordings lead with, and the table that stands there; none where a step does.
 LEADS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "gemm": (("758 TFLOP/s (77 % of peak) at size 4096", "66.5 % at 16384: power cap, 1,672 MHz"),
+    "gemm": (("758 TFLOP/s (77 % of peak) at size 4096", "66.5 % at size 16384: power cap, 1,672 MHz"),
              "Problem sizes"),
     "vector_add": (("block=1024 is 1.73 times faster than block=128",), "Problem sizes"),
     "transformer_step": (("mode=graph is 6.05 times faster than mode=eager", "launch-bound"), ""),
     "fused_matmul_tuning": (("3.0 % less than the default", "unreplicated"),
                             "Tuning: all valid configurations"),
-    "ddp_step": (("GPU 0 is 63 % launch-bound", "GPU 1 is 57 % communicating"), ""),
+    "ddp_step": (("GPU 0 spends 63 % of the time launch-bound",
+                  "GPU 1 spends 57 % of the time communicating"), ""),
 }  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def test_profiled_kernels_lead_with_their_rows(pages: Pages) -> None:
     opening = _opening(folder)
     assert opening["lead"] == "Profiled kernels"
     assert re.fullmatch(
-        r"\d+ % of the profiled kernel time \(\d+ launches, .+\) is bound by .+, at \d+ % of SOL",
+        r"\d+ % of the profiled kernel time \(\d+ launches, .+\) is bound by .+ and runs at \d+ % of SOL",
         opening["verdict"]["text"],
     )
     page = (folder / "report.html").read_text()
@@ -141,7 +142,7 @@ def test_a_comparison_leads_with_the_change(
     opening = json.loads(data.read_text())["opening"]
     text = opening["verdict"]["text"]
     assert "A step takes 1.59 ms instead of 13.3 ms: 8.35 times faster" in text
-    assert text.endswith("launch gap gone (-8.88 ms)")
+    assert text.endswith("launch gap is gone (-8.88 ms)")
     assert [t["name"] for t in opening["tiles"]] == [
         "Before", "After", "Change", "Largest part of the change",
     ]  # fmt: skip
@@ -189,5 +190,5 @@ def test_what_bounds_a_step_is_named_once() -> None:
     )
     assert of_steps(Scope(con, ("r",), {"nsys": 1, "ncu": 1})) == (
         "35 % of the step's kernel time is bound by small grids, 25 % by DRAM, 40 % is unknown; "
-        "30 of 184 kernels were profiled, 60 % of the time"
+        "30 of 184 kernels were profiled (60 % of kernel time)"
     )

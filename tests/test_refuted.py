@@ -254,7 +254,9 @@ def test_a_bound_on_all_idle_time_says_so(texts: Callable[..., Path]) -> None:
     """Launch overhead is 9.0 % of a Llama's step; what else idles is part of the bound."""
     folder = texts("real/llama_train.sqlite", "real/llama_train.ncu-rep")
     text = (folder / "report.md").read_text()
-    assert "launch overhead is 9.0 % of the steady steps, removable idle time 14.3 %" in text
+    assert (
+        "launch overhead takes 9.0 % of the steady steps, and removable idle time is 14.3 %" in text
+    )
     assert "up to 14.3 % of the step, if the GPU waited only for" in text
 
 

@@ -68,7 +68,7 @@ def test_a_report_of_ingested_files(cli: Cli, stored: Stored, pages: Pages, tmp_
     assert all(
         link.startswith("#") or link.startswith("https://docs.nvidia.com/") for link in page.links
     )
-    assert "passes disagree: stall reasons do not add up to the warp latency" in page.text
+    assert "passes disagree: the stall reasons do not add up to the warp latency" in page.text
     assert "Not all CUDA events might have been collected" in page.text
     assert "Call the library with shapes, layouts and types for which it is fast" in page.text
     assert "88 of 95" in page.text, "three busy in L2, four with all but four SMs at work"
@@ -229,7 +229,7 @@ def test_what_was_not_collected_is_no_zero(cli: Cli, tmp_path: Path, made_once: 
     assert "Compute SOL" not in cli.out
     assert "No verdict" in cli.out
     assert cli("report", "--html", "-") == 0
-    assert re.search("Empty columns: [^.]*Compute SOL", cli.out)
+    assert re.search("Columns without values: [^.]*Compute SOL", cli.out)
 
 
 def test_hostile_names_are_shown_and_never_executed(

@@ -191,8 +191,8 @@ def test_it_ranks_behind_what_the_steps_show_and_promises_nothing() -> None:
     last = told[-1]
     assert last.bound_pct is None
     assert last.evidence == (
-        "900 ms between the first CUDA call and the first steady step, 79.6 % of the capture (not of the "
-        "steps); autotuning of kernels 690 ms, the program itself 210 ms"
+        "start-up, from the first CUDA call to the first steady step, takes 900 ms, 79.6 % of the capture "
+        "(not of the steps); autotuning of kernels 690 ms, the program itself 210 ms"
     )
     assert last.advice.startswith("Cache autotuning results")
     assert "startup_causes" in last.command

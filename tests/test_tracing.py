@@ -65,7 +65,7 @@ def test_a_step_that_tracing_lengthens() -> None:
     assert found["lengthened_pct"] == pytest.approx(39)
     assert (found["basis"], found["traced_step_ms"], found["why"]) == ("step", 1.39, "")
     assert _told(db) == [
-        "Tracing lengthened a step by 39 % (1 ms plain, 1.39 ms traced): idle shares are overstated"
+        "Tracing lengthened a step by 39 % (1 ms untraced, 1.39 ms traced): idle shares are overstated"
     ]
 
 
@@ -150,7 +150,7 @@ def test_of_several_timelines_the_range_is_told() -> None:
         _run(db, median_ms=1.0, label=label, short_label=label, task_index=index, reports=[report])
     (text,) = _told(db)
     assert text.startswith(
-        "Tracing lengthened a step by 20 to 40 % on 2 of 3 timelines, most for b (1 ms plain, 1.4 ms"
+        "Tracing lengthened a step by 20 to 40 % on 2 of 3 timelines, most for b (1 ms untraced, 1.4 ms"
     )
 
 

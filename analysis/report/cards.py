@@ -163,13 +163,15 @@ def _told(one: Mapping[str, Any], several: bool) -> Iterator[Fact]:
         return f"{one[name]:.1f} %" if one[name] is not None else ""
 
     waves = f"{one['waves']:.3g}" if one["waves"] is not None else ""
-    tail = f", the last wave costs up to {pct('tail_pct')}" if one["tail_pct"] else ""
+    tail = f"; the partial wave costs up to {pct('tail_pct')}" if one["tail_pct"] else ""
     most = pct("theoretical_occupancy_pct")
-    occupancy = f"{pct('achieved_occupancy_pct')} achieved" + (f" of {most}" if most else "")
+    occupancy = f"{pct('achieved_occupancy_pct')} achieved" + (
+        f" of {most} theoretical" if most else ""
+    )
     occupancy += f"; {one['next_step']}" if one["next_step"] else ""
     shared = f", {one['smem_allocated']:,.0f} B shared memory" if one["smem_allocated"] else ""
     rate = one["dram_bytes_per_s"]
-    verdict = f"{_bound(one)}, confidence {one['confidence']}" if one["confidence"] else ""
+    verdict = f"{_bound(one)}, {one['confidence']} confidence" if one["confidence"] else ""
     verdict += f"; {one['explanation']}" if one["explanation"] and verdict else ""
     sides = {side: pct(f"{side}_sol_pct") for side in ("compute", "memory")}
     sol = [f"{side} {value}" for side, value in sides.items() if value]

@@ -44,7 +44,7 @@ _ORIGINS = {
     "step range": "by --step-range",
     "NVTX": "by NVTX ranges",
     "ProfilerStep": "by torch.profiler's steps",
-    "period": "by the period of the launch sequence",
+    "period": "by the repeating launch sequence",
 }
 
 #: Maximum number of other loops in the text on steps.
@@ -117,12 +117,12 @@ def summary_of(scope: Scope) -> list[Fact]:
         add("Reports", counted, "reports")
     ((launches, profiled, agreed, judged, kernels, traced),) = rows_of(con, "FROM _totals")
     if scope.profiled:
-        lasting = f", {format_ns(profiled)}" if profiled else ""
+        lasting = f" ({format_ns(profiled)})" if profiled else ""
         add("Profiled launches", f"{launches:,}{lasting}", "ncu_launches")
         if judged:
             add("Verdicts that match NVIDIA's", f"{agreed:,} of {judged:,}", "kernel_bottleneck")
     if scope.timeline:
-        lasting = f", {format_ns(traced)} in total" if traced else ""
+        lasting = f" ({format_ns(traced)} in total)" if traced else ""
         add("Kernels on the timeline", f"{kernels:,}{lasting}", "kernels")
     facts += _steps(scope)
     facts += sharing.sharing_of(scope)
@@ -154,14 +154,15 @@ def _steps(scope: Scope) -> Iterator[Fact]:
         0
     ]
     if kind == "steady":
-        text = f"{steps:,} steady of {found:,}, {_ORIGINS[source]}"
+        are = "is" if steps == 1 else "are"
+        text = f"{steps:,} of {found:,} {are} steady, found {_ORIGINS[source]}"
         repeat = _repeat(period, part, parts) if period else ""
         text += f" ({repeat} each)" if source == "period" else ""
         if agrees is not None:
             says = "agrees" if agrees else "differs"
-            text += f"; the launch sequence {says}: {repeats:,} iterations of {repeat}"
+            text += f"; the launch sequence {says} ({repeats:,} iterations of {repeat})"
         if left_out:
-            text += f"; {counted(left_out, 'irregular step')} excluded"
+            text += f"; excluded: {counted(left_out, 'irregular step')}"
         text += _of_program(*times)
         text += "".join(_others(scope))
         yield Fact("Steps", text, Source("analysis_windows", scope.reports))
@@ -254,7 +255,7 @@ def nothing_of(scope: Scope) -> str:
     if not scope.kinds:
         return "no report was collected"
     return (
-        "no kernel was classified: none of the reports is an ncu report with speed-of-light metrics"
+        "no kernel was classified, because no report is an ncu report with speed-of-light metrics"
     )
 
 
@@ -305,7 +306,7 @@ def _without_work(scope: Scope) -> str:
     """
     ((calls, working, names),) = rows_of(scope.con, sql)
     if not scope.kinds.get("nsys"):
-        return "the trace has no launch and no copy that ran on a GPU"
+        return "the trace contains no kernel and no copy that ran on a GPU"
     if not calls:
         return (
             "no CUDA call was recorded: the program makes no CUDA calls, or nsys did not trace the "
@@ -313,7 +314,7 @@ def _without_work(scope: Scope) -> str:
         )
     if not working:
         made = counted(calls, "CUDA call")
-        return f"the program made {made} ({', '.join(names)}), but no launch and no copy"
+        return f"the program made {made} ({', '.join(names)}), but no call that launches or copies"
     return (
         f"the program made {counted(working, 'launch or copy call')}, but nsys recorded nothing on "
         "the GPU (WSL, vGPU, no permission, or a driver that nsys does not support)"

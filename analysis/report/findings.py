@@ -27,7 +27,7 @@ _MOST = 10
 #: The whole of which a part of the timeline is a share.
 _PARTS = {
     "steady": "the steady steps",
-    "whole": "the time between first and last operation",
+    "whole": "the time from the first to the last GPU operation",
     "startup": "start-up and warm-up",
     "step": "the step",
     "capture": "the capture (not of the steps)",
@@ -147,24 +147,26 @@ def _bound(gain_pct: float | None, share_of: str, floors: Sequence[str]) -> str:
 def _of_kernel(found: _Found) -> Finding:
     detail = ", ".join(words(part) for part in (found.subclass, found.cause) if part)
     detail = f" ({detail})" if detail else ""
-    claim = f"{found.short_name} {word('kernel', found.claim, 'says')}"
-    claim += f": {found.bound}{detail}" if found.claim == "near_limit" else detail
+    says, colon, why = word("kernel", found.claim, "says").partition(": ")
+    limit = f", bound by {found.bound}" if found.claim == "near_limit" else ""
+    claim = f"{found.short_name} {says}{limit}{detail}{colon}{why}"
     launches = f"{counted(found.launches, 'launch')} profiled"
     share = f"{launches}, durations were not collected"
     if found.share_pct is not None:
         of = _WHOLES[found.share_of]
-        share = f"{found.share_pct:.1f} % of {of} ({launches}, {format_ns(found.time_ns)})"
+        share = f"the kernel takes {found.share_pct:.1f} % of {of} "
+        share += f"({launches}, {format_ns(found.time_ns)})"
     sol = {"compute SOL": found.compute_sol_pct, "memory SOL": found.memory_sol_pct}
     known = [f", {name} {pct:.1f} %" for name, pct in sol.items() if pct is not None]
     evidence = [share + "".join(known)]
     if found.headroom_pct is not None:
-        evidence[0] += f"; SOL headroom {found.headroom_pct:.1f} % for the same work"
+        evidence[0] += f"; SOL headroom {found.headroom_pct:.1f} % of {_WHOLES[found.share_of]}"
     if found.nvidia_pct is not None:
         evidence.append(
             f"NVIDIA's estimate for the first technique: "
             f"{found.nvidia_pct:.0f} % of the kernel's time"
         )
-    evidence += [f"NVIDIA: {found.ncu_verdict}"] if found.ncu_verdict else []
+    evidence += [f"NVIDIA's verdict: {found.ncu_verdict}"] if found.ncu_verdict else []
     evidence += [found.explanation] if found.explanation else []
     subject = f"{found.short_name} <<<{found.grid}; {found.block}>>>"
     subject += f" in {found.nvtx_path}" if found.nvtx_path else ""
@@ -203,16 +205,26 @@ def _of_category(found: _Found, share: str) -> list[str]:
     """Return the evidence of a finding about a category of the budget."""
     # A bound on all idle time is more than the share: say of what.
     of_idle = found.floor in ("busy", "synced", "unsynced")
-    idle = f", removable idle time {found.bound_pct:.1f} %" if of_idle else ""
-    lies = f": {found.idle_in}" if found.idle_in else ""
+    joint = ", " if found.idle_in or found.for_rank is not None else ", and "
+    idle = f"{joint}removable idle time is {found.bound_pct:.1f} %" if of_idle else ""
+    lies = f", and {found.idle_in}" if found.idle_in else ""
     if found.for_rank is not None:
         lies = f", because rank {found.for_rank} is late (the advice is for rank {found.for_rank})"
-    evidence = [f"{words(found.bound)} is {share}{_prepared(found)}{idle}{lies}"]
+    evidence = [f"{_part(found.bound)} takes {share}{_prepared(found)}{idle}{lies}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU then idles for {share}"]
     evidence += _waiting(found)
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
     return evidence
+
+
+def _part(bound: str) -> str:
+    """Return the name of a category of the budget, or of another cause, in a sentence."""
+    try:
+        return word("category", bound, "part")
+    except KeyError:
+        own = (file.words for file in finding_files().values() if bound in file.words)
+        return next(own, {}).get(bound) or words(bound)
 
 
 def _prepared(found: _Found) -> str:
@@ -227,9 +239,9 @@ def _prepared(found: _Found) -> str:
 
 def _readbacks(found: _Found) -> str:
     size = format_bytes(found.readback_bytes or 0)
-    many = f"{found.readbacks:,} copies of up to {size} that the host waits for"
+    many = f"the host waits for {found.readbacks:,} copies of up to {size}"
     if found.readbacks_per_step is not None:
-        many += f", {found.readbacks_per_step:.1f} per step"
+        many += f" ({found.readbacks_per_step:.1f} per step)"
     return many
 
 
@@ -248,7 +260,8 @@ def _waiting(found: _Found) -> list[str]:
             more = format_ns(found.last_excess_ns) + " more"
             more += " per step" if found.part == "steady" else ""
             told.append(
-                f"rank {found.last_rank} spends {more} on {words(found.last_cause)} than this rank"
+                f"rank {found.last_rank} spends {more} on {words(found.last_cause)} "
+                "than the rank of this GPU"
             )
     return told
 
@@ -300,11 +313,14 @@ def _on_gpus(advice: _Advice) -> tuple[str, str]:
     """Return the reason for a recommendation, and its possible gain."""
     gpus = f" on {advice.instances} GPU timelines" if advice.instances > 1 else ""
     share = f"{advice.share_pct:.1f} % of {_WHOLES[advice.share_of]}"
-    return f"{words(advice.bound)}{gpus}, {share}", _gain(advice)
+    return f"{_part(advice.bound)}{gpus} ({share})", _gain(advice)
 
 
 def _gain(advice: _Advice) -> str:
-    return _bound(advice.gain_pct, advice.share_of, advice.floors or []) or "no bound known"
+    return (
+        _bound(advice.gain_pct, advice.share_of, advice.floors or [])
+        or "no known bound on the gain"
+    )
 
 
 def _on_kernels(advice: _Advice) -> tuple[str, str]:
@@ -324,7 +340,7 @@ def _on_kernels(advice: _Advice) -> tuple[str, str]:
     if advice.saved_bytes and advice.share_of == "profile":
         gain += f", {format_bytes(advice.saved_bytes)} less traffic"
     if advice.secondary:
-        gain += "; secondary: little left to gain"
+        gain += "; secondary, because little can be gained"
     return reason, gain
 
 

@@ -78,7 +78,7 @@ def _of_steps(found: Sequence[_Lengthened]) -> str:
     percent = f"{high} %" if low == high else f"{low} to {high} %"
     where = f" on {len(found)} of {most.timelines} timelines" if most.timelines > 1 else ""
     where += f", most for {most.label}" if found[1:] else f" ({most.label})" if where else ""
-    times = f"{format_ns(most.plain_ns)} plain, {format_ns(most.traced_ns)} traced"
+    times = f"{format_ns(most.plain_ns)} untraced, {format_ns(most.traced_ns)} traced"
     return f"Tracing lengthened {what} by {percent}{where} ({times}): {so}"
 
 

@@ -47,7 +47,7 @@ _WHOSE = {
 _KERNEL_TIME = {"whole": "kernel time", "timed": "time of the timed kernels"}
 
 #: The start of a verdict on a trace that lost events.
-INCOMPLETE = "The profiler lost events: the trace is incomplete. "
+INCOMPLETE = "The trace is incomplete because the profiler lost events. "
 
 #: Maximum number of GPU timelines that a verdict lists individually.
 _NAMED = 4
@@ -121,8 +121,8 @@ def verdict_on_kernels(scope: Scope) -> tuple[str, float, float] | None:
 def of_profiled(scope: Scope, bound: str, share: float, sol: float) -> str:
     """Return a verdict on kernels as a sentence that says how much was profiled."""
     return (
-        f"{share:.0f} % of the profiled kernel time ({profiled_of(scope)}) is bound by {bound}, "
-        f"at {sol:.0f} % of SOL"
+        f"{share:.0f} % of the profiled kernel time ({profiled_of(scope)}) is bound by {bound} "
+        f"and runs at {sol:.0f} % of SOL"
     )
 
 
@@ -168,9 +168,9 @@ def benchmark_of(scope: Scope, reports: Sequence[str]) -> str:
         return ""
     ((repetitions, flush_pct, longest, longest_pct),) = rows
     return (
-        f"A benchmark with {repetitions:,} timed repetitions; {longest} takes {longest_pct:.0f} % "
-        f"of the timed kernel time. Flushing the L2 cache before each repetition takes "
-        f"{flush_pct:.0f} % of kernel time"
+        f"This is a benchmark with {repetitions:,} timed repetitions; {longest} takes "
+        f"{longest_pct:.0f} % of the timed kernel time. Flushing the L2 cache before each "
+        f"repetition takes {flush_pct:.0f} % of kernel time"
     )
 
 
@@ -191,7 +191,7 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
             startup_ns,
             _,
         ) = rows[0]
-        more = f" ({contributors})" if contributors and ", " in contributors else ""
+        more = f"; largest parts: {_listed(contributors)}" if ", " in (contributors or "") else ""
         if kind == "steady":
             busy = (
                 f"compute{_BUSY.get(busy_bound, '')}"
@@ -199,9 +199,9 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
                 else word("category", bound, "part")
             )
             spread = f" (p95 {format_ns(p95_ns)})" if steps > 1 else ""
-            begun = f"; {format_ns(startup_ns)} of start-up and warm-up excluded"
+            begun = f"; {format_ns(startup_ns)} of start-up and warm-up is excluded"
             return (
-                f"{format_ns(step_ns)} a step{spread}, {share:.0f} % {busy}{more}"
+                f"A step takes {format_ns(step_ns)}{spread}: {share:.0f} % {busy}{more}"
                 f"{begun if startup_ns else ''}"
             )
         busy = f"goes to {words(bound)}{word('category', bound, 'idle')}"
@@ -210,7 +210,7 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
         return f"{share:.0f} % of {_WHOSE[kind]} {busy}{more}"
     if len(rows) <= _NAMED and len({row[0] for row in rows}) > 1:
         parts = [
-            f"{share:.0f} % {words(bound)}{f' of {format_ns(step)} a step' if step else ''} "
+            f"{words(bound)} {share:.0f} %{f' of a {format_ns(step)} step' if step else ''} "
             f"({label}, {gpu_name(device)})"
             for bound, share, _, _, label, device, _, _, step, *_ in rows
         ]
@@ -225,11 +225,18 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
     begun = _steps([row[8] for row in rows])
     if len(shares) == 1:
         bound = rows[0][0]
+        every = "both" if len(rows) == 2 else f"all {len(rows)}"
         return (
-            f"{begun}The largest part of each of {len(rows)} GPU timelines is {words(bound)} "
-            f"({_range(shares[bound])} % of the time)"
+            f"{begun}On {every} GPU timelines, the largest part of the time is {words(bound)} "
+            f"({_range(shares[bound])} %)"
         )
     return f"{begun}Largest part of the time on {len(rows)} GPU timelines: {', '.join(parts)}"
+
+
+def _listed(contributors: str) -> str:
+    """Return categories with their shares in the words of pages."""
+    parts = [part.rsplit(" ", 2) for part in contributors.split(", ")]
+    return ", ".join(f"{words(name.replace(' ', '_'))} {pct} %" for name, pct, _ in parts)
 
 
 def _steps(steps: Sequence[float | None]) -> str:
@@ -239,8 +246,8 @@ def _steps(steps: Sequence[float | None]) -> str:
         return ""
     shortest, longest = format_ns(known[0]), format_ns(known[-1])
     if shortest == longest:
-        return f"{longest} a step. "
-    return f"{shortest} to {longest} a step. "
+        return f"A step takes {longest}. "
+    return f"A step takes {shortest} to {longest}. "
 
 
 def of_steps(scope: Scope) -> str | None:
@@ -276,7 +283,7 @@ def of_steps(scope: Scope) -> str | None:
                 "duration, as happens when each process autotunes its kernels"
             )
         return (
-            f"{looked_at}, {covered_pct:.2g} % of the {whole}: the bottleneck of the rest "
+            f"{looked_at} ({covered_pct:.2g} % of the {whole}), and the bottleneck of the rest "
             f"is unknown ({way_out})"
         )
     shares = rows_of(
@@ -301,7 +308,7 @@ def of_steps(scope: Scope) -> str | None:
     for bound in ("communication", "unknown"):
         share = sum(row[2] for row in shares if row[0] == bound)
         parts += [f"{share:.0f} % is {bound}"] if share >= 0.5 else []
-    return f"{', '.join(parts)}; {looked_at}, {covered_pct:.0f} % of the time"
+    return f"{', '.join(parts)}; {looked_at} ({covered_pct:.0f} % of kernel time)"
 
 
 def limiter(bound: str, subclass: str | None) -> str:

@@ -33,9 +33,9 @@ _INTERMEDIATE = "derived_temp"
 _NAMED = 3
 
 _DOUBTS = {
-    "stalls": "passes disagree: stall reasons do not add up to the warp latency",
-    "samples": "sampled stall reasons do not add up to the sample count",
-    "clocks": "passes disagree: SM and GPC clocks differ (prefer percentages to rates)",
+    "stalls": "ncu's passes disagree: the stall reasons do not add up to the warp latency",
+    "samples": "the sampled stall reasons do not add up to the sample count",
+    "clocks": "ncu's passes disagree (use percentages, not rates): SM and GPC clocks differ",
 }
 
 
@@ -96,7 +96,7 @@ class LaunchChecks:
             worst = max(doubts, key=lambda doubt: abs(doubt[1]))
             builder.warn(
                 f"{_DOUBTS[kind]} in {len(doubts)} of {self._launches} launches "
-                f"(worst {100 * worst[1]:+.1f} % in launch {worst[0]})"
+                f"(worst: {100 * worst[1]:+.1f} % in launch {worst[0]})"
             )
 
 
@@ -104,5 +104,6 @@ def check_launches(builder: ReportBuilder, *, found: int, expected: int) -> None
     """Warn if the number of launches differs from the log in the report."""
     if expected and found != expected:
         builder.warn(
-            f"found {found} launches, but the log in the report lists {expected}; the rest is lost"
+            f"found {found} launches, but the log in the report lists {expected}; "
+            "the other launches are lost"
         )

@@ -49,6 +49,7 @@ def _times(scope: Scope) -> dict[str, float]:
 
 def _action(what: str, finding: Finding, others: int) -> Action:
     more = f" (and {counted(others, 'similar finding')})" if others else ""
-    evidence = f"{finding.claim}{more}: {finding.evidence.partition('; ')[0]}"
+    first = finding.evidence.partition("; ")[0]
+    evidence = f"{finding.claim}{more}. {first[:1].upper()}{first[1:]}"
     bound = finding.bound.partition(", if ")[0]
     return Action(what, evidence, bound, finding.command, finding.kernel, finding.source)

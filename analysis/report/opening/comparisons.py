@@ -8,7 +8,7 @@ from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared
 from perfpipe.analysis.gate.compare.story import Comparison
 from perfpipe.analysis.gate.sides import CAPTURE, ITERATION, PROFILED, STEP, WALL
 from perfpipe.analysis.report.opening.parts import Part
-from perfpipe.units import format_ns, words
+from perfpipe.units import counted, format_ns, words
 from perfpipe.viewmodel import Column, Fact, Source, Table, Tile, Value
 
 #: What is compared, as the subject of a sentence.
@@ -107,7 +107,7 @@ def _sentence(primary: Compared, parts: Sequence[Compared]) -> str:
         gone = (part.after_ns or 0) <= _GONE * (part.before_ns or 0)
         sign = "+" if (part.total_ns or 0) > 0 else "-"
         change = f"{sign}{format_ns(abs(part.total_ns or 0))}"
-        text += f"; {words(part.key.part)} {f'gone ({change})' if gone else change}"
+        text += f"; {words(part.key.part)} {f'is gone ({change})' if gone else change}"
     return text
 
 
@@ -130,13 +130,13 @@ def _tiles(primary: Compared, parts: Sequence[Compared], source: Source) -> Iter
         yield Tile(name, format_ns(ns or 0), note, source)
     change = primary.change
     if change is not None:
-        note = primary.note or f"{counts[0]} and {counts[1]} runs"
+        note = primary.note or f"{counted(counts[0], 'run')} before, {counts[1]} after"
         if change.low is not None and change.high is not None:
             note = f"95 % CI {100 * change.low:+.1f} to {100 * change.high:+.1f} %"
         verdict = f"; {primary.verdict}" if primary.verdict else ""
         yield Tile("Change", f"{100 * change.ratio:+.1f} %", f"{note}{verdict}", source)
     for part in parts[:1]:
         sign = "+" if (part.total_ns or 0) > 0 else "-"
-        note = f"{words(part.key.part)} a step"
+        note = f"{words(part.key.part)} per step"
         number = f"{sign}{format_ns(abs(part.total_ns or 0))}"
         yield Tile("Largest part of the change", number, note, source)

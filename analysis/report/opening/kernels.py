@@ -37,7 +37,8 @@ def kernels_of(scope: Scope) -> Part | None:
     )
     text = of_profiled(scope, *verdict)
     if len(names) == 1 and share >= _ALL_PCT:
-        text = f"{names[0][0]} ({profiled_of(scope)}) is bound by {bound}, at {sol:.0f} % of SOL"
+        text = f"{names[0][0]} ({profiled_of(scope)}) is bound by {bound}"
+        text += f" and runs at {sol:.0f} % of SOL"
     return Part(Fact("", text, source), tuple(_tiles(scope, source)), "Profiled kernels", _ROWS)
 
 
@@ -45,7 +46,7 @@ def sol_of(scope: Scope) -> Iterator[Tile]:
     """Yield how close to SOL the kernels of the most frequent bound are."""
     if verdict := _verdict(scope):
         bound, share, sol = verdict
-        note = f"for the {share:.0f} % of profiled time bound by {bound}"
+        note = f"for the {share:.0f} % of profiled time that is bound by {bound}"
         yield Tile("SOL", f"{sol:.0f} %", note, Source("kernel_bottleneck", scope.reports))
 
 

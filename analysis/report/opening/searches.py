@@ -70,7 +70,7 @@ def _tiles(scope: Scope, history: History, best: Trial, source: Source) -> Itera
         gain = gains(history)[best.index]
         note = f"default {_time(default)}; "
         if gain.interval_pct is None:
-            note += "one run of each is not conclusive: --set launches=5"
+            note += "one run of each is not conclusive (use --set launches=5)"
         else:
             low, high = gain.interval_pct
             note += f"95 % interval {low:.1f} to {high:.1f} %, {gain.verdict}"

@@ -188,7 +188,7 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
 
 def _length(gpu: Gpu, task: TaskResult | None) -> str:
     if gpu.step_ns is None:
-        return f"The analyzed window of {format_ns(gpu.time_ns)}"
+        return f"The analyzed window lasts {format_ns(gpu.time_ns)}"
     ms = task.median_ms if task is not None else None
     return f"A step takes {format_ns(ms * 1e6 if ms else gpu.step_ns)}"
 
@@ -208,7 +208,7 @@ def _kinds(scope: Scope, gpu: Gpu) -> str:
         for category, share, longest, own in rows
         if share is not None and share >= _LEAST_PCT
     ]
-    return f"; kernel time is {', '.join(told)}" if told else ""
+    return f"; kernel time: {', '.join(told)}" if told else ""
 
 
 def _kind(category: str, share: float, longest: str, own: float) -> str:
@@ -223,33 +223,34 @@ def _kind(category: str, share: float, longest: str, own: float) -> str:
 def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
     if len(gpus) == 1:
         (gpu,) = gpus
-        busy = f"{' and' if gpu.step_ns else ''} keeps the GPU busy for {gpu.busy_pct:.0f} % of it"
+        busy = f", and the GPU is busy for {gpu.busy_pct:.0f} % of that time"
         if gpu.bound == "compute":
             return f"{busy}{_idle(gpu)}{kinds}"
         bound = word("category", gpu.bound, "does")
         if gpu.slow_pct is not None and gpu.bound == "launch_overhead":
-            bound += f", {gpu.slow_pct:.0f} % of it before one recurring launch"
+            bound += f" and waits for one recurring launch for {gpu.slow_pct:.0f} % of the step"
         if gpu.loads and gpu.bound == "host":
-            bound += ", waiting for input data"
-        return f"{busy}: {bound}"
+            bound += " and waits for input data"
+        return f"{busy}; the GPU is {bound}"
     if len(gpus) <= _NAMED:
         parts = [
-            f"{gpu_name(gpu.device)} is {gpu.share_pct:.0f} % {word('category', gpu.bound, 'does')}"
+            f"{gpu_name(gpu.device)} spends {gpu.share_pct:.0f} % of the time "
+            f"{word('category', gpu.bound, 'does')}"
             for gpu in gpus
         ]
-        return f": {', '.join(parts)}"
+        return f"; {', '.join(parts)}"
     bounds = statistics.multimode(gpu.bound for gpu in gpus)
     share = [f"{gpu.share_pct:.0f}" for gpu in gpus if gpu.bound == bounds[0]]
     span = min(share) if len(set(share)) == 1 else f"{min(share)} to {max(share)}"
     does = word("category", bounds[0], "does")
-    return f": {len(share)} of {len(gpus)} GPUs are {span} % {does}"
+    return f"; {len(share)} of {len(gpus)} GPUs spend {span} % of the time {does}"
 
 
 def _idle(gpu: Gpu) -> str:
     """Return the largest cause of idle time of a GPU, if it is idle for much of its time."""
     if gpu.idle is None or gpu.idle_pct is None or gpu.idle_pct < _MUCH_PCT:
         return ""
-    return f"; {words(gpu.idle)} is {gpu.idle_pct:.0f} %"
+    return f"; largest idle part: {words(gpu.idle)}, {gpu.idle_pct:.0f} %"
 
 
 def _tiles(
@@ -257,7 +258,7 @@ def _tiles(
 ) -> Iterator[Tile]:
     windows = Source("analysis_windows", source.reports)
     times = sorted(task.times_ms) if task is not None else []
-    traced = f"traced {format_ns(first.step_ns)}" if first.step_ns else ""
+    traced = f"{format_ns(first.step_ns)} when traced" if first.step_ns else ""
     if times:
         median = statistics.median(times)
         p95 = statistics.quantiles(times, n=20)[-1] if len(times) > 1 else median
@@ -271,7 +272,7 @@ def _tiles(
             if first.averaged and first.averaged > 1
             else ""
         )
-        note = f"{p95_ns}{counted(first.steps or 0, 'steady step')}, traced{means}"
+        note = f"{p95_ns}{counted(first.steps or 0, 'traced steady step')}{means}"
         if first.parts:
             note += f"; {first.part_launches:,} launches repeat {first.parts:,} times in each step"
         yield Tile("Step", format_ns(first.step_ns), note, windows)
@@ -287,10 +288,11 @@ def busy_tile(gpus: Sequence[Gpu]) -> Tile:
     """Return how busy GPUs are, and the largest cause of idle time of the first GPU."""
     first = gpus[0]
     busy = [gpu.busy_pct for gpu in gpus]
-    of = "the steady step" if first.kind == "steady" else "the analyzed window"
-    span = f"{min(busy):.0f}" + (f" to {max(busy):.0f}" if len(busy) > 1 else "")
+    of = "the steady steps" if first.kind == "steady" else "the analyzed window"
+    low, high = f"{min(busy):.0f}", f"{max(busy):.0f}"
+    span = low if low == high else f"{low} to {high}"
     idle = first.share_pct if first.bound not in ("compute", "communication", "transfer") else None
-    note = f"of {of}" + (f"; {words(first.bound)} {idle:.0f} %" if idle is not None else "")
+    note = f"of {of}" + (f"; {words(first.bound)}: {idle:.0f} %" if idle is not None else "")
     reports = tuple(dict.fromkeys(gpu.report_id for gpu in gpus))
     return Tile("GPU busy", f"{span} %", note, Source("gpu_time_budget", reports))
 
@@ -303,7 +305,7 @@ def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:
     )
     ((pct, steps),) = mfu
     if pct is not None:
-        note = f"of the dense peak, {counted(steps, 'traced step')}"
+        note = f"of the dense peak, median of {counted(steps, 'traced step')}"
         yield Tile("MFU", f"{pct:.3g} %", note, Source("step_mfu", tuple(reports)))
         return
     source = Source("step_bounds", tuple(reports))
@@ -328,5 +330,5 @@ def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:
     elif scope.profiled:
         yield from kernels.sol_of(scope)
     else:
-        why = "no FLOPs declared (perfpipe work), no kernels profiled"
+        why = "no kernels were profiled, and no FLOPs were declared (see perfpipe work)"
         yield Tile("Share of peak", "unknown", why, source)

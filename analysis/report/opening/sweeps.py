@@ -179,7 +179,7 @@ def _of_curve(curve: Sequence[Point]) -> str:
         f"{best.dtype} peaks at {best.rate} ({best.pct:.0f} % {_brief(best)}) at size {best.size}"
     )
     if (best.pct or 0) - (last.pct or 0) >= thresholds()["opening.falls_points"]:
-        return f"{text} and falls to {last.pct:.1f} % at {last.size}{_held_down(last)}"
+        return f"{text} and falls to {last.pct:.1f} % at size {last.size}{_held_down(last)}"
     return f"{text}; size {first.size} reaches {first.pct:.1f} %"
 
 

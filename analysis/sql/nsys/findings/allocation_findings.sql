@@ -4,26 +4,28 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- calls BIGINT: number of calls during the steady steps that allocate or free device memory
--- per_step DOUBLE: number of these calls per step
--- call_ns BIGINT: total duration of these calls, ns
--- idle_ns BIGINT: idle time of the GPU during these calls, ns
+-- per_step DOUBLE: number of allocating and freeing calls per step
+-- call_ns BIGINT: total duration of the allocating and freeing calls, ns
+-- idle_ns BIGINT: idle time of the GPU during the allocating and freeing calls, ns
 -- share_pct DOUBLE: idle_ns as a percentage of the steady steps
 -- gain_pct DOUBLE: upper bound on the gain from fewer calls, %: the total duration of the calls or the
 --   GPU's total idle time, whichever is shorter. All idle time counts: cudaFree waits for the device, so
 --   the host cannot run ahead
--- functions VARCHAR: names of these functions with their call counts, most frequent first
+-- functions VARCHAR: names of the called functions with the number of calls, most frequent first
 /* finding
 claim = "allocation"
-says = "waits while the host allocates device memory in its steps"
+says = "waits while the host allocates or frees device memory during the steps"
 evidence = """\
-{{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} per step, {{ call_ns | ns \
-}} in total; the GPU idles during these calls for {{ share }}"""
+the steps contain {{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} per step, \
+which take {{ call_ns | ns }} in total; the GPU idles during these calls for {{ share }}"""
 question = "SELECT calls, per_step, call_ns, idle_ns, share_pct, functions FROM allocation_findings"
 
 [columns]
 time_ns = "idle_ns"
 launches = "calls"
 
+[words]
+allocation = "allocation of device memory"
 [assumes]
 allocation = "steps allocated no device memory and the GPU never waited for a launch"
 

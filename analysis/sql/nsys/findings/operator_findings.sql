@@ -25,8 +25,8 @@
 claim = "operator"
 says = "spends time on {{ words[operator] }}"
 evidence = """\
-{{ share }}{% if step_launches %} ({{ step_launches | counted('launch') }} and {{ step_ns | ns }} per \
-step){% endif %}; most time in {{ longest }}"""
+these kernels take {{ share }}{% if step_launches %} ({{ step_launches | counted('launch') }} and \
+{{ step_ns | ns }} per step){% endif %}; longest kernels: {{ longest }}"""
 question = "SELECT operator, launches, time_ns, share_pct, longest FROM operator_times"
 each = "operator"
 
@@ -46,7 +46,7 @@ layout = "conversions between memory layouts"
 optimizer = "an optimizer that launches a kernel for each operation"
 
 [assumes]
-around = "these kernels took no time"
+around = "the operator's own kernels took no time"
 
 [techniques.fused_cross_entropy]
 technique = "Fuse the output projection (logits) with the cross-entropy loss"

@@ -3,8 +3,8 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- share_pct DOUBLE: percentage of the step time spent in kernels whose names indicate FP32 or TF32
--- step_ns DOUBLE: mean time per step spent in these kernels, ns; NULL if there are no steps
--- step_launches BIGINT: mean number of launches of these kernels per step; NULL if there are no steps
+-- step_ns DOUBLE: mean time per step spent in FP32 and TF32 kernels, ns; NULL if there are no steps
+-- step_launches BIGINT: mean number of FP32 and TF32 kernel launches per step; NULL if there are no steps
 -- longest VARCHAR: kernels with the largest total time, as in precision_times
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
@@ -18,7 +18,7 @@ claim = "single_precision"
 says = "computes in FP32"
 evidence = """\
 kernels with FP32 or TF32 in their names take {{ share }}{% if step_launches %} ({{ step_launches | \
-counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; most time in {{ longest }}"""
+counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; longest kernels: {{ longest }}"""
 question = "SELECT type, launches, time_ns, share_pct, kernel_pct, longest FROM precision_times"
 confidence = "medium"
 
@@ -28,7 +28,7 @@ launches = "step_launches"
 causes = "longest"
 
 [assumes]
-half_types = "these kernels moved half the bytes, and matrix products ran in BF16"
+half_types = "the FP32 kernels moved half the bytes, and matrix products ran in BF16"
 
 [techniques.mixed_precision]
 technique = "Train and run inference in mixed precision (BF16)"

@@ -5,15 +5,15 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- intervals BIGINT: number of idle intervals during which processes start
--- idle_ns BIGINT: total length of these intervals, ns
+-- idle_ns BIGINT: total length of the idle intervals, ns
 -- share_pct DOUBLE: idle_ns as a percentage of the time from the first to the last steady step
--- longest_ns BIGINT: length of the longest of these intervals, ns
+-- longest_ns BIGINT: length of the longest idle interval, ns
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding
 claim = "process_starts"
 says = "idles between steps while the program starts processes, for example at each epoch"
-evidence = "{{ intervals | counted('time') }}, {{ idle_ns | ns }} in total, {{ share }}"
+evidence = "{{ intervals | counted('idle interval') }} with {{ idle_ns | ns }} in total, {{ share }}"
 question = "SELECT intervals, idle_ns, longest_ns, share_pct FROM starting_findings"
 part = "between"
 

@@ -19,7 +19,8 @@
 claim = "startup"
 says = "has a long start-up phase"
 evidence = """\
-{{ startup_ns | ns }} between the first CUDA call and the first steady step, {{ share }}; {{ causes }}"""
+start-up, from the first CUDA call to the first steady step, takes {{ startup_ns | ns }}, {{ share }}; \
+{{ causes }}"""
 question = "SELECT device, cause, calls, time_ns, share_pct FROM startup_causes"
 part = "capture"
 largest = "startup_ns"
@@ -76,7 +77,7 @@ link = """\
 https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ordered-memory-allocation.html"""
 
 [techniques.keep_alive]
-technique = "Start once, or do less work before the first step"
+technique = "Keep one process running, or do less work before the first step"
 detail = """\
 Every process creates its own context, loads modules and kernels, and reads its input. Serve many requests \
 from one process, or run several jobs in it. Read weights and data while kernels are loaded. In a long run, \
