@@ -329,7 +329,7 @@ def test_an_unsure_verdict_says_why() -> None:
     assert "dram alone runs at 70.0 %" in reasons[4]
     assert "ncu --section WarpStateStats" in reasons[5]
     assert reasons[6] == (
-        "compute SOL was not collected: ncu --section SpeedOfLight; memory SOL is 5.0 %"
+        "compute SOL was not collected; use ncu --section SpeedOfLight; memory SOL is 5.0 %"
     )
     assert reasons[1] is None and reasons[3] is None
 

@@ -25,7 +25,8 @@ TENSOR_PIPE = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
 FMA_PIPE = "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_elapsed"
 TENSOR_OPS = "sm__ops_path_tensor_src_bf16_dst_fp32.sum"
 COLLECT_TENSOR = (
-    "tensor operations not collected: ncu --section SpeedOfLight_HierarchicalTensorRooflineChart"
+    "tensor operations not collected; use ncu "
+    "--section SpeedOfLight_HierarchicalTensorRooflineChart"
 )
 
 MOVES = [
@@ -83,7 +84,7 @@ def _check_moves(listing: Listing, packed: int, row: tuple[Any, ...]) -> None:
     else:
         assert flop == pytest.approx(work)
         assert rate == pytest.approx(work / 1e-3)
-    doubted = "may be register moves (HFMA2 R, -RZ, RZ, ...): ncu --section SourceCounters"
+    doubted = "may be register moves (HFMA2 R, -RZ, RZ, ...); use ncu --section SourceCounters"
     assert reason == (None if listing or not packed else doubted)
 
 
@@ -172,12 +173,12 @@ def test_products_of_a_real_step_are_not_drawn_as_fp32(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("launches", "hfu", "reason"),
     [
-        ([{}], None, "not collected: ncu --section SpeedOfLight_RooflineChart"),
+        ([{}], None, "not collected; use ncu --section SpeedOfLight_RooflineChart"),
         ([{FFMA: 0.0}], None, COLLECT_TENSOR),
         ([{FFMA: 0.0, TENSOR_PIPE: 0.0}], 0.0, None),
         ([{FFMA: 0.0, TENSOR_PIPE: 70.0}], None, COLLECT_TENSOR),
         ([{FFMA: 1e6, TENSOR_PIPE: 0.0}, {}], None,
-         "not collected: ncu --section SpeedOfLight_RooflineChart"),
+         "not collected; use ncu --section SpeedOfLight_RooflineChart"),
         ([{FFMA: 0.0, TENSOR_OPS: 989.4e9 / 2, TENSOR_PIPE: 70.0}], 50.0, None),
     ],
 )  # fmt: skip

@@ -293,5 +293,5 @@ def test_the_next_steps_of_one_launch() -> None:
         "next_step FROM kernel_occupancy_steps ORDER BY launch_id"
     ) == [
         (0, None, None, None, None, None),
-        (1, 48, 62.5, None, None, "48 registers: 62 %"),
+        (1, 48, 62.5, None, None, "62 % with 48 registers per thread"),
     ]

@@ -78,7 +78,11 @@ def test_ramp_bubbles_and_tail(launches: list[list[float]]) -> None:
 def _check_activity(values: list[float], row: tuple[Any, ...]) -> None:
     samples, ramp, tail, bubble, bubbles, longest, reason = row
     if not any(values):
-        assert (samples, tail, reason) == (None, None, "not collected: ncu --section PmSampling")
+        assert (samples, tail, reason) == (
+            None,
+            None,
+            "not collected; use ncu --section PmSampling",
+        )
         return
     states = _states(values)
     assert samples == len(states)
@@ -228,7 +232,7 @@ def test_the_course_of_real_kernels(opened: Opened) -> None:
     [
         (
             ["ncu/block.ncu-rep", "nsys/gpumetrics.sqlite"],
-            "not collected: ncu --section PmSampling",
+            "not collected; use ncu --section PmSampling",
         ),
         (["ncu/visible.details.csv"], "not printed on this CSV page; ingest the .ncu-rep"),
     ],
@@ -244,7 +248,7 @@ def test_without_pm_sampling_it_is_said_what_to_collect(
     document = json.loads((pages(*names) / "report.json").read_text())
     titles = {table["title"] for one in document["sections"] for table in one["tables"]}
     assert {title for title in titles if "ctivity" in title} == {
-        "Kernels with unknown activity over time"
+        "Kernels whose activity over time is unknown"
     }
 
 
@@ -254,9 +258,9 @@ def test_the_course_of_kernels_is_drawn_and_told(pages: Callable[..., Path]) -> 
     # The kernel that idles for half of its time, with a lane for each of its units.
     for title in ("sm 50 % of the plateau", "issue 49 % of peak"):
         assert f"<title>partial_wave (14): {title} on average" in page
-    assert "issue at 96 % to 50 %, then SMs idle to 100 %" in text
+    assert "issue at 96 % until 50 %, then SMs idle until 100 %" in text
     # One kernel is too short for enough samples.
-    assert "| 1 | 2 samples are too few: ncu --pm-sampling-interval 1000 |" in text
+    assert "| 1 | 2 samples are too few; use ncu --pm-sampling-interval 1000 |" in text
 
 
 @pytest.mark.parametrize("metric", [SM, DRAM, ALU, "pmsampling:sm__cycles_active.avg"])

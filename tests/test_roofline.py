@@ -205,7 +205,7 @@ def test_the_lower_roof_at_both_sides_of_the_ridge() -> None:
     assert rows[1][:8] == (1, "fp32", 10.0, 10.0, "compute", 50.0, 50.0, 25.0)
     assert rows[2][:9] == (2, "none", None, None, None, None, None, None, 50.0)
     assert rows[3][4] is None
-    assert rows[3][9] == "not collected: ncu --section SpeedOfLight_RooflineChart"
+    assert rows[3][9] == "not collected; use ncu --section SpeedOfLight_RooflineChart"
 
 
 LSU = "l1tex__lsu_writeback_active_mem_lgds.sum"

@@ -146,7 +146,7 @@ def test_an_estimate_is_held_against_headroom() -> None:
     assert busy[0] == "busy_unit"
     reason, _, explanation = beyond
     assert reason == "beyond_headroom"
-    assert explanation == "running the same work at 100 % SOL saves up to 8 % (SOL 92 %)"
+    assert explanation == "the same work at 100 % SOL would save at most 8 % (SOL is 92 %)"
     assert local[0] == "local_unit"
     assert negligible[0] == "negligible"
     assert within[0] == "within_headroom"

@@ -86,7 +86,7 @@ CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);
 
 -- What to collect if tensor operations were not collected.
 CREATE MACRO tensor_not_collected() AS
-    'tensor operations not collected: ncu --section SpeedOfLight_HierarchicalTensorRooflineChart';
+    'tensor operations not collected; use ncu --section SpeedOfLight_HierarchicalTensorRooflineChart';
 
 -- Bound at an intensity (FLOP/byte) by a rule of thumb; the GPU's ridge point is exact.
 CREATE MACRO intensity_band(intensity) AS

@@ -206,35 +206,42 @@ SELECT
     reason,
     CASE reason
         WHEN 'same_limiter'
-            THEN concat('same finding', printf('; perfpipe''s bound is %.0f %%', advised.gain_pct))
+            THEN concat(
+                'perfpipe has the same finding', printf(', with a bound of %.0f %%', advised.gain_pct)
+            )
         WHEN 'verdict' THEN coalesce(explanation, limiter)
-        WHEN 'no_stall' THEN 'no stall: these warps are ready while another warp issues'
-        WHEN 'not_compressible' THEN 'nothing is compressed: compression requires compressible allocations'
+        WHEN 'no_stall' THEN 'not a stall: the warps are ready while another warp issues'
+        WHEN 'not_compressible'
+            THEN 'no data is compressed, because compression requires compressible allocations'
         WHEN 'beyond_bound' THEN printf(
-            'same finding, but the remaining work (%s) takes %.0f %% of the time at peak: saves up to '
-            || '%.0f %%',
+            'perfpipe has the same finding, but the remaining work (%s) takes %.0f %% of the time at peak, '
+            || 'so at most %.0f %% can be saved',
             replace(advised.floor, '_', ' '), advised.floor_pct, advised.gain_pct
         )
         WHEN 'local_unit' THEN printf(
-            'estimate for one unit; running the same work at 100 %% SOL saves up to %.0f %% (SOL %.0f %%)',
+            'the estimate considers one unit; the same work at 100 %% SOL would save at most %.0f %% '
+            || '(SOL is %.0f %%)',
             headroom_pct, max_sol_pct
         )
         WHEN 'beyond_headroom'
             THEN printf(
-                'running the same work at 100 %% SOL saves up to %.0f %% (SOL %.0f %%)',
+                'the same work at 100 %% SOL would save at most %.0f %% (SOL is %.0f %%)',
                 headroom_pct, max_sol_pct
             )
         WHEN 'negligible'
-            THEN printf('less than %.0f %% of the kernel''s time', threshold('rule.negligible_pct'))
+            THEN printf(
+                'the estimate is less than %.0f %% of the kernel''s time', threshold('rule.negligible_pct')
+            )
         WHEN 'too_small' THEN printf(
-            'takes %.1f us and leaves SMs idle: first give each launch more work', duration_ns / 1000
+            'the kernel takes %.1f us and leaves SMs idle; first give each launch more work',
+            duration_ns / 1000
         )
         WHEN 'tail_first'
-            THEN printf('SMs are idle for %.0f %% of the time after their last blocks', imbalance_pct)
-        WHEN 'few_warps' THEN concat('too few warps run to hide latency: first fix ', limiter)
+            THEN printf('after their last blocks, SMs are idle for %.0f %% of the time', imbalance_pct)
+        WHEN 'few_warps' THEN concat('too few warps run to hide latency; first fix the limiter: ', limiter)
         WHEN 'below_threshold' THEN CASE
             WHEN rule = 'WorkloadImbalance' OR title = 'Tail Effect' THEN printf(
-                'SMs are idle for %.0f %% of the time (treated as a limiter only above %.0f %%)',
+                'SMs are idle for %.0f %% of the time (a limiter only if above %.0f %%)',
                 imbalance_pct, threshold('latency.imbalance_pct')
             )
             WHEN rule = 'ThreadDivergence' THEN printf(
@@ -247,10 +254,11 @@ SELECT
             )
         END
         WHEN 'busy_unit' THEN printf(
-            'limited by %s at %.0f %% of peak: other units wait for this one', limiter, max_sol_pct
+            'the kernel is limited by %s at %.0f %% of peak, so other units wait for that unit',
+            limiter, max_sol_pct
         )
         WHEN 'within_headroom' THEN printf(
-            'within the SOL headroom (%.0f %%); limiter: %s', headroom_pct, limiter
+            'the estimate is within the SOL headroom (%.0f %%), but the limiter is %s', headroom_pct, limiter
         )
         WHEN 'other_unit'
             THEN printf('%s runs at %.0f %% of peak; the limiter is %s', unit, unit_pct, limiter)

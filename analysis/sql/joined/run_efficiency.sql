@@ -1,5 +1,5 @@
 -- GPU efficiency of each configuration of a run: the work declared in the workload file divided by the time
--- measured without a profiler, next to the work that ncu counted in the kernels.
+-- measured without a profiler, and the work that ncu counted in the kernels.
 --
 -- run_id VARCHAR: run
 -- task_index BIGINT: configuration, counted from 0
@@ -13,7 +13,7 @@
 -- model_flop_per_s DOUBLE: FLOPs declared in the workload file / median time, FLOP/s
 -- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the vendor's dense peak for the data type
 -- hfu_pct DOUBLE: HFU: FLOPs that the hardware executed in the profiled kernels / duration of these kernels,
---   % of the same peak; NULL if some FLOPs of a kernel were not counted
+--   % of the dense peak; NULL if some FLOPs of a kernel were not counted
 -- hfu_reason VARCHAR: why hfu_pct is NULL, and what to collect
 -- intensity DOUBLE: arithmetic intensity of the algorithm: FLOPs / bytes declared in the workload file,
 --   FLOP/byte

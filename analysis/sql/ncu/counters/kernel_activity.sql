@@ -73,7 +73,7 @@ worded AS (
                     WHEN unit IS NULL THEN 'SMs busy'
                     ELSE printf('%s at %.0f %%', unit, unit_pct)
                 END,
-                printf(' to %.0f %%', end_pct)
+                printf(' until %.0f %%', end_pct)
             ),
             ', then ' ORDER BY phase
         ) AS phases
@@ -96,10 +96,10 @@ SELECT
     h.activity_pct,
     p.phases,
     CASE
-        WHEN s.report_id IS NULL THEN coalesce(g.reason, 'not collected: ncu --section PmSampling')
+        WHEN s.report_id IS NULL THEN coalesce(g.reason, 'not collected; use ncu --section PmSampling')
         WHEN h.report_id IS NULL
             THEN concat(
-                s.samples, ' samples are too few: ncu --pm-sampling-interval 1000'
+                s.samples, ' samples are too few; use ncu --pm-sampling-interval 1000'
             )
     END AS reason
 FROM ncu_launches AS l

@@ -45,7 +45,7 @@ CREATE VIEW gemm_quantisation AS
 WITH reasoned AS (
     SELECT
         *,
-        'not collected: run ncu with --section LaunchStats --section Occupancy' AS not_collected,
+        'not collected; use ncu --section LaunchStats --section Occupancy' AS not_collected,
         CASE
             WHEN slots IS NULL OR blocks IS NULL THEN not_collected
             WHEN stream_k THEN 'stream-K: all blocks share the work evenly, regardless of tiles'
@@ -53,8 +53,9 @@ WITH reasoned AS (
                 'the grid fills the GPU once: blocks may take an unknown number of tiles (persistent kernel)'
         END AS wave_reason,
         CASE
-            WHEN tile_m IS NULL THEN 'no tile size in the kernel name, its range or the parameters'
-            WHEN m IS NULL THEN 'M and N are unknown: neither a range nor a parameter contains them'
+            WHEN tile_m IS NULL THEN 'the kernel name, its NVTX range and the parameters contain no tile size'
+            WHEN m IS NULL
+                THEN 'M and N are unknown, because neither an NVTX range nor a parameter contains them'
             WHEN slots IS NULL OR blocks IS NULL THEN not_collected
             WHEN tiles IS NULL
                 THEN 'the grid does not match M x N for this tile size, or matches it in several ways'

@@ -41,11 +41,15 @@ SELECT
     nullif(concat_ws('; ',
         CASE
             WHEN s.registers_step IS NOT NULL
-                THEN printf('%d registers: %.0f %%', s.registers_step, s.registers_occupancy_pct)
+                THEN printf(
+                    '%.0f %% with %d registers per thread', s.registers_occupancy_pct, s.registers_step
+                )
         END,
         CASE
             WHEN s.smem_step IS NOT NULL
-                THEN printf('%.0f KiB shared: %.0f %%', s.smem_step / 1024, s.smem_occupancy_pct)
+                THEN printf(
+                    '%.0f %% with %.0f KiB of shared memory', s.smem_occupancy_pct, s.smem_step / 1024
+                )
         END
     ), '') AS next_step
 FROM ncu_launches AS l

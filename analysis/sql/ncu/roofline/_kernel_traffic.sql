@@ -39,7 +39,7 @@ SELECT
         WHEN dram_bytes_per_s IS NULL AND dram_bytes IS NULL AND dram_read_bytes IS NULL THEN if(
             list_has_any(not_finite, ['dram_bytes_per_s', 'dram_bytes', 'dram_read_bytes']),
             'ncu printed nan',
-            'not collected: ncu --section SpeedOfLight_RooflineChart'
+            'not collected; use ncu --section SpeedOfLight_RooflineChart'
         )
     END AS note,
     seconds
@@ -60,7 +60,7 @@ SELECT
         WHEN l2_bytes IS NULL AND l2_sectors IS NULL THEN if(
             list_has_any(not_finite, ['l2_to_xbar_cycles_per_s', 'l2_bytes', 'l2_sectors']),
             'ncu printed nan',
-            'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
+            'not collected; use ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
         )
     END AS note,
     seconds
@@ -80,7 +80,7 @@ SELECT
     128 * l1_writeback_peak_per_cycle * l1_clock_hz AS peak_bytes_per_s,
     CASE
         WHEN bypasses_lsu AND shared_bytes_per_s IS NULL
-            THEN 'wgmma and TMA bypass the LSU counter: ncu --section MemoryWorkloadAnalysis_Chart'
+            THEN 'wgmma and TMA bypass the LSU counter; use ncu --section MemoryWorkloadAnalysis_Chart'
         WHEN bypasses_lsu THEN 'shared-memory wavefronts, since wgmma and TMA bypass the LSU counter'
         WHEN shared_bytes_per_s > lsu_bytes_per_s
             THEN 'shared-memory wavefronts, which outweigh global and local loads'
@@ -89,7 +89,7 @@ SELECT
         WHEN l1_bytes IS NULL THEN if(
             list_has_any(not_finite, ['l1_writeback_cycles_per_s', 'l1_bytes']),
             'ncu printed nan',
-            'not collected: ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
+            'not collected; use ncu --section SpeedOfLight_HierarchicalSingleRooflineChart'
         )
     END AS note,
     seconds

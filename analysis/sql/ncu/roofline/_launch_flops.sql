@@ -22,7 +22,7 @@ judged AS (
         c.flop,
         CASE
             WHEN c.flop IS NULL AND c.reason IS NULL
-                THEN 'not collected: ncu --section SpeedOfLight_RooflineChart'
+                THEN 'not collected; use ncu --section SpeedOfLight_RooflineChart'
             WHEN c.reason IS NOT NULL THEN c.reason
             -- If nothing was counted, the kernel may have no FLOPs, or all of them on tensor cores.
             WHEN c.flop = 0 AND NOT c.tensor AND p.report_id IS NULL THEN tensor_not_collected()

@@ -123,7 +123,7 @@ rated AS (
         CASE WHEN e.packed_fma THEN v.threads END AS moves,
         CASE
             WHEN e.packed_fma AND v.threads IS NULL
-                THEN 'may be register moves (HFMA2 R, -RZ, RZ, ...): ncu --section SourceCounters'
+                THEN 'may be register moves (HFMA2 R, -RZ, RZ, ...); use ncu --section SourceCounters'
         END AS reason
     FROM every AS e
     JOIN kernel_metrics AS w USING (report_id, launch_id)

@@ -70,7 +70,7 @@ bottleneck_judged AS (
             nullif(wrong_sols, ''),
             CASE
                 WHEN max_sol_pct IS NULL THEN printf(
-                    '%s SOL %s not collected: ncu --section SpeedOfLight',
+                    '%s SOL %s not collected; use ncu --section SpeedOfLight',
                     nullif(array_to_string(sols_to_collect, ' and '), ''),
                     if(len(sols_to_collect) > 1, 'were', 'was')
                 )
@@ -88,14 +88,14 @@ bottleneck_judged AS (
             CASE
                 WHEN rule = 'busy_level' THEN printf(
                     'memory SOL is %.1f %%, which ncu classifies as latency, but %s alone runs at %.1f %% of '
-                    || 'peak: memory SOL does not count part of its work',
+                    || 'peak: memory SOL does not count part of the work of this level',
                     memory_sol_pct, level, busiest_level_pct
                 )
             END,
             CASE
                 WHEN feeds_tensor THEN printf(
-                    'memory SOL (%.1f %%) is larger, but comes from shared memory that feeds a tensor pipe, '
-                    || '%.1f %% busy',
+                    'memory SOL (%.1f %%) is larger, but comes from shared memory that feeds a tensor pipe '
+                    || '(%.1f %% busy)',
                     memory_sol_pct, pipe_pct
                 )
             END,
@@ -135,11 +135,11 @@ bottleneck_judged AS (
             END,
             CASE
                 WHEN rule = 'launch' AND NOT agrees
-                    THEN 'shorter than a launch, with idle SMs: too small to judge by SOL'
+                    THEN 'the kernel is shorter than a launch and leaves SMs idle: too small to judge by SOL'
             END,
             CASE
                 WHEN borderline THEN printf(
-                    'compute %.1f %% and memory %.1f %% are within %.0f points of a threshold',
+                    'compute SOL (%.1f %%) or memory SOL (%.1f %%) is within %.0f points of a threshold',
                     compute_sol_pct, memory_sol_pct, threshold('sol.borderline_points')
                 )
             END,
@@ -154,7 +154,7 @@ bottleneck_judged AS (
             if(passes_disagree, printf('SM clocks differ by %.1f %% between passes', clock_drift_pct), NULL),
             CASE
                 WHEN subclass IS NULL AND bound IN ('latency', 'compute', 'memory') THEN concat(
-                    'the limiter was not collected: ncu --section ',
+                    'the limiter was not collected; use ncu --section ',
                     CASE bound
                         WHEN 'latency' THEN 'WarpStateStats'
                         WHEN 'compute' THEN 'ComputeWorkloadAnalysis'

@@ -142,8 +142,8 @@ explained AS (
             CASE
                 WHEN r.bound = 'compute' AND m.text IS NULL
                     AND r.report_id IN (SELECT report_id FROM reports WHERE kind = 'nsys')
-                    THEN 'busy with kernels: only ncu or sampled GPU metrics (nsys profile '
-                        || '--gpu-metrics-devices=all) show whether they are compute- or memory-bound'
+                    THEN 'the GPU is busy with kernels; only ncu or sampled GPU metrics (nsys profile '
+                        || '--gpu-metrics-devices=all) show whether the kernels are compute- or memory-bound'
             END
         ], lambda note: note IS NOT NULL) AS notes
     FROM ranked AS r

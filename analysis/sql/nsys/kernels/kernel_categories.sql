@@ -13,7 +13,8 @@
 -- share_pct DOUBLE: percentage of the GPU's total kernel time; NULL if the total is 0
 -- mean_ns DOUBLE: mean duration, ns; NULL without executions
 -- longest VARCHAR: short name of the kernel with the largest total time
--- longest_pct DOUBLE: that kernel's percentage of the category's time; NULL if the time is 0
+-- longest_pct DOUBLE: percentage of the category's time in the kernel with the largest total time; NULL if
+--   the time is 0
 CREATE VIEW kernel_categories AS
 WITH uses AS (
     SELECT g.report_id, g.device, n.category, n.short_name, u.launches, u.time_ns

@@ -10,7 +10,8 @@
 -- time_ns BIGINT: total duration, ns; overlapping time counts more than once
 -- share_pct DOUBLE: percentage of the GPU's total kernel time; NULL if the total is 0
 -- longest VARCHAR: short name of the kernel with the largest total time
--- longest_pct DOUBLE: that kernel's percentage of the library's time; NULL if the time is 0
+-- longest_pct DOUBLE: percentage of the library's time in the kernel with the largest total time; NULL if
+--   the time is 0
 CREATE VIEW kernel_library_times AS
 WITH sums AS (
     SELECT

@@ -7,7 +7,7 @@
 -- range VARCHAR: name of the range, as domain:text
 -- style VARCHAR: range style, PushPop
 -- total_proj_time_ns BIGINT: sum of the projected durations, ns
--- total_range_time_ns BIGINT: sum of these ranges' durations on the host, ns
+-- total_range_time_ns BIGINT: sum of the ranges' durations on the host, ns
 -- range_instances BIGINT: number of ranges that launched work
 -- proj_avg_ns DOUBLE: mean projected duration, ns, rounded to 0.1
 -- proj_med_ns DOUBLE: median projected duration, ns

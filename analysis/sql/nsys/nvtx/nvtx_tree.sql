@@ -13,7 +13,7 @@
 --   within two of them is subtracted twice
 -- share_pct DOUBLE: percentage of the total duration of all the report's operations
 -- mean_ns DOUBLE: mean GPU time per range, ns
--- host_time_ns BIGINT: sum of these ranges' durations on the host, ns
+-- host_time_ns BIGINT: sum of the ranges' durations on the host, ns
 -- tree_order VARCHAR: sort key that lists the tree from top to bottom, longest range first
 CREATE VIEW nvtx_tree AS
 WITH RECURSIVE totals AS (

@@ -5,11 +5,11 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- copies BIGINT: number of such copies; a copy in a CUDA graph counts once per graph launch
+-- copies BIGINT: number of small copies to the host; a copy in a CUDA graph counts once per graph launch
 -- per_step DOUBLE: number of copies per step; NULL without steps
 -- calls_pct DOUBLE: number of copies as a percentage of all launching calls
 -- max_bytes BIGINT: size of the largest copy, bytes
--- idle_ns BIGINT: idle time of category sync between these copies and the thread's next launch, ns
+-- idle_ns BIGINT: GPU idle time of category sync from each copy to the thread's next launch, ns
 -- share_pct DOUBLE: idle_ns as a percentage of the steady steps (analysis_windows)
 -- host_pct DOUBLE: percentage of the steady steps that the host spends on readbacks and launches. A
 --   readback lasts from the start of the copy call, or from the end of the graph launch, to the thread's

@@ -13,7 +13,7 @@
 -- dtype VARCHAR: data type of the multiplication, as in gpu_peaks: the first matrix's type, or tf32 if
 --   that type is float and the kernel name indicates tensor cores; NULL for other types
 -- calls BIGINT: number of calls
--- time_ns BIGINT: GPU time of these calls, ns
+-- time_ns BIGINT: GPU time of the calls, ns
 -- share_pct DOUBLE: percentage of the total duration of all GPU operations within the windows
 -- mean_ns DOUBLE: mean GPU time per call, ns
 -- flop_per_s DOUBLE: 2 x batch x M x N x K / mean_ns, FLOP/s

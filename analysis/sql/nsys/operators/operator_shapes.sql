@@ -10,7 +10,7 @@
 -- types VARCHAR: data type of each input as JSON
 -- calls BIGINT: number of calls that launched work
 -- launches BIGINT: number of GPU operations
--- time_ns BIGINT: sum of these operations' durations, ns
+-- time_ns BIGINT: total duration of the GPU operations, ns
 -- share_pct DOUBLE: percentage of the total duration of all GPU operations within the windows
 -- mean_ns DOUBLE: mean GPU time per call, ns
 -- longest VARCHAR: name of the operation with the largest total time

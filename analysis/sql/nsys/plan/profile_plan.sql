@@ -86,7 +86,7 @@ SELECT
     chosen,
     if(communication, NULL, 100.0 * covered_ns / nullif(all_ns, 0)) AS covered_pct,
     CASE
-        WHEN communication THEN 'communication: ncu hangs if it replays a kernel that waits for other ranks'
+        WHEN communication THEN 'communication: ncu hangs when replaying a kernel that waits for other ranks'
         WHEN chosen
             THEN printf('among the kernels that take %g %% of the time', threshold('plan.coverage_pct'))
         WHEN needed THEN printf('beyond the limit of %g launches', threshold('plan.max_kernels'))

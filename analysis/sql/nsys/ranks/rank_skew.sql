@@ -8,9 +8,9 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- collectives BIGINT: number of paired collectives
--- transfer_ns BIGINT: sum of these collectives' transfer times, ns
--- waiting_ns BIGINT: time that the rank waited in these collectives, ns
--- waiting_pct DOUBLE: waiting_ns as a percentage of the rank's time in these collectives
+-- transfer_ns BIGINT: sum of the transfer times of the paired collectives, ns
+-- waiting_ns BIGINT: time that the rank waited in the paired collectives, ns
+-- waiting_pct DOUBLE: waiting_ns as a percentage of the rank's time in the paired collectives
 -- window_pct DOUBLE: waiting_ns as a percentage of the window
 -- start_ns BIGINT: time that the rank waited in its first collective because the ranks started at different
 --   times, ns; 0 if the first collective is not within the window

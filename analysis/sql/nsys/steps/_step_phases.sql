@@ -130,7 +130,7 @@ SELECT
         WHEN c.main AND c.place <= s.last THEN 'between warm-up steps'
         WHEN c.main AND c.place <= s.until THEN 'follows the last warm-up step'
         WHEN c.main AND c.match < threshold('timeline.alike_match')
-            THEN printf('%.0f %% of its launches match those of its neighbors', 100 * c.match)
+            THEN printf('%.0f %% of the launches match the launches of the neighboring steps', 100 * c.match)
         WHEN c.main AND NOT u.usual AND c.step_ns > threshold('timeline.alike_times') * c.median_ns
             THEN printf('takes %.1f times the median', c.step_ns / c.median_ns)
         WHEN NOT c.main AND c.step IS NOT NULL THEN 'another loop'

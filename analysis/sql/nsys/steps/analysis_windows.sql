@@ -70,7 +70,7 @@ SELECT
     if(s.source IS NULL, NULL, coalesce(s.startup_ns, 0)) AS startup_ns,
     s.left_out,
     coalesce(
-        CASE WHEN b.repetitions IS NOT NULL THEN concat('none: a benchmark times kernels ',
+        CASE WHEN b.repetitions IS NOT NULL THEN concat('none, because a benchmark times kernels ',
             printf('%,d', b.repetitions), ' times and flushes the L2 cache before each repetition; ',
             printf('flushing takes %.0f %% of kernel time', b.flush_pct))
         END,

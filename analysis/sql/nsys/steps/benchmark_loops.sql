@@ -17,7 +17,8 @@
 -- flush_names VARCHAR[]: full names of the operations that flush the cache
 -- kernels BIGINT: number of distinct timed kernels by full name
 -- longest VARCHAR: short name of the timed kernel with the largest total time
--- longest_pct DOUBLE: that kernel's percentage of the loops' time, excluding flushes
+-- longest_pct DOUBLE: percentage of the loops' time, excluding flushes, in the kernel with the largest
+--   total time
 CREATE VIEW benchmark_loops AS
 WITH filling AS (
     SELECT DISTINCT demangled FROM _known_kernels WHERE regexp_matches(demangled, '\bFillFunctor<')
