@@ -70,7 +70,7 @@ def test_what_the_arms_set_is_the_first_cause(cli: Cli) -> None:
     assert cli("ab", path, *words, "--rounds", "2", "--no-confirm", "--json") == 3, cli.err
     why = json.loads(cli.out)["why"]
     assert why["text"].startswith(
-        "Changed on purpose: parameter slowdown 0 -> 0.05, "
+        "Settings that were changed on purpose: parameter slowdown 0 -> 0.05, "
         "arm wrapper as in the file -> nice -n 1, environment CUDA_X unset -> 1. "
     )
     assert "All other settings, versions and the machine are the same" in why["text"]

@@ -356,8 +356,8 @@ def test_a_report_against_a_baseline(
     assert cli("report", "after-1", "after-2", "after-5", *words, "--json") == 0
     document = json.loads(cli.out)
     told = [fact["text"] for fact in document["statements"]]
-    assert told[0].startswith("Not comparable: a replay measures nothing"), "as check says"
-    assert "6 configurations compared with the baseline: 6 regressed" in told[2]
+    assert told[0].startswith("Not comparable: a replayed side measures nothing"), "as check says"
+    assert "6 configurations were compared with the baseline: 6 regressed" in told[2]
     facts = {fact["name"]: fact["text"] for fact in document["summary"]}
     assert facts["Baseline"] == "before-0, before-3, before-4"
     section = next(s for s in document["sections"] if s["id"] == "regression")

@@ -183,7 +183,9 @@ def test_a_copy_before_each_step(captures: Store, ingested: Callable[[str], str]
     why = compare(sides[0].side, sides[1].side).why
     (transfer,) = (row for row in why.rows if row.name == "transfer")
     assert transfer.change == "+3.56 ms"
-    assert why.text.startswith("Changed on purpose: arguments compute -> h2d. A step changed")
+    assert why.text.startswith(
+        "Settings that were changed on purpose: arguments compute -> h2d. A step changed"
+    )
     assert why.rows[0].given and not any(row.given for row in why.rows[1:])
 
 
@@ -197,7 +199,7 @@ def test_more_work_is_told_before_more_time() -> None:
     a, b = (a_side(x, {k: ms for k, ms in BASE.items() if k.part == ITERATION}, facts)
             for x, facts in zip("AB", sides, strict=True))  # fmt: skip
     assert explain(pairs_of(a, b), a, b).text.startswith(
-        "Changed on purpose: parameter n 1000 -> 2000, "
+        "Settings that were changed on purpose: parameter n 1000 -> 2000, "
         "work of an iteration FLOPs 2 GFLOP -> 16 GFLOP."
     )
 

@@ -202,7 +202,7 @@ def test_what_cannot_be_gated(runs: dict[str, list[str]], cli: Cli, tmp_path: Pa
     store = tmp_path / "store"
     _run(store, "replay", 1.0, 50, collector="replay")
     assert cli("check", "replay", "--baseline", "a0") == 4
-    assert cli.out.startswith("Not comparable: a replay measures nothing")
+    assert cli.out.startswith("Not comparable: a replayed side measures nothing")
     assert cli("check", "replay", "--baseline", "a0", "--allow-not-comparable") == 0
     assert cli("baseline", "set", "main", "replay") == 2
     assert "replay is a replay, not a measurement" in cli.err

@@ -259,7 +259,7 @@ def test_the_host_decides_where_it_is_slower() -> None:
     assert found.gpu.low == pytest.approx(1e6 * 989.4 / 2250)
     told = [*sentences(found, H200, B200)]
     assert told[0].endswith("1 ms to 1.2 ms on B200 SXM 180 GB, 1.00 to 1.20 times as fast")
-    first = "B200 SXM 180 GB would finish its work in 440 us, but the host needs 1 ms"
+    first = "B200 SXM 180 GB would finish the GPU work in 440 us, but the host needs 1 ms"
     assert told[1].startswith(first)
     # A host that is not seen may take as long as the step.
     assert step(kernels, ratios(H200, B200)).span == Span(found.gpu.low + 2e5, 1.2e6)

@@ -42,11 +42,17 @@ _MEASURED: Cells = (
         lambda item: item.step_ms,
     ),
     (
-        Column("p95_ms", "p95", "ms", "ms", "95th percentile of these steps", core=False),
+        Column("p95_ms", "p95", "ms", "ms", "95th percentile of the steady steps", core=False),
         lambda item: item.summary.step_p95_ms if item.step_ms is not None else None,
     ),
     (
-        Column("sol_pct", "% of peak", "pct", "", "time at the lower roof / measured time"),
+        Column(
+            "sol_pct",
+            "% of peak",
+            "pct",
+            "",
+            "time at the lower of the compute and memory roofs / measured time",
+        ),
         lambda item: item.summary.sol_pct,
     ),
     (
@@ -55,7 +61,7 @@ _MEASURED: Cells = (
             "MFU",
             "pct",
             "%",
-            "declared FLOP/s / dense peak, if no bytes are declared",
+            "declared FLOP/s as a percentage of the dense peak, if no bytes are declared",
         ),
         lambda item: item.summary.mfu_pct if item.summary.sol_pct is None else None,
     ),
@@ -78,7 +84,7 @@ _AROUND: Cells = (
         lambda item: "; ".join(filter(None, (item.summary.gpu, *item.gpus))) or None,
     ),
     (
-        Column("wall_s", "Wall time", "number", "s", "of the last attempt", core=False),
+        Column("wall_s", "Wall time", "number", "s", "wall time of the last attempt", core=False),
         lambda item: item.state.seconds,
     ),
 )
@@ -103,8 +109,8 @@ def progress(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> T
         Column("run_id", "Run", "text", core=False, hover_of="workload"),
         Column("tasks", "Tasks", "int"),
         *(Column(state.name.lower(), state.value.capitalize(), "int") for state in present[::-1]),
-        Column("wall_s", "Wall time", "number", "s", "median of a task"),
-        Column("hours", "Total", "number", "h", "wall time of all its tasks"),
+        Column("wall_s", "Wall time", "number", "s", "median over the tasks"),
+        Column("hours", "Total wall time", "number", "h", "wall time of all tasks of the run"),
     )
     rows = []
     for run in batch.runs:
@@ -123,7 +129,12 @@ def progress(batch: Batch, items: Sequence[Item], pages: Mapping[str, str]) -> T
             )
         )
     return Table(
-        "Runs", "Tasks of each run by state.", columns, tuple(rows), len(rows), source_of(batch)
+        "Runs",
+        "Number of tasks of each run by state.",
+        columns,
+        tuple(rows),
+        len(rows),
+        source_of(batch),
     )
 
 
@@ -145,15 +156,17 @@ def extremes(batch: Batch, items: Sequence[Item]) -> Table:
                 break
     columns = (
         Column("workload", "Workload", "text"),
-        Column("by", "By", "text", "", "% of peak, MFU (%); else the shortest time or step (ms)"),
+        Column(
+            "by", "Ranked by", "text", "", "% of peak, MFU (%); else the shortest time or step (ms)"
+        ),
         Column("known", "Configurations", "int", doc="number of configurations with a value"),
-        Column("best", "Best", "text"),
+        Column("best", "Best configuration", "text"),
         Column("best_page", "Page", "text", core=False, link_of="best"),
-        Column("best_value", "at", "number"),
-        Column("worst", "Worst", "text"),
+        Column("best_value", "Best value", "number"),
+        Column("worst", "Worst configuration", "text"),
         Column("worst_page", "Page", "text", core=False, link_of="worst"),
-        Column("worst_value", "at", "number"),
-        Column("median", "Median", "number", core=False, doc="over the configurations"),
+        Column("worst_value", "Worst value", "number"),
+        Column("median", "Median", "number", core=False, doc="median over the configurations"),
     )
     doc = "The best and the worst configuration of each workload, by the median of their repeats."
     title = "Best and worst configurations"
@@ -220,7 +233,9 @@ def places(batch: Batch, items: Sequence[Item], compared: Compared, *, by_gpu: b
         Column("tasks", "Tasks", "int"),
         Column("done", "Done", "int"),
         Column("failed", "Failed", "int"),
-        Column("compared", "Compared", "int", doc=f"tasks whose work also ran on another {what}"),
+        Column(
+            "compared", "Compared tasks", "int", doc=f"tasks whose work also ran on another {what}"
+        ),
         Column(
             "change_pct",
             "Slower by",
@@ -228,9 +243,21 @@ def places(batch: Batch, items: Sequence[Item], compared: Compared, *, by_gpu: b
             "%",
             f"time relative to the median {what}, same work",
         ),
-        Column("low_pct", "CI low", "change", "%", "lower end of the 95 % confidence interval"),
-        Column("high_pct", "CI high", "change", "%", "upper end of the 95 % confidence interval"),
-        Column("verdict", "Verdict", "text", doc="whether it is an outlier"),
+        Column(
+            "low_pct",
+            "95 % CI, lower end",
+            "change",
+            "%",
+            "lower end of the 95 % confidence interval",
+        ),
+        Column(
+            "high_pct",
+            "95 % CI, upper end",
+            "change",
+            "%",
+            "upper end of the 95 % confidence interval",
+        ),
+        Column("verdict", "Verdict", "text", doc=f"whether the {what} is an outlier"),
     )
     doc = f"Time of each {what} relative to the median {what}, for the same configurations."
     doc += f" Not compared: {compared.reason}." if compared.reason else ""

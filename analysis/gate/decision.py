@@ -49,10 +49,10 @@ _ADVICE = {
 
 #: Advice if both sides are the same program.
 _ADVICE_ALIKE = {
-    Verdict.SAME: "no false alarm",
-    Verdict.REGRESSED: "a false alarm: 'perfpipe calibrate' finds this machine's threshold",
-    Verdict.IMPROVED: "a false alarm: 'perfpipe calibrate' finds this machine's threshold",
-    Verdict.INCONCLUSIVE: "runs scatter too much for this number of rounds",
+    Verdict.SAME: "the two equal sides were judged equal, as they should be",
+    Verdict.REGRESSED: "this is a false alarm; 'perfpipe calibrate' finds this machine's threshold",
+    Verdict.IMPROVED: "this is a false alarm; 'perfpipe calibrate' finds this machine's threshold",
+    Verdict.INCONCLUSIVE: "the runs scatter too much for this number of rounds",
 }
 
 
@@ -128,9 +128,9 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
     kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
     if failed:
         first = failed[0] or "the only one"
-        reason = f"{counted(len(failed), 'configuration')} failed, first {first}"
+        reason = f"{counted(len(failed), 'configuration')} failed; the first is {first}"
         return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
-    if why := "a replay measures nothing" if replayed else pairs.unlike:
+    if why := "a replayed side measures nothing" if replayed else pairs.unlike:
         return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, why, endpoints, kernels)
     if pairs.lost:
         label, why = next(iter(pairs.lost.items()))
@@ -217,9 +217,9 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     if verdict != Verdict.INCONCLUSIVE:
         return text
     told = (
-        f"{counted(more, 'more run')} per side should settle it"
+        f"{counted(more, 'more run')} per side should be enough to decide"
         if more
-        else "more runs may not settle it"
+        else "more runs may not be enough to decide"
     )
     return (
         f"{text}: the change may be above or below the threshold of {worst.limit_pct:.3g} %; {told}"

@@ -93,7 +93,9 @@ def labels_of(arms: Sequence[Arm]) -> list[str]:
     per_arm = [[dict(task.params) for task in arm.tasks] for arm in arms]
     if len({len(own) for own in per_arm}) != 1:
         counts = " and ".join(str(len(own)) for own in per_arm)
-        raise InputError(f"the arms have {counts} configurations: they must have the same ones")
+        raise InputError(
+            f"the arms have {counts} configurations, but both must have the same configurations"
+        )
     names = []
     for alike in zip(*per_arm, strict=True):
         first = alike[0]

@@ -29,7 +29,9 @@ def calibrated(
     """
     where = machine_of(arm)
     if where is None:
-        raise InputError(f"{arm.path}: its programs run on another machine: calibrate there")
+        raise InputError(
+            f"{arm.path}: the programs run on another machine; calibrate on that machine"
+        )
     for done, sides in in_turns([arm, arm], store, rounds, progress.detail):
         for side in sides:
             if side.failures:

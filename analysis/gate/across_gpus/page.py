@@ -18,31 +18,41 @@ _MOST, _TOLD, _LOSSES = 200, 3, 2
 #: Tables on the first screen.
 _FIRST = ("Configurations", "Kernels")
 
-_RATIO = Column("ratio", "Times as fast", "number", "", "measured: time on A / time on B")
+_RATIO = Column("ratio", "Speedup", "number", "", "time on A / time on B")
 _POSSIBLE = Column(
     "possible",
-    "Possible",
+    "Possible speedup",
     "text",
     "",
-    "speedup if the work reached the same share of B's roofs as of A's",
+    "speedup if the work reached the same percentage of the roofs on B as on A",
 )
 _GOT_PCT = Column(
     "got_pct",
-    "Got",
+    "Achieved",
     "pct",
     "%",
-    "measured speedup / largest possible one; above 100: B is used better than A",
+    "measured speedup / largest possible speedup; above 100, the work uses B better than A",
 )
 _HELD = Column(
-    "held_by", "Held back by", "text", "", "new limits on B, and features of B that are not used"
+    "held_by",
+    "Limits on B",
+    "text",
+    "",
+    "limits that are new on B, and features of B that are not used",
 )
-_REASON = Column("reason", "Why unknown", "text", "", "why the possible speedup is unknown")
+_REASON = Column(
+    "reason",
+    "Why unknown",
+    "text",
+    "",
+    "why the possible speedup is unknown",
+)
 _LABEL = Column("label", "Configuration", "text")
 _WORK_COLUMNS = (
     _LABEL,
-    Column("part", "What", "text", "", "an iteration without a profiler, a step, or a capture"),
-    Column("before_ns", "On A", "ns"),
-    Column("after_ns", "On B", "ns"),
+    Column("part", "Unit", "text", "", "an iteration without a profiler, a step, or a capture"),
+    Column("before_ns", "Time on A", "ns"),
+    Column("after_ns", "Time on B", "ns"),
     _RATIO,
     _POSSIBLE,
     _GOT_PCT,
@@ -51,15 +61,17 @@ _WORK_COLUMNS = (
 )
 _KERNEL_COLUMNS = (
     Column("kernel_name", "Kernel on A", "text"),
-    Column("other", "Kernel on B", "text", "", "if it is a different kernel"),
+    Column("other", "Kernel on B", "text", "", "name, if B runs a different kernel"),
     Column("label", "Configuration", "text", core=False),
-    Column("class_a", "Class on A", "text", "", "what bounds it (kernel_bottleneck)"),
-    Column("class_b", "Class on B", "text", core=False),
-    Column("before_ns", "On A", "ns", "", "median of its profiled launches"),
-    Column("after_ns", "On B", "ns", "", "median of its profiled launches"),
+    Column("class_a", "Bound on A", "text", "", "what bounds the kernel (kernel_bottleneck)"),
+    Column("class_b", "Bound on B", "text", core=False),
+    Column("before_ns", "Time on A", "ns", "", "median of the kernel's profiled launches"),
+    Column("after_ns", "Time on B", "ns", "", "median of the kernel's profiled launches"),
     _RATIO,
     _POSSIBLE,
-    Column("roofs", "At the roofs", "number", "", "speedup at 100 % of B's roofs", core=False),
+    Column(
+        "roofs", "Speedup at the roofs", "number", "", "speedup at 100 % of B's roofs", core=False
+    ),
     _GOT_PCT,
     _HELD,
     Column("how", "Matched by", "text", core=False),
@@ -70,7 +82,7 @@ _LEFT_COLUMNS = (
     Column("gpu", "GPU", "text"),
     Column("label", "Configuration", "text", core=False),
     Column("launches", "Launches", "int"),
-    Column("time_ns", "Time", "ns", "", "median of its profiled launches"),
+    Column("time_ns", "Time", "ns", "", "median of the kernel's profiled launches"),
 )
 
 
@@ -84,7 +96,7 @@ def across_page(found: Across, names: Sequence[str]) -> Report:
         title=f"{before.name} (A) and {after.name} (B)",
         notice=None,
         statements=tuple(Fact("", text, source) for text in sentences(found) or [missing]),
-        summary=tuple(Fact("Assumed", text, source) for text in _assumed(found)),
+        summary=tuple(Fact("Assumption", text, source) for text in _assumed(found)),
         sections=(Section("across", "Across GPUs", tables, "" if tables else missing),),
         nothing_found="findings are in the reports of the runs",
         provenance=tuple(Fact(spec.name, spec.source, source) for spec in found.gpus),
@@ -93,8 +105,8 @@ def across_page(found: Across, names: Sequence[str]) -> Report:
 
 def _assumed(found: Across) -> Iterator[str]:
     yield (
-        "possible: every kernel reaches the same share of each roof on B as on A; for L2, the "
-        "bandwidths that ncu measured, if it did on both"
+        "the possible speedup assumes that every kernel reaches the same share of each roof on B "
+        "as on A; for L2, the roof is the bandwidth that ncu measured, if ncu measured it on both"
     )
     yield from [*assumptions(*found.gpus)][:2]
 
@@ -110,11 +122,13 @@ def sentences(found: Across) -> list[str]:
 
 def _of_work(work: Work) -> str:
     name = f"{work.label}: " if work.label not in ("", "-") else ""
-    times = f"{format_ns(work.after_ns or 0)}, {format_ns(work.before_ns or 0)} on A"
-    text = f"{name}{with_article(work.part)} is {work.ratio:.2f} times as fast on B ({times})"
+    times = f"{format_ns(work.after_ns or 0)} instead of {format_ns(work.before_ns or 0)}"
+    text = (
+        f"{name}{with_article(work.part)} is {work.ratio:.2f} times as fast on B as on A ({times})"
+    )
     if work.possible is None or work.got_pct is None:
         return f"{text}; the possible speedup is unknown: {work.reason}"
-    text += f"; possible: {span_times(work.possible)} as fast"
+    text += f"; possible speedup: {span_times(work.possible)}"
     short = is_short(work.ratio, work.possible)
     return f"{text}: {'; '.join(work.held_by)}" if work.held_by and short else text
 
@@ -126,8 +140,9 @@ def _of_kernels(found: Across) -> str:
     before = math.fsum(one.pair.before.time_ns for one in found.kernels)
     after = math.fsum(one.pair.after.time_ns for one in found.kernels)
     text = (
-        f"{counted(len(found.kernels), 'matched profiled kernel')}: one launch of each, summed, "
-        f"is {before / after:.2f} times as fast on B"
+        f"{counted(len(found.kernels), 'matched profiled kernel')}: one launch of each takes "
+        f"{format_ns(after)} in total on B and {format_ns(before)} on A "
+        f"({before / after:.2f} times as fast)"
     )
     if known and len(known) == len(found.kernels):
         low, high = (
@@ -136,7 +151,7 @@ def _of_kernels(found: Across) -> str:
         )
         if low > 0:
             possible = Span(before / high, before / low)
-            text += f"; possible: {span_times(possible)} as fast"
+            text += f"; possible speedup: {span_times(possible)}"
     if others:
         text += f"; {others} of them run as a different kernel on B"
     return f"{text}; {left} have no counterpart" if left else text
@@ -153,9 +168,9 @@ def _high(span: Span | None) -> float:
 def _of_loss(one: Reached) -> str:
     pair = one.pair
     chosen = "" if pair.before.key == pair.after.key else f" ({pair.after.name} on B)"
-    possible = "" if one.possible is None else f" on B, possible: {span_times(one.possible)}"
+    possible = "" if one.possible is None else f" (possible: {span_times(one.possible)})"
     why = "; ".join(one.held_by) or "the profiles do not show why"
-    return f"{pair.before.name}{chosen} is {pair.ratio:.2f} times as fast{possible}: {why}"
+    return f"{pair.before.name}{chosen} is {pair.ratio:.2f} times as fast on B{possible}: {why}"
 
 
 def _tables(found: Across, source: Source) -> Iterator[Table]:
@@ -165,13 +180,15 @@ def _tables(found: Across, source: Source) -> Iterator[Table]:
         ("Configurations", "The same configuration on both GPUs.", _WORK_COLUMNS, _works(found)),
         (
             "Kernels",
-            "Profiled kernels that do the same work on both GPUs, largest loss first.",
+            "Profiled kernels that do the same work on both GPUs, in order of the time that they "
+            "lose on B compared with the possible speedup.",
             _KERNEL_COLUMNS,
             [_kernel(one) for one in found.kernels],
         ),
         (
             "Kernels without a counterpart",
-            "Kernels that were profiled on one GPU only, or do different work.",
+            "Kernels that were profiled on only one GPU, or that do different work on the "
+            "two GPUs.",
             _LEFT_COLUMNS,
             [_alone(gpu, one) for gpu, one in left],
         ),

@@ -18,7 +18,13 @@ from perfpipe.viewmodel import Column, Source, Table, Value
 #: Columns of the table of differences.
 COLUMNS = (
     Column("name", "What differs", "text"),
-    Column("kind", "Kind", "text", "", "part of the time, kernel, setting, condition or counter"),
+    Column(
+        "kind",
+        "Type of difference",
+        "text",
+        "",
+        "part of the time, kernel, setting, condition or counter",
+    ),
     Column("before", "Before", "text"),
     Column("after", "After", "text"),
     Column("change", "Difference", "text"),
@@ -117,7 +123,7 @@ def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
     )
     nothing = _nothing_alike(pairs, before, after)
     sentences = (
-        *_of_settings("Changed on purpose", given),
+        *_of_settings("Settings that were changed on purpose", given),
         *_causes(pairs),
         *_of_time(step, parts, share, nothing=nothing, changed=_changed(pairs)),
         *_of_kernels(kernels, names, share, _hidden(before, after, step)),
@@ -218,8 +224,8 @@ def _nothing_alike(pairs: Pairs, before: Side, after: Side) -> str:
     if any(pair.change for pair in (*pairs.steps, *pairs.kernels)):
         return ""
     return (
-        f"Before was measured {_measured(before)}, after {_measured(after)}: only times of the "
-        "same configuration and the same kind can be compared"
+        f"The baseline was measured {_measured(before)}, the other side {_measured(after)}: only "
+        "times of the same configuration and the same kind can be compared"
     )
 
 
@@ -243,7 +249,7 @@ def _of_time(
             yield nothing
         elif changed:
             yield (
-                "Where the time went is unknown: both sides need a timeline "
+                "Where the time went is unknown, because both sides need a timeline "
                 "('perfpipe run' or 'perfpipe ab --explain' records one)"
             )
         return
@@ -306,4 +312,7 @@ def _of_counters(
         told = "; ".join(f"{row.name} {row.before} -> {row.after}" for row in found[:_NAMED])
         yield f"{names[kernel.name]} under ncu: {told}"
     if not moved and any(kernel.before and kernel.after for kernel in telling):
-        yield "No counters show why the kernels changed: ncu did not profile them on both sides"
+        yield (
+            "No counters show why the kernels changed, because ncu did not profile the kernels on "
+            "both sides"
+        )

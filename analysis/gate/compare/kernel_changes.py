@@ -14,16 +14,28 @@ from perfpipe.viewmodel import Column, Source, Table
 
 #: Title and description of the table of kernels.
 TITLE = "Kernels: new, gone, slower, faster"
-_DOC = "Kernels of the step that changed most, by their change: those with at least 1 % of it."
+_DOC = "Kernels that account for at least 1 % of the change in the step time, largest change first."
 
 #: Columns of the table of kernels; a missing kernel takes no time.
 _COLUMNS = (
     Column("name", "Kernel", "text"),
     Column("what", "What", "text", "", "new, gone, slower, faster, or launched differently"),
-    Column("launch", "Launch", "text", "", "how its grid or block changed"),
-    Column("before_ns", "Before", "ns", "", "its time in the step before; empty if it is new"),
-    Column("after_ns", "After", "ns", "", "its time in the step after; empty if it is gone"),
-    Column("change_ns", "Change", "ns", "", "time that it adds to the step"),
+    Column("launch", "Launch", "text", "", "how the grid or block of the kernel changed"),
+    Column(
+        "before_ns",
+        "Before",
+        "ns",
+        "",
+        "time of the kernel in the step before; empty if the kernel is new",
+    ),
+    Column(
+        "after_ns",
+        "After",
+        "ns",
+        "",
+        "time of the kernel in the step after; empty if the kernel is gone",
+    ),
+    Column("change_ns", "Change", "ns", "", "time that the kernel adds to the step"),
     Column(
         "share_pct",
         "Share of the change",

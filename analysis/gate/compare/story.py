@@ -31,16 +31,22 @@ VERDICTS = (
 )
 
 _BEFORE = (
-    Column("before_ns", "Before", "ns", "", "median of the baseline's runs"),
+    Column("before_ns", "Before", "ns", "", "median over the baseline's runs"),
     Column("after_ns", "After", "ns", "", "median of the compared runs"),
-    Column("change_pct", "Change", "number", "%", "ratio of geometric means over the runs - 1"),
-    Column("low_pct", "CI low", "number", "%", "lower end of the 95 % confidence interval"),
-    Column("high_pct", "CI high", "number", "%", "upper end of the 95 % confidence interval"),
+    Column(
+        "change_pct", "Change", "number", "%", "ratio of the geometric means over the runs, minus 1"
+    ),
+    Column(
+        "low_pct", "95 % CI, lower end", "number", "%", "lower end of the 95 % confidence interval"
+    ),
+    Column(
+        "high_pct", "95 % CI, upper end", "number", "%", "upper end of the 95 % confidence interval"
+    ),
 )
 _BEHIND = (
     Column(
         "q",
-        "q",
+        "Adjusted p-value",
         "number",
         "",
         "p-value of the change, adjusted for multiple tests (Benjamini-Hochberg): "
@@ -48,14 +54,18 @@ _BEHIND = (
         core=False,
     ),
     Column(
-        "runs", "Runs", "text", "", "runs before and after; fewer than two per side prove nothing"
+        "runs",
+        "Runs",
+        "text",
+        "",
+        "number of runs before and after; fewer than two per side prove nothing",
     ),
     Column(
         "sm_mhz",
         "SM clock",
         "text",
         "MHz",
-        "before and after: from the profiler, else from the timed launches of the same run",
+        "clock before and after, from the profiler or else from the timed launches of the same run",
         core=False,
     ),
     Column("verdict", "Verdict", "text", "", "verdict on the change; parts of a step have none"),
@@ -64,15 +74,19 @@ _BEHIND = (
 _LABEL = Column("label", "Configuration", "text")
 _STEP_COLUMNS = (
     Column(
-        "what", "What", "text", "", "an iteration without a profiler, a step, or a part of a step"
+        "what",
+        "Measured unit",
+        "text",
+        "",
+        "an iteration without a profiler, a step, or a part of a step",
     ),
     _LABEL,
     *_BEFORE,
-    Column("total_ns", "Difference", "ns", "", "after - before"),
+    Column("total_ns", "Difference", "ns", "", "time after minus time before"),
     *_BEHIND,
 )
 _KERNEL_COLUMNS = (
-    Column("what", "What", "text", "", "profiler that timed the kernel"),
+    Column("what", "Timed by", "text", "", "profiler that timed the kernel"),
     _LABEL,
     Column("kernel_name", "Kernel", "text"),
     Column("grid", "Grid", "text", "blocks", core=False),
@@ -83,7 +97,7 @@ _KERNEL_COLUMNS = (
         "Total change",
         "ns",
         "",
-        "change in time of all its launches: per step, if there are steps",
+        "change in the total time of all launches of the kernel, per step if there are steps",
     ),
     *_BEHIND,
 )
@@ -229,8 +243,8 @@ def _sentences(pairs: Pairs) -> Iterator[str]:
         order = "did not alternate" if pairs.in_turns is False else "are in an unknown order"
         yield (
             f"The runs of the two sides {order}, so the change includes drift: changes below "
-            f"{thresholds()['compare.drift_pct']:g} % are treated as noise (alternate the "
-            "runs: A B B A)"
+            f"{thresholds()['compare.drift_pct']:g} % are treated as noise (to avoid drift, "
+            "alternate the runs: A B B A)"
         )
 
 
@@ -238,7 +252,7 @@ def _primary(pair: Compared, pairs: Pairs) -> str:
     """Return the change of the primary endpoint, and the parts that changed."""
     what = {
         ITERATION: "An iteration",
-        WALL: "A launch, from start to end,",
+        WALL: "A launch of the program, from start to end,",
         STEP: "A step",
         CAPTURE: "The capture",
     }
@@ -259,7 +273,7 @@ def _primary(pair: Compared, pairs: Pairs) -> str:
         f"{format_ns(abs(p.total_ns or 0))}"
         for p in parts[:_PARTS]
     )
-    return f"{text} ({told} a step)" if told else text
+    return f"{text} ({told} per step)" if told else text
 
 
 def _by_how_much(pair: Compared) -> str:
@@ -289,7 +303,7 @@ def _interval(pair: Compared) -> str:
 def _counted(pairs: Sequence[Compared], what: str) -> str:
     counts = {verdict: sum(pair.verdict == verdict for pair in pairs) for verdict in VERDICTS}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    text = f"{len(pairs)} {what} compared with the baseline: {told}"
+    text = f"{len(pairs)} {what} were compared with the baseline: {told}"
     single = [100 * p.change.ratio for p in pairs if p.verdict == "unreplicated" and p.change]
     if single:
         text += f", changed by {min(single):+.1f} to {max(single):+.1f} % ({ONE_RUN})"

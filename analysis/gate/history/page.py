@@ -13,26 +13,36 @@ from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Val
 _MOST = 200
 
 _COLUMNS = (
-    Column("at", "Measured", "text", "", "start of the first run, UTC"),
+    Column("at", "Measured at", "text", "", "start of the first run, UTC"),
     Column("runs", "Runs", "int", "", "number of runs", core=False),
     Column("time_ms", "Time", "ms", "", "geometric mean of the runs' times"),
     Column(
-        "low_ms", "CI low", "ms", "", "lower end of the 95 % interval, from the scatter of all runs"
+        "low_ms",
+        "95 % CI, lower end",
+        "ms",
+        "",
+        "lower end of the 95 % interval, from the scatter of all runs",
     ),
     Column(
         "high_ms",
-        "CI high",
+        "95 % CI, upper end",
         "ms",
         "",
         "upper end of the 95 % interval, from the scatter of all runs",
     ),
-    Column("level_ms", "Level", "ms", "", "geometric mean of its segment"),
     Column(
-        "change", "New level", "text", "", "change of level that begins here, with 95 % interval"
+        "level_ms", "Level", "ms", "", "geometric mean of the runs between two changes of level"
+    ),
+    Column(
+        "change",
+        "New level",
+        "text",
+        "",
+        "change of level that begins with this run, with 95 % interval",
     ),
     Column(
         "between",
-        "Between",
+        "Change between",
         "text",
         "",
         "runs or commits between which the level changed",
@@ -42,9 +52,19 @@ _COLUMNS = (
 _PLACES = (
     Column("tasks", "Runs", "int", "", "runs with the same work on other nodes or GPUs"),
     Column("change_pct", "Change", "change", "%", "time for the same work, relative to the median"),
-    Column("low_pct", "CI low", "change", "%", "lower end of the 95 % confidence interval"),
-    Column("high_pct", "CI high", "change", "%", "upper end of the 95 % confidence interval"),
-    Column("verdict", "Verdict", "text", "", "whether it is an outlier (q below 5 %)"),
+    Column(
+        "low_pct", "95 % CI, lower end", "change", "%", "lower end of the 95 % confidence interval"
+    ),
+    Column(
+        "high_pct", "95 % CI, upper end", "change", "%", "upper end of the 95 % confidence interval"
+    ),
+    Column(
+        "verdict",
+        "Verdict",
+        "text",
+        "",
+        "whether the node or GPU is an outlier (adjusted p-value below 5 %)",
+    ),
 )
 
 
@@ -67,7 +87,7 @@ def sentences(courses: Sequence[Course]) -> Iterator[str]:
             yield f"{name_of(course)}: {told(step)}"
     steady = sum(not course.steps for course in courses)
     if steady:
-        yield f"{steady} of {counted(len(courses), 'configuration')} without a change of level"
+        yield f"{steady} of {counted(len(courses), 'configuration')} have no change of level"
     for method in dict.fromkeys(course.method for course in courses):
         yield f"Changes of level: {method}"
 

@@ -19,33 +19,49 @@ _TOLD = 5
 #: Tables on the first screen.
 _FIRST = ("Configurations", "Parts")
 
-_NOW = Column("now_ns", "Now", "ns", "", "measured, on the GPU of the run")
+_NOW = Column("now_ns", "Measured", "ns", "", "measured time on the GPU of the run")
 _SPAN = (
     Column(
         "low_ns",
-        "From",
+        "Lowest",
         "ns",
         "",
         "shortest projected time, if the program uses both GPUs equally well",
     ),
-    Column("high_ns", "To", "ns", "", "longest projected time, with the same assumption"),
+    Column(
+        "high_ns",
+        "Highest",
+        "ns",
+        "",
+        "longest projected time, if the program uses both GPUs equally well",
+    ),
 )
 _LEAST = Column(
-    "least_ns", "At the roofs", "ns", "", "the same work at 100 % of the roofs of that GPU"
+    "least_ns",
+    "At the roofs",
+    "ns",
+    "",
+    "time of the same work at 100 % of the roofs of the target GPU",
 )
 _REASON = Column("reason", "Note", "text", "", "what is unknown, and why")
 _LABEL = Column("label", "Configuration", "text")
 _OF_KERNEL = Column("label", "Configuration", "text", core=False)
-_BY = Column("by", "Changes with", "text", "", "roof or link that scales its time")
+_BY = Column("by", "Scales with", "text", "", "roof or link that scales the time")
 _WHOLE_COLUMNS = (
     _LABEL,
-    Column("kind", "What", "text", "", "step, iteration, whole capture or profiled kernels"),
+    Column("kind", "Unit", "text", "", "step, iteration, whole capture or profiled kernels"),
     _NOW,
-    Column("known_ns", "Known part", "ns", "", "time that From and To cover, if only a part"),
+    Column(
+        "known_ns",
+        "Known part",
+        "ns",
+        "",
+        "part of the measured time that the projection covers, if not all of it",
+    ),
     *_SPAN,
-    Column("faster", "Times as fast", "text", "", "speedup of the projected part: now / To, From"),
+    Column("faster", "Speedup", "text", "", "measured time / projected time"),
     _LEAST,
-    Column("host_ns", "Host", "ns", "", "shortest time in which this host can issue it"),
+    Column("host_ns", "Host", "ns", "", "shortest time in which this host can issue the work"),
     Column("profiled_pct", "Profiled", "pct", "%", "share of the kernel time that ncu profiled"),
 )
 _PART_COLUMNS = (
@@ -61,7 +77,13 @@ _KERNEL_COLUMNS = (
     Column("kernel_name", "Kernel", "text"),
     _OF_KERNEL,
     Column("grid", "Grid", "text", "blocks", core=False),
-    Column("class", "Class", "text", "", "what bounds it now (kernel_bottleneck)"),
+    Column(
+        "class",
+        "Bound",
+        "text",
+        "",
+        "what bounds the kernel on the GPU of the run (kernel_bottleneck)",
+    ),
     _NOW,
     *_SPAN,
     _LEAST,
@@ -79,9 +101,12 @@ def projection_page(
     told = [sentence for whole in wholes[:_TOLD] for sentence in sentences(whole, before, after)]
     return Report(
         title=f"Projection from {before.name} to {after.name}",
-        notice=f"An estimate from the roofs, as an interval: nothing was measured on {after.name}",
+        notice=(
+            "This is an estimate from the roofs, as an interval. "
+            f"Nothing was measured on {after.name}"
+        ),
         statements=tuple(Fact("", text, source) for text in told),
-        summary=tuple(Fact("Assumed", text, source) for text in assumptions(before, after)),
+        summary=tuple(Fact("Assumption", text, source) for text in assumptions(before, after)),
         sections=(
             Section("projection", "Projection", tables, "" if tables else "nothing to project"),
         ),
@@ -102,8 +127,8 @@ def sentences(whole: Whole, before: GpuSpec, after: GpuSpec) -> Iterator[str]:
     yield f"{now}: {span_ns(whole.span)} on {after.name}, {span_times(whole.faster)} as fast"
     if whole.host_decides and whole.gpu is not None and whole.host is not None:
         yield (
-            f"{after.name} would finish its work in {span_ns(whole.gpu)}, but the host needs "
-            f"{format_ns(whole.host.low)} to issue it on any GPU"
+            f"{after.name} would finish the GPU work in {span_ns(whole.gpu)}, but the host needs "
+            f"{format_ns(whole.host.low)} to issue this work on any GPU"
         )
     left = whole.now_ns - whole.known_ns
     if left > 0 and (reason := _unknown(whole.parts)):
@@ -187,7 +212,7 @@ def _tables(wholes: Sequence[Whole], source: Source) -> Iterator[Table]:
         ),
         (
             "Parts",
-            "The parts of each time budget: GPU work scales, host time does not.",
+            "The parts of each time budget. GPU work scales with the GPU; host time does not.",
             _PART_COLUMNS,
             [
                 (words(part.name), whole.label or None, *_cells(part))
@@ -197,7 +222,7 @@ def _tables(wholes: Sequence[Whole], source: Source) -> Iterator[Table]:
         ),
         (
             "Kernels",
-            "Kernels by time, each scaled with the roof that bounds it.",
+            "Kernels by time. The time of each kernel scales with the roof that bounds the kernel.",
             _KERNEL_COLUMNS,
             _kernel_rows(wholes),
         ),
