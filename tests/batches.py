@@ -17,7 +17,7 @@ FAILURES = (
      "step 412/1000\nslurmstepd: *** JOB 817 CANCELLED DUE TO TIME LIMIT ***"),
     (State.OUT_OF_MEMORY, "killed: over its memory of 64 GB", "slurmstepd: error: Detected 1 oom_kill event"),
     (State.NODE_FAILURE, "node03 went down", ""),
-    (State.LOST, "its job ended without a result", "Killed"),
+    (State.LOST, "the job ended without a result", "Killed"),
 )  # fmt: skip
 
 #: Bounds of a timeline with what bounds its kernels.

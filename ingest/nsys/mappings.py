@@ -177,7 +177,7 @@ MAPPINGS: tuple[Mapping, ...] = (
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
         {**_ON_GPU, "graph_id": From("graphId"), "graph_exec_id": From("graphExecId")},
         _GPU_ORDER,
-        hint="no CUDA graph was launched, or graphs were traced per node",
+        hint="either no CUDA graph was launched, or graphs were traced node by node",
     ),
     Mapping(
         "nsys_graph_nodes",
@@ -188,7 +188,7 @@ MAPPINGS: tuple[Mapping, ...] = (
             "original_graph_node_id": From("originalGraphNodeId"),
         },
         (*_HOST_ORDER, "graphNodeId"),
-        hint="no CUDA graph was created, or trace with --cuda-graph-trace=node",
+        hint="if the program uses CUDA graphs, trace with --cuda-graph-trace=node",
     ),
     Mapping(
         "nsys_osrt",

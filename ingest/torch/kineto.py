@@ -27,7 +27,7 @@ from perfpipe.scratch import scratch
 
 #: Data that a trace does not contain.
 _LACKING = {
-    "nsys_syncs": "a Kineto trace has only the synchronizing calls",
+    "nsys_syncs": "a Kineto trace contains only the synchronizing calls",
     "nsys_cuda_events": "not in a Kineto trace",
     "nsys_graph_nodes": "not in a Kineto trace",
     "nsys_osrt": "not in a Kineto trace",

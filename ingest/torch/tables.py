@@ -54,7 +54,7 @@ class Tables:
                 }
                 writer.write(columns, len(batch))
         for column in ("static_smem", "dynamic_smem"):
-            reason = "Kineto has only the sum of static and dynamic"
+            reason = "a Kineto trace has only the sum of static and dynamic shared memory"
             self._builder.lacks("nsys_kernels", reason, column)
         self._state_gap("nsys_kernels")
 

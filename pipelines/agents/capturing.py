@@ -74,7 +74,7 @@ def next_capture(desk: Desk, question: str, target: str | None) -> Answer:
     return Answer(
         {"captures": told},
         Status.ANSWERED if possible else Status.ABSTAINED,
-        "" if possible else "no timeline among these reports has kernels to profile",
+        "" if possible else "no timeline among the selected reports has kernels to profile",
         tuple(_evidence(one) for one in planned if one.plan),
         (_HIDDEN,) if any(_command(one, question)[1] for one in planned) else (),
         rows="captures",

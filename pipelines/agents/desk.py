@@ -70,7 +70,11 @@ class Desk:
             except (duckdb.InterruptException, InputError) as error:
                 if isinstance(error, InputError) and not self._late:
                     raise
-                why = f"it took longer than {limit:g} s" if self._late else "it was cancelled"
+                why = (
+                    f"the call took longer than {limit:g} s"
+                    if self._late
+                    else "the call was cancelled"
+                )
                 raise InputError(f"stopped: {why}") from error
             finally:
                 ended.set()

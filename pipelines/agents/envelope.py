@@ -85,7 +85,7 @@ def render(answer: Answer, limit: int = LIMIT) -> str:
         low, high = (middle, high) if len(_text(answer, middle)) <= limit else (low, middle - 1)
     if len(text := _text(answer, low)) <= limit:
         return text
-    return _text(failed(f"the answer exceeds {limit:,} characters: request less"), 0)
+    return _text(failed(f"the answer exceeds {limit:,} characters; request less data"), 0)
 
 
 def _text(answer: Answer, shown: int) -> str:

@@ -86,7 +86,9 @@ class Jobs:
         with self._changing:
             waiting = sum(one.state in (QUEUED, RUNNING) for one in self._jobs.values())
             if waiting >= _WAITING:
-                raise InputError(f"{waiting} jobs are already waiting: get their results first")
+                raise InputError(
+                    f"{waiting} jobs are already waiting; get the results of these jobs first"
+                )
             for old in [key for key, one in self._jobs.items() if one.over.is_set()][:-_REMEMBERED]:
                 del self._jobs[old]
             job = self._jobs[name] = Job(name)
@@ -154,7 +156,7 @@ class Jobs:
             started=lambda stop: self._started(job, stop),
         )
         if done.timed_out:
-            self._end(job, FAILED, f"it took longer than {_LIMIT_S:.0f} s")
+            self._end(job, FAILED, f"the job took longer than {_LIMIT_S:.0f} s")
             return
         try:
             (job.result,) = json.loads(done.stdout)["results"]
@@ -208,8 +210,8 @@ def _told(job: Job) -> Answer:
     if job.state in (QUEUED, RUNNING):
         return Answer(data, next=Next("job", {"id": job.name, "wait_s": 30}))
     if job.state != DONE or job.result is None:
-        reason = plain(job.reason) or "it was cancelled"
-        return Answer(data, Status.ABSTAINED, f"{reason}: the candidate was not judged")
+        reason = plain(job.reason) or "the job was cancelled"
+        return Answer(data, Status.ABSTAINED, f"the candidate was not judged: {reason}")
     made = job.result
     data["result"] = {
         "status": made["status"],

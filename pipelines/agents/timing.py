@@ -40,8 +40,8 @@ def timeline(
     if not found.rows:
         return Answer(
             status=Status.ABSTAINED,
-            reason="where the time goes is unknown: none of these reports is a timeline with GPU "
-            "work",
+            reason="where the time goes is unknown, because no selected report is a timeline with "
+            "GPU work",
             next=Next("next_capture", {"target": of, "question": "timeline"}),
         )
     told = _budgets(found.rows)

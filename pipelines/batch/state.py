@@ -149,7 +149,7 @@ def _one(
         and first != task.index
     ):
         # The cause that ended the job is reported for the task that was running.
-        state, reason = State.STOPPED, f"its job ended ({state}) before this task started"
+        state, reason = State.STOPPED, f"the job ended ({state}) before this task started"
     node = node or (began.host if began else None)
     code = row.exit_code if row and not row.signal else None
     return replace(found, state=state, reason=reason, element=element, node=node, job_code=code)
@@ -186,7 +186,11 @@ def _by_scheduler(
     """Return state, reason and node of a task without a result."""
     if row is None and why is None:
         # Slurm answered: the job ended too long ago for it to remember.
-        return State.LOST, "Slurm no longer knows its job, and there is no result", None
+        return (
+            State.LOST,
+            "Slurm no longer knows the job of this task, and there is no result",
+            None,
+        )
     if row is None:
         return State.UNKNOWN, why, None
     if row.state == JobIs.UNKNOWN:
@@ -203,8 +207,8 @@ def _by_scheduler(
     how = f" with exit code {row.exit_code}" if row.exit_code else ""
     how = f" by signal {row.signal}" if row.signal else how
     if not begun:
-        return State.STOPPED, f"its job {ended}{how} before this task started", node
-    return State.LOST, f"its job {ended}{how} without a result", node
+        return State.STOPPED, f"the job {ended}{how} before this task started", node
+    return State.LOST, f"the job {ended}{how} without a result", node
 
 
 def _failure(result: TaskResult) -> State:

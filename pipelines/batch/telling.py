@@ -72,7 +72,7 @@ def log_lines(directory: BatchDirectory, task: TaskState) -> Iterator[str]:
     yield line_of(task)
     log = directory.log_of(task.element)
     if log is None:
-        yield "no output yet" if task.state.in_flight else "its job printed nothing"
+        yield "no output yet" if task.state.in_flight else "the job printed nothing"
     else:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         yield f"{log}:" if len(lines) <= _LINES else f"{log}, the last {_LINES} lines:"

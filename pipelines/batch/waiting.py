@@ -45,7 +45,7 @@ def wait_for(
             over = over + 1 if _abandoned(state) else 0
             if over > _PATIENCE:
                 raise TaskFailed(
-                    f"{batch.batch_id}: its jobs have ended, but no collector gathers their results"
+                    f"{batch.batch_id}: the jobs have ended, but no collector gathers their results"
                     f"{_ended(state.collector)}; run 'perfpipe batch resume {batch.batch_id}'"
                 )
             sleep(interval_s)

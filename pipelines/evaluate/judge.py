@@ -266,7 +266,7 @@ class Judge:
         if found.status != Status.CRASH or found.evidence[0].kind != "crash" or worker is None:
             return found
         how = f"exit code {self._code}" if self._code >= 0 else f"signal {-self._code}"
-        return Found(Status.CRASH, Evidence("crash", f"its process ended with {how}"))
+        return Found(Status.CRASH, Evidence("crash", f"the candidate's process ended with {how}"))
 
     def _needed(self) -> int:
         """Return the bytes of the largest batch, or case."""

@@ -91,7 +91,9 @@ class ForkServer:
                 try:
                     ready = ours.recv(PACKET)
                 except TimeoutError as error:
-                    raise TaskFailed("PyTorch takes too long to load for candidates") from error
+                    raise TaskFailed(
+                        "PyTorch took too long to load in the process that runs candidates"
+                    ) from error
                 if not ready:
                     raise TaskFailed(f"cannot run candidates: {_last_line(supervised)}")
                 try:
@@ -181,7 +183,7 @@ class Worker:
         """Return the answer to the last request; raises Ended."""
         answer = self._answer(self._limits.seconds)
         if answer.get("done") != self._number:
-            raise Ended("harness", "its process answered instead of the harness")
+            raise Ended("harness", "the candidate's process answered instead of the harness")
         return answer
 
     def stop(self) -> None:
@@ -227,7 +229,7 @@ class Worker:
             except ValueError:
                 found = None
             if not isinstance(found, dict):
-                raise Ended("harness", "its process wrote to the harness's connection")
+                raise Ended("harness", "the candidate's process wrote to the harness's connection")
             if "audit" not in found:
                 return found
             if len(self.seen) < 100:
@@ -244,22 +246,24 @@ class Worker:
             except OSError:
                 packet = b""
             if not packet:
-                raise Ended("crash", "its process ended")
+                raise Ended("crash", "the candidate's process ended")
             return packet
 
     def _watch(self, until: float, seconds: float) -> None:
         """Raise Ended if the process exceeds a limit."""
         if time.monotonic() > until:
-            raise Ended("timeout", f"it took longer than {seconds:g} s")
+            raise Ended("timeout", f"the candidate took longer than {seconds:g} s")
         own = [self.pid, *below(self.pid)]
         if len(own) - 1 > self._limits.processes:
             raise Ended(
-                "out of resources", f"it started more than {self._limits.processes} processes"
+                "out of resources",
+                f"the candidate started more than {self._limits.processes} processes",
             )
         used = sum(map(_anonymous, own))
         if used > self._limits.memory_mb << 20:
             raise Ended(
-                "out of resources", f"it used more than {self._limits.memory_mb} MiB of memory"
+                "out of resources",
+                f"the candidate used more than {self._limits.memory_mb} MiB of memory",
             )
 
 
