@@ -102,7 +102,7 @@ def budget_figure(table: Table) -> Drawing | None:
     for gpu, (category, share, time) in gpus_of(
         table, ("category", "share_pct", "time_ns"), ("share_pct",)
     ):
-        note = f"{gpu}: {category} {share:.1f} %, {format_value(time, 'ns')}"
+        note = f"{gpu}: {words(category)} {share:.1f} %, {format_value(time, 'ns')}"
         stacks.setdefault(gpu, {})[category] = (share, Mark(note))
     return _stacked(stacks, CATEGORIES, "% of the window", 100) if stacks else None
 

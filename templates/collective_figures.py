@@ -29,7 +29,7 @@ def arrivals_figure(table: Table) -> Drawing | None:
             at = lanes.index((job, collective))
             marks = axes.scatter([late / 1e3], [at], s=46, c=colour, marker=sign, alpha=0.8)
             marks.set_gid(f"arrival-{number}")
-            title = f"{collective}, rank {rank}: {format_ns(late)} after the first"
+            title = f"{collective}, rank {rank}: arrives {format_ns(late)} after the first rank"
             series = "last" if last else "others"
             drawn[f"arrival-{number}"] = Mark(f"{title}, waits {format_ns(waiting)}", series=series)
         for name, (colour, sign) in (("last", _LAST), ("others", _OTHERS)):

@@ -84,7 +84,7 @@ def what_if_figure(table: Table) -> Drawing | None:
                         continue
                     gid = f"now-{len(drawn)}"  # Each launch of a kernel has its own mark.
                     spot(axes, (x, y), 34, colour, sign, gid, zorder=3)
-                    drawn[gid] = Mark(f"{owner}: {y:.1f} % occupancy at {x:g} {title}", kernel)
+                    drawn[gid] = Mark(f"{owner}: occupancy {y:.1f} %, {title}: {x:g}", kernel)
         panels[0].set_ylabel("occupancy (%)")
         for number, owner in enumerate(chosen):
             colour, sign = shade(number)

@@ -28,8 +28,8 @@ LEADS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "transformer_step": (("mode=graph is 6.05 times faster than mode=eager", "launch-bound"), ""),
     "fused_matmul_tuning": (("3.0 % less than the default", "unreplicated"),
                             "Tuning: all valid configurations"),
-    "ddp_step": (("GPU 0 spends 63 % of the time launch-bound",
-                  "GPU 1 spends 57 % of the time communicating"), ""),
+    "ddp_step": (("GPU 0 spends 63 % of it launch-bound",
+                  "GPU 1 spends 57 % communicating"), ""),
 }  # fmt: skip
 
 

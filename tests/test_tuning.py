@@ -90,7 +90,7 @@ def test_a_search_finds_its_way_and_keeps_failures(
     assert document["best"]["time_ms"] == best
     report = (tmp_path / "report.md").read_text()
     for title in ("generations", "the best configurations", "what the best configurations have in common",
-                  "time vs. registers", "rejected configurations"):  # fmt: skip
+                  "trade-off between time and registers", "rejected configurations"):  # fmt: skip
         assert f"### Tuning: {title}" in report
     assert "The fastest of 50 configurations in 5 generations" in report
     html = (tmp_path / "report.html").read_text()

@@ -389,7 +389,7 @@ def provenance_of(
     """
     for report_id, kind, form, name, version, captured, command, sha256 in rows_of(con, sql):
         parts = [
-            f"{kind} {version or ''}".strip(),
+            version if (version or "").startswith(kind) else f"{kind} {version or ''}".strip(),
             form,
             captured,
             command,

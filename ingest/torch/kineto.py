@@ -28,13 +28,13 @@ from perfpipe.scratch import scratch
 #: Data that a trace does not contain.
 _LACKING = {
     "nsys_syncs": "a Kineto trace contains only the synchronizing calls",
-    "nsys_cuda_events": "not in a Kineto trace",
-    "nsys_graph_nodes": "not in a Kineto trace",
-    "nsys_osrt": "not in a Kineto trace",
-    "nsys_overhead": "not in a Kineto trace",
-    "nsys_memory_usage": "not in a Kineto trace",
-    "nsys_gpu_metrics": "not in a Kineto trace",
-    "nsys_diagnostics": "not in a Kineto trace",
+    "nsys_cuda_events": "Kineto traces do not contain this data",
+    "nsys_graph_nodes": "Kineto traces do not contain this data",
+    "nsys_osrt": "Kineto traces do not contain this data",
+    "nsys_overhead": "Kineto traces do not contain this data",
+    "nsys_memory_usage": "Kineto traces do not contain this data",
+    "nsys_gpu_metrics": "Kineto traces do not contain this data",
+    "nsys_diagnostics": "Kineto traces do not contain this data",
 }
 
 

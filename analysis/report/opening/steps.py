@@ -234,9 +234,9 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
         return f"{busy}; the GPU is {bound}"
     if len(gpus) <= _NAMED:
         parts = [
-            f"{gpu_name(gpu.device)} spends {gpu.share_pct:.0f} % of the time "
+            f"{gpu_name(gpu.device)} spends {gpu.share_pct:.0f} %{'' if place else ' of it'} "
             f"{word('category', gpu.bound, 'does')}"
-            for gpu in gpus
+            for place, gpu in enumerate(gpus)
         ]
         return f"; {', '.join(parts)}"
     bounds = statistics.multimode(gpu.bound for gpu in gpus)

@@ -1,4 +1,4 @@
--- How much of each GPU's kernel time in the analyzed window (the steady steps, if there are steps) ncu has
+-- Share of each GPU's kernel time in the analyzed window (the steady steps, if there are steps) that ncu has
 -- profiled. A launch counts as profiled if ncu profiled a launch with the same name, grid and block and a
 -- similar duration. There is one row per GPU of each timeline that has ncu reports.
 --

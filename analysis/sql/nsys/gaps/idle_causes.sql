@@ -1,4 +1,4 @@
--- Where each GPU's idle time occurs, longest first. An interval is assigned to the call, range or other
+-- Idle time of each GPU by location, longest first. An interval is assigned to the call, range or other
 -- thread that was active for at least half of the time before the next launch, or else to the next
 -- operation. Intervals that are not longer than a launch gap have no name.
 -- @materialize
