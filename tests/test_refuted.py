@@ -216,13 +216,13 @@ def test_no_wait_is_explained_by_a_busy_unit(opened: Opened) -> None:
 def test_a_late_rank_is_late_by_the_step(pages: Callable[..., Path]) -> None:
     """What it spends more in all steps together is no number for a step of 39 ms."""
     text = (pages("ddp_step") / "report.md").read_text()
-    assert "ms more per step on launch overhead than this rank" in text
+    assert "ms more per step on launch overhead than the rank of this GPU" in text
 
 
 def test_steps_of_several_configurations(pages: Callable[..., Path]) -> None:
     """A sweep has a step time for each size on one GPU; shares are of all of them."""
     text = (pages("gemm") / "report.md").read_text()
-    assert "24.9 us to 13.4 ms a step." in text
+    assert "A step takes 24.9 us to 13.4 ms." in text
     assert "fastest GPU" not in text
     findings = text.split("## Findings")[1].split("</details>")[0]
     kernels = [line for line in findings.splitlines() if "nvjet" in line and "SOL" in line]
@@ -266,7 +266,7 @@ def test_one_slow_launch_is_told_from_the_others(texts: Callable[..., Path]) -> 
     opening = json.loads((folder / "report.json").read_text())["opening"]
     verdict = opening["verdict"]["text"]
     assert "launch-bound" in verdict
-    assert verdict.endswith("78 % of it before one recurring launch")
+    assert verdict.endswith("waits for one recurring launch for 78 % of the step")
     first = opening["actions"][0]
     assert "CUDA graph" in first["what"]
     assert "a CUDA graph removes only if shapes are static" in first["evidence"]
@@ -305,10 +305,10 @@ def test_a_trace_that_lost_events_is_no_idle_gpu(
     page = tmp_path / "report.json"
     assert cli("report", "--json", page, "--md", tmp_path / "report.md") == 0
     opening = json.loads(page.read_text())["opening"]
-    assert opening["verdict"]["text"].startswith("The profiler lost events")
+    assert opening["verdict"]["text"].startswith("The trace is incomplete")
     assert all(action["bound"] == "" for action in opening["actions"])
     text = (tmp_path / "report.md").read_text()
-    assert "The profiler lost events: the trace is incomplete. " in text
+    assert "The trace is incomplete because the profiler lost events. " in text
     assert "low confidence" in text
 
 
