@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.ingest.compressed import chunks, compression_of, reading
+from perfpipe.ingest.foreign import what_else
 from perfpipe.ingest.formats import FORMATS, Content
 from perfpipe.ingest.source import Input, State
 from perfpipe.scratch import scratch
@@ -20,15 +20,6 @@ from perfpipe.units import format_bytes
 
 #: First bytes of a file that are compared.
 _HEAD = 100
-
-#: How to get a CSV as ncu writes it.
-_EXPORT = "ncu --import REPORT --csv --page raw"
-
-#: The head of a section on ncu's text pages.
-_SECTION = re.compile(
-    rb"^\s*Section: (?:GPU Speed Of Light|Command line profiler metrics|Launch Statistics)",
-    re.MULTILINE,
-)
 
 #: Disk space that decompressing leaves free, and how often it checks, bytes.
 SPARED_BYTES, _CHECKED_BYTES = 256 << 20, 16 << 20
@@ -151,46 +142,7 @@ def _format(content: Content) -> str:
     for form in FORMATS.values():
         if form.detect(content):
             return form.name
-    raise InputError(f"{content.path}: {_what_else(content)}")
-
-
-def _what_else(content: Content) -> str:
-    """Return a description of an unrecognized input, with a remedy."""
     path = content.path
     if path.is_dir():
-        return "a directory that is not an nsys parquetdir or arrowdir export"
-    if content.head.startswith((b"PAR1", b"ARROW1")):
-        return "a single table of an export; give the whole directory instead"
-    if path.name.removesuffix(".xz").endswith(".qdstrm"):
-        return (
-            f"raw nsys data that was never imported; run 'QdstrmImporter -i {path.name}' "
-            "(nsys usually fails to do this because libdw.so.1 is missing)"
-        )
-    if content.head.startswith(b"version https://git-lfs.github.com/spec/"):
-        return "a Git LFS pointer instead of the file; run 'git lfs pull'"
-    if re.search(rb"^[^\w\r\n]{0,8}ID\W{1,3}Process ID\b", content.text, re.MULTILINE):
-        return (
-            "an ncu CSV that was saved again by another program with different separators "
-            f"or quotes; export it with '{_EXPORT}'"
-        )
-    if re.search(rb'"Kernel Name",.*"Minimum","Maximum"', content.text):
-        return "ncu's summary over launches; export it without --print-summary"
-    if re.search(rb'^"(ID|Kernel Name)",.*"(Kernel|Metric) Name"', content.text, re.MULTILINE):
-        return (
-            "an ncu CSV from which another program removed columns such as Process ID; "
-            f"export it with '{_EXPORT}'"
-        )
-    return f"not a report that perfpipe reads ({_looks_like(content.text)})"
-
-
-def _looks_like(text: bytes) -> str:
-    if b"\0" in text[:4096]:
-        return "unknown binary data"
-    if _SECTION.search(text):
-        return f"a text page of ncu; export it with '{_EXPORT}'"
-    if b"==PROF== " in text or b"==ERROR== " in text or b"==WARNING== " in text:
-        from perfpipe.ingest.ncu.faults import failure_of
-
-        failure = failure_of(text.decode(errors="replace"))
-        return failure or "output of ncu without a CSV table: add --csv --page raw"
-    return "JSON" if text.lstrip()[:1] in (b"{", b"[") else "text without an ncu CSV header"
+        raise InputError(f"{path}: a directory that is not an nsys parquetdir or arrowdir export")
+    raise InputError(f"{path}: {what_else(path, content.text)}")

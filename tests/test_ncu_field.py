@@ -99,9 +99,9 @@ def test_inputs_that_are_refused(name: str, sentence: str, store: Store) -> None
     [
         ("01_metrics_option_rtx5070_windows", "compute SOL is 22.3 %; DRAM transfers 607 GB/s"),
         ("03_partial_rtx4090_dram_only", "DRAM read throughput is 78.5 %"),
-        ("03_partial_w1_sm_dram", "is bound by DRAM, at 92 % of SOL"),
+        ("03_partial_w1_sm_dram", "is bound by DRAM and runs at 92 % of SOL"),
         ("03_partial_w3_bytes_time", "DRAM transfers 750 GB/s, 87 % of the vendor's bandwidth"),
-        ("03_partial_w4_sm_only", "is bound by compute, at 94 % of SOL"),
+        ("03_partial_w4_sm_only", "is bound by compute and runs at 94 % of SOL"),
     ],
 )
 def test_a_part_of_the_metrics_gives_a_verdict_or_what_is_known(
