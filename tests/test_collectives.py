@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DATA, Tiny
+from conftest import DATA, Cli, Tiny
 
 from perfpipe.analysis.session import Session
 from perfpipe.ingest.reading import ingest
@@ -139,3 +139,41 @@ def test_a_group_of_several_communicators_is_not_told() -> None:
     assert db.rows("SELECT count, bytes, bus_bytes_per_s FROM nccl_collectives") == [
         (1, None, None)
     ]
+
+
+def _apart(tmp_path: Path, seconds: float, rank: int = 1, slower: float = 1) -> list[Path]:
+    """Return traces of two ranks, of which the second has another clock, rank or pace."""
+    paths = []
+    for number in (0, 1):
+        name = f"27_nobase_rank{number}.json.gz"
+        trace = json.loads(gzip.decompress((DATA / "field" / "nsys" / name).read_bytes()))
+        start = min(event["ts"] for event in trace["traceEvents"])
+        if number:
+            trace["distributedInfo"]["rank"] = rank
+            for event in trace["traceEvents"]:
+                event["ts"] = start + (event["ts"] - start) * slower + seconds * 1e6
+        paths.append(tmp_path / f"rank{number}.json")
+        paths[-1].write_text(json.dumps(trace))
+    return paths
+
+
+_PAIRS = "SELECT count(*), min(last_rank), round(avg(last_start_ns - first_start_ns)) FROM paired_collectives"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.4, 5, -86_400])
+def test_clocks_that_differ_are_aligned_on_collectives(
+    seconds: float, tmp_path: Path, cli: Cli
+) -> None:
+    paths = _apart(tmp_path, seconds)
+    assert _ask(Store(tmp_path / "store"), paths, _PAIRS) == [(30, 1, 150_000)]
+    assert cli("report", *paths, "--md", "report.md") == 0, cli.err
+    note = "the clocks of the 2 ranks differ by up to"
+    assert (note in (tmp_path / "report.md").read_text()) == (abs(seconds) > 1)
+
+
+@pytest.mark.parametrize(("rank", "slower"), [(0, 1), (1, 1.01)])
+def test_captures_of_different_runs_are_not_one_job(
+    rank: int, slower: float, tmp_path: Path
+) -> None:
+    paths = _apart(tmp_path, 5, rank, slower)
+    assert _ask(Store(tmp_path / "store"), paths, _PAIRS) == [(0, None, None)]

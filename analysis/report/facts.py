@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 #: Views that are read here.
 VIEWS = (
+    "job_ranks",
     "collection_gaps",
     "reports",
     "nsys_api_calls",
@@ -245,6 +246,22 @@ def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:
         few = [f"{notes[0][0].upper()}{notes[0][1:]}", *notes[1:_NOTES]]
         few += [f"{len(notes) - _NOTES} more in timeline_bottleneck"] if notes[_NOTES:] else []
         yield Fact("Notes", "; ".join(few), Source("timeline_bottleneck", scope.reports))
+    yield from _clocks(scope)
+
+
+def _clocks(scope: Scope) -> Iterator[Fact]:
+    """Yield a note on each job whose clocks differ so much that only collectives align them."""
+    sql = f"""
+        SELECT max(abs(clock_shift_ns)) AS apart_ns, count(*), min(paired)
+        FROM job_ranks WHERE report_id IN {in_list(scope.reports)}
+        GROUP BY job HAVING apart_ns > threshold('timeline.clock_slack_ns') ORDER BY job
+    """
+    for apart_ns, ranks, collectives in rows_of(scope.con, sql):
+        text = (
+            f"the clocks of the {ranks} ranks differ by up to {format_ns(apart_ns)}; their times "
+            f"are aligned on the ends of {counted(collectives, 'collective')}"
+        )
+        yield Fact("Clocks", text, Source("job_ranks", scope.reports))
 
 
 def nothing_of(scope: Scope) -> str:
