@@ -186,7 +186,7 @@ def test_missing_columns_of_older_schemas_are_null(
             "SELECT mangled, graph_node_id, launch_type, registers FROM nsys_kernels LIMIT 1"
         ).fetchone()
         names = con.execute("SELECT DISTINCT name FROM nsys_nvtx_ranges ORDER BY 1").fetchall()
-    assert row == (None, None, "kind 1", 32)
+    assert row == (None, None, "Regular", 32)
     assert names[0] == ("step 0",)
 
 

@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from perfpipe.ingest.nsys.mappings import MAPPINGS
 
+#: The table about the export, and its name before nsys 2023.3.
+EXPORT_META = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+
 #: Kinds of columns.  COUNT: an integer, 0 or more; TIME: ns; BLOB: bytes or hexadecimal digits.
 INT, COUNT, TIME, NUMBER, TEXT, BLOB = "int", "count", "time", "number", "text", "blob"
 
@@ -45,9 +48,7 @@ LONGEST_NS = 366 * 86_400 * 10**9
 
 _TEXTS = frozenset("name label text uuid chipName busLocation utcTime members metricName".split())
 #: Tables in which `value` is text.
-_TEXT_VALUES = frozenset(
-    ("StringIds", "TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", "META_DATA_EXPORT")
-)
+_TEXT_VALUES = frozenset(("StringIds", "TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", *EXPORT_META))
 _TIMES = frozenset(("start", "end", "timestamp"))
 _COUNTS = frozenset(
     "bytes size recvSize offset gridX gridY gridZ blockX blockY blockZ registersPerThread "
@@ -67,21 +68,23 @@ _ON_GPU = tuple(
 TIMED = frozenset(mapping.source for mapping in MAPPINGS if mapping.timed)
 
 #: Required columns of tables without a mapping.
-_NEEDED = {
-    "StringIds": ("id",),
-    "NVTX_EVENTS": ("start", "globalTid", "eventType"),
-    "GPU_METRICS": ("timestamp", "typeId", "metricId"),
-    "TARGET_INFO_GPU_METRICS": ("typeId", "metricId", "metricName"),
-    "TARGET_INFO_GPU": ("id",),
-    "NVTX_PAYLOAD_SCHEMA_ENTRIES": ("domainId", "schemaId", "type"),
-    "NVTX_PAYLOAD_ENUM_ENTRIES": ("domainId", "schemaId"),
-    "NVTX_PAYLOAD_ENUMS": ("domainId", "schemaId"),
-    "TARGET_INFO_SYSTEM_ENV": ("name",),
-    "META_DATA_CAPTURE": ("name",),
-    "META_DATA_EXPORT": ("name",),
-    "DIAGNOSTIC_EVENT": ("text",),
-    "CUDA_GPU_MEMORY_USAGE_EVENTS": ("start", "address", "bytes", "memoryOperationType"),
-} | dict.fromkeys(TIMED, ("start",))
+_NEEDED = (
+    {
+        "StringIds": ("id",),
+        "NVTX_EVENTS": ("start", "globalTid", "eventType"),
+        "GPU_METRICS": ("timestamp", "typeId", "metricId"),
+        "TARGET_INFO_GPU_METRICS": ("typeId", "metricId", "metricName"),
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES": ("domainId", "schemaId", "type"),
+        "NVTX_PAYLOAD_ENUM_ENTRIES": ("domainId", "schemaId"),
+        "NVTX_PAYLOAD_ENUMS": ("domainId", "schemaId"),
+        "TARGET_INFO_SYSTEM_ENV": ("name",),
+        "META_DATA_CAPTURE": ("name",),
+        "DIAGNOSTIC_EVENT": ("text",),
+        "CUDA_GPU_MEMORY_USAGE_EVENTS": ("start", "address", "bytes", "memoryOperationType"),
+    }
+    | dict.fromkeys(EXPORT_META, ("name",))
+    | dict.fromkeys(TIMED, ("start",))
+)
 
 
 @dataclass(frozen=True)

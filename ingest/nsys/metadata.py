@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys.columns import EXPORT_META
 from perfpipe.ingest.nsys.door import Door
 from perfpipe.ingest.nsys.export import Export
 from perfpipe.ingest.nsys.resolve import ascending, signed
@@ -56,7 +57,7 @@ def write_environment(builder: ReportBuilder, export: Export) -> None:
     """
     system = _pairs(export, "TARGET_INFO_SYSTEM_ENV")
     capture = hide_arguments(_pairs(export, "META_DATA_CAPTURE"))
-    exported = _pairs(export, "META_DATA_EXPORT")
+    exported = [pair for table in EXPORT_META for pair in _pairs(export, table)]
     facts: set[Fact] = {("system", n, v) for n, v in system if n in SYSTEM_FACTS}
     facts |= {("capture", n, v) for n, v in capture if CAPTURE_FACTS.fullmatch(n)}
     facts |= {("export", n, v) for n, v in exported if n in EXPORT_FACTS}
@@ -132,8 +133,10 @@ def _command(capture: list[tuple[str, str | None]]) -> str | None:
     return " ".join(word for word in words if word) or None
 
 
+#: Columns with the number of a GPU, by preference: exports of 2021 have no column id.
+_GPU_NUMBERS = ("id", "deviceId", "gpuId", "cuDevice")
+
 _GPU_COLUMNS = {
-    "gpu": "id",
     "device": "cuDevice",
     "name": "name",
     "uuid": "uuid",
@@ -151,14 +154,19 @@ _GPU_COLUMNS = {
 
 
 def write_gpus(builder: ReportBuilder, export: Export) -> dict[int, int | None]:
-    """Write nsys_gpus and return GPU number -> CUDA device number."""
-    table = "nsys_gpus"
-    rows = export.read(
-        "TARGET_INFO_GPU", [*_GPU_COLUMNS.values(), "computeMajor", "computeMinor"], ["id"]
-    )
+    """Write nsys_gpus and return GPU number -> CUDA device number.
+
+    If the export does not number the GPUs, their order does.
+    """
+    table, source = "nsys_gpus", "TARGET_INFO_GPU"
+    numbers = [column for column in _GPU_NUMBERS if column in export.columns(source)][:1]
+    wanted = [*numbers, *_GPU_COLUMNS.values(), "computeMajor", "computeMinor"]
+    rows = export.read(source, list(dict.fromkeys(wanted)), numbers)
     if not rows.num_rows:
         builder.lacks(table, "TARGET_INFO_GPU is not in the export")
     columns = {ours: rows[theirs].to_pylist() for ours, theirs in _GPU_COLUMNS.items()}
+    columns["gpu"] = rows[numbers[0]].to_pylist() if numbers else list(range(rows.num_rows))
+    columns["name"] = [name or None for name in columns["name"]]
     versions = zip(rows["computeMajor"].to_pylist(), rows["computeMinor"].to_pylist(), strict=True)
     columns["cc"] = [None if major is None else f"{major}.{minor}" for major, minor in versions]
     builder.write(table, columns, rows.num_rows)

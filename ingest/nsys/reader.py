@@ -55,7 +55,7 @@ def read_nsys(builder: ReportBuilder) -> None:
         builder.lacks(RANGES, why_no_ranges(export))
     write_payloads(builder, export, ranges)
     write_timeline(builder, launches, ranges)
-    _check(builder, export)
+    _check(builder, export, resolver)
 
 
 def _open(source: Input) -> Door:
@@ -72,11 +72,10 @@ def _open(source: Input) -> Door:
     return Door(export)
 
 
-def _check(builder: ReportBuilder, export: Door) -> None:
+def _check(builder: ReportBuilder, export: Door, resolver: Resolver) -> None:
     """Add warnings: lost data, warnings of nsys, hidden work, and a capture without GPU work."""
     export.report(builder)
-    enum = export.read("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ["id", "label"])
-    labels = dict(zip(enum["id"].to_pylist(), enum["label"].to_pylist(), strict=True))
+    labels = resolver.labels("ENUM_DIAGNOSTIC_SEVERITY_LEVEL")
     rows = export.read("DIAGNOSTIC_EVENT", ["severity", "text"])
     serious = Counter(
         text.strip()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfpipe.files import packaged
 from perfpipe.ingest.nsys.export import Export
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -15,7 +18,7 @@ _API_SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
 
 class Resolver:
-    """Lookups of one export; enums come from the ENUM_* tables of the file."""
+    """Lookups of one export; enums come from its ENUM_* tables, or from labels.toml."""
 
     def __init__(self, export: Export) -> None:
         self._export = export
@@ -45,19 +48,26 @@ class Resolver:
     def enum(self, values: pa.Array, table: str) -> pa.DictionaryArray:
         """Return the labels of an enum; a number without a label becomes 'kind N'."""
         if table not in self._enums:
-            rows = self._export.read(table, ["id", "label", "name"])
-            labels = [
-                label or name
-                for label, name in zip(
-                    *(rows[c].to_pylist() for c in ("label", "name")), strict=True
-                )
-            ]
+            known = self.labels(table)
             self._enums[table] = (
-                pa.array(rows["id"].to_pylist(), pa.int64()),
-                pa.array(labels, pa.string()),
+                pa.array(list(known), pa.int64()),
+                pa.array(list(known.values()), pa.string()),
             )
-        ids, labels_array = self._enums[table]
-        return _look_up(values, ids, labels_array, unknown="kind {}")
+        ids, labels = self._enums[table]
+        return _look_up(values, ids, labels, unknown="kind {}")
+
+    def labels(self, table: str) -> dict[int, str | None]:
+        """Return the labels of an enum by value."""
+        rows = self._export.read(table, ["id", "label", "name"])
+        found = zip(*(rows[c].to_pylist() for c in ("id", "label", "name")), strict=True)
+        return _labels().get(table, {}) | {value: label or name for value, label, name in found}
+
+
+@cache
+def _labels() -> dict[str, dict[int, str | None]]:
+    """Return the labels of labels.toml by enum and value."""
+    found = tomllib.loads(packaged("perfpipe.ingest.nsys", "labels.toml"))
+    return {table: {int(key): label for key, label in of.items()} for table, of in found.items()}
 
 
 def _look_up(
