@@ -16,7 +16,8 @@ class UsedGpus:
         self._sms: dict[str | None, int] = {}
 
     def add(self, name: str | None, sm_count: int | None, ns: float) -> None:
-        """Add work on a GPU by its model; None means unknown."""
+        """Add work on a GPU by its model; None and an empty name mean unknown."""
+        name = name or None
         self._ns[name] = self._ns.get(name, 0) + ns
         if sm_count is not None and 0 < sm_count < _MOST_SMS:
             self._sms.setdefault(name, sm_count)

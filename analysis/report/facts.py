@@ -81,17 +81,24 @@ def notice_of(run: RunRecord | None) -> str | None:
 def gpus_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[str]:
     """Return the models of the GPUs that the reports used with their SM counts, common ones first.
 
-    If there are several, with the number of reports that used each model.
+    If there are several, with the number of reports that used each model.  A GPU without a name is
+    described by its SM count.
     """
     sql = f"""
-        SELECT gpu, max(sm_count), count(DISTINCT report_id) FROM _used_gpus
+        SELECT gpu, max(sm_count), count(DISTINCT report_id)
+        FROM (
+            FROM _used_gpus
+            UNION ALL
+            SELECT report_id, NULL, sm_count
+            FROM reports
+            WHERE sm_count > 0 AND report_id NOT IN (SELECT report_id FROM _used_gpus)
+        )
         WHERE report_id IN {in_list(chosen)}
         GROUP BY gpu ORDER BY count(DISTINCT report_id) DESC, gpu
     """
     rows = rows_of(con, sql)
     return [
-        f"{gpu}"
-        + (f", {sms} SMs" if sms else "")
+        ", ".join(part for part in (gpu, sms and f"{sms} SMs") if part)
         + (f" ({reports} of {len(chosen)} reports)" if len(rows) > 1 else "")
         for gpu, sms, reports in rows
     ]
