@@ -11,6 +11,8 @@ from typing import Any
 
 from perfpipe.errors import InputError, StoreError, brief
 from perfpipe.ingest.masking import mask, names_in
+from perfpipe.ingest.nsys.columns import EXPORT_META
+from perfpipe.ingest.nsys.database import columns_of, connect, quoted
 from perfpipe.ingest.nsys.metadata import (
     CAPTURE_FACTS,
     EXPORT_FACTS,
@@ -23,7 +25,7 @@ from perfpipe.ingest.nsys.metadata import (
 _KEPT = re.compile(
     r"ENUM_\w+|NVTX_\w+|CUPTI_ACTIVITY_KIND_\w+|StringIds|GPU_METRICS|PROFILER_OVERHEAD|MPI_\w+"
     r"|OSRT_API|CUDA_\w+_EVENTS|PROCESSES|ThreadNames|DIAGNOSTIC_EVENT"
-    r"|ANALYSIS_DETAILS|META_DATA_EXPORT|META_DATA_CAPTURE|TARGET_INFO_(GPU|GPU_METRICS|CUDA_DEVICE"
+    rf"|ANALYSIS_DETAILS|{'|'.join(EXPORT_META)}|META_DATA_CAPTURE|TARGET_INFO_(GPU|GPU_METRICS|CUDA_DEVICE"
     r"|CUDA_CONTEXT_INFO|CUDA_STREAM|SESSION_START_TIME|SYSTEM_ENV)"
 )
 
@@ -39,6 +41,8 @@ _STRING_COLUMNS = frozenset(
 
 _BATCH = 10_000
 
+_OF_TABLES = "SELECT sql FROM sqlite_master WHERE type = 'table'"
+
 #: SQLite errors while writing.
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 
@@ -48,15 +52,16 @@ def scrub_sqlite(source: Path, target: Path, *known: str) -> list[str]:
 
     Raises InputError if `source` is not a database, or a revealing name would remain.
     """
-    uri = f"{source.resolve().as_uri()}?mode=ro&immutable=1"
     try:
         with (
-            closing(sqlite3.connect(uri, uri=True)) as old,
+            closing(connect(source)) as old,
             closing(sqlite3.connect(target)) as new,
         ):
             left_out, names = _copy(old, new, known)
             new.commit()
             new.execute("VACUUM")
+            # nsys's own names and comments reveal nothing.
+            schema = b"".join(sql.encode() for (sql,) in new.execute(_OF_TABLES))
     except sqlite3.Error as error:
         # Only the copy is written.
         if getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM):
@@ -64,7 +69,7 @@ def scrub_sqlite(source: Path, target: Path, *known: str) -> list[str]:
         raise InputError(f"{source}: not an nsys SQLite export ({brief(error)})") from error
     content = target.read_bytes()
     for name in sorted(names):
-        if name.encode() in content:
+        if content.count(name.encode()) > schema.count(name.encode()):
             raise InputError(f"{source}: '{name}' would remain in the copy; nothing was written")
     return left_out
 
@@ -72,10 +77,11 @@ def scrub_sqlite(source: Path, target: Path, *known: str) -> list[str]:
 def _copy(
     old: sqlite3.Connection, new: sqlite3.Connection, known: tuple[str, ...]
 ) -> tuple[list[str], frozenset[str]]:
-    schema: dict[str, str] = dict(
-        old.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL")
-    )
-    kept = {name: sql for name, sql in schema.items() if _KEPT.fullmatch(name)}
+    schema = {
+        name: sql if kind == "table" else _as_table(old, name)
+        for name, kind, sql in old.execute(_SCHEMA).fetchall()
+    }
+    kept = {name: sql for name, sql in schema.items() if sql and _KEPT.fullmatch(name)}
     if "StringIds" not in kept:
         raise InputError("not an nsys export: no table StringIds")
     texts = [value for table in _TELLING for value in _texts(old, schema, table)]
@@ -87,7 +93,7 @@ def _copy(
         if table != "StringIds":
             _copy_table(old, new, table, sql, names, used)
     _hide_arguments(new, kept)
-    strings = old.execute("SELECT id, value FROM StringIds")
+    strings = old.execute("SELECT id, CAST(value AS TEXT) FROM StringIds")
     new.executemany(
         "INSERT INTO StringIds (id, value) VALUES (?, ?)",
         ((key, mask(value or "", names)) for key, value in strings if key in used),
@@ -95,11 +101,28 @@ def _copy(
     return sorted(schema.keys() - kept.keys()), names
 
 
+#: Tables and views of an export; the reader also reads views.
+_SCHEMA = (
+    "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view') AND sql NOT NULL"
+)
+
+
+def _as_table(con: sqlite3.Connection, view: str) -> str:
+    """Return the SQL of a table for the rows of a view, empty if SQLite cannot read the view."""
+    try:
+        columns = columns_of(con, view, generated=False)
+    except sqlite3.DatabaseError:
+        return ""
+    of = ", ".join(f"{quoted(name)} {declared}" for name, declared in columns.items())
+    return f"CREATE TABLE {quoted(view)} ({of})"
+
+
 def _hide_arguments(new: sqlite3.Connection, kept: Mapping[str, str]) -> None:
     facts = _pairs(new, kept, "META_DATA_CAPTURE")
     hidden = [(value, name) for name, value in hide_arguments(facts)]
     changed = [one for one, (_, old) in zip(hidden, facts, strict=True) if one[0] != old]
-    new.executemany("UPDATE META_DATA_CAPTURE SET value = ? WHERE name = ?", changed)
+    if changed:
+        new.executemany("UPDATE META_DATA_CAPTURE SET value = ? WHERE name = ?", changed)
 
 
 #: Tables whose texts contain user and host names.
@@ -107,15 +130,19 @@ _TELLING = ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV", "PROCESSES", "Process
 
 
 def _texts(con: sqlite3.Connection, schema: dict[str, str], table: str) -> Iterator[str]:
-    if table in schema:
-        for row in con.execute(f'SELECT * FROM "{table}"'):
+    if schema.get(table):
+        for row in con.execute(f"SELECT * FROM {quoted(table)}"):
             yield from (value for value in row if isinstance(value, str))
 
 
 def _pairs(
     con: sqlite3.Connection, schema: Mapping[str, str], table: str
 ) -> list[tuple[str, str | None]]:
-    return con.execute(f'SELECT name, value FROM "{table}"').fetchall() if table in schema else []
+    if not schema.get(table):
+        return []
+    if not {"name", "value"} <= columns_of(con, table, generated=True).keys():
+        return []
+    return con.execute(f"SELECT name, value FROM {quoted(table)}").fetchall()
 
 
 def _copy_table(
@@ -126,10 +153,11 @@ def _copy_table(
     names: frozenset[str],
     used: set[int],
 ) -> None:
-    cursor = old.execute(f'SELECT * FROM "{table}"')
-    columns = [column[0] for column in cursor.description]
+    columns = list(columns_of(old, table, generated=False))
+    cells = ", ".join(map(quoted, columns))
+    cursor = old.execute(f"SELECT {cells} FROM {quoted(table)}")
     strings = (set(_REFERS.findall(sql)) | _STRING_COLUMNS) & set(columns)
-    insert = f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})'
+    insert = f"INSERT INTO {quoted(table)} ({cells}) VALUES ({', '.join('?' * len(columns))})"
     while rows := cursor.fetchmany(_BATCH):
         new.executemany(insert, _clean(table, columns, rows, names))
         for column in strings:
@@ -152,19 +180,22 @@ def _clean(
         yield [mask(value, names) if isinstance(value, str) else value for value in values]
 
 
-_FACTS = frozenset({"META_DATA_EXPORT", "META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV"})
+_FACTS = frozenset({*EXPORT_META, "META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV"})
 
 
 def _fact(table: str, columns: list[str], values: list[Any]) -> list[Any]:
     """Return a row of facts, or nothing if it must be removed."""
+    if not {"name", "value"} <= set(columns):
+        return []
     name, value = (values[columns.index(column)] for column in ("name", "value"))
-    if "ENV" in str(name).upper() and table != "META_DATA_EXPORT":
+    if "ENV" in str(name).upper() and table not in EXPORT_META:
         lines = [f"{own}={text}" for own, text in allowed_variables(str(value or ""))]
         values[columns.index("value")] = "\n".join(lines)
         return values if lines else []
-    keep = {
-        "META_DATA_EXPORT": name in EXPORT_FACTS or str(name).startswith("EXPORT_SCHEMA"),
-        "META_DATA_CAPTURE": bool(CAPTURE_FACTS.fullmatch(str(name))),
-        "TARGET_INFO_SYSTEM_ENV": name in SYSTEM_FACTS and name != "Hostname",
-    }[table]
+    if table in EXPORT_META:
+        keep = name in EXPORT_FACTS or str(name).startswith("EXPORT_SCHEMA")
+    elif table == "META_DATA_CAPTURE":
+        keep = bool(CAPTURE_FACTS.fullmatch(str(name)))
+    else:
+        keep = name in SYSTEM_FACTS and name != "Hostname"
     return values if keep else []

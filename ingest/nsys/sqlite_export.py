@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.nsys import columns as known
+from perfpipe.ingest.nsys.database import columns_of, connect, quoted, uri_of
 from perfpipe.ingest.nsys.export import BATCH, Export, Part
 
 #: Minimum rows for scanning a table in parts, and the number of parts: more than are read at a
@@ -44,22 +45,19 @@ _SEEDS = {_INT: "0", _FLOAT: "0.0", _TEXT: "''", _BLOB: "x''"}
 #: ADBC would convert numbers and blobs to text: an integer overflow prevents that.
 _CELL = "CASE WHEN typeof({0}) IN ('{1}', 'null') THEN {0} ELSE abs(-9223372036854775808) END"
 
-#: Kinds of columns in PRAGMA table_xinfo: plain, and both kinds of generated columns.
-_SELECTED = (0, 2, 3)
-
 
 class SqliteExport(Export):
     """An export to SQLite."""
 
     def __init__(self, path: Path, content: Path) -> None:
         super().__init__(path)
-        self._uri = f"{content.resolve().as_uri()}?mode=ro&immutable=1"
+        self._content = content
         _check_whole(path, content)
         self._types: dict[str, dict[str, str]] = {}
         self._views: set[str] = set()
         self._filled: set[str] = set()
         try:
-            with closing(self._connect()) as con:
+            with closing(connect(self._content)) as con:
                 found = (
                     "SELECT name, type = 'view' FROM sqlite_master WHERE type IN ('table', 'view')"
                 )
@@ -76,15 +74,14 @@ class SqliteExport(Export):
         # The columns of a view that SQLite cannot read are unknown.
         self._filled.add(table)
         try:
-            columns = con.execute(f"PRAGMA table_xinfo({_name(table)})").fetchall()
-            row = con.execute(f"SELECT 1 FROM {_name(table)} LIMIT 1").fetchone()
+            columns = columns_of(con, table, generated=True)
+            row = con.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1").fetchone()
         except sqlite3.DatabaseError:
             if table in self._views:
                 return
             raise
-        for _, column, declared, _, _, _, hidden in columns:
-            if hidden in _SELECTED:
-                self._types[table][column] = _type(table, column, declared.upper())
+        for column, declared in columns.items():
+            self._types[table][column] = _type(table, column, declared.upper())
         if not row:
             self._filled.remove(table)
 
@@ -94,7 +91,7 @@ class SqliteExport(Export):
         Without this check, SQLite silently returns only some rows of a damaged tree.
         """
         try:
-            with closing(self._connect()) as con:
+            with closing(connect(self._content)) as con:
                 for (fault,) in con.execute(f"PRAGMA quick_check({_FAULTS})"):
                     if fault != "ok" and not _VALUE.match(fault):
                         raise InputError(f"{self.path}: damaged SQLite file ({brief(fault)})")
@@ -113,10 +110,10 @@ class SqliteExport(Export):
     def parts(self, table: str) -> list[Part | None]:
         if table in self._views or any(c.lower() == "rowid" for c in self.columns(table)):
             return [None]
-        with closing(self._connect()) as con:
+        with closing(connect(self._content)) as con:
             # With both in one SELECT, SQLite scans the whole table.
             first_and_last = (
-                f"(SELECT {end}(rowid) FROM {_name(table)})" for end in ("min", "max")
+                f"(SELECT {end}(rowid) FROM {quoted(table)})" for end in ("min", "max")
             )
             sql = f"SELECT {', '.join(first_and_last)}"
             try:
@@ -167,14 +164,14 @@ class SqliteExport(Export):
 
         types = [self._types[table][c] for c in columns]
         schema = pa.schema(list(zip(columns, map(_ARROW.__getitem__, types), strict=True)))
-        seeds = [f"{_SEEDS[t]} AS {_name(c)}" for c, t in zip(columns, types, strict=True)]
+        seeds = [f"{_SEEDS[t]} AS {quoted(c)}" for c, t in zip(columns, types, strict=True)]
         cells = [
-            _CELL.format(_name(c), t) if t in (_TEXT, _BLOB) else _name(c)
+            _CELL.format(quoted(c), t) if t in (_TEXT, _BLOB) else quoted(c)
             for c, t in zip(columns, types, strict=True)
         ]
         rows = f"SELECT {', '.join(cells)} {self._from(table, part)}"
         try:
-            with adbc.connect(self._uri) as con, con.cursor() as cursor:
+            with adbc.connect(uri_of(self._content)) as con, con.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH)})
                 cursor.execute(f"SELECT {', '.join(seeds)} UNION ALL {rows}")
                 seed = 1
@@ -194,9 +191,9 @@ class SqliteExport(Export):
         """Stream a table value by value, and count values of a wrong type."""
         types = [self._types[table][c] for c in columns]
         mistyped = Counter[str]()
-        sql = f"SELECT {', '.join(map(_name, columns))} {self._from(table, part)}"
+        sql = f"SELECT {', '.join(map(quoted, columns))} {self._from(table, part)}"
         try:
-            with closing(self._connect()) as con:
+            with closing(connect(self._content)) as con:
                 cursor = con.execute(sql)
                 while rows := cursor.fetchmany(_FEW):
                     found = {}
@@ -219,12 +216,7 @@ class SqliteExport(Export):
     def _from(self, table: str, part: Part | None) -> str:
         """Return the SQL clause for a table, or a part of it, in file order."""
         where = f" WHERE rowid BETWEEN {part[0]} AND {part[1]}" if part else ""
-        return f"FROM {_name(table)}{'' if table in self._views else ' NOT INDEXED'}{where}"
-
-    def _connect(self) -> sqlite3.Connection:
-        con = sqlite3.connect(self._uri, uri=True)
-        con.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        return con
+        return f"FROM {quoted(table)}{'' if table in self._views else ' NOT INDEXED'}{where}"
 
 
 class _UnusualError(Exception):
@@ -244,10 +236,6 @@ def _type(table: str, column: str, declared: str) -> str:
         return _TEXT if kind == known.TEXT else _BLOB
     real = any(word in declared for word in ("REAL", "FLOA", "DOUB"))
     return _FLOAT if real else _INT
-
-
-def _name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _check_whole(path: Path, content: Path) -> None:
