@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from perfpipe.errors import InputError
 from perfpipe.files import printable
 from perfpipe.ingest.source import Input
+from perfpipe.ingest.stored import texts_of
 from perfpipe.ingest.workers import Workers
 from perfpipe.manifest import Facts, Manifest, Missing, StoredTable
 from perfpipe.model import tables
@@ -37,6 +41,8 @@ class ReportBuilder:
     lost: tuple[float, str] = (0.0, "")
     #: How the input ends too early; empty if it is complete.
     incomplete: str = ""
+    #: The largest share of GPU work that was recorded wrongly or not at all, and the message.
+    missed: tuple[float, str] = (0.0, "")
 
     @contextmanager
     def table(self, name: str) -> Iterator[TableWriter]:
@@ -49,6 +55,21 @@ class ReportBuilder:
         """Write a table that fits in memory."""
         with self.table(name) as writer:
             writer.write(columns, rows)
+
+    def rewrite(self, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
+        """Replace the rows of a table that is in the report, a row group at a time."""
+        path = self.directory / f"{name}.parquet"
+        old = path.rename(path.with_suffix(".old"))
+        with (
+            pq.ParquetFile(old, read_dictionary=texts_of(path)) as file,
+            self.table(name) as writer,
+        ):
+            for group in range(file.num_row_groups):
+                rows = change(file.read_row_group(group)).drop_columns(["report_id"])
+                for batch in rows.combine_chunks().to_batches():
+                    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                    writer.write(columns, batch.num_rows)
+        old.unlink()
 
     def warn(self, text: str) -> None:
         """Add a warning to the report."""
@@ -70,6 +91,14 @@ class ReportBuilder:
         """Record that the input ends too early; it is refused unless the user forces it."""
         self.warn(text)
         self.incomplete = text
+
+    def miss(self, text: str, events: int, of: int) -> None:
+        """Warn that the profiler recorded some GPU work wrongly or not at all.
+
+        A large share limits the conclusions from the report.
+        """
+        self.warn(text)
+        self.missed = max(self.missed, (100 * events / max(of, events, 1), text))
 
     def check_losses(self) -> None:
         """Raise InputError if too much of the input is lost for any conclusion."""
@@ -106,4 +135,6 @@ class ReportBuilder:
             tables=dict(sorted(self.stored.items())),
             provenance=provenance(),
             lost_pct=self.lost[0],
+            missed_pct=self.missed[0],
+            missed=self.missed[1],
         )

@@ -46,6 +46,12 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         ),
         ("warnings", "VARCHAR[]", "warnings that were issued when the report was ingested"),
         ("lost_pct", "DOUBLE", "percentage of lost or damaged rows in the most affected table"),
+        (
+            "missed_pct",
+            "DOUBLE",
+            "percentage of the GPU work that the profiler recorded wrongly or not at all",
+        ),
+        ("missed", "VARCHAR", "what missed_pct counts; empty if it is 0"),
     ),
     "runs": RUN_COLUMNS,
     "run_tasks": TASK_COLUMNS,
@@ -108,6 +114,8 @@ def manifest_row(m: Manifest) -> tuple[Any, ...]:
         facts.sm_count,
         list(m.warnings),
         m.lost_pct,
+        m.missed_pct,
+        m.missed,
     )
 
 

@@ -65,6 +65,8 @@ class Manifest:
     """One report: `kind` is ncu, nsys or torch; `sha256` is of the decompressed input.
 
     `lost_pct` is the largest share of lost or damaged rows in a table of the input, %.
+    `missed_pct` is the share of GPU work that the profiler recorded wrongly or not at all, %, and
+    `missed` says which.
     """
 
     report_id: str
@@ -80,6 +82,8 @@ class Manifest:
     tables: dict[str, StoredTable] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
     lost_pct: float = 0.0
+    missed_pct: float = 0.0
+    missed: str = ""
     schema_version: int = SCHEMA_VERSION
 
     @property

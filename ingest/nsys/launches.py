@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from perfpipe.ingest.arrays import NONE, STILL_OPEN, Codes, Ints, ints, time_order, whole
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.nsys.ends import correct_ends
+from perfpipe.ingest.nsys.unrecorded import Recorded, count_unrecorded
+from perfpipe.ingest.stored import read_columns, read_rows
 
 #: Kinds of operations by source table; memsets have a separate table.
 _KINDS = ("kernel", "memcpy", "memset", "graph")
@@ -24,10 +25,15 @@ _OPERATIONS = (
 )
 _CALLS = "nsys_api_calls"
 
+#: Columns that all of these tables have.
+_COMMON = ("start_ns", "end_ns", "pid", "correlation_id", "device", "context", "stream")
+
 #: Tables that launches are joined from.
 SOURCES = frozenset((*(table for table, *_ in _OPERATIONS), _CALLS))
-_TEXTS = ["name", "operation", "demangled", "recorded_name"]
 _NUMBERS = ("device", "stream", "start_ns", "end_ns", "pid", "correlation_id", "graph_node_id")
+
+#: The table of each kind of operation.
+_TABLES = {kind: table for table, kind, _ in _OPERATIONS} | {_MEMSET: "nsys_memory_ops"}
 
 
 @dataclass
@@ -79,11 +85,14 @@ def join_launches(builder: ReportBuilder) -> Launches:
     operations = operations.take(pa.array(order)).combine_chunks()
     column = {name: whole(operations[name]) for name in operations.column_names}
     del operations, order
-    call, calls = _calls(builder, column["pid"], column["correlation_id"])
+    column["end_ns"] = correct_ends(builder, column, _TABLES)
+    call, calls, launched = _calls(builder, column["pid"], column["correlation_id"])
+    pid, end = (ints(column[name], missing=NONE) for name in ("pid", "end_ns"))
+    count_unrecorded(builder, launched, Recorded(pid, end, calls.pid, calls.start))
     kind = np.asarray(column["kind"])
     linked = (call != NONE) & (kind != GRAPH) & np.asarray(column["end_ns"].is_valid())
     rows = np.flatnonzero(linked)
-    start, end = (ints(column[name])[rows] for name in ("start_ns", "end_ns"))
+    start, end = ints(column["start_ns"])[rows], end[rows]
     np.minimum.at(calls.gpu_start, call[rows], start)
     np.maximum.at(calls.gpu_end, call[rows], end)
     np.add.at(calls.gpu_time, call[rows], end - start)
@@ -122,10 +131,10 @@ def columns(launches: Launches, rows: slice) -> dict[str, pa.Array]:
 def _operations(builder: ReportBuilder, table: str, kind: int, name: str) -> pa.Table | None:
     if not builder.stored[table].rows:
         return None
-    wanted = ["start_ns", "end_ns", "pid", "correlation_id", "device", "stream", name]
+    wanted = [*_COMMON, name]
     wanted += ["graph_node_id"] if kind != GRAPH else []
     wanted += ["demangled"] if kind == KERNEL else []
-    rows = _read(builder.directory / f"{table}.parquet", wanted)
+    rows = read_columns(builder.directory / f"{table}.parquet", wanted)
     texts = whole(rows[name])
     kinds = np.full(rows.num_rows, kind, np.int8)
     if kind == _MEMCPY:
@@ -142,10 +151,7 @@ def _operations(builder: ReportBuilder, table: str, kind: int, name: str) -> pa.
     return pa.table(
         {
             "kind": kinds,
-            **{
-                c: rows[c]
-                for c in ("start_ns", "end_ns", "pid", "correlation_id", "device", "stream")
-            },
+            **{column: rows[column] for column in _COMMON},
             "graph_node_id": rows["graph_node_id"]
             if kind != GRAPH
             else pa.nulls(rows.num_rows, pa.int64()),
@@ -157,31 +163,16 @@ def _operations(builder: ReportBuilder, table: str, kind: int, name: str) -> pa.
 
 def _no_operations() -> pa.Table:
     text = pa.dictionary(pa.int32(), pa.string())
-    fields = [("kind", pa.int8()), *((name, pa.int64()) for name in _NUMBERS)]
+    fields = [("kind", pa.int8()), *((c, pa.int64()) for c in (*_COMMON, "graph_node_id"))]
     return pa.schema([*fields, ("name", text), ("demangled", text)]).empty_table()
 
 
-def _read(path: Path, columns: list[str]) -> pa.Table:
-    texts = [column for column in columns if column in _TEXTS]
-    return pq.read_table(path, columns=columns, read_dictionary=texts).unify_dictionaries()
-
-
-def _chosen(path: Path, columns: list[str], rows: npt.NDArray[np.bool_]) -> pa.Table:
-    """Read rows of a table by row group; the whole table would take twice the memory."""
-    texts = [column for column in columns if column in _TEXTS]
-    parts, first = [], 0
-    with pq.ParquetFile(path, read_dictionary=texts) as file:
-        for group in range(file.num_row_groups):
-            part = file.read_row_group(group, columns=columns)
-            parts.append(part.filter(pa.array(rows[first : first + part.num_rows])))
-            first += part.num_rows
-    return pa.concat_tables(parts).unify_dictionaries() if parts else _read(path, columns)
-
-
-def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> tuple[Codes, Calls]:
-    """Return the call_id of each operation, and the calls."""
+def _calls(
+    builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array
+) -> tuple[Codes, Calls, npt.NDArray[np.bool_]]:
+    """Return the call_id of each operation, the calls, and which rows of their table these are."""
     path = builder.directory / f"{_CALLS}.parquet"
-    keyed = _read(path, ["pid", "correlation_id"])
+    keyed = read_columns(path, ["pid", "correlation_id"])
     correlation = ints(keyed["correlation_id"])
     known = np.flatnonzero(correlation != 0).astype(np.int32)
     keys = _key(ints(keyed["pid"])[known], correlation[known])
@@ -198,7 +189,7 @@ def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> t
     launches = np.zeros(builder.stored[_CALLS].rows, bool)
     launches[row_of] = True
     launching = np.flatnonzero(launches)
-    rows = _chosen(path, ["pid", "tid", "start_ns", "end_ns", "name", "recorded_name"], launches)
+    rows = read_rows(path, ["pid", "tid", "start_ns", "end_ns", "name", "recorded_name"], launches)
     pids, tids = ints(rows["pid"]), ints(rows["tid"])
     order = np.lexsort((tids, pids))
     rows = rows.take(pa.array(order)).combine_chunks()
@@ -219,7 +210,7 @@ def _calls(builder: ReportBuilder, pid: pa.Array, correlation_id: pa.Array) -> t
         gpu_end=np.full(len(order), limits.min),
         gpu_time=np.zeros(len(order), np.int64),
     )
-    return call, calls
+    return call, calls, launches
 
 
 def _key(pid: Ints, correlation_id: Ints) -> Ints:

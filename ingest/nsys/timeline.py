@@ -34,9 +34,11 @@ def write_timeline(
     _write_launches(builder, operations, ranges)
     if ranges is not None:
         _write_ranges(builder, operations.calls, ranges)
-    unlinked = int(np.count_nonzero(operations.call == NONE))
-    if unlinked:
-        total = len(operations)
+    # Nothing launches migrations of unified memory.
+    called = operations.kind == joined.KERNEL
+    called |= ints(operations.numbers["correlation_id"]) != 0
+    if unlinked := int(np.count_nonzero(called & (operations.call == NONE))):
+        total = int(np.count_nonzero(called))
         builder.warn(f"{unlinked:,} of {total:,} GPU operations have no launching API call")
 
 
