@@ -64,6 +64,9 @@ _ON_GPU = tuple(
     for kind in ("KERNEL", "MEMCPY", "MEMSET", "SYNCHRONIZATION", "GRAPH_TRACE")
 )
 
+#: The one of these tables whose rows are intervals on the host.
+_SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+
 #: Tables of intervals.
 TIMED = frozenset(mapping.source for mapping in MAPPINGS if mapping.timed)
 
@@ -92,19 +95,21 @@ class Rules:
     """The rules of a table.
 
     The table must have `columns`; a row must have a value in every `needed` column; `ends` means
-    that every row has an end.
+    that every row has an end, and `runs` that rows are operations of GPUs.
     """
 
     columns: tuple[str, ...]
     needed: tuple[str, ...]
     ends: bool
+    runs: bool
 
 
 def rules_of(table: str) -> Rules:
     """Return the rules of a table of an export."""
     needed = _NEEDED.get(table, ("id",) if table.startswith("ENUM_") else ())
     timed = table in TIMED or table == "NVTX_EVENTS"
-    return Rules((*needed, "end") if timed else needed, needed, table in _ON_GPU)
+    columns = (*needed, "end") if timed else needed
+    return Rules(columns, needed, table in _ON_GPU, table in _ON_GPU and table != _SYNCS)
 
 
 def kind_of(table: str, column: str) -> str:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfpipe.errors import InputError
+from perfpipe.ingest.arrays import NONE, ints
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.consistency import unstamped
 from perfpipe.ingest.nsys import columns as known
 from perfpipe.ingest.nsys.export import Export, Part
 
@@ -124,12 +127,20 @@ class _Tally:
             self.mistyped(name, columns[name].null_count - values.null_count)
         if "start" in columns and "end" in columns:
             columns["end"] = self._ends(columns["start"], columns["end"])
-        rows = pa.RecordBatch.from_pydict(columns)
+        rows = self._stamped(pa.RecordBatch.from_pydict(columns))
         for name in self._rules.needed:
             if missing := rows[name].null_count:
                 self._add(f"have no valid {name}; {_LEFT_OUT}", missing)
                 rows = rows.filter(rows[name].is_valid())
         return rows
+
+    def _stamped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out GPU operations without timestamps."""
+        if not self._rules.runs or not {"start", "end"} <= set(rows.schema.names):
+            return rows
+        missing = unstamped(*(ints(rows[name], missing=NONE) for name in ("start", "end")))
+        self._add(f"have no timestamps; {_LEFT_OUT}", int(np.count_nonzero(missing)))
+        return rows.filter(pa.array(~missing)) if missing.any() else rows
 
     def _ends(self, start: pa.Array, end: pa.Array) -> pa.Array:
         if self._rules.ends:
