@@ -55,6 +55,7 @@ Tables = Mapping[str, Sequence[Row]]
 MESSAGES = {
     "Some events were lost.": "low",
     "Not all CUDA events might have been collected.": "medium",
+    "Installed CUDA driver version (13.3) is not supported by this build of nsys.": "medium",
     "Profiling has started.": "high",
 }
 
@@ -64,6 +65,7 @@ def _with_message(text: str) -> Tables:
     message = {"timestamp": 1, "source": 1, "severity": 2, "text": text, "globalPid": 0}
     return {
         KERNELS: [kernel(100, 200, 1)],
+        CALLS: [call(10, 20, 1)],
         "ENUM_DIAGNOSTIC_SEVERITY_LEVEL": [
             {"id": number, "name": name, "label": name} for number, name in severities
         ],

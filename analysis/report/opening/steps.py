@@ -223,7 +223,8 @@ def _kind(category: str, share: float, longest: str, own: float) -> str:
 def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
     if len(gpus) == 1:
         (gpu,) = gpus
-        busy = f", and the GPU is busy for {gpu.busy_pct:.0f} % of that time"
+        least = "at least " if gpu.incomplete else ""
+        busy = f", and the GPU is busy for {least}{gpu.busy_pct:.0f} % of that time"
         if gpu.bound == "compute":
             return f"{busy}{_idle(gpu)}{kinds}"
         bound = word("category", gpu.bound, "does")
@@ -294,7 +295,8 @@ def busy_tile(gpus: Sequence[Gpu]) -> Tile:
     idle = first.share_pct if first.bound not in ("compute", "communication", "transfer") else None
     note = f"of {of}" + (f"; {words(first.bound)}: {idle:.0f} %" if idle is not None else "")
     reports = tuple(dict.fromkeys(gpu.report_id for gpu in gpus))
-    return Tile("GPU busy", f"{span} %", note, Source("gpu_time_budget", reports))
+    least = "≥ " if any(gpu.incomplete for gpu in gpus) else ""
+    return Tile("GPU busy", f"{least}{span} %", note, Source("gpu_time_budget", reports))
 
 
 def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:

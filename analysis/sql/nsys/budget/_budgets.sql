@@ -1,5 +1,6 @@
 -- Partition of every window, one row per category, in integer nanoseconds that add up to the window. Windows
--- with positive numbers add up to the whole device, category by category.
+-- with positive numbers add up to the whole device, category by category. Reports that lack most of the GPU
+-- work have no rows.
 -- @materialize
 CREATE VIEW _budgets AS
 WITH windows AS (
@@ -142,4 +143,8 @@ FROM (
         unattributed
     INTO NAME category VALUE time_ns
 ) AS u
-JOIN _gpus AS t USING (track);
+JOIN _gpus AS t USING (track)
+-- What the profiler did not record is not idle time.
+ANTI JOIN (
+    SELECT report_id FROM reports WHERE missed_pct > threshold('timeline.missed_pct')
+) AS r ON r.report_id = t.report_id;

@@ -3,7 +3,8 @@
 -- first operation to the end of the last. Overlapping work counts once: communication is the time in
 -- communication kernels without concurrent compute, and transfer is the time in copies and memsets without
 -- concurrent kernels. Idle time is classified by what the host was doing before the next operation.
--- Profiler overhead is a separate category.
+-- Profiler overhead is a separate category. If more than half of the GPU work was recorded wrongly or not at
+-- all, the shares are unknown, and the report has no rows.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

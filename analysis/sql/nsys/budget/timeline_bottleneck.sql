@@ -10,10 +10,12 @@
 -- contributors VARCHAR: categories with at least 10 % of the window, largest first, as text
 -- busy_bound VARCHAR: what limits the kernels according to sampled GPU metrics: compute, memory or neither
 --   (latency, small kernels); NULL if GPU metrics were not sampled
--- confidence VARCHAR: high; medium if the profiler warns that events might be missing; low if events were
---   lost, if part of the file could not be read, or if CUDA graphs hide their kernels
--- incomplete BOOLEAN: whether the profiler reports lost or unprocessed events, or more than 1 % of the
---   rows in one of the file's tables could not be read
+-- confidence VARCHAR: high; medium if the profiler warns that events might be missing, or if more than 1 %
+--   of the operations have no launching call; low if events were lost, if part of the file could not be read,
+--   or if CUDA graphs hide their kernels
+-- incomplete BOOLEAN: whether the profiler reports lost or unprocessed events, more than 1 % of the rows in
+--   one of the file's tables could not be read, or more than 1 % of the GPU work was recorded wrongly or not
+--   at all
 -- explanation VARCHAR: caveats that apply to the verdict, as text; NULL if there are none
 -- notes VARCHAR[]: caveats that apply to the verdict, as a list
 -- shares STRUCT(category VARCHAR, share_pct DOUBLE)[]: all categories with their percentage of the window,
@@ -101,12 +103,23 @@ unprocessed AS (
     LEFT JOIN produced AS p USING (report_id)
     LEFT JOIN kept AS k USING (report_id)
 ),
+-- The share of the analyzed operations without a recorded call, %. Nothing launches migrations of unified
+-- memory.
+uncalled AS (
+    SELECT report_id, 100.0 * count(*) FILTER (call_id IS NULL) / count(*) AS uncalled_pct
+    FROM _analysed_launches
+    WHERE kind = 'kernel' OR correlation_id != 0
+    GROUP BY report_id
+),
 said AS (
-    SELECT report_id, text
+    SELECT
+        report_id,
+        text,
+        regexp_matches(text, 'lost|dropped|incomplete|ProcessEventsError', 'i') AS incomplete
     FROM nsys_diagnostics
     WHERE severity IN ('Warning', 'Error')
         AND (
-            regexp_matches(text, 'lost|dropped|not all|incomplete', 'i')
+            regexp_matches(text, 'lost|dropped|not all|incomplete|not supported by this build', 'i')
             OR (text LIKE '%ProcessEventsError%' AND report_id IN (
                 SELECT report_id
                 FROM unprocessed
@@ -114,9 +127,23 @@ said AS (
             ))
         )
     UNION ALL
-    SELECT report_id, printf('%.1f %% of the rows in one table of the file are lost or damaged', lost_pct)
+    SELECT
+        report_id,
+        printf('%.1f %% of the rows in one table of the file are lost or damaged', lost_pct),
+        true
     FROM reports
     WHERE lost_pct > threshold('timeline.lost_pct')
+    UNION ALL
+    SELECT report_id, missed, true
+    FROM reports
+    WHERE missed_pct > threshold('timeline.lost_pct')
+    UNION ALL
+    SELECT
+        report_id,
+        printf('%.1f %% of the GPU operations have no launching API call', uncalled_pct),
+        false
+    FROM uncalled
+    WHERE uncalled_pct > threshold('timeline.lost_pct')
 ),
 -- Messages of the profiler on lost data of each report, and whether they make the trace incomplete.
 losses AS (
@@ -126,7 +153,7 @@ losses AS (
             DISTINCT rtrim(trim(split_part(text, ':', 1)), '.')
             ORDER BY rtrim(trim(split_part(text, ':', 1)), '.')
         ) AS texts,
-        bool_or(regexp_matches(text, 'lost|dropped|incomplete|ProcessEventsError', 'i')) AS incomplete
+        bool_or(incomplete) AS incomplete
     FROM said
     GROUP BY report_id
 ),
