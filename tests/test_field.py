@@ -71,7 +71,7 @@ def test_steps_from_ranges_without_repeats_of_launches(
 
 
 def test_a_trace_that_does_not_say_which_gpu(cli: Cli, tmp_path: Path) -> None:
-    trace = json.loads(gzip.decompress((FIELD / "nsys" / "21_graphlost.json.gz").read_bytes()))
+    trace = json.loads(gzip.decompress((FIELD / "nsys" / "20_lostfirst.json.gz").read_bytes()))
     kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
     for event in kernels[::2]:
         event["args"]["device"] = "x"

@@ -69,7 +69,7 @@ def test_the_table_of_gpus_need_not_number_them(columns: str, edited: Edited, st
 def test_the_table_of_gpus_of_2021_is_read(cli: Cli, tmp_path: Path) -> None:
     path = DATA / "field" / "nsys" / "33_gpu_table_2021.sqlite.xz"
     assert cli("report", path, "--md", "report.md") == 0, cli.err
-    assert "keeps the GPU busy for 11 % of it" in (tmp_path / "report.md").read_text()
+    assert "the GPU is busy for 11 % of that time" in (tmp_path / "report.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["''", "NULL"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfpipe.analysis.report import sharing, tracing
+from perfpipe.analysis.report import sharing, tracing, untraced
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
@@ -24,7 +24,7 @@ VIEWS = (
     "job_ranks",
     "collection_gaps",
     "reports",
-    "nsys_api_calls",
+    "launches",
     "_totals",
     "_used_gpus",
     "timeline_bottleneck",
@@ -38,6 +38,7 @@ VIEWS = (
     "_launch_names",
     *sharing.VIEWS,
     *tracing.VIEWS,
+    *untraced.VIEWS,
 )
 
 #: Where steps come from, by the sources of `steps`.
@@ -53,9 +54,6 @@ _LOOPS = 2
 
 #: Maximum number of notes on verdicts.
 _NOTES = 4
-
-#: Maximum number of named calls if a timeline has no GPU work.
-_CALLS = 3
 
 
 def title_of(con: DuckDBPyConnection, chosen: Sequence[str], run: RunRecord | None) -> str:
@@ -274,6 +272,8 @@ def _clocks(scope: Scope) -> Iterator[Fact]:
 def nothing_of(scope: Scope) -> str:
     """Return why there are no findings."""
     if scope.timeline:
+        if why := _without_budget(scope):
+            return why
         least = thresholds()["timeline.contributor_pct"]
         return f"no category other than compute takes {least:g} % or more of the analyzed time"
     if not scope.kinds:
@@ -289,7 +289,7 @@ def no_verdict(scope: Scope) -> Fact:
     if not scope.kinds:
         text = f"No verdict: {_unprofiled(scope)}"
     elif not scope.profiled:
-        text = f"No verdict: {_without_work(scope)}"
+        text = f"No verdict: {_without_budget(scope) or untraced.why_untraced(scope)}"
     return Fact("", text, Source("reports", scope.reports))
 
 
@@ -309,6 +309,21 @@ def _without_sol(scope: Scope) -> str:
     return "speed-of-light metrics were not collected (ncu --set basic collects them)"
 
 
+def _without_budget(scope: Scope) -> str:
+    """Return why no timeline has a budget; an empty text if one has."""
+    chosen = in_list(scope.reports)
+    sql = f"""
+        SELECT max(missed), (SELECT count(*) FROM launches WHERE report_id IN {chosen})
+        FROM reports
+        WHERE report_id IN {chosen} AND missed_pct > {thresholds()["timeline.missed_pct"]}
+            AND report_id NOT IN (SELECT report_id FROM timeline_bottleneck WHERE bound IS NOT NULL)
+    """
+    ((missed, operations),) = rows_of(scope.con, sql)
+    if not operations:
+        return untraced.why_untraced(scope)
+    return f"{missed}, so the GPU's busy time is unknown" if missed else ""
+
+
 def _unprofiled(scope: Scope) -> str:
     """Return why there is no report of a profiler."""
     status = scope.run.status if scope.run is not None else ""
@@ -317,32 +332,6 @@ def _unprofiled(scope: Scope) -> str:
     if status == "failed":
         return "the program failed, and nothing was profiled"
     return "nothing was profiled (perfpipe run --collector all)"
-
-
-def _without_work(scope: Scope) -> str:
-    """Return the CUDA calls of timelines without GPU work."""
-    sql = f"""
-        SELECT
-            count(*),
-            count(*) FILTER (regexp_matches(name, 'Launch|[mM]emcpy|[mM]emset')),
-            list(DISTINCT regexp_replace(name, '_v[0-9]+$', '') ORDER BY 1)[:{_CALLS}]
-        FROM nsys_api_calls WHERE report_id IN {in_list(scope.reports)}
-    """
-    ((calls, working, names),) = rows_of(scope.con, sql)
-    if not scope.kinds.get("nsys"):
-        return "the trace contains no kernel and no copy that ran on a GPU"
-    if not calls:
-        return (
-            "no CUDA call was recorded: the program makes no CUDA calls, or nsys did not trace the "
-            "process that makes them (--trace=cuda)"
-        )
-    if not working:
-        made = counted(calls, "CUDA call")
-        return f"the program made {made} ({', '.join(names)}), but no call that launches or copies"
-    return (
-        f"the program made {counted(working, 'launch or copy call')}, but nsys recorded nothing on "
-        "the GPU (WSL, vGPU, no permission, or a driver that nsys does not support)"
-    )
 
 
 def warnings_of(scope: Scope) -> list[Fact]:

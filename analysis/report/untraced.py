@@ -1,0 +1,81 @@
+"""Why a timeline has no GPU work, in the words of nsys where it says why."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
+from perfpipe.database import in_list
+from perfpipe.files import packaged
+from perfpipe.units import counted
+
+#: Views that are read here.
+VIEWS = ("nsys_api_calls", "nsys_diagnostics", "nsys_environment", "reports")
+
+#: Maximum number of named calls.
+_CALLS = 3
+
+
+def why_untraced(scope: Scope) -> str:
+    """Return why timelines have no GPU work: nsys's message, the system, or the CUDA calls."""
+    if not scope.kinds.get("nsys"):
+        return "the trace contains no kernel and no copy that ran on a GPU"
+    return _caused(scope) or _calls(scope)
+
+
+def _caused(scope: Scope) -> str:
+    """Return the first known cause, and what helps."""
+    chosen = in_list(scope.reports)
+    said = f"""
+        SELECT DISTINCT text FROM nsys_diagnostics
+        WHERE report_id IN {chosen} AND severity IN ('Warning', 'Error') ORDER BY 1
+    """
+    systems = f"""
+        SELECT DISTINCT value FROM nsys_environment
+        WHERE report_id IN {chosen} AND name = 'SoftwareReleaseVersion' ORDER BY 1
+    """
+    texts, releases = ([str(row[0]) for row in rows_of(scope.con, sql)] for sql in (said, systems))
+    nothing = "nsys recorded no GPU work"
+    for cause in _causes():
+        for text in texts:
+            if "says" in cause and re.search(cause["says"], text):
+                return f"{nothing}: {' '.join(text.split()).rstrip('.')} ({cause['helps']})"
+        for release in releases:
+            if "runs_under" in cause and re.search(cause["runs_under"], release):
+                return f"{nothing} under {cause['name']} ({release}): {cause['helps']}"
+    return ""
+
+
+def _calls(scope: Scope) -> str:
+    """Return which CUDA calls there are."""
+    sql = f"""
+        SELECT
+            count(*),
+            count(*) FILTER (regexp_matches(name, 'Launch|[mM]emcpy|[mM]emset')),
+            list(DISTINCT regexp_replace(name, '_v[0-9]+$', '') ORDER BY 1)[:{_CALLS}]
+        FROM nsys_api_calls WHERE report_id IN {in_list(scope.reports)}
+    """
+    ((calls, working, names),) = rows_of(scope.con, sql)
+    if not calls:
+        return (
+            "no CUDA call was recorded: the program makes no CUDA calls, or nsys did not trace the "
+            "process that makes them (--trace=cuda)"
+        )
+    if not working:
+        made = counted(calls, "CUDA call")
+        return f"the program made {made} ({', '.join(names)}), but no call that launches or copies"
+    return (
+        f"the program made {counted(working, 'launch or copy call')}, but nsys recorded nothing on "
+        "the GPU (vGPU, no permission, or a driver that nsys does not support)"
+    )
+
+
+@cache
+def _causes() -> list[dict[str, str]]:
+    found: list[dict[str, str]] = tomllib.loads(packaged("perfpipe.analysis", "untraced.toml"))[
+        "cause"
+    ]
+    return found
