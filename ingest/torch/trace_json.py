@@ -203,13 +203,16 @@ class _Text:
         return len(self._window) - self._at
 
     def _more(self) -> bool:
-        """Add the next piece to the window; False at the end of the text."""
+        """Add at least as much as is left to the window; False at the end of the text."""
         if self._ended:
             return False
-        piece = next(self._pieces, b"")
-        self._ended = not piece
-        text = self._decoder.decode(piece, self._ended)
+        left, added = self._window[self._at :], list[str]()
+        while not self._ended and sum(map(len, added)) <= len(left):
+            piece = next(self._pieces, b"")
+            self._ended = not piece
+            added.append(self._decoder.decode(piece, self._ended))
+        text = "".join(added)
         if not text.isascii():
             self.stray += len(_STRAY.findall(text))
-        self._window, self._at = self._window[self._at :] + text, 0
+        self._window, self._at = left + text, 0
         return True
