@@ -60,6 +60,15 @@ def test_every_kind_of_input_gives_a_page_or_a_sentence(
     ("name", "said"),
     [
         ("21_graphlost.json.gz", "- Steps: 3 of 3 are steady, found by torch.profiler's steps\n"),
+        # One forward pass of 36 layers: the layers are not steps.
+        (
+            "18b_vllm_one.json.gz",
+            "- Steps: 1 of 1 is steady, found by NVTX ranges; the launch sequence differs (36",
+        ),
+        (
+            "18c_sglang_one.json.gz",
+            "- Steps: 1 of 1 is steady, found by NVTX ranges; the launch sequence differs (36",
+        ),
         ("36_ranges_without_repeats.sqlite.xz", "- Steps: 1 of 1 is steady, found by NVTX ranges"),
     ],
 )
