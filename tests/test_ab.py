@@ -101,7 +101,7 @@ def test_an_arm_against_itself_is_a_false_alarm_and_no_regression(
     words = ["--a", "env.OTHER=1", "--b", "env.OTHER=1", "--rounds", "4"]
     assert cli("ab", str(workload), *words) == 3, cli.err
     assert cli.out.startswith("A/A, regressed: iteration: +19")
-    assert "Investigate: a false alarm" in " ".join(cli.out.split())
+    assert "Investigate: this is a false alarm" in " ".join(cli.out.split())
     assert len((tmp_path / "order").read_text()) <= 8, "there is nothing to confirm"
 
 

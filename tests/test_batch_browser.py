@@ -75,8 +75,8 @@ def test_tasks_are_found_by_state_node_and_bound(page: webdriver.Chrome) -> None
     search.clear()
     search.send_keys(" ")
     chips = {chip.text: chip for chip in tools.find_elements(By.CSS_SELECTOR, ".chip")}
-    assert {*chips} == {"compute", "launch overhead", "host"}
-    chips["host"].click()
+    assert {*chips} == {"compute", "launch overhead", "host-bound idle time"}
+    chips["host-bound idle time"].click()
     assert 0 < _shown(page, TITLE) < 60
 
 

@@ -40,7 +40,7 @@ def test_results_count_and_the_scheduler_explains_what_is_missing(
     cluster.say("101", 1, JobIs.PENDING, reason="Priority")
     state = state_of(directory, cluster)
     assert state.counts == {State.WAITING: 1, State.DONE: 1, State.LOST: 2}
-    assert "no longer knows its job" in (state.tasks[3].reason or "")
+    assert "no longer knows the job of this task" in (state.tasks[3].reason or "")
     assert cluster.asked == [{"101": [1, 2, 3], "102": []}], "one call, about what is missing"
     assert state.tasks[0].state == State.DONE, "a result counts, whatever Slurm says"
     silent = state_of(directory, Said(trouble="squeue: no answer within 60 s"))
