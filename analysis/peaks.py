@@ -26,8 +26,8 @@ PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", "report"),
     ("gpu", "VARCHAR", "GPU model, identified by device name and SM count"),
     ("dtype", "VARCHAR", "data type, as in 'perfpipe specs'"),
-    ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s); NULL if it is not known"),
-    ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s; NULL if it is not known"),
+    ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s); NULL if unknown"),
+    ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s; NULL if unknown"),
     ("source", "VARCHAR", "vendor document that states the peak"),
     ("missing", "VARCHAR", "why flop_per_s or bytes_per_s is NULL; NULL if both are known"),
 )

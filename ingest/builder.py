@@ -41,7 +41,7 @@ class ReportBuilder:
     lost: tuple[float, str] = (0.0, "")
     #: How the input ends too early; empty if it is complete.
     incomplete: str = ""
-    #: The largest share of GPU work that was recorded wrongly or not at all, and the message.
+    #: The largest share of GPU work that was recorded incorrectly or not at all, and the message.
     missed: tuple[float, str] = (0.0, "")
 
     @contextmanager

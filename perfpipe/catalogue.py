@@ -36,7 +36,7 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         (
             "gpu",
             "VARCHAR",
-            "model of the GPU that ran the work; the busiest GPU's model if models differ",
+            "model of the GPU that ran the work; the busiest GPU's model if the models differ",
         ),
         ("sm_count", "BIGINT", "number of SMs of the GPU in column gpu"),
         (
@@ -49,7 +49,7 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         (
             "missed_pct",
             "DOUBLE",
-            "percentage of the GPU work that the profiler recorded wrongly or not at all",
+            "percentage of the GPU work that the profiler recorded incorrectly or not at all",
         ),
         ("missed", "VARCHAR", "what missed_pct counts; empty if it is 0"),
     ),

@@ -65,8 +65,8 @@ class Manifest:
     """One report: `kind` is ncu, nsys or torch; `sha256` is of the decompressed input.
 
     `lost_pct` is the largest share of lost or damaged rows in a table of the input, %.
-    `missed_pct` is the share of GPU work that the profiler recorded wrongly or not at all, %, and
-    `missed` says which.
+    `missed_pct` is the share of GPU work that the profiler recorded incorrectly or not at all, %,
+    and `missed` says which.
     """
 
     report_id: str

@@ -254,7 +254,7 @@ class TaskResult:
         default=None,
         metadata=column(
             "BOOLEAN",
-            "whether this is the search's default configuration; NULL if the run is not a search",
+            "whether the configuration is the search's default; NULL if the run is not a search",
             "is_default",
         ),
     )
@@ -276,7 +276,7 @@ class TaskResult:
         default_factory=dict,
         metadata=column(
             "VARCHAR",
-            "wall time under each profiler, including the time to write the report, s, as JSON",
+            "wall time under each profiler, s, as JSON; includes the time to write the report",
         ),
     )
     reading_s: float | None = field(

@@ -1,5 +1,5 @@
--- Profiled kernels without findings of their own: library kernels that an operator finding covers, since the
--- user cannot change their code, and kernels with which a benchmark flushes the L2 cache.
+-- Profiled kernels without findings of their own: library kernels that an operator finding covers, because
+-- the user cannot change their code, and kernels with which a benchmark flushes the L2 cache.
 CREATE VIEW _operator_kernels AS
 WITH named AS (
     SELECT report_id, unnest(names) AS demangled, false AS flush

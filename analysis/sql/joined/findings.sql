@@ -36,7 +36,8 @@
 --   of the reference time (share_of)
 -- waiting_pct DOUBLE: share of the collective time that the GPU spends waiting for other ranks, %; only for
 --   ranks_wait and start_skew
--- start_pct DOUBLE: share of this waiting time that is spent in the first collective, %
+-- start_pct DOUBLE: share of the waiting time that the GPU spends in the first collective, %; only for
+--   ranks_wait and start_skew
 -- last_rank BIGINT: rank that most often arrives last at collectives; NULL if this GPU's own rank is last
 -- last_pct DOUBLE: share of the collectives in which last_rank arrives last, %
 -- last_cause VARCHAR: category in which last_rank spends the most extra time compared with this GPU's rank;
@@ -44,7 +45,7 @@
 -- last_excess_ns DOUBLE: extra time that last_rank spends in the category last_cause, ns; per step if there
 --   are steps
 -- for_rank BIGINT: rank to which the technique applies; NULL if it applies to this GPU
--- readbacks BIGINT: number of small copies to the host, for readback
+-- readbacks BIGINT: number of small copies to the host; only for readback
 -- readbacks_per_step DOUBLE: number of small copies to the host per step; NULL without steps
 -- readback_bytes BIGINT: size of the largest small copy to the host, bytes
 -- slow_pct DOUBLE: percentage of the window during which the host repeatedly prepares the same launch, as in

@@ -27,7 +27,8 @@
 --   reference time (share_of)
 -- gain_pct DOUBLE: upper bound on the gain of the first technique to try, % of the same time as share_pct; in
 --   a step, capped at the time that the host spends waiting for the GPU; NULL without a bound
--- weight_pct DOUBLE: share_pct, capped like gain_pct, %; used to rank classes without a bound, as in findings
+-- weight_pct DOUBLE: share_pct with the same cap as gain_pct, %; used to rank classes without a bound, as in
+--   findings
 -- floor VARCHAR: what limits the gain for the longest launch: the unchanged part of its work, as in
 --   kernel_floors, or host (the time that the host needs to issue the step)
 -- nvidia_pct DOUBLE: NVIDIA's estimate of the time that the technique saves in the longest launch, % of that

@@ -11,7 +11,7 @@
 -- cause VARCHAR: cause, as in kernel_bottleneck
 -- technique VARCHAR: key of the technique in the knowledge base
 -- rank BIGINT: order in which to try the techniques, from 1: techniques that remove the cause come first
---   (unless they can gain little), then other techniques by decreasing bound, then techniques without a
+--   (unless they can save little), then other techniques by decreasing bound, then techniques without a
 --   bound; techniques that reduce numerical accuracy come last
 -- gain_pct DOUBLE: upper bound on the gain: the most time that the technique can save, % of the launch's
 --   time; NULL if no bound can be derived

@@ -1,20 +1,20 @@
 -- Lower bound on a launch's duration after each optimization: the time that the remaining work would take if
 -- its hardware unit ran at peak throughput, as a fraction of the current duration. No technique can make the
--- launch shorter than the longest floor of the work that it keeps (`keeps` in knowledge.toml). The floor of a
--- hardware unit is its SOL at the launch's clocks. The floor of FLOPs uses the measured peak or the vendor's
--- dense peak, whichever is higher. If work is declared, only the declared work counts. If tensor FLOPs were
--- not counted, the tensor pipe's utilization at the maximum clock is used instead.
+-- launch shorter than the longest floor of the work that the technique keeps (`keeps` in knowledge.toml). The
+-- floor of a hardware unit is its SOL at the launch's clocks. The floor of FLOPs uses the measured peak or
+-- the vendor's dense peak, whichever is higher. If work is declared, only the declared work counts. If tensor
+-- FLOPs were not counted, the tensor pipe's utilization at the maximum clock is used instead.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- floor VARCHAR: remaining work: work (all work), instructions, memory (all traffic), dram, half_dram (half
 --   of the DRAM traffic), half_memory (half of the traffic that limits the user's own kernel), l2 (including
---   fills from DRAM), returns (from L2 to the SMs), l1, unconflicted (L1 without bank conflicts), flops (by
---   type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the next narrower type),
---   bytes (each byte moves once), chain (for consecutive elementwise kernels: the input of the first kernel
---   and the output of the last kernel), issue (instructions without divergence), balanced (work spread evenly
---   over all SMs), whole_waves (blocks of equal duration without a partial wave), nothing (the launch is
---   eliminated)
+--   fills from DRAM), returns (data returned from L2 to the SMs), l1, unconflicted (L1 without bank
+--   conflicts), flops (by type), tensor (all FLOPs on tensor cores in FP16 or BF16), narrower (FLOPs in the
+--   next narrower type), bytes (each byte moves once), chain (for consecutive elementwise kernels: the input
+--   of the first kernel and the output of the last kernel), issue (instructions without divergence), balanced
+--   (work spread evenly over all SMs), whole_waves (blocks of equal duration without a partial wave), nothing
+--   (the launch is eliminated)
 -- pct DOUBLE: time that the remaining work takes at peak throughput, % of the launch's duration
 CREATE VIEW kernel_floors AS
 WITH narrower (precision, dtypes) AS (

@@ -1,9 +1,9 @@
 -- SOL headroom of each kernel. Kernels on a timeline are matched to ncu launches by name, grid and block,
--- however the ncu export spells the name. Headroom is GPU time x (1 - max SOL): the time that the same work
--- would save at 100 % SOL. Another algorithm, data type or tile size may save more (kernel_findings). Kernels
--- that ncu did not profile are listed with NULLs. Launches that take much longer or shorter than the profiled
--- launches are also listed as not profiled, because persistent kernels may do different work with the same
--- grid.
+-- regardless of how the ncu export spells the name. Headroom is GPU time x (1 - max SOL): the time that the
+-- same work would save at 100 % SOL. Another algorithm, data type or tile size may save more
+-- (kernel_findings). Kernels that ncu did not profile are listed with NULLs. Launches that take much longer
+-- or shorter than the profiled launches are also listed as not profiled, because persistent kernels may do
+-- different work with the same grid.
 --
 -- report_id VARCHAR: nsys report
 -- ncu_reports VARCHAR[]: ncu reports that contain this kernel: reports of the same configuration of a run, or

@@ -17,11 +17,14 @@
 --   derived
 -- agrees BOOLEAN: whether perfpipe finds the same problem and NVIDIA's estimate is within perfpipe's bounds
 -- reason VARCHAR: same_limiter if perfpipe finds the same problem, else why the results differ: verdict (the
---   classes differ), no_stall, not_compressible, beyond_bound (the work that the technique leaves unchanged
---   takes longer), local_unit or beyond_headroom (the same work cannot save as much), negligible, too_small
---   (launch-bound), tail_first, few_warps, below_threshold, busy_unit (the limiter is near its peak),
---   within_headroom (possible within the headroom, but something else limits first), other_unit (the unit is
---   less busy than the limiter), other_wait or not_named (perfpipe has no finding for the problem)
+--   classes differ), no_stall (the state is not a stall), not_compressible (no data is compressible),
+--   beyond_bound (the work that the technique leaves unchanged takes longer), local_unit or beyond_headroom
+--   (the same work cannot save as much), negligible (the estimate is small), too_small (launch-bound),
+--   tail_first (idle SMs in the tail limit first), few_warps (too few warps to hide latency), below_threshold
+--   (the problem is too small to report), busy_unit (the limiter is near its peak), within_headroom (possible
+--   within the headroom, but something else limits first), other_unit (the unit is less busy than the
+--   limiter), other_wait (another stall reason is larger) or not_named (perfpipe has no finding for the
+--   problem)
 -- explanation VARCHAR: explanation of the reason, with the relevant numbers
 CREATE VIEW kernel_rule_comparison AS
 WITH advice AS (

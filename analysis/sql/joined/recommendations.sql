@@ -1,8 +1,8 @@
 -- Recommended techniques, each listed once. Techniques for timelines (from timeline_findings and operator
 -- findings) come first, followed by techniques for kernels that no operator finding covers. Techniques are
--- ordered by their upper bound on the gain, or by the share that they address if there is no bound. For
+-- ordered by their upper bound on the gain, or, without a bound, by the share of time that they address. For
 -- kernels, a difficult technique is ranked by half of its bound, and techniques that reduce numerical
--- accuracy or can gain little come last. Gains overlap: do not add them.
+-- accuracy or can save little come last. Gains overlap: do not add them.
 --
 -- rank BIGINT: priority, from 1
 -- subject VARCHAR: timeline or kernel

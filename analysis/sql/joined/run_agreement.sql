@@ -8,10 +8,10 @@
 -- timed_ms DOUBLE: median iteration time without a profiler, ms
 -- timing_method VARCHAR: timing method: queued (GPU time only) or events (including launch overhead)
 -- traced_ms DOUBLE: total duration of the GPU operations that an iteration launches, median over the
---   timeline, ms
--- traced_span_ms DOUBLE: time from the start of an iteration's first GPU operation to the end of its last,
---   median, ms
--- traced_operations BIGINT: number of GPU operations per iteration, median
+--   iterations on the timeline, ms
+-- traced_span_ms DOUBLE: median time from the start of an iteration's first GPU operation to the end of its
+--   last, ms
+-- traced_operations BIGINT: median number of GPU operations per iteration
 -- profiled_ms DOUBLE: total duration of the profiled kernels, ms; NULL if ncu profiled more or fewer kernels
 --   than an iteration launches
 -- traced_pct DOUBLE: difference between traced_ms and timed_ms, % of timed_ms

@@ -1,6 +1,6 @@
 -- Parameters that matter: the fastest and the slowest value of one parameter, among configurations of a run
 -- that have the same declared work and do not differ in any other parameter. Configurations tried by a search
--- are excluded, because a search picks the fastest of many.
+-- are excluded, because picking the fastest of many configurations exaggerates the difference.
 --
 -- run_id VARCHAR: run
 -- rank BIGINT: position in the list, from 1 for the largest ratio

@@ -7,7 +7,7 @@
 -- dtype VARCHAR: data type whose vendor peak is used
 -- size BIGINT: largest integer parameter; NULL without an integer parameter
 -- series VARCHAR: other parameters as text; configurations with the same text form one line in the plot of
---   throughput over size
+--   throughput against size
 -- size_class VARCHAR: size class, derived from size: small, medium or large; NULL without a size
 -- median_ms DOUBLE: median iteration time, ms
 -- model_flop_per_s DOUBLE: FLOPs declared in the workload file / median time, FLOP/s

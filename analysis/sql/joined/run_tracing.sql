@@ -11,14 +11,15 @@
 -- timing_method VARCHAR: how the program measured its own iteration time; NULL without such a measurement
 -- plain_step_ms DOUBLE: median iteration time without a profiler, ms; NULL if the program does not report a
 --   time
--- traced_step_ms DOUBLE: median steady step under the profiler, ms; for queued iterations, idle time caused
---   by the host is excluded, because a full launch queue hides host delays; NULL without steady steps
+-- traced_step_ms DOUBLE: median duration of a steady step under the profiler, ms; for queued iterations, idle
+--   time caused by the host is excluded, because a full launch queue hides host delays; NULL without steady
+--   steps
 -- step_pct DOUBLE: difference between traced_step_ms and plain_step_ms, % of plain_step_ms; NULL if a time is
 --   missing, or if the two times do not measure the same work
 -- plain_wall_s DOUBLE: median wall time of the program without a profiler, s; NULL if the recording does not
 --   contain it
 -- traced_wall_s DOUBLE: wall time of the program under nsys, excluding the time that nsys spends writing its
---   report, s; NULL if it is shorter than plain_wall_s, because only part of the program was captured
+--   report, s; NULL if this time is shorter than plain_wall_s, because only part of the program was captured
 -- launch_wall_s DOUBLE: wall time of one execution of the program under the profiler, including the time to
 --   write the report, s; NULL in records written by older versions
 -- wall_pct DOUBLE: difference between traced_wall_s (or launch_wall_s if it is NULL) and plain_wall_s, % of

@@ -7,8 +7,8 @@
 -- rank BIGINT: rank by total time, from 1 for the longest
 -- bound VARCHAR: bound as in kernel_bottleneck, communication, or unknown
 -- subclass VARCHAR: limiter, as in kernel_bottleneck; for unknown, not_profiled or not_classified
--- kernels BIGINT: number of kernel configurations (name, grid, block); each is counted only in the class in
---   which it spends most of its time
+-- kernels BIGINT: number of kernel configurations (name, grid, block); each configuration is counted only in
+--   the class in which it spends most of its time
 -- time_ns BIGINT: sum of the kernel durations in the window, ns
 -- share_pct DOUBLE: share of the window's kernel time, %
 -- sol_pct DOUBLE: mean of each kernel's SOL (the larger of compute and memory SOL), weighted by time on the

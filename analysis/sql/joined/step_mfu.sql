@@ -1,6 +1,6 @@
 -- MFU (model FLOPs utilization) of each step: the workload's FLOPs per iteration, divided by the step's time
--- and the dense peak for its data type. Only timelines that perfpipe recorded, and whose workload file
--- declares flops, have rows.
+-- and the dense peak for the workload's data type. A timeline has rows only if perfpipe recorded the timeline
+-- and the workload file declares flops.
 --
 -- report_id VARCHAR: nsys report
 -- device BIGINT: physical GPU number

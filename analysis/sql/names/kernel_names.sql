@@ -6,7 +6,7 @@
 -- name VARCHAR: function name
 -- demangled VARCHAR: full name, as in kernels and ncu_launches
 -- short_name VARCHAR: unique short name: the function name, plus as much of the functor or operator in its
---   template arguments as is needed to distinguish it from other kernels; at most 60 characters
+--   template arguments as is needed to distinguish the kernel from other kernels; at most 60 characters
 -- category VARCHAR: gemm, convolution, attention, normalization, softmax, elementwise, reduction, optimizer,
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
 -- library VARCHAR: library that contains the kernel's code, as in kernel_libraries; on a timeline, Triton

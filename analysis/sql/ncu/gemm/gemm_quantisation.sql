@@ -27,8 +27,8 @@
 -- waves DOUBLE: blocks in the grid (or tiles, if known) / blocks that fit on all SMs at once; NULL if
 --   wave_lost_pct is NULL
 -- rounds BIGINT: number of waves, including a partial last wave
--- wave_lost_pct DOUBLE: share of the SM time spent without a block, or with a block that has no tile: 1 -
---   waves / rounds, %; NULL if wave_reason is given
+-- wave_lost_pct DOUBLE: share of SM time spent without a block, or with a block that has no tile: 1 - waves /
+--   rounds, %; NULL if wave_reason is given
 -- wave_reason VARCHAR: why wave_lost_pct is unknown
 -- sm_idle_pct DOUBLE: measured mean idle time per SM, % of the busiest SM's active time; NULL if not
 --   collected

@@ -1,8 +1,8 @@
 -- Time that the host needs to issue the work of the analyzed windows if the GPU never makes it wait: from the
--- first launching call of a process to the end of the last, without the time in which a launching thread is
--- in a call that waits or loads code. There is a lower and an upper limit, because the GPU may have delayed a
--- copy, a long launching call, or a call after a long and possibly full queue. `waits` counts the calls and
--- long copies in which the host may have waited for the GPU. Without them the host runs ahead of the GPU.
+-- first launching call of a process to the end of the last, minus the time that launching threads spend in
+-- calls that wait or load code. There is a lower and an upper limit, because the GPU may have delayed a copy,
+-- a long launching call, or a call after a long and possibly full queue. `waits` counts the calls and long
+-- copies in which the host may have waited for the GPU. Without them the host runs ahead of the GPU.
 CREATE VIEW _host_work AS
 WITH calls AS (
     SELECT

@@ -1,5 +1,5 @@
--- Timelines without steps on which GPU work only takes a small part of the time of the program's CUDA calls,
--- so that its analysis explains nothing.
+-- Timelines without steps on which GPU work takes only a small part of the time from the first to the last
+-- CUDA call, so that an analysis of the GPU work explains nothing.
 -- @materialize
 CREATE VIEW _idle_captures AS
 WITH calls AS (

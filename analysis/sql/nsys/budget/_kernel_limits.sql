@@ -1,6 +1,6 @@
--- Time that faster kernels can save in the analyzed windows: the rest after the time in which the host issues
--- the work. Tracing lengthens the host's time by a multiple of the time of launching calls; without tracing,
--- the GPU may be what the step waits for.
+-- Time that faster kernels can save in the analyzed windows: the windows minus the time that the host needs
+-- to issue the work. Tracing lengthens the host's time by a multiple of the time in launching calls; without
+-- tracing, the step may wait for the GPU instead.
 -- @materialize
 CREATE VIEW _kernel_limits AS
 WITH busy AS (

@@ -1,5 +1,5 @@
--- Categories with a large share of each GPU's time, and small copies to the host if there are many or if they
--- cause most of the waiting.
+-- Categories with a large share of each GPU's time, and small copies to the host if the copies are frequent
+-- or cause most of the waiting.
 CREATE VIEW _timeline_contributors AS
 WITH parts AS (
     SELECT report_id, device, confidence, incomplete, unnest(shares) AS item

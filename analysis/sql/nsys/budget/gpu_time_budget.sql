@@ -1,10 +1,10 @@
--- Time budget of each GPU: an exact partition of the analyzed window in integer nanoseconds. The window
--- consists of the steady steps (see analysis_windows). Without steps, it extends from the start of the
--- first operation to the end of the last. Overlapping work counts once: communication is the time in
--- communication kernels without concurrent compute, and transfer is the time in copies and memsets without
--- concurrent kernels. Idle time is classified by what the host was doing before the next operation.
--- Profiler overhead is a separate category. If more than half of the GPU work was recorded wrongly or not at
--- all, the shares are unknown, and the report has no rows.
+-- Time budget of each GPU: an exact partition of the analyzed window into categories, in integer nanoseconds.
+-- The window consists of the steady steps (see analysis_windows). Without steps, the window extends from the
+-- start of the first operation to the end of the last. Overlapping work counts once: communication is the
+-- time in communication kernels without concurrent compute, and transfer is the time in copies and memsets
+-- without concurrent kernels. Idle time is classified by what the host was doing before the next operation.
+-- Profiler overhead is a separate category. If more than half of the GPU work was recorded incorrectly or not
+-- at all, the shares are unknown, and the report has no rows.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -20,7 +20,7 @@
 --   between graph nodes, streams or dependent kernels), loading (first use of a kernel, module loading),
 --   profiler_overhead, edge (before the first or after the last operation in a selected window) or
 --   unattributed (no launching call was recorded)
--- time_ns BIGINT: time, ns; categories without time are included as 0
+-- time_ns BIGINT: time, ns; 0 for categories with no time
 -- share_pct DOUBLE: percentage of the window
 -- note VARCHAR: caveat; NULL if there is none
 CREATE VIEW gpu_time_budget AS

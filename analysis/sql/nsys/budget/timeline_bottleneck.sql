@@ -1,21 +1,22 @@
--- What limits each GPU: the largest of compute, communication, transfer, launch overhead, sync, loading,
--- kernel gaps and host, and all categories with at least 10 % of the window. A busy GPU is not necessarily
--- compute-bound: only ncu (timeline_busy) or sampled GPU metrics show whether its kernels wait for memory.
+-- What limits each GPU: the largest category among compute, communication, transfer, launch overhead, sync,
+-- loading, kernel gaps and host, and all categories that take at least 10 % of the window. A busy GPU is not
+-- necessarily compute-bound: only ncu (timeline_busy) or sampled GPU metrics show whether its kernels wait
+-- for memory.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- bound VARCHAR: category that limits the GPU: compute, communication, transfer, launch_overhead
 --   (launch_gap + launch_api + queued), sync, loading, kernel_gap or host
 -- share_pct DOUBLE: percentage of the window spent in the category `bound`
--- contributors VARCHAR: categories with at least 10 % of the window, largest first, as text
+-- contributors VARCHAR: categories that take at least 10 % of the window, largest first, as text
 -- busy_bound VARCHAR: what limits the kernels according to sampled GPU metrics: compute, memory or neither
 --   (latency, small kernels); NULL if GPU metrics were not sampled
--- confidence VARCHAR: high; medium if the profiler warns that events might be missing, or if more than 1 %
---   of the operations have no launching call; low if events were lost, if part of the file could not be read,
---   or if CUDA graphs hide their kernels
+-- confidence VARCHAR: high; medium if the profiler warns that events might be missing, or if no launching
+--   call was recorded for more than 1 % of the operations; low if events were lost, if part of the file could
+--   not be read, or if CUDA graphs hide their kernels
 -- incomplete BOOLEAN: whether the profiler reports lost or unprocessed events, more than 1 % of the rows in
---   one of the file's tables could not be read, or more than 1 % of the GPU work was recorded wrongly or not
---   at all
+--   one of the file's tables could not be read, or more than 1 % of the GPU work was recorded incorrectly or
+--   not at all
 -- explanation VARCHAR: caveats that apply to the verdict, as text; NULL if there are none
 -- notes VARCHAR[]: caveats that apply to the verdict, as a list
 -- shares STRUCT(category VARCHAR, share_pct DOUBLE)[]: all categories with their percentage of the window,

@@ -1,7 +1,7 @@
--- Optimization techniques from the knowledge base for each GPU, largest share first: for every category
--- with at least 10 % of the window (launch overhead: 5 %), and for small copies to the host if they are
--- frequent. Each technique has an upper bound on its gain. GPUs that were hardly used and programs that
--- benchmark kernels have no rows. For techniques that speed up kernels, see kernel_findings.
+-- Optimization techniques from the knowledge base for each GPU, largest share first: for every category that
+-- takes at least 10 % of the window (launch overhead: 5 %), and for small copies to the host if such copies
+-- are frequent. Each technique has an upper bound on its gain. There are no rows for GPUs that were hardly
+-- used or for programs that benchmark kernels. For techniques that speed up kernels, see kernel_findings.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -26,9 +26,9 @@
 -- confidence VARCHAR: confidence of the verdict: high, medium or low
 -- for_rank BIGINT: rank to which the technique applies, if this GPU waits for another rank; NULL if the
 --   technique applies to this GPU
--- slow_pct DOUBLE: percentage of the window in which the GPU is idle because the host takes long to launch
---   a kernel, repeatedly before the same kernel; NULL unless `bound` is launch_overhead and these launches
---   cause at least half of it
+-- slow_pct DOUBLE: percentage of the window during which the GPU is idle because the host repeatedly takes a
+--   long time to launch the same kernel; NULL unless `bound` is launch_overhead and these launches cause at
+--   least half of the overhead
 -- idle_in VARCHAR: description of where most of the category's idle time occurs; NULL if unknown, or if the
 --   category is not idle time
 -- largest_gap VARCHAR: description of the category's longest idle interval; NULL if the category is not

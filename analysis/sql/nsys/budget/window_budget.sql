@@ -1,5 +1,5 @@
--- Time budgets of the windows that `perfpipe budget` selects by time or NVTX range. The view is empty
--- outside that command.
+-- Time budgets of the windows that `perfpipe budget` selects by time or NVTX range. The view is empty in all
+-- other commands.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -10,7 +10,7 @@
 -- window_end_ns BIGINT: end of the window, ns
 -- category VARCHAR: category, as in gpu_time_budget; edge is the time before the first and after the last
 --   operation in the window
--- time_ns BIGINT: time, ns; categories without time are included as 0
+-- time_ns BIGINT: time, ns; 0 for categories with no time
 -- share_pct DOUBLE: percentage of the window
 CREATE VIEW window_budget AS
 SELECT

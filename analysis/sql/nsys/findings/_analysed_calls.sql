@@ -1,4 +1,5 @@
--- CUDA calls of the process whose steps are analyzed, that begin in the analyzed windows of its GPU.
+-- CUDA calls by the process whose steps are analyzed, restricted to calls that begin in the analyzed windows
+-- of its GPU.
 CREATE VIEW _analysed_calls AS
 SELECT c.report_id, g.device, w.track, c.pid, c.tid, c.name, c.start_ns, c.end_ns
 FROM nsys_api_calls AS c

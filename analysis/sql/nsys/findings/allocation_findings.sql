@@ -1,5 +1,5 @@
--- GPUs that are idle during their steady steps while the host allocates or frees device memory, on average at
--- least once per step.
+-- GPUs that are idle for a notable share of the steady steps while the host allocates or frees device memory.
+-- On average, the host makes at least one such call per step.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -8,9 +8,9 @@
 -- call_ns BIGINT: total duration of the allocating and freeing calls, ns
 -- idle_ns BIGINT: idle time of the GPU during the allocating and freeing calls, ns
 -- share_pct DOUBLE: idle_ns as a percentage of the steady steps
--- gain_pct DOUBLE: upper bound on the gain from fewer calls, %: the total duration of the calls or the
---   GPU's total idle time, whichever is shorter. All idle time counts: cudaFree waits for the device, so
---   the host cannot run ahead
+-- gain_pct DOUBLE: upper bound on the gain from fewer calls, %: the total duration of the calls or the GPU's
+--   total idle time, whichever is shorter. All of the GPU's idle time counts, because cudaFree waits for the
+--   device and so keeps the host from running ahead
 -- functions VARCHAR: names of the called functions with the number of calls, most frequent first
 /* finding
 claim = "allocation"

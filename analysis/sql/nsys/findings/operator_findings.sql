@@ -9,8 +9,8 @@
 -- operator VARCHAR: operator, as in operator_times
 -- share_pct DOUBLE: percentage of the step time
 -- weight_pct DOUBLE: value by which findings without an upper bound are ranked, %: share_pct, capped at the
---   time that faster kernels can save. If the GPU waits for input, the cap is lower, because faster kernels
---   would only lengthen the wait
+--   time that faster kernels can save. The cap is lower if the GPU waits for input, because faster kernels
+--   would only lengthen this wait
 -- step_ns DOUBLE: mean time per step spent in the operator's kernels, ns; NULL if there are no steps
 -- step_launches BIGINT: mean number of kernel launches per step; NULL if there are no steps
 -- kernels BIGINT: number of distinct kernels
@@ -19,7 +19,7 @@
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- gain_pct DOUBLE: upper bound on the gain, % of the step time; NULL if no bound can be derived
--- floor VARCHAR: time that the upper bound assumes to remain: around (the kernels next to the operator's
+-- floor VARCHAR: time that the upper bound assumes to remain: around (the kernels adjacent to the operator's
 --   own kernels)
 /* finding
 claim = "operator"

@@ -1,4 +1,5 @@
--- GPUs that compute in FP32 for most of a step. Only programs with neural-network operators are included.
+-- GPUs that spend most of a step in FP32 computation. Only programs with neural-network operators are
+-- included.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

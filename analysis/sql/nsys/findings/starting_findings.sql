@@ -1,6 +1,6 @@
 -- GPUs that are repeatedly idle between the analyzed steps while the program starts processes, for example
--- because a data loader starts its workers in each epoch. Steps with such an interval differ from the
--- others, so they are not analyzed.
+-- because a data loader starts its workers in each epoch. Steps that contain such an idle interval are not
+-- analyzed, because they differ from the other steps.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

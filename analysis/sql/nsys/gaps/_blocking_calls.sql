@@ -1,5 +1,5 @@
 -- Time of each thread in calls that wait for the GPU or load code, as intervals that do not overlap, with the
--- time of both kinds in earlier intervals.
+-- total time of each kind in earlier intervals.
 -- @materialize
 CREATE VIEW _blocking_calls AS
 WITH names AS (

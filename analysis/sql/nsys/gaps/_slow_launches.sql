@@ -1,7 +1,7 @@
--- Long idle intervals that are a cost of launching: they recur before the same kernel, without waits, input
--- from the host, OS calls or ranges without launches. They occur with libraries that prepare a kernel for
--- every new shape. Before a kernel that is compiled into the program, and in a program without other kernels,
--- the program itself does other work.
+-- Long idle intervals that are a cost of launching: the intervals recur before the same kernel, and contain
+-- no waits, input from the host, OS calls or ranges without launches. Such intervals occur with libraries
+-- that prepare a kernel for every new shape. Before a kernel that is compiled into the program, and in a
+-- program without other kernels, the program itself does other work.
 -- @materialize
 CREATE VIEW _slow_launches AS
 WITH recurring AS (

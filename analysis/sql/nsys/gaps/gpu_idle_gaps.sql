@@ -1,5 +1,5 @@
--- Idle intervals of each GPU, longest first. Each interval is labeled with the cause of most of its duration
--- and with what the host was doing at the time.
+-- Idle intervals of each GPU, longest first. Each interval is labeled with the cause that accounts for the
+-- largest part of its duration and with what the host was doing at the time.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -23,11 +23,12 @@
 -- nvtx_path VARCHAR: nvtx_range and up to two enclosing ranges, outermost first; only for intervals longer
 --   than a launch gap
 -- during_range VARCHAR: innermost NVTX range that was open on the launching thread for at least half of
---   before_ns; this column and the next three columns are set only if before_ns is longer than a launch gap
--- api_call VARCHAR: CUDA call in which the launching thread spent most of before_ns; NULL if no call takes
---   at least 20 us
--- os_call VARCHAR: OS call in which the launching thread spent most of before_ns; NULL if no call takes at
---   least 20 us, or if OS calls were not traced
+--   before_ns; this column, api_call, os_call and other_thread are set only if before_ns is longer than a
+--   launch gap
+-- api_call VARCHAR: CUDA call in which the launching thread spent the largest part of before_ns; NULL if no
+--   call takes at least 20 us
+-- os_call VARCHAR: OS call in which the launching thread spent the largest part of before_ns; NULL if no call
+--   takes at least 20 us, or if OS calls were not traced
 -- other_thread VARCHAR: range, or OS call other than a wait, that covers at least half of before_ns on
 --   another thread of the process
 -- pid BIGINT: process id

@@ -1,4 +1,4 @@
--- Idle time of each GPU by interval length and cause, which shows whether a few long intervals or many
+-- Idle time of each GPU by interval length and cause. The view shows whether a few long intervals or many
 -- short intervals dominate.
 --
 -- report_id VARCHAR: report

@@ -1,16 +1,15 @@
--- Idle time of each GPU by location, longest first. An interval is assigned to the call, range or other
--- thread that was active for at least half of the time before the next launch, or else to the next
--- operation. Intervals that are not longer than a launch gap have no name.
+-- Idle time of each GPU by what the host was doing, longest first. An interval is assigned to the call, range
+-- or other thread that was active for at least half of the time before the next launch; if there is none, the
+-- interval is assigned to the next operation. Intervals that are not longer than a launch gap have no name.
 -- @materialize
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- rank BIGINT: rank by time; 1 is the longest
 -- cause VARCHAR: cause that accounts for the largest part of the interval, as a category of gpu_time_budget
--- kind VARCHAR: kind of activity: CUDA call, range (except step ranges), OS call, range of another thread,
---   OS call of another thread, or next operation. The first kind in this list that applies is used, but OS
---   calls that wait rank after other threads' activity. NULL if the interval is not longer than a launch
---   gap
+-- kind VARCHAR: kind of activity: CUDA call, range (except step ranges), OS call, range of another thread, OS
+--   call of another thread, or next operation. The first kind in this list that applies is used, but OS calls
+--   that wait come after the activity of other threads. NULL if the interval is not longer than a launch gap
 -- name VARCHAR: name of the activity, with numbers in range names replaced by *; NULL if the interval is
 --   not longer than a launch gap
 -- nvtx_range VARCHAR: innermost NVTX range on the launching thread, with numbers replaced by *

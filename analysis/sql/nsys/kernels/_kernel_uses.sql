@@ -1,5 +1,5 @@
--- Executions of kernels on each GPU by name, in the analyzed windows. Views on kernel time only read
--- operations through this view. Durations are summed like in nsys: overlapping kernels count twice.
+-- Executions of kernels on each GPU by name, in the analyzed windows. Views of kernel time read operations
+-- only through this view. Durations are summed as in nsys: overlapping kernels count twice.
 -- @materialize
 CREATE VIEW _kernel_uses AS
 WITH sums AS (

@@ -11,7 +11,7 @@
 -- launches BIGINT: number of executions
 -- time_ns BIGINT: total duration, ns; overlapping time counts more than once
 -- share_pct DOUBLE: percentage of the GPU's total kernel time; NULL if the total is 0
--- mean_ns DOUBLE: mean duration, ns; NULL without executions
+-- mean_ns DOUBLE: mean duration, ns; NULL if there are no executions
 -- longest VARCHAR: short name of the kernel with the largest total time
 -- longest_pct DOUBLE: percentage of the category's time in the kernel with the largest total time; NULL if
 --   the time is 0

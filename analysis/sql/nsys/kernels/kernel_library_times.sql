@@ -4,7 +4,8 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- library VARCHAR: library, as in kernel_libraries; own if no rule matches the kernel
--- closed BOOLEAN: whether users cannot change the library's kernels, only the inputs to its calls
+-- closed BOOLEAN: whether the library is closed: users cannot change its kernels, only their calls to the
+--   library
 -- kernels BIGINT: number of distinct kernels by full name
 -- launches BIGINT: number of executions
 -- time_ns BIGINT: total duration, ns; overlapping time counts more than once

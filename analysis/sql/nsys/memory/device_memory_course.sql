@@ -5,8 +5,8 @@
 -- device BIGINT: physical GPU number
 -- kind VARCHAR: memory that the row describes: in use, held (reserved), or one of the kinds in
 --   device_memory
--- start_ns BIGINT: start of the first interval, ns: the first change after time 0; for nsys, the start of
---   the first GPU operation if it is earlier
+-- start_ns BIGINT: start of the first interval, ns: the first change after time 0; for nsys, the start of the
+--   first GPU operation if this start is earlier
 -- end_ns BIGINT: end of the last interval, ns: the last change or the end of the last GPU operation,
 --   whichever is later
 -- max_bytes BIGINT: peak memory use, bytes

@@ -7,11 +7,13 @@
 -- scope VARCHAR: time over which the metrics are averaged: whole (first to last operation), compute (while
 --   a kernel other than a communication kernel ran), step or range
 -- name VARCHAR: name of the step, or of the range as domain:name; NULL for other scopes
--- instances BIGINT: number of intervals that are averaged
+-- instances BIGINT: number of intervals over which the metrics are averaged
 -- time_ns BIGINT: total length of the intervals, ns
--- sampled_ns BIGINT: part of time_ns that is covered by samples, ns; if it is 0, the metrics are NULL
--- sm_active_pct DOUBLE: SM activity: percentage of SMs with at least one warp
--- sm_issue_pct DOUBLE: percentage of cycles in which an SM issued an instruction
+-- sampled_ns BIGINT: part of time_ns that is covered by samples, ns; if this part is 0, the metrics are NULL
+-- sm_active_pct DOUBLE: SMs Active: percentage of cycles in which an SM had at least one warp in flight,
+--   averaged over all SMs
+-- sm_issue_pct DOUBLE: SM Issue: percentage of cycles in which an SM sub-partition (warp scheduler) issued an
+--   instruction
 -- tensor_active_pct DOUBLE: percentage of cycles in which the tensor pipes were active
 -- dram_read_pct DOUBLE: DRAM read bandwidth, % of peak
 -- dram_write_pct DOUBLE: DRAM write bandwidth, % of peak

@@ -1,7 +1,7 @@
--- GPU time of kernels in CUDA graphs, by the NVTX range in which their graph node was created. A graph is
--- captured inside the ranges of the model's layers but launched outside them. A cloned node is assigned to
--- the range in which its original was created. The view covers the analyzed windows. It requires a profile
--- with --cuda-graph-trace=node that includes the creation of the graph.
+-- GPU time of kernels in CUDA graphs, by the NVTX range in which each kernel's graph node was created. A
+-- graph is captured inside the ranges of the model's layers but launched outside them. A cloned node is
+-- assigned to the range in which its original was created. The view covers the analyzed windows. The view
+-- requires a profile with --cuda-graph-trace=node that includes the creation of the graph.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

@@ -1,7 +1,7 @@
--- NVTX ranges projected onto the GPU, equal to `nsys stats --report nvtx_gpu_proj_sum`. A range's
--- projection extends from the start of the first to the end of the last operation launched within the
--- range on its thread. It is a time span, not busy time, so it includes idle time and other ranges' work.
--- All work from one launching call (a CUDA graph) counts as one operation.
+-- NVTX ranges projected onto the GPU, matching `nsys stats --report nvtx_gpu_proj_sum`. A range's projection
+-- extends from the start of the first to the end of the last operation launched within the range on its
+-- thread. The projection is a time span, not busy time, so it includes idle time and the work of other
+-- ranges. All work from one launching call (a CUDA graph) counts as one operation.
 --
 -- report_id VARCHAR: report
 -- range VARCHAR: name of the range, as domain:text

@@ -1,4 +1,4 @@
--- Kernel time by the NVTX range in which the kernels were launched, equal to `nsys stats --report
+-- Kernel time by the NVTX range in which the kernels were launched, matching `nsys stats --report
 -- nvtx_kern_sum`. A kernel counts toward every range that encloses its launching call on the same thread.
 -- Kernels launched outside all ranges are listed with an empty range name.
 --

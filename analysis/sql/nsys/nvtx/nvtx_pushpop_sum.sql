@@ -1,4 +1,4 @@
--- NVTX push/pop ranges by name, equal to `nsys stats --report nvtx_pushpop_sum`. The total includes nested
+-- NVTX push/pop ranges by name, matching `nsys stats --report nvtx_pushpop_sum`. The total includes nested
 -- ranges.
 --
 -- report_id VARCHAR: report

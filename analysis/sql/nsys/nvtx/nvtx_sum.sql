@@ -1,4 +1,4 @@
--- NVTX ranges by style and name, equal to `nsys stats --report nvtx_sum`. The total includes nested ranges.
+-- NVTX ranges by style and name, matching `nsys stats --report nvtx_sum`. The total includes nested ranges.
 --
 -- report_id VARCHAR: report
 -- time_pct DOUBLE: percentage of the report's total time in this view, rounded to 0.1 as in nsys

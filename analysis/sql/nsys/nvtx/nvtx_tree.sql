@@ -8,9 +8,9 @@
 -- depth INTEGER: number of enclosing ranges
 -- instances BIGINT: number of ranges that launched work
 -- gpu_time_ns BIGINT: total time: sum of the launched operations' durations, ns
--- own_gpu_time_ns BIGINT: self time: part of gpu_time_ns that was not launched within a child range, ns, at
---   least 0. It is underestimated if start/end ranges on the next level overlap, because work launched
---   within two of them is subtracted twice
+-- own_gpu_time_ns BIGINT: self time: GPU time of operations that were not launched within a child range, ns,
+--   at least 0. The self time is underestimated if start/end ranges on the next level overlap, because work
+--   launched within two of them is subtracted twice
 -- share_pct DOUBLE: percentage of the total duration of all the report's operations
 -- mean_ns DOUBLE: mean GPU time per range, ns
 -- host_time_ns BIGINT: sum of the ranges' durations on the host, ns

@@ -9,12 +9,12 @@
 -- per_step DOUBLE: number of copies per step; NULL without steps
 -- calls_pct DOUBLE: number of copies as a percentage of all launching calls
 -- max_bytes BIGINT: size of the largest copy, bytes
--- idle_ns BIGINT: GPU idle time of category sync from each copy to the thread's next launch, ns
+-- idle_ns BIGINT: GPU idle time in the category sync from each copy to the thread's next launch, ns
 -- share_pct DOUBLE: idle_ns as a percentage of the steady steps (analysis_windows)
--- host_pct DOUBLE: percentage of the steady steps that the host spends on readbacks and launches. A
---   readback lasts from the start of the copy call, or from the end of the graph launch, to the thread's
---   next launch. Tracing lengthens launches. Other host work is not included, because it would take as
---   long without the copies
+-- host_pct DOUBLE: percentage of the steady steps that the host spends on readbacks and launches. A readback
+--   lasts from the start of the copy call, or from the end of the graph launch, to the thread's next launch.
+--   Tracing lengthens launches. Other host work is not included, because it would take just as long without
+--   the copies
 CREATE VIEW small_readbacks AS
 WITH copies AS (
     SELECT

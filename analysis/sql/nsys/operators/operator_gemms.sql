@@ -1,6 +1,6 @@
 -- PyTorch matrix products by M, N, K and data type, with their FLOP rate and percentage of the GPU's dense
 -- peak. The view covers mm, addmm, bmm, baddbmm and _scaled_mm within the analyzed windows
--- (analysis_windows). It requires a torch.profiler trace with record_shapes=True.
+-- (analysis_windows). The view requires a torch.profiler trace with record_shapes=True.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

@@ -1,6 +1,6 @@
--- PyTorch operators by the shapes and types of their inputs, with the GPU time of the work that they
--- launched directly (not through nested operators). The view covers the analyzed windows
--- (analysis_windows). It requires a torch.profiler trace with record_shapes=True.
+-- PyTorch operators by the shapes and types of their inputs, with the GPU time of the work that they launched
+-- directly (not through nested operators). The view covers the analyzed windows (analysis_windows). The view
+-- requires a torch.profiler trace with record_shapes=True.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

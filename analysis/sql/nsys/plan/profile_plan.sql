@@ -1,9 +1,9 @@
--- Kernels of a timeline to profile with ncu: the kernels with the most time within the analyzed window
--- (the steady steps, if there are steps), up to 85 % of the window's kernel time. ncu selects kernels by
--- name and profiles one launch of each size (grid, block, shared memory). That profile represents all
--- launches with a similar duration. Communication kernels are never profiled: ncu replays each kernel
--- several times, and a kernel that waits for other ranks would hang. If the job has several ranks, only
--- one rank is profiled. For totals, see profile_plan_totals.
+-- Kernels of a timeline to profile with ncu: the kernels that take the most time within the analyzed window
+-- (the steady steps, if there are steps), until these kernels cover 85 % of the window's kernel time. ncu
+-- selects kernels by name and profiles one launch of each size (grid, block, shared memory). That profile
+-- represents all launches with a similar duration. Communication kernels are never profiled: ncu replays each
+-- kernel several times, and a kernel that waits for other ranks would hang. If the job has several ranks,
+-- only one rank is profiled. For totals, see profile_plan_totals.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

@@ -7,7 +7,7 @@
 -- cc VARCHAR: compute capability of the GPU; NULL if the report does not contain it
 -- cuda_device BIGINT: CUDA device index of the GPU within the process
 -- process_id BIGINT: process id
--- processes BIGINT: number of processes (ranks) with kernels; one of them is profiled
+-- processes BIGINT: number of processes (ranks) that launched kernels; only one of them is profiled
 -- window_kind VARCHAR: steady, or whole if no repeating step was found
 -- steps BIGINT: number of steps in the window; NULL if window_kind is whole
 -- launches_before BIGINT: number of kernels that the process launches before the first kernel that may be
@@ -17,7 +17,7 @@
 -- chosen BIGINT: number of configurations to profile
 -- coverage_pct DOUBLE: percentage of the window's non-communication kernel time that the profiles represent
 -- communication_pct DOUBLE: communication as a percentage of the process's kernel time
--- expected_launches BIGINT: number of launches that ncu profiles if it stops after the last chosen launch
+-- expected_launches BIGINT: number of launches that ncu profiles if ncu stops after the last chosen launch
 -- most_launches BIGINT: number of launches that ncu profiles if the program runs to completion
 -- span_ns BIGINT: time on the timeline from the first launch that may be profiled to the end of the last
 --   chosen launch, ns; NULL if no launch was chosen

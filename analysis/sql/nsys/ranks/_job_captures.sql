@@ -1,6 +1,6 @@
--- Captures that communicate, in groups that are one job: captures in one directory that overlap in time.
--- Clocks of machines may differ by more than the captures last. Captures of different ranks are therefore
--- also one job if their collectives end at the same times after the clocks are aligned.
+-- Captures with communication, grouped into jobs: captures in one directory that overlap in time form one
+-- job. Clocks of machines may differ by more than the captures last. Captures of different ranks therefore
+-- also form one job if their collectives end at the same times after the clocks are aligned.
 -- @materialize
 CREATE VIEW _job_captures AS
 WITH captures AS (

@@ -1,7 +1,8 @@
 -- When each rank arrived at each of a job's collectives, on the job's clock (paired_collectives).
 --
 -- job VARCHAR: job, as in job_ranks
--- place BIGINT: rank of the collective by waiting time, summed over the job's ranks; 1 is the longest
+-- place BIGINT: position of the collective by waiting time summed over the job's ranks, from 1 for the
+--   longest
 -- operation VARCHAR: operation, such as AllReduce or AllGather
 -- communicator VARCHAR: NCCL communicator; NULL if the export does not contain payloads
 -- nth BIGINT: sequence number of the operation in the communicator; 1 is the first in the capture
@@ -9,7 +10,7 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- start_ns BIGINT: start of the rank's kernel on the job's clock, ns
--- late_ns BIGINT: delay of start_ns relative to the first rank, ns
+-- late_ns BIGINT: delay of start_ns relative to the first rank to arrive, ns
 -- dur_ns BIGINT: duration of the rank's kernel, ns
 -- waiting_ns BIGINT: waiting time: duration of the rank's kernel in excess of the transfer time, ns
 -- last BOOLEAN: whether the rank arrived last; NULL if the arrivals are closer together than the clock error

@@ -1,5 +1,5 @@
 -- Bandwidth of a job's collectives by operation and message size, summarized from paired_collectives. The
--- transfer time is the duration on the rank that arrived last, so it does not include waiting.
+-- transfer time is the duration on the rank that arrived last, so the transfer time does not include waiting.
 --
 -- job VARCHAR: job, as in job_ranks
 -- operation VARCHAR: operation, such as AllReduce or AllGather

@@ -4,9 +4,9 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- communication_ns BIGINT: time with at least one communication kernel, ns
--- compute_ns BIGINT: time with at least one other kernel, ns
--- overlapped_ns BIGINT: time with communication and compute kernels running concurrently, ns
+-- communication_ns BIGINT: time during which at least one communication kernel ran, ns
+-- compute_ns BIGINT: time during which at least one other kernel ran, ns
+-- overlapped_ns BIGINT: time during which communication and compute kernels ran concurrently, ns
 -- exposed_ns BIGINT: exposed communication: communication time without concurrent compute, ns
 -- overlap_pct DOUBLE: overlapped_ns as a percentage of communication_ns; NULL if there is no communication
 CREATE VIEW comm_overlap AS

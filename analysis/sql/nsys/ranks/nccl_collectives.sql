@@ -1,5 +1,5 @@
 -- Communication kernels on each GPU by operation. Durations include waiting for other ranks. In each
--- collective, the shortest participant's duration is closest to the transfer time.
+-- collective, the shortest duration on any rank is closest to the transfer time.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

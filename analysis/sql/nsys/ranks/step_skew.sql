@@ -3,8 +3,8 @@
 -- job VARCHAR: job, as in job_ranks
 -- step VARCHAR: name of the step
 -- step_index BIGINT: number of the step on each rank, from 1
--- ranks BIGINT: number of ranks with this step
--- mean_ns DOUBLE: mean step duration over the ranks, ns
+-- ranks BIGINT: number of ranks that recorded this step
+-- mean_ns DOUBLE: mean step duration across the ranks, ns
 -- slowest_ns BIGINT: step duration on the slowest rank, ns
 -- slowest_rank BIGINT: rank with the longest step duration
 -- skew_ns BIGINT: difference between the longest and the shortest step duration, ns

@@ -1,4 +1,4 @@
--- Time in CUDA API calls by function, equal to `nsys stats --report cuda_api_sum`. Runtime and driver API
+-- Time in CUDA API calls by function, matching `nsys stats --report cuda_api_sum`. Runtime and driver API
 -- calls are both included, and nested calls are counted.
 --
 -- report_id VARCHAR: report

@@ -1,4 +1,4 @@
--- Kernel time by name, grid and block, equal to `nsys stats --report cuda_gpu_kern_gb_sum`.
+-- Kernel time by name, grid and block, matching `nsys stats --report cuda_gpu_kern_gb_sum`.
 --
 -- report_id VARCHAR: report
 -- time_pct DOUBLE: percentage of the report's total time in this view, rounded to 0.1 as in nsys

@@ -1,5 +1,4 @@
--- Kernel time by name, equal to `nsys stats --report cuda_gpu_kern_sum`, over all devices and
--- processes.
+-- Kernel time by name, matching `nsys stats --report cuda_gpu_kern_sum`, over all devices and processes.
 --
 -- report_id VARCHAR: report
 -- time_pct DOUBLE: percentage of the report's total time in this view, rounded to 0.1 as in nsys

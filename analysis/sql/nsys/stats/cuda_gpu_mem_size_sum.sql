@@ -1,4 +1,4 @@
--- Bytes copied or set by memory operations, by operation, equal to `nsys stats --report
+-- Bytes copied or set by memory operations, by operation, matching `nsys stats --report
 -- cuda_gpu_mem_size_sum`.
 --
 -- report_id VARCHAR: report

@@ -1,4 +1,4 @@
--- GPU time of memory operations, by operation, equal to `nsys stats --report cuda_gpu_mem_time_sum`.
+-- GPU time of memory operations, by operation, matching `nsys stats --report cuda_gpu_mem_time_sum`.
 --
 -- report_id VARCHAR: report
 -- time_pct DOUBLE: percentage of the report's total time in this view, rounded to 0.1 as in nsys

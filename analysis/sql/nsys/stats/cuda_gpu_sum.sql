@@ -1,4 +1,4 @@
--- GPU time of kernels and memory operations in one list, equal to `nsys stats --report cuda_gpu_sum`.
+-- GPU time of kernels and memory operations in one list, matching `nsys stats --report cuda_gpu_sum`.
 --
 -- report_id VARCHAR: report
 -- time_pct DOUBLE: percentage of the report's total time in this view, rounded to 0.1 as in nsys

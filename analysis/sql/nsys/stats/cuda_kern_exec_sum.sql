@@ -1,6 +1,6 @@
--- Launch, queue and execution time of kernels, equal to `nsys stats --report cuda_kern_exec_sum`. A long
+-- Launch, queue and execution time of kernels, matching `nsys stats --report cuda_kern_exec_sum`. A long
 -- queue time is not a problem: it means that the host is ahead of a busy GPU. All kernels in a CUDA graph
--- have the same launching call and share its time.
+-- have the same launching call, whose full duration counts for each kernel.
 --
 -- report_id VARCHAR: report
 -- pid BIGINT: process id

@@ -1,5 +1,5 @@
--- Time in OS runtime calls by function, equal to `nsys stats --report osrt_sum`. All threads are included,
--- so most of the time is spent waiting.
+-- Time in OS runtime calls by function, matching `nsys stats --report osrt_sum`. All threads are included, so
+-- most of the time is spent waiting.
 --
 -- report_id VARCHAR: report
 -- time_pct DOUBLE: percentage of the report's total time in this view, rounded to 0.1 as in nsys

@@ -1,6 +1,6 @@
 -- Duration of the loops of each period (launches per iteration) of a process on a GPU, and whether they are
 -- its main loops: the longest loop at a time, and equal loops elsewhere (training between evaluations).
--- Auto-tuning repeats other sequences, but each for a short time. Pauses between two steps do not belong to
+-- Autotuning repeats other sequences, but each for a short time. Pauses between two steps do not belong to
 -- the loop. A sequence with almost none of the GPU's work, such as copies at program start, is not a loop.
 -- @materialize
 CREATE VIEW _loop_times AS

@@ -1,5 +1,5 @@
--- How long a program ran under nsys, where all of it was captured: ns, and the time before its first CUDA
--- call.
+-- How long a program ran under nsys, and the time before its first CUDA call, ns; only if the whole run was
+-- captured.
 CREATE VIEW _program_times AS
 WITH lasted AS (
     SELECT report_id, 1e6 * max(TRY_CAST(value AS DOUBLE)) AS program_ns

@@ -5,14 +5,14 @@
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process whose steps are counted; NULL if there are no steps
 -- kind VARCHAR: kind of window: steady, whole, startup or step
--- start_ns BIGINT: start of the first step in the window, or of the window if it has no steps, ns
--- end_ns BIGINT: end of the last step in the window, or of the window if it has no steps, ns
+-- start_ns BIGINT: start of the first step in the window, or start of the window if there are no steps, ns
+-- end_ns BIGINT: end of the last step in the window, or end of the window if there are no steps, ns
 -- time_ns BIGINT: total analyzed time, ns; less than end_ns - start_ns if steps in between are excluded
 -- steps BIGINT: number of analyzed steps; NULL if there are no steps
 -- step_ns DOUBLE: median step duration, ns; NULL if there are no steps
 -- p95_ns DOUBLE: 95th percentile (p95) of the step duration, ns; NULL if there are no steps
--- averaged BIGINT: number of loop iterations combined into one step, usually 1; if it is larger, step_ns
---   and p95_ns refer to the mean duration of these iterations
+-- averaged BIGINT: number of loop iterations combined into one step, usually 1; if the number is larger,
+--   step_ns and p95_ns refer to the mean duration of these iterations
 -- source VARCHAR: source of the steps: step range, NVTX, ProfilerStep or period; NULL if there are no steps
 -- startup_ns BIGINT: start-up and warm-up time before the first analyzed step, excluding other loops, ns;
 --   NULL if there are no steps

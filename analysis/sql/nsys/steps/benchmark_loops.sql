@@ -1,7 +1,7 @@
--- Programs that time individual kernels, as triton.testing.do_bench and nvbench do: they repeatedly
--- overwrite the L2 cache, record an event and launch the timed kernel. Such a loop is not treated as a
--- program's steps, because its idle time and cache flushes belong to the benchmark harness. Programs that
--- mark their steps with ranges are not checked.
+-- Programs that time individual kernels, as triton.testing.do_bench and nvbench do. Such programs repeatedly
+-- overwrite the L2 cache, record an event and launch the timed kernel. These loops are not treated as steps,
+-- because their idle time and cache flushes belong to the benchmark harness. Programs that mark their steps
+-- with ranges are not checked.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -10,10 +10,10 @@
 -- flushes BIGINT: number of cache flushes
 -- flush_ns BIGINT: total time of the cache flushes, ns
 -- flush_pct DOUBLE: flush_ns as a percentage of the GPU's time in kernels and memsets
--- loops_pct DOUBLE: time of the loops, including flushes, as a percentage of the GPU's time in kernels and
---   memsets
--- span_pct DOUBLE: time from the first to the last repetition, including warm-up between loops, as a
---   percentage of the GPU's time in kernels and memsets
+-- loops_pct DOUBLE: kernel and memset time in the loops, including flushes, as a percentage of the GPU's time
+--   in kernels and memsets
+-- span_pct DOUBLE: kernel and memset time from the first to the last repetition, including warm-up between
+--   loops, as a percentage of the GPU's time in kernels and memsets
 -- flush_names VARCHAR[]: full names of the operations that flush the cache
 -- kernels BIGINT: number of distinct timed kernels by full name
 -- longest VARCHAR: short name of the timed kernel with the largest total time

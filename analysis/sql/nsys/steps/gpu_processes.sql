@@ -8,7 +8,7 @@
 -- busy_ns BIGINT: time during which the process's operations ran, ns; overlapping operations count once
 -- busy_pct DOUBLE: busy_ns as a percentage of the time from the GPU's first operation to the end of its
 --   last operation
--- steps BIGINT: number of steady steps of the process; NULL if there are none
+-- steps BIGINT: number of the process's steady steps; NULL if the process has no steady steps
 -- step_ns DOUBLE: median duration of the steady steps, ns
 -- own_pct DOUBLE: percentage of the step time during which the process's own operations run
 -- other_pct DOUBLE: percentage of the step time during which only other processes' operations run

@@ -1,6 +1,6 @@
--- A process's other loops besides its training or inference steps, such as generation next to training, or
--- a second benchmark. They are detected from the sequence of launches, so a process that marks its steps
--- with ranges has no rows.
+-- A process's other loops besides its training or inference steps, such as generation alongside training, or
+-- a second benchmark. They are detected from the sequence of launches, so a process that marks its steps with
+-- ranges has no rows.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

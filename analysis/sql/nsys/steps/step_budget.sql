@@ -1,6 +1,6 @@
--- Time budget of each step in a training or inference loop, and of the time outside steps. For the
--- definition of steps, see `steps`. On a GPU with one process, the budgets add up to the whole capture's
--- budget. If several processes share a GPU, each process has its own steps and budgets.
+-- Time budget of each step in a training or inference loop, and of the time outside steps. For the definition
+-- of steps, see `steps`. If only one process uses a GPU, the budgets add up to the whole capture's budget. If
+-- several processes share a GPU, each process has its own steps and budgets.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

@@ -5,7 +5,7 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- job VARCHAR: job, as in job_ranks; the report itself if its processes do not communicate
+-- job VARCHAR: job, as in job_ranks; the report_id if the report's processes do not communicate
 -- role VARCHAR: which step is drawn: median or slowest; median for a window without steps
 -- step BIGINT: number of the step; NULL if there are no steps
 -- name VARCHAR: name of the step; NULL if there are no steps

@@ -20,7 +20,7 @@
 -- kernel_gap_pct DOUBLE: GPU idle time although the next operation had already been launched, % of the step
 -- loading_pct DOUBLE: GPU idle time while the driver loaded code, % of the step
 -- host_pct DOUBLE: GPU idle time while the host launched nothing, % of the step
--- profiler_overhead_pct DOUBLE: GPU idle time because of profiler overhead, % of the step
+-- profiler_overhead_pct DOUBLE: GPU idle time caused by profiler overhead, % of the step
 -- edge_pct DOUBLE: time before the first and after the last operation, % of the step
 -- unattributed_pct DOUBLE: GPU idle time before operations without a recorded launching call, % of the step
 CREATE VIEW step_shares AS

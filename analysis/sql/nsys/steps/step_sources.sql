@@ -10,12 +10,13 @@
 --   time
 -- step_ns DOUBLE: median time on the GPU from one step's start to the next step's start, ns
 -- period_launches BIGINT: number of launches per iteration; NULL for ranges
--- part_launches BIGINT: number of launches in a shorter period that repeats within the iteration and
---   covers most of it: layers, or single iterations if the period contains several; NULL if there is no
---   such period or it is unknown
--- parts BIGINT: number of times that this shorter period repeats; NULL if part_launches is NULL
--- match DOUBLE: fraction (0-1) of an iteration's launches that match those of its neighbors, median over
---   iterations; NULL for ranges
+-- part_launches BIGINT: number of launches in a shorter period that repeats within the iteration and covers
+--   most of the iteration: layers, or single iterations if the period contains several; NULL if there is no
+--   such period, or if this is unknown
+-- parts BIGINT: number of times that the shorter period (part_launches) repeats; NULL if part_launches is
+--   NULL
+-- match DOUBLE: fraction (0-1) of an iteration's launches that match those of neighboring iterations, median
+--   over all iterations; NULL for ranges
 -- boundary VARCHAR: event at which each iteration begins: idle, optimizer, host or launch; NULL for ranges
 -- agrees BOOLEAN: whether the number of steps from this source differs by at most one from the number from
 --   the source in use; NULL for the source in use
