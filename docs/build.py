@@ -119,17 +119,17 @@ schema workload` prints the JSON Schema for editors.
   `candidates`.  `perfpipe tuning FILE.jsonl` summarizes the history of any tuning tool.
 - With `ncu: {}`, the kernels to profile are selected from the timeline, so nsys runs first.  ncu
   profiles the kernels that take the most time in the steady steps: one launch of each size, until
-  these kernels cover `coverage` percent of the kernel time, but at most `max_kernels` launches.
-  ncu collects the set `detailed`, or less data if time is short.  `perfpipe plan` shows the
-  selection.  Communication kernels are never profiled, and if there are several ranks, only one
-  rank is profiled.  perfpipe ends the program after the last selected kernel (except over ssh or
-  with srun), and at `time_limit`; profiles collected up to that point are kept.  A filter
-  (`kernels`, `nvtx`, `launch_skip`, `launch_count`, or a filter in `options`) or `select: all`
-  turns off this selection.
+  these kernels cover `coverage` percent of the kernel time, but at most `max_kernels` launches. ncu
+  collects the set `detailed`, or less data if time is short.  `perfpipe plan` shows the selection.
+  Communication kernels are never profiled, and if there are several ranks, only one rank is
+  profiled.  perfpipe terminates the program after the last selected kernel (except over ssh or with
+  srun), or at `time_limit`; profiles collected up to that point are kept.  A filter (`kernels`,
+  `nvtx`, `launch_skip`, `launch_count`, or a filter in `options`) or `select: all` turns off this
+  selection.
 - The wrapper in `execution` is prepended to every command.  `{kind: ssh, wrapper: [ssh, gpu1],
   directory: ...}` runs the program on another machine, which must have the program's files, and
   copies the reports back.  `kind: srun` is for nodes that share the file system with this machine.
-- `slurm` sets the Slurm options of `perfpipe batch submit`.  Put site-wide defaults into
+- `slurm` sets the Slurm options of `perfpipe batch submit`.  Put site-wide defaults in
   [perfpipe.toml](#perfpipetoml).  A time is `30m`, `1h30m`, `2:00:00` or `1-12:00:00`; an ambiguous
   time, such as `90` or `90:00`, is an error.
 - Results are written as soon as a task ends.  `perfpipe run --resume` resumes the latest run.
@@ -142,8 +142,8 @@ schema workload` prints the JSON Schema for editors.
 
 
 _SETTINGS = """\
-Put project settings into `perfpipe.toml` in the working directory or a directory above it.  Put
-user and site settings into `~/.config/perfpipe/config.toml`.  An unknown key is an error; the
+Put project settings in `perfpipe.toml` in the working directory or one of its parent directories.
+Put user and site settings in `~/.config/perfpipe/config.toml`.  An unknown key is an error; the
 message names the file and the line.
 
 ```toml

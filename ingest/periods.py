@@ -78,7 +78,7 @@ def loops(symbols: Codes, marks: Marks = ()) -> list[Loop]:
     in each layer, such as the optimizer: they separate steps from epochs, which repeat better.  If
     marks of one kind do not help, as in an evaluation, the next kind is used.  Remaining parts,
     such as an evaluation, are searched too, and so are parts with a shorter pattern for several
-    periods: auto-tuning, which launches a few kernels repeatedly.  Costs n log n.
+    periods: autotuning, which launches a few kernels repeatedly.  Costs n log n.
     """
     found: list[Loop] = []
     least = max(2 * _REPEATS, int(_WORTHWHILE * len(symbols)))

@@ -152,7 +152,7 @@ class Finding:
 class Recommendation:
     """What to try and how (`detail`), what to check first, and NVIDIA's documentation.
 
-    `gain` is an upper bound on the saving with its assumption, not a promise.
+    `gain` is an upper bound on the savings with its assumption, not a promise.
     """
 
     priority: int

@@ -35,7 +35,7 @@ class Work(_Model):
         None, description="minimum number of bytes that must be moved"
     )
     dtype: str | None = Field(
-        None, description="data type whose peak to compare with, such as fp16"
+        None, description="data type that determines the peak FLOP rate, such as fp16"
     )
 
 

@@ -372,7 +372,7 @@ def test_a_report_against_a_baseline(
         assert row["sm_mhz"]
         assert (row["runs"], row["verdict"]) == ("3 and 3", "regressed")
     assert cli("report", "after-1", "--baseline", "before-0", "--md", "-") == 0
-    assert "only one run on a side, so the scatter between runs is unknown" in cli.out
+    assert "only one run on a side, so the run-to-run variation is unknown" in cli.out
     assert cli("report", run, "--baseline", run) == 2
     assert "is on both sides of the comparison" in cli.err
 

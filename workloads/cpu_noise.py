@@ -29,7 +29,7 @@ def main() -> int:
     made.add_argument("--hashes", type=int, default=1000, help="hashes per iteration (1000)")
     made.add_argument("--slowdown", type=float, default=0.0, help="extra work: 0.03 is 3 %% (0)")
     made.add_argument(
-        "--noise", type=float, default=0.005, help="scatter between launches, 0.01 is 1 %% (0.005)"
+        "--noise", type=float, default=0.005, help="run-to-run variation, 0.01 is 1 %% (0.005)"
     )
     made.add_argument(
         "--modes", type=float, default=0.0, help="slowdown of a random third of launches (0)"

@@ -69,7 +69,9 @@ def compare_places(rows: Iterable[Timed], what: str = "node") -> Compared:
         return Compared((), f"no configuration was timed on more than one {what}")
     model = Model(shared)
     if model.freedom < 1:
-        reason = f"too few tasks on more than one {what} to estimate the scatter: run more"
+        reason = (
+            f"too few tasks on more than one {what} to estimate the run-to-run variation: run more"
+        )
         return Compared((), reason)
     effects = [model.effect(place) for place in range(len(model.names))]
     q_values = false_discovery([effect.p for effect in effects])

@@ -52,7 +52,7 @@ _ADVICE_ALIKE = {
     Verdict.SAME: "the two equal sides were judged equal, as they should be",
     Verdict.REGRESSED: "this is a false alarm; 'perfpipe calibrate' finds this machine's threshold",
     Verdict.IMPROVED: "this is a false alarm; 'perfpipe calibrate' finds this machine's threshold",
-    Verdict.INCONCLUSIVE: "the runs scatter too much for this number of rounds",
+    Verdict.INCONCLUSIVE: "the runs vary too much for this number of rounds",
 }
 
 

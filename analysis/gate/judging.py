@@ -16,7 +16,7 @@ from perfpipe.analysis.gate.modes import modes_explain
 from perfpipe.analysis.thresholds import thresholds
 
 #: Why a change with one run on a side has no verdict.
-ONE_RUN = "only one run on a side, so the scatter between runs is unknown"
+ONE_RUN = "only one run on a side, so the run-to-run variation is unknown"
 
 #: Steps of timers that are searched for in durations, ns: powers of two, and whole microseconds.
 TIMER_STEPS = (1024, 1000, 512, 256, 128, 64, 32, 16, 8)

@@ -22,10 +22,10 @@ _MOST = 0.5
 #: Iterations that are examined to place the boundary.
 _LOOKED_AT = 1_000
 
-#: Maximum launches per iteration of an auto-tuning loop, and how many may be other kernels.
+#: Maximum launches per iteration of an autotuning loop, and how many may be other kernels.
 _TRIED, _BESIDES = 3, 1
 
-#: A loop shorter than this share of another loop may be auto-tuning for it.
+#: A loop shorter than this share of another loop may be autotuning for it.
 _WORTH_TUNING = 0.1
 
 #: Durations before each launch, and the kind of boundary for the longest duration.
@@ -76,7 +76,7 @@ def _before(other: Loop, loop: Loop) -> bool:
 
 
 def _without_tuning(found: list[Steps], symbols: Codes) -> list[Steps]:
-    """Remove auto-tuning loops, which only try kernels that a later loop uses.
+    """Remove autotuning loops, which only try kernels that a later loop uses.
 
     Such a loop launches few other kernels, for example to flush the cache.
     """

@@ -109,7 +109,7 @@ _QUIET_S, _QUIET_TIMES = 20.0, 10.0
 
 
 #: A plan that covers less, %, is discarded: then ncu profiles all variants within its time limit.
-#: Auto-tuned kernels can have more variants than a plan may have launches.
+#: Autotuned kernels can have more variants than a plan may have launches.
 _LEAST_PCT, _ALL_LAUNCHES = 10.0, 1_000_000
 
 #: Most launches as a multiple of a plan's limit, regardless of time: a report takes about 50 KB

@@ -48,7 +48,7 @@ _INTERPRETER = re.compile(r"python[0-9.]*")
 _STARTERS = re.compile(r"torch\.distributed|accelerate|deepspeed|horovod|mpi4py|multiprocess")
 
 #: Why ncu may wait in vain for the chosen kernels.
-_TUNES = "an auto-tuning program may have chosen other kernels"
+_TUNES = "an autotuning program may have chosen other kernels"
 _RANKS = (
     "ncu restores memory between passes while other ranks write to it, so communication can hang; "
     "profile a single rank, for example with --nproc-per-node 1"

@@ -34,7 +34,7 @@ def baseline_command() -> None:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @store_option
 def set_command(name: str, runs: tuple[str, ...], store_path: str | None) -> None:
-    """Save runs as baseline NAME; replaces an existing baseline NAME."""
+    """Save runs as baseline NAME, replacing any existing baseline of that name."""
     from perfpipe import baselinerecord
     from perfpipe.pipelines.selection import select
     from perfpipe.provenance import utc_now

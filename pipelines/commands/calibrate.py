@@ -54,10 +54,10 @@ def calibrate_command(
 ) -> None:
     """Compare a workload with itself to measure how small a change can be detected.
 
-    Programs run without a profiler, as in 'perfpipe ab'.  Reports the scatter between and within
-    executions, drift, bimodal times, the false-alarm rate for an unchanged program, and the
-    smallest change that is detected in 95 % of comparisons.  Proposes the number of rounds and the
-    threshold needed to detect a change of --change.  The store keeps the calibration for this
+    Programs run without a profiler, as in 'perfpipe ab'.  Reports run-to-run and within-run
+    variation, drift, bimodal times, the false-alarm rate for an unchanged program, and the smallest
+    change that is detected in 95 % of comparisons.  Proposes the number of rounds and the threshold
+    needed to detect a change of --change.  The store keeps the calibration for this
     workload and this kind of machine; 'perfpipe ab' and 'perfpipe check' use it.
 
     \b
@@ -92,9 +92,9 @@ def _print(found: Calibration) -> None:
 
 
 def _lines(own: Calibrated, change_pct: float) -> list[str]:
-    within = "" if own.within_pct is None else f"; within an execution {own.within_pct:.2g} %"
+    within = "" if own.within_pct is None else f"; within-run variation {own.within_pct:.2g} %"
     span = f"{own.between_low_pct:.2g} to {own.between_high_pct:.2g} %"
-    found = [f"scatter between executions {own.between_pct:.2g} % ({span}){within}"]
+    found = [f"run-to-run variation {own.between_pct:.2g} % ({span}){within}"]
     drift = f"{own.drift_pct:+.2g} % from first to last execution"
     interval = f"({own.drift_low_pct:+.2g} to {own.drift_high_pct:+.2g} %)"
     found.append(f"drift: {drift} {interval}" if own.drifts else f"no significant drift {interval}")
@@ -116,5 +116,7 @@ def _lines(own: Calibrated, change_pct: float) -> list[str]:
             f"comparisons is {setting.detectable_pct:.2g} %"
         )
     if own.proposed.found_pct < 95:
-        found.append(f"a change of {change_pct:g} % cannot be detected reliably: too much scatter")
+        found.append(
+            f"a change of {change_pct:g} % cannot be detected reliably: too much variation"
+        )
     return found

@@ -36,7 +36,7 @@ _LITTLE_SPACE = 2e9
 def doctor_command(as_json: bool, need: tuple[str, ...], store_path: str | None) -> None:
     """Check nsys, ncu, driver, counter permission, Slurm, disk space and packages.
 
-    'perfpipe ingest' and 'perfpipe report' work without profilers and GPU, so a missing tool is an
+    'perfpipe ingest' and 'perfpipe report' work without profilers or a GPU, so a missing tool is an
     error only with --need.
     """
     checks = list(_checks(store_path))

@@ -96,9 +96,9 @@ def evaluate_command(
     WORKLOAD has a block 'evaluate' with the inputs, the outputs and a reference (docs/agents.md).
     WORKLOAD can also be a FlashInfer-Trace definition (.json) or a KernelBench problem (.py).  A
     candidate is a directory with kernel.py, which defines run(inputs..., outputs...).  A candidate
-    runs in a different process than the reference and the timer, with resource limits and without
+    runs in a separate process from the reference and the timer, with resource limits and without
     network access.  A candidate can read only the libraries and a copy of its own directory.  Only
-    correct candidates are timed, alternately with each baseline.  With --profile, ncu profiles the
+    correct candidates are timed, alternating with each baseline.  With --profile, ncu profiles the
     fastest correct candidate, and perfpipe reports the class, SOL and SOL headroom of its kernels.
     The exit code is 1 if any candidate is not correct.
 

@@ -48,8 +48,8 @@ nonzero code.
 @click.option(
     "--force",
     is_flag=True,
-    help="Read files again that are already in the store, and store the readable part of "
-    "damaged files.",
+    help="Reread files that are already in the store, and store the readable part "
+    "of damaged files.",
 )
 @store_option
 def ingest_command(

@@ -165,7 +165,7 @@ class RunOptions:
     metavar="FILE",
     help="Also write a workload file, so that 'perfpipe run FILE' repeats this run.",
 )
-@click.option("--force", is_flag=True, help="Let --save overwrite a file.")
+@click.option("--force", is_flag=True, help="Let --save overwrite an existing file.")
 @click.option(
     "--dry-run", is_flag=True, help="Print configurations and commands without running them."
 )
@@ -222,8 +222,8 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     perfpipe run workloads/gemm.yaml --filter dtype=fp16 --dry-run
     perfpipe run workloads/fused_matmul_tuning.yaml --resume
 
-    When perfpipe ends (by Ctrl-C, SIGTERM, SIGHUP or even SIGKILL), every process that it started
-    is terminated.  --resume continues the run.
+    When perfpipe exits or is killed (Ctrl-C, SIGTERM, SIGHUP or even SIGKILL), every process that
+    it started is terminated.  --resume continues the run.
     """
     options, args = RunOptions(**given), ctx.meta["args"]
     workload, path, program = _subject(options, args)

@@ -95,7 +95,7 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
 )
 @store_option
 def gc_command(older_than: float, store_path: str | None) -> None:
-    """Remove files that interrupted writes left, or that compaction replaced."""
+    """Remove files left behind by interrupted writes or replaced by compaction."""
     from perfpipe.prune import collect_garbage
 
     removed = collect_garbage(resolve_store(store_path, must_exist=True), older_than * 3600)

@@ -21,14 +21,14 @@ _COLUMNS = (
         "95 % CI, lower end",
         "ms",
         "",
-        "lower end of the 95 % interval, from the scatter of all runs",
+        "lower end of the 95 % interval, from the run-to-run variation",
     ),
     Column(
         "high_ms",
         "95 % CI, upper end",
         "ms",
         "",
-        "upper end of the 95 % interval, from the scatter of all runs",
+        "upper end of the 95 % interval, from the run-to-run variation",
     ),
     Column(
         "level_ms", "Level", "ms", "", "geometric mean of the runs between two changes of level"
