@@ -19,7 +19,7 @@
 --   FLOP/byte
 -- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, 5 to 20, above 20)
 -- ridge DOUBLE: ridge point: the vendor's peak / bandwidth of memory_level, FLOP/byte
--- memory_level VARCHAR: memory whose bandwidth is the roof: l2 if an iteration's bytes fit into the L2 size
+-- memory_level VARCHAR: memory whose bandwidth is the roof: l2 if an iteration's bytes fit in the L2 size
 --   that ncu reports, else dram
 -- memory_roof_flop_per_s DOUBLE: intensity x bandwidth of memory_level, FLOP/s; uses the vendor's bandwidth
 --   for DRAM, and the bandwidth at ncu's clock for L2; NULL if unknown

@@ -25,7 +25,8 @@
 -- wall_pct DOUBLE: difference between traced_wall_s (or launch_wall_s if it is NULL) and plain_wall_s, % of
 --   plain_wall_s; both times include start-up
 -- lengthened_pct DOUBLE: slowdown caused by the profiler: step_pct, or wall_pct if step_pct is NULL, %
--- notable BOOLEAN: whether lengthened_pct is above the threshold; NULL if no comparison is possible
+-- notable BOOLEAN: whether lengthened_pct is above the threshold agreement.traced_pct; NULL if no comparison
+--   is possible
 -- basis VARCHAR: quantity that is compared: step, GPU time of a step or wall time; NULL if no comparison is
 --   possible
 -- why VARCHAR: description of what the comparison excludes or includes; NULL if steps are compared

@@ -17,7 +17,7 @@
 -- line BIGINT: line number in the source file
 -- text VARCHAR: source code of the line; NULL if sources were not imported
 -- unit VARCHAR: unit of the counts: sectors (32 bytes, from L2), wavefronts (of shared memory), instructions
---   (warp instructions that access local memory because of spills or arrays that do not fit into registers),
+--   (warp instructions that access local memory because of spills or arrays that do not fit in registers),
 --   operations (atomics, counted per thread) or branches (counted per warp)
 -- excess BIGINT: excess count: sectors or wavefronts beyond those of a coalesced or conflict-free access, all
 --   instructions that access local memory, atomic operations beyond one per warp instruction (aggregation

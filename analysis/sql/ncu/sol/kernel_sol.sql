@@ -4,7 +4,7 @@
 --
 -- If ncu collected the main constituents of both SOLs instead of the SOLs themselves, the largest constituent
 -- replaces the SOL. On an H200, the two values are equal if the SOL is above 50 %, and differ by at most 5
--- percentage points otherwise. If ncu collected only the constituents that fit into one pass, the true SOLs
+-- percentage points otherwise. If ncu collected only the constituents that fit in one pass, the true SOLs
 -- may be larger.
 --
 -- A SOL above 110 % is NULL: the report or its numbers are wrong. kernel_metrics has the recorded value.
@@ -21,7 +21,7 @@
 -- memory_sol_pct DOUBLE: gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- of_units BOOLEAN: whether each SOL is the largest of its main constituents, because ncu did not collect the
 --   SOL itself
--- one_pass BOOLEAN: whether only the constituents that fit into one pass were collected, so that the true
+-- one_pass BOOLEAN: whether only the constituents that fit in one pass were collected, so that the true
 --   SOLs may be larger
 -- max_sol_pct DOUBLE: larger of compute and memory SOL, %; NULL unless both are known
 -- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), the time saved if the same work ran at 100 %

@@ -9,9 +9,9 @@
 -- longest VARCHAR: kernels with the largest total time, as in precision_times
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
--- gain_pct DOUBLE: upper bound on the gain, % of the step time: half of the time in these kernels, plus the
---   other half for matrix products that do not use TF32, because tensor cores would need only a small
---   fraction of the time. The bound never exceeds the time during which the host waits for the GPU
+-- gain_pct DOUBLE: upper bound on the gain, % of the step time: half of the time in FP32 and TF32 kernels,
+--   plus the other half for matrix products that do not use TF32, because tensor cores would need only a
+--   small fraction of the time. The bound never exceeds the time during which the host waits for the GPU
 -- floor VARCHAR: time that the upper bound assumes to remain: half_types (the time that the kernels need in
 --   a narrower data type) or host (the time that the host needs to issue the step's work)
 /* finding

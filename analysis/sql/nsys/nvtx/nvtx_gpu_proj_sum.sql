@@ -5,7 +5,7 @@
 --
 -- report_id VARCHAR: report
 -- range VARCHAR: name of the range, as domain:text
--- style VARCHAR: range style, PushPop
+-- style VARCHAR: range style: PushPop or StartEnd
 -- total_proj_time_ns BIGINT: sum of the projected durations, ns
 -- total_range_time_ns BIGINT: sum of the ranges' durations on the host, ns
 -- range_instances BIGINT: number of ranges that launched work

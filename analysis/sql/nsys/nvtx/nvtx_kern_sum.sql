@@ -1,10 +1,10 @@
 -- Kernel time by the NVTX range in which the kernels were launched, matching `nsys stats --report
 -- nvtx_kern_sum`. A kernel counts toward every range that encloses its launching call on the same thread.
--- Kernels launched outside all ranges are listed with an empty range name.
+-- Kernels launched outside all ranges are listed without a range name.
 --
 -- report_id VARCHAR: report
 -- nvtx_range VARCHAR: name of the range, as domain:text; NULL for kernels launched outside all ranges
--- style VARCHAR: range style, PushPop; NULL for kernels launched outside all ranges
+-- style VARCHAR: range style: PushPop or StartEnd; NULL for kernels launched outside all ranges
 -- pid BIGINT: process id
 -- tid BIGINT: thread id of the launching thread
 -- nvtx_inst BIGINT: number of ranges with this name that launched the kernel

@@ -17,8 +17,8 @@
 -- last BIGINT: number of collectives in which the rank arrived last
 -- last_pct DOUBLE: percentage of collectives in which this rank arrived last, among collectives whose last
 --   rank is known
--- straggler VARCHAR: steady if the same rank arrives last in at least 80 % of the job's collectives,
---   otherwise moves; NULL if no last rank is known
+-- straggler VARCHAR: steady (the same rank arrives last in at least 80 % of the job's collectives) or moves;
+--   NULL if no last rank is known
 CREATE VIEW rank_skew AS
 WITH ordered AS (
     SELECT *, row_number() OVER (PARTITION BY job, rank ORDER BY start_ns, op_id) = 1 AS first
