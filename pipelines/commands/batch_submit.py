@@ -81,7 +81,7 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     "--arms",
     metavar="NAME",
     help="Parameter whose values to compare: configurations that differ only in this parameter "
-    "run in one job, alternately (A B B A).",
+    "run in one job, alternating (A B B A).",
 )
 @_slurm_options
 @click.option("--exclusive", is_flag=True, default=None, help="Request whole nodes.")
