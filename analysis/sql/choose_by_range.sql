@@ -1,6 +1,6 @@
--- Windows of the ranges named $title, as domain:name or without the domain: on each GPU from the
--- start of the first operation that the process launched while the range was open to the end of the
--- last one.  At most $most windows.
+-- Windows of the ranges named $title (domain:name, or the name alone).  On each GPU, a window lasts from the
+-- start of the first operation that the process launched while the range was open to the end of the last
+-- such operation.  At most $most windows.
 INSERT INTO _chosen_windows
 WITH ranges AS (
     SELECT report_id, pid, range_id, name, start_ns, end_ns

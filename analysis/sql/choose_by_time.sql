@@ -1,5 +1,5 @@
--- The window from $start_ns to $end_ns on each GPU; NULL means the start of its first or the end of
--- its last operation.
+-- The window from $start_ns to $end_ns on each GPU; NULL means the start of the GPU's first operation or the
+-- end of its last operation.
 INSERT INTO _chosen_windows
 SELECT
     track,

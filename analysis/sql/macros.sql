@@ -1,5 +1,5 @@
--- Rounds to 0.1 as nsys's statistics do: on the exact value of the double (36786.85 is stored
--- slightly lower and gives 36786.8), true halves (x.25, x.75) away from zero.
+-- Rounds to 0.1 like the statistics of nsys: the exact value of the double is rounded (36786.85 is stored as
+-- a slightly smaller value and gives 36786.8), and exact halves (x.25, x.75) are rounded away from zero.
 CREATE MACRO round_tenth(x) AS
     CASE
         WHEN x * 4 = floor(x * 4) AND x * 2 != floor(x * 2) THEN sign(x) * (floor(abs(x) * 10) + 1) / 10
@@ -22,7 +22,7 @@ CREATE MACRO time_weighted(x, duration_ns) AS
     ordered_sum(x * duration_ns)
     / nullif(ordered_sum(CASE WHEN x IS NOT NULL THEN duration_ns END), 0);
 
--- Value of the longest launch that has one; the first launch if several are equally long.
+-- Value of `x` in the longest launch in which `x` is known; the first launch if several are equally long.
 CREATE MACRO of_longest(x, duration_ns, report_id, launch_id) AS
     first(x ORDER BY duration_ns DESC, report_id, launch_id)
         FILTER (x IS NOT NULL AND duration_ns IS NOT NULL);
@@ -31,7 +31,7 @@ CREATE MACRO of_longest(x, duration_ns, report_id, launch_id) AS
 CREATE MACRO cc_number(cc) AS
     try_cast(split_part(cc, '.', 1) AS INTEGER) * 10 + try_cast(split_part(cc, '.', 2) AS INTEGER);
 
--- Roofline (Williams, Waterman, Patterson 2009): FLOP/s under the memory and the compute roof.
+-- Roofline (Williams, Waterman, Patterson 2009): FLOP/s under the memory roof and the compute roof.
 CREATE MACRO memory_roof_flop_per_s(intensity, bytes_per_s) AS intensity * bytes_per_s;
 CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
     CASE
@@ -42,7 +42,7 @@ CREATE MACRO attainable_flop_per_s(peak_flop_per_s, intensity, bytes_per_s) AS
 -- SOL headroom, %: 0 for a SOL above 100 % (passes disagree), NULL for an unknown SOL.
 CREATE MACRO headroom(sol_pct) AS CASE WHEN sol_pct > 100 THEN 0 ELSE 100 - sol_pct END;
 
--- A throughput in % of peak; NULL if it is more than inaccurate passes explain.
+-- A throughput in % of peak; NULL if it is too high for differences between passes to explain.
 CREATE MACRO possible_pct(pct) AS CASE WHEN pct <= threshold('sol.possible_pct') THEN pct END;
 
 -- Why a SOL is unknown although it was collected; NULL if it was not collected.
@@ -52,7 +52,7 @@ CREATE MACRO why_no_sol(name, recorded, printed) AS
         WHEN printed IS NOT NULL THEN printf('ncu printed %s for %s SOL', printed, name)
     END;
 
--- How much longer the busiest SM is active than the mean SM, % of the busiest.
+-- How much longer the busiest SM is active than the average SM, % of the busiest SM's active time.
 CREATE MACRO sm_imbalance_pct(active_cycles, active_cycles_max) AS
     100 * (active_cycles_max - active_cycles) / nullif(active_cycles_max, 0);
 
@@ -78,10 +78,11 @@ CREATE MACRO confidence_order(confidence) AS list_position(['high', 'medium', 'l
 -- Name of a SOL: its metric, or what replaces it.
 CREATE MACRO sol_name(metric, of_units) AS concat(if(of_units, 'largest main constituent of ', ''), metric);
 
--- Share of the tensor peak that a busy tensor pipe reaches, %: warp matrix instructions do not reach it.
+-- Share of the tensor peak that a busy tensor pipe reaches, %: warp-level matrix instructions cannot reach
+-- the peak.
 CREATE MACRO of_tensor_peak(tensor_pct, mma_sync_pct) AS tensor_pct * coalesce(mma_sync_pct, 100) / 100;
 
--- A rate as % of its peak; NULL if either is unknown.
+-- A rate as % of its peak; NULL if the rate or the peak is unknown.
 CREATE MACRO pct_of_peak(rate, peak) AS 100 * rate / nullif(peak, 0);
 
 -- What to collect if tensor operations were not collected.
@@ -112,6 +113,6 @@ CREATE MACRO sol_bottleneck(compute, memory, waves) AS
         ELSE 'High Memory Throughput'
     END;
 
--- A value behind a verdict, with the threshold for it; NULL if there is no value.
+-- A value that a verdict is based on, with its threshold.
 CREATE MACRO evidence(name, measured, compared_with, in_unit) AS
     {metric: name, value: measured, threshold: compared_with, unit: in_unit};

@@ -1,5 +1,5 @@
--- The occupancy calculator: blocks that fit on an SM by one resource.  A warp's registers come from the
--- register file of its scheduler (four per SM), in units of `unit` registers.
+-- The occupancy calculator: number of blocks that fit on an SM, given one resource.  A warp's registers come
+-- from the register file of its scheduler (four per SM), in units of `unit` registers.
 CREATE MACRO occupancy_warps(block_size) AS greatest(1, ceil(block_size / 32.0)::BIGINT);
 CREATE MACRO occupancy_limit_warps(block_size, max_warps) AS
     whole_times(max_warps, occupancy_warps(block_size));

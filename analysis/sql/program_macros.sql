@@ -3,7 +3,7 @@ CREATE MACRO is_launcher(command) AS regexp_matches(
     command, '^(\S*/)?(torchrun|mpirun|mpiexec|srun|accelerate|deepspeed|env|timeout|sh|bash)(\s|$)'
 );
 
--- File name of the program that a command starts: /usr/bin/python3.12 is python, like python3.  NULL for
+-- File name of the program that a command starts; /usr/bin/python3.12 and python3 both give python.  NULL for
 -- launchers.
 CREATE MACRO program_name(command) AS
     CASE

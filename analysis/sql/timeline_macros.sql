@@ -1,11 +1,12 @@
--- Function names as nsys prints them, which strips version suffixes of four digits and keeps longer ones.
+-- Function name as nsys prints it: nsys strips four-digit version suffixes and keeps longer suffixes.
 CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0-9]{4}$', '');
 
 -- A range as nsys prints it: domain (empty for the default domain), colon, text.
 CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 
--- Sample standard deviation of integers; NULL for one value.  It uses exact sums, because DuckDB's function
--- adds up doubles, so that its last digit depends on the threads.  Only sums beyond 128 bits are doubles.
+-- Sample standard deviation of integers; NULL for one value.  The sums are exact, because DuckDB's function
+-- adds doubles, so that the last digit depends on the number of threads.  Only sums beyond 128 bits are
+-- doubles.
 CREATE MACRO exact_stddev(x) AS
     CASE
         WHEN count(x) > 1 THEN sqrt(
@@ -27,8 +28,8 @@ CREATE MACRO overlap_ns(a_start, a_end, b_start, b_end) AS
             THEN greatest(0, least(a_end, b_end) - greatest(a_start, b_start))
     END;
 
--- The part of an interval after `until`, the end of all earlier intervals; the sum is the length of the
--- union.
+-- Length of the part of an interval after `until`, the end of all earlier intervals, ns.  The sum of these
+-- lengths is the length of the union of the intervals.
 CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
     greatest(0, end_ns - greatest(start_ns, coalesce(until, start_ns)));
 
@@ -36,13 +37,15 @@ CREATE MACRO beyond_ns(start_ns, end_ns, until) AS
 CREATE MACRO timeline_bound(category) AS
     CASE WHEN category IN ('launch_gap', 'launch_api', 'queued') THEN 'launch_overhead' ELSE category END;
 
--- Whether most of a rank's time in collectives is waiting, and most of the waiting is after the first one
--- (rank_skew): such waiting is also in the analyzed window, whatever precedes it.
+-- Whether most of a rank's time in collectives is waiting time, and most of the waiting time is after the
+-- first collective (rank_skew): such waiting time is also in the analyzed window, whatever precedes the
+-- window.
 CREATE MACRO mostly_waits(waiting_pct, start_ns, waiting_ns) AS
     coalesce(waiting_pct >= threshold('timeline.waiting_pct') AND 2 * start_ns < waiting_ns, false);
 
--- Whether a launch takes about as long as profiled launches of its configuration.  A kernel may do different
--- work with the same grid (a persistent kernel always has the same grid), which a profile does not cover.
+-- Whether a launch takes about as long as the profiled launches with the same configuration.  A kernel may do
+-- different work with the same grid (a persistent kernel always has the same grid), which a profile does not
+-- cover.
 CREATE MACRO takes_as_long(dur_ns, shortest_ns, longest_ns) AS
     coalesce(
         dur_ns BETWEEN shortest_ns / threshold('plan.alike_times')
@@ -57,7 +60,7 @@ CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(
 -- Whether the GPU is busy in a category of timeline_bottleneck; otherwise it is idle.
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');
 
--- Operation of a kernel of NCCL (or a similar library); empty if the kernel name does not contain it.
+-- Operation of a kernel of NCCL (or a similar library); empty if the kernel name contains no operation.
 CREATE MACRO collective_operation(name) AS
     regexp_extract(
         name,
@@ -65,7 +68,7 @@ CREATE MACRO collective_operation(name) AS
     );
 
 -- Operation of a call that NCCL implements with send and receive, so that the kernel name does not contain
--- it; derived from the names of NCCL and torch.distributed.
+-- the operation; derived from the function names of NCCL and torch.distributed.
 CREATE MACRO collective_of_call(call) AS
     CASE
         WHEN regexp_matches(call, '^(nccl)?all_?to_?all', 'i') THEN 'AllToAll'
@@ -83,8 +86,8 @@ CREATE MACRO torch_element_bytes(dtype) AS
         WHEN dtype = 'ComplexDouble' THEN 16
     END;
 
--- Bus bandwidth, by which nccl-tests compares operations and numbers of ranks: the traffic of each link.
--- `bytes` is the size of one rank's call.
+-- Bytes for the bus bandwidth, with which nccl-tests makes operations and numbers of ranks comparable: the
+-- traffic of each link.  `bytes` is the message size of one rank's call.
 -- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 CREATE MACRO collective_bus_bytes(operation, bytes, ranks) AS
     CASE operation
@@ -107,15 +110,15 @@ CREATE MACRO natural_order(name) AS array_to_string(
     ), ''
 );
 
--- The four kernels with the most time, ordered by place, each with its share of the total, as text.
+-- The four kernels that take the most time, ordered by place, each with its share of the total time, as text.
 CREATE MACRO longest_kernels(short_name, time_ns, whole_ns, place) AS
     string_agg(printf('%s %.1f %%', short_name, 100.0 * time_ns / nullif(whole_ns, 0)), ', ' ORDER BY place)
         FILTER (place <= 4);
 
 CREATE MACRO uses_tf32(kernel) AS regexp_matches(kernel, '(?i)tf32|s1688');
 
--- Floating-point type in a kernel name: narrow (16 bits or fewer), single, or other.  For types that only
--- names of products contain, see kernel_operands.
+-- Floating-point type in a kernel name: narrow (16 bits or fewer), single, or other.  For types that only the
+-- names of matrix products contain, see kernel_operands.
 CREATE MACRO kernel_precision(kernel) AS
     CASE
         WHEN regexp_matches(

@@ -1,5 +1,6 @@
--- SM activity of each launch by sample: whether the activity is at least half of the plateau, or else whether
--- the sample is before, between or after such samples.
+-- SM activity of each launch, one row per PM sample. A sample is busy if its activity is at least half of the
+-- plateau. Other samples come before all busy samples (ramp), between busy samples (bubble), or after all
+-- busy samples (tail).
 -- @materialize
 CREATE VIEW _activity_samples AS
 WITH plateaus AS (

@@ -1,6 +1,6 @@
--- PM samples of each unit, from the first to the last sample with an active SM. Each pass runs the kernel
--- again, so a unit only counts if it was sampled at the same times as the SMs. A sample with key 0 has no
--- time. If a unit has several series, the first one is used.
+-- PM samples of each unit, from the first to the last sample with an active SM. Each pass replays the kernel,
+-- so a unit counts only if it was sampled at the same times as the SMs. A sample with key 0 has no timestamp.
+-- If a unit has several series, the first series is used.
 -- @materialize
 CREATE VIEW _series_samples AS
 WITH named AS (

@@ -1,23 +1,23 @@
--- How steadily each kernel keeps the SMs busy, from PM sampling. The sampled SM activity is compared with its
--- plateau: the level that it reaches or exceeds during 10 % of the time in which any SM is active. Activity
+-- How steadily each kernel keeps the SMs busy, from PM sampling. SM activity is compared with its plateau:
+-- the level that SM activity reaches or exceeds for 10 % of the time during which any SM is active. Activity
 -- below half of the plateau is ramp-up at the start, a bubble in the middle or a tail at the end.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- samples BIGINT: number of samples, from the first to the last with an active SM
--- interval_ns DOUBLE: sampling interval, ns
+-- samples BIGINT: number of PM samples, from the first to the last sample with an active SM
+-- interval_ns DOUBLE: PM-sampling interval, ns
 -- sampled_ns DOUBLE: time covered by the samples, ns
 -- ramp_pct DOUBLE: share of the sampled time before SM activity first reaches half of the plateau, %
--- tail_pct DOUBLE: share of the sampled time after SM activity was last at half of the plateau or above, %
--- bubble_pct DOUBLE: share of the sampled time, between ramp-up and tail, during which SM activity is below
+-- tail_pct DOUBLE: share of the sampled time after the last sample whose SM activity is at least half of the
+--   plateau, %
+-- bubble_pct DOUBLE: share of the sampled time between ramp-up and tail during which SM activity is below
 --   half of the plateau, %
 -- bubbles BIGINT: number of bubbles (intervals of low SM activity between ramp-up and tail)
 -- longest_bubble_ns DOUBLE: duration of the longest bubble, ns
 -- activity_pct DOUBLE: mean SM activity, % of the plateau
--- phases VARCHAR: description of the kernel's phases, as in kernel_phases; NULL if there are more than six
---   phases
--- reason VARCHAR: why the values are NULL, and what to collect; NULL otherwise
+-- phases VARCHAR: the kernel's phases as text, as in kernel_phases; NULL if there are more than six phases
+-- reason VARCHAR: why values are NULL, and what to collect; NULL if no values are missing
 CREATE VIEW kernel_activity AS
 WITH sampled AS (
     SELECT

@@ -1,13 +1,13 @@
--- Activity of each hardware unit during a kernel, in 20 parts of equal duration, from PM sampling. The units
--- are the SMs, and all units that were sampled in the same pass as the SMs. Launches for which
--- kernel_activity gives a reason have no rows.
+-- Activity of each hardware unit during a kernel, from PM sampling. The kernel's duration is divided into 20
+-- equal parts. The units are the SMs and all units that were sampled in the same pass as the SMs. Launches
+-- for which kernel_activity gives a reason have no rows.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- part BIGINT: index of the part of the kernel's duration, from 0
 -- unit VARCHAR: hardware unit: sm, issue, tensor, fma, alu, fp64, xu, l1, l2 or dram
--- pct DOUBLE: mean activity; % of the plateau for the SMs, % of peak for other units
--- rank BIGINT: position of the unit by activity within the part, from 1 for the busiest; NULL for the SMs
+-- pct DOUBLE: mean activity during the part: % of the plateau for the SMs, % of peak for other units
+-- rank BIGINT: rank of the unit by activity within the part, from 1 for the busiest unit; NULL for the SMs
 -- @materialize
 CREATE VIEW kernel_activity_parts AS
 WITH parts AS (

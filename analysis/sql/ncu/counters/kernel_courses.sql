@@ -1,18 +1,18 @@
--- Activity during each kernel, in 20 parts of equal duration, from PM sampling, for the SMs, the three
--- busiest hardware units, and every unit that is the busiest in at least one part. Launches for which
--- kernel_activity gives a reason have no rows.
+-- Activity over the course of each kernel, from PM sampling, in 20 parts of equal duration. The rows are the
+-- SMs, the three busiest hardware units, and every unit that is the busiest in at least one part. Launches
+-- for which kernel_activity gives a reason have no rows.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- unit VARCHAR: sm, or a unit as in kernel_activity_parts
--- rank BIGINT: position of the unit by mean activity: 0 for the SMs, 1 for the busiest unit
--- mean_pct DOUBLE: mean activity; % of the plateau for the SMs, % of peak for other units
--- max_pct DOUBLE: activity in the unit's busiest part; % of the plateau for the SMs, % of peak for other
+-- unit VARCHAR: hardware unit: sm, or a unit as in kernel_activity_parts
+-- rank BIGINT: rank of the unit by mean activity: 0 for the SMs, then 1 for the busiest unit
+-- mean_pct DOUBLE: mean activity: % of the plateau for the SMs, % of peak for other units
+-- max_pct DOUBLE: activity in the unit's busiest part: % of the plateau for the SMs, % of peak for other
 --   units
--- course VARCHAR: activity as a text bar chart: one bar per part, in steps of one eighth of 100 %
--- parts_pct DOUBLE[]: activity of each part, %
--- leads BIGINT[]: indices of the parts during which the unit is the busiest, as in kernel_phases; for the
---   SMs, indices of the parts during which the SMs are idle
+-- course VARCHAR: activity over time as a text bar chart, with one bar per part, in steps of 12.5 %
+-- parts_pct DOUBLE[]: activity in each part, % of the plateau for the SMs, % of peak for other units
+-- leads BIGINT[]: indices of the parts in which the unit is the busiest, as in kernel_phases; for the SMs,
+--   indices of the parts in which the SMs are idle
 CREATE VIEW kernel_courses AS
 WITH idle AS (
     SELECT report_id, launch_id, part, pct < 100 * threshold('series.half_share') AS idle

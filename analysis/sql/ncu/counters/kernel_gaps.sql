@@ -1,10 +1,10 @@
--- Metrics that the analyses use but that a report does not contain, and how to collect them.
+-- Metrics that the analyses use but that a report lacks, and how to collect them.
 --
 -- report_id VARCHAR: report
 -- name VARCHAR: canonical name of the metric, which is also its column name in kernel_metrics
--- launches BIGINT: number of launches without the metric
+-- launches BIGINT: number of launches for which the metric is missing
 -- of_launches BIGINT: number of launches in the report
--- collect_with VARCHAR: ncu option that collects the metric, or why no option collects it
+-- collect_with VARCHAR: ncu option that collects the metric, or why the metric cannot be collected
 -- doc VARCHAR: meaning of the metric
 CREATE VIEW kernel_gaps AS
 WITH launches AS (

@@ -1,25 +1,27 @@
 -- Source hot spots: instructions and source lines ranked by stall samples, with their stall reasons. A warp
--- stalls at the instruction that needs a value, not at the instruction that produces it. This view needs
--- SourceCounters, and source lines also need -lineinfo.
+-- stalls at the instruction that needs a value, not at the instruction that produces the value. The view
+-- needs ncu's section SourceCounters; source lines also need -lineinfo.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- kind VARCHAR: sass (instruction) or line (source line)
--- rank BIGINT: position by stall samples within the launch and kind, from 1 for the most samples
--- pc BIGINT: offset of the instruction from the start of the function, bytes; for a line, offset of its first
---   instruction; comparable between runs
--- sass VARCHAR: instruction text; NULL for a line
+-- rank BIGINT: rank by stall samples within the launch and kind, from 1 for the most samples
+-- pc BIGINT: offset of the instruction from the start of the function, bytes; for a source line, offset of
+--   its first instruction; comparable between runs
+-- sass VARCHAR: SASS text of the instruction; NULL for a source line
 -- file VARCHAR: source file; NULL without -lineinfo
 -- line BIGINT: line number in the source file
 -- text VARCHAR: source code of the line; NULL if sources were not imported
--- samples BIGINT: number of warp samples
--- stall_samples BIGINT: number of samples in a stalled state
--- stall_pct DOUBLE: share of the launch's stall samples, %
+-- samples BIGINT: number of warp samples, in any warp state
+-- stall_samples BIGINT: number of warp samples in a stalled state
+-- stall_pct DOUBLE: share of the launch's stall samples at the instruction or source line, %
 -- top_reason VARCHAR: most frequent stall reason
--- top_reason_pct DOUBLE: share of the row's stall samples that are due to top_reason, %
--- reasons STRUCT(samples BIGINT, reason VARCHAR)[]: stall reasons with their samples, most frequent first
--- executions BIGINT: number of warp-level executions
+-- top_reason_pct DOUBLE: share of stall_samples that is due to top_reason, %
+-- reasons STRUCT(samples BIGINT, reason VARCHAR)[]: stall reasons with their sample counts, most frequent
+--   first
+-- executions BIGINT: number of warp-level executions of the instruction, or of all instructions of the source
+--   line
 CREATE VIEW kernel_hotspots AS
 WITH places AS (
     SELECT

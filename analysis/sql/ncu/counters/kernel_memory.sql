@@ -1,5 +1,6 @@
--- Memory behavior of each launch: traffic at each level, efficiency, and problems such as uncoalesced access,
--- bank conflicts, spills and atomics. A value is NULL if it was not collected; 0 is a measured zero.
+-- Memory behavior of each launch: traffic at each level, access efficiency, and problems such as uncoalesced
+-- accesses, bank conflicts, spills and atomics. A value is NULL if it was not collected; 0 is a measured
+-- zero.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -13,30 +14,29 @@
 -- l2_hit_pct DOUBLE: L2 hit rate, %; can exceed 100 if the passes disagree
 -- l2_read_hit_pct DOUBLE: L2 hit rate of reads, %
 -- sectors_per_load DOUBLE: 32-byte sectors per global load request; the ideal is 4 for 4-byte elements and 16
---   for 16-byte elements
--- sectors_per_store DOUBLE: 32-byte sectors per global store request; the ideal values are the same as for
---   loads
--- load_bytes_per_sector DOUBLE: mean number of bytes per 32-byte sector that global loads use; NULL without
+--   for 16-byte elements (a full warp)
+-- sectors_per_store DOUBLE: 32-byte sectors per global store request; the ideal is the same as for loads
+-- load_bytes_per_sector DOUBLE: mean number of bytes that global loads use per 32-byte sector; NULL without
 --   global loads
--- store_bytes_per_sector DOUBLE: mean number of bytes per 32-byte sector that global stores use; NULL without
+-- store_bytes_per_sector DOUBLE: mean number of bytes that global stores use per 32-byte sector; NULL without
 --   global stores
--- global_excess_pct DOUBLE: sectors that global accesses request beyond the coalesced ideal, % of all sectors
---   that they request
--- shared_conflict_pct DOUBLE: wavefronts caused by shared-memory bank conflicts, % of all shared-memory
+-- global_excess_pct DOUBLE: sectors that global accesses request in excess of fully coalesced accesses, % of
+--   all sectors requested by global accesses
+-- shared_conflict_pct DOUBLE: shared-memory wavefronts caused by bank conflicts, % of all shared-memory
 --   wavefronts
--- shared_load_conflict_ways DOUBLE: mean degree of bank conflicts in shared-memory loads: actual / ideal
---   wavefronts; 1 means no conflicts
--- shared_excess_pct DOUBLE: shared-memory wavefronts beyond the ideal, counted per instruction, % of all
---   shared-memory wavefronts
+-- shared_load_conflict_ways DOUBLE: mean degree of bank conflicts in shared-memory loads (n-way): actual /
+--   ideal wavefronts; 1 means no conflicts
+-- shared_excess_pct DOUBLE: shared-memory wavefronts in excess of conflict-free accesses, counted per
+--   instruction, % of all shared-memory wavefronts
 -- spill_requests DOUBLE: number of warp instructions that spill or reload registers
--- spill_pct DOUBLE: share of local-memory loads and stores that are register spills or reloads, %; NULL
---   without local-memory accesses
--- local_requests DOUBLE: number of local-memory loads and stores
--- atomic_requests DOUBLE: number of global atomics and reductions
--- atomic_pct DOUBLE: sectors of atomics and reductions, % of all sectors between L1 and L2; if sectors were
---   not collected, % of global requests
--- compression_success_pct DOUBLE: share of sectors that the L2 compression unit compressed successfully, %;
---   relevant only for compressible memory
+-- spill_pct DOUBLE: share of local-memory load and store requests that are register spills or reloads, %;
+--   NULL without local-memory accesses
+-- local_requests DOUBLE: number of local-memory load and store requests
+-- atomic_requests DOUBLE: number of global atomic and reduction requests
+-- atomic_pct DOUBLE: sectors of atomics and reductions, % of all sectors transferred between L1 and L2; if
+--   sectors were not collected, requests of atomics and reductions, % of all global requests
+-- compression_success_pct DOUBLE: share of the sectors sent to the L2 compression unit that were compressed
+--   successfully, %; relevant only for compressible memory
 CREATE VIEW kernel_memory AS
 SELECT
     w.report_id,

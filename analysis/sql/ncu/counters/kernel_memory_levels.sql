@@ -1,17 +1,18 @@
--- Memory traffic of each launch at each memory level, as in ncu's memory tables. A level whose metrics were
--- not collected has no row.
+-- Memory traffic of each launch at each level of the memory hierarchy, as in ncu's memory tables. A level
+-- whose metrics were not collected has no row.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- place INTEGER: position of the memory level, from 1 for the level closest to the SMs
--- level VARCHAR: shared, l1 (global accesses), l2 (between L1 and L2) or dram
+-- place INTEGER: order of the memory level, from 1 for the level closest to the SMs
+-- level VARCHAR: memory level: shared, l1 (global accesses), l2 (traffic between L1 and L2) or dram
 -- read_bytes DOUBLE: bytes read from the level; NULL for shared memory, whose traffic is not counted in bytes
 -- write_bytes DOUBLE: bytes written to the level; NULL for shared memory
 -- bytes_per_s DOUBLE: bandwidth: (bytes read + bytes written) / duration, byte/s
--- hit_pct DOUBLE: hit rate, %; NULL for levels without a hit rate
--- sol_pct DOUBLE: throughput of the level, % of peak
+-- hit_pct DOUBLE: cache hit rate, %; NULL for shared memory and DRAM
+-- sol_pct DOUBLE: throughput of the level, % of peak (SOL)
 -- excess_pct DOUBLE: share of the level's traffic that better access patterns would avoid, %: for l1, sectors
---   beyond the coalesced ideal; for shared, wavefronts lost to bank conflicts; NULL for other levels
+--   in excess of fully coalesced accesses; for shared, wavefronts caused by bank conflicts; NULL for other
+--   levels
 CREATE VIEW kernel_memory_levels AS
 WITH levels AS (
     SELECT

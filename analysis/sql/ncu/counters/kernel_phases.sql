@@ -1,14 +1,15 @@
--- Phases of each kernel, from PM sampling: consecutive parts of kernel_activity_parts with the same busiest
+-- Phases of each kernel, from PM sampling: consecutive parts (kernel_activity_parts) with the same busiest
 -- unit. A phase is idle if SM activity is below half of the plateau.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- phase BIGINT: index of the phase, from 0
--- unit VARCHAR: busiest hardware unit, or idle; NULL if no unit was sampled in the same pass as the SMs
--- start_pct DOUBLE: start of the phase, % of the kernel's time
--- end_pct DOUBLE: end of the phase, % of the kernel's time
--- unit_pct DOUBLE: mean activity of the busiest unit, % of peak; NULL if idle
--- sm_pct DOUBLE: mean activity of the SMs, % of their plateau
+-- unit VARCHAR: busiest hardware unit in the phase, or idle; NULL if no other unit was sampled in the same
+--   pass as the SMs
+-- start_pct DOUBLE: start of the phase, % of the kernel's duration
+-- end_pct DOUBLE: end of the phase, % of the kernel's duration
+-- unit_pct DOUBLE: mean activity of the busiest unit, % of peak; NULL for idle phases
+-- sm_pct DOUBLE: mean SM activity, % of the plateau
 CREATE VIEW kernel_phases AS
 WITH led AS (
     SELECT

@@ -1,19 +1,21 @@
--- Warp states of each launch, with the same names for both of ncu's metric families: cycles per issued
--- instruction (WarpStateStats) and samples (SourceCounters). `selected` means that the warp issues, and
--- `not_selected` means that the warp is eligible but not chosen: neither is a stall.
+-- Warp states of each launch. ncu's two metric families, cycles per issued instruction (WarpStateStats) and
+-- warp samples (SourceCounters), are listed under the same state names. `selected` means that the warp issued
+-- an instruction, and `not_selected` means that the warp was eligible but another warp was selected: neither
+-- is a stall.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- reason VARCHAR: warp state, such as long_scoreboard
--- family VARCHAR: group that the warp state belongs to: memory, shared, sync, execution, frontend, issue or
---   misc
+-- family VARCHAR: group of the warp state: memory, shared, sync, execution, frontend, issue or misc
 -- is_stall BOOLEAN: whether the state is a stall; false for selected and not_selected
 -- cycles DOUBLE: cycles that a warp spends in the state per issued instruction; NULL without WarpStateStats
--- pct DOUBLE: the state's share of the warp latency, %
+-- pct DOUBLE: share of the warp latency (cycles per issued instruction) that is spent in the state, %
 -- samples BIGINT: number of warp samples in the state; NULL without SourceCounters
--- samples_pct DOUBLE: the state's share of all warp samples, %
--- samples_not_issued BIGINT: number of samples in cycles in which the scheduler issued no instruction
--- rank BIGINT: position among the launch's stalls, from 1 for the largest; NULL if the state is not a stall
+-- samples_pct DOUBLE: share of the launch's warp samples that are in the state, %
+-- samples_not_issued BIGINT: number of warp samples in the state in cycles in which the scheduler issued no
+--   instruction; NULL without SourceCounters
+-- rank BIGINT: rank among the launch's stall reasons, from 1 for the largest; NULL if the state is not a
+--   stall
 CREATE VIEW kernel_stalls AS
 WITH valued AS (
     SELECT

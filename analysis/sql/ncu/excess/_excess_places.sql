@@ -1,6 +1,6 @@
--- Excess of each instruction beyond the minimum for its accesses and branches, by problem; 0 without excess.
--- `counted` is the total count of the instruction. Loads, stores and atomics are distinguished by opcode,
--- because the counters of an instruction do not distinguish them.
+-- Excess sectors, wavefronts, operations, instructions or branches of each SASS instruction, by problem; 0
+-- without excess. `counted` is the total count of the instruction. Loads, stores and atomics are
+-- distinguished by opcode, because the counters of an instruction do not distinguish them.
 CREATE VIEW _excess_places AS
 WITH counters AS (
     SELECT

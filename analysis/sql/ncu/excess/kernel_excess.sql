@@ -1,7 +1,7 @@
 -- Instructions and source lines that do more work than necessary: excess sectors, excess shared-memory
 -- wavefronts, accesses to local memory, atomic operations and divergent branches, ranked within each problem.
--- All problems except local_spill need SourceCounters, and source lines need -lineinfo. For the sums of each
--- launch, see kernel_excess_totals.
+-- All problems except local_spill need ncu's section SourceCounters; source lines need -lineinfo. For the
+-- totals of each launch, see kernel_excess_totals.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -9,24 +9,24 @@
 -- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (global memory), bank_conflict,
 --   atomics, local_spill or divergence
 -- kind VARCHAR: sass (instruction) or line (source line)
--- rank BIGINT: position by excess within the launch, problem and kind, from 1 for the largest excess
--- pc BIGINT: offset of the instruction from the start of the function, bytes; for a line, offset of its worst
---   instruction; comparable between runs
--- sass VARCHAR: text of the instruction at pc
+-- rank BIGINT: rank by excess within the launch, problem and kind, from 1 for the largest excess
+-- pc BIGINT: offset of the instruction from the start of the function, bytes; for a source line, offset of
+--   its instruction with the largest excess; comparable between runs
+-- sass VARCHAR: SASS text of the instruction at pc
 -- file VARCHAR: source file; NULL without -lineinfo
 -- line BIGINT: line number in the source file
 -- text VARCHAR: source code of the line; NULL if sources were not imported
--- unit VARCHAR: unit of the counts: sectors (32 bytes, from L2), wavefronts (of shared memory), instructions
---   (warp instructions that access local memory because of spills or arrays that do not fit in registers),
---   operations (atomics, counted per thread) or branches (counted per warp)
--- excess BIGINT: excess count: sectors or wavefronts beyond those of a coalesced or conflict-free access, all
---   instructions that access local memory, atomic operations beyond one per warp instruction (aggregation
---   within the warp could avoid them), or divergent branches
--- counted BIGINT: total count for this instruction or line
--- share_pct DOUBLE: share of the launch's excess for this problem, %
--- excess_pct DOUBLE: the launch's total excess for this problem, % of the launch's total count; see
+-- unit VARCHAR: unit of excess and counted: sectors (32 bytes, from L2), wavefronts (of shared memory),
+--   instructions (warp instructions that access local memory, because of spills or arrays that do not fit in
+--   registers), operations (atomics, counted per thread) or branches (counted per warp)
+-- excess BIGINT: excess count, by problem: sectors in excess of a coalesced access; wavefronts in excess of a
+--   conflict-free access; all instructions that access local memory; atomic operations in excess of one per
+--   warp instruction (warp-level aggregation could avoid them); divergent branches
+-- counted BIGINT: total count for the instruction or source line, including the excess
+-- share_pct DOUBLE: share of the launch's total excess for the problem, %
+-- excess_pct DOUBLE: the launch's total excess for the problem, % of the launch's total count; see
 --   kernel_excess_totals
--- notable BOOLEAN: whether the excess is large enough to be shown in reports
+-- notable BOOLEAN: whether excess_pct is large enough for reports to show the problem
 CREATE VIEW kernel_excess AS
 WITH places AS (
     SELECT

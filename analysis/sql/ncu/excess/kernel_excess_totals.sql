@@ -1,21 +1,22 @@
--- Unnecessary work of each kernel, summed over its instructions. There is one row for each problem whose
+-- Unnecessary work of each launch, summed over its instructions. There is one row for each problem whose
 -- counters were collected; excess is 0 if the problem does not occur. A launch without rows was profiled
--- without SourceCounters (see kernel_gaps) or does not execute such accesses.
+-- without SourceCounters (see kernel_gaps), or executes no instructions of the counted kinds.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- problem VARCHAR: uncoalesced_load, uncoalesced_store or uncoalesced_atomic (global memory), bank_conflict,
 --   atomics, local_spill or divergence
--- unit VARCHAR: unit of the counts: sectors, wavefronts, instructions, operations or branches; see
+-- unit VARCHAR: unit of excess and counted: sectors, wavefronts, instructions, operations or branches; see
 --   kernel_excess
--- excess BIGINT: sum of the excess counts
--- counted BIGINT: total count for all instructions with this kind of access, including the excess
--- excess_pct DOUBLE: excess / counted, %; for local_spill, share of all executed instructions, %
--- places BIGINT: number of instructions with excess
--- pc BIGINT: offset of the instruction with the most excess, bytes; NULL without excess
--- sass VARCHAR: text of the instruction with the most excess
--- file VARCHAR: source file of the instruction with the most excess; NULL without -lineinfo
--- line BIGINT: source line of the instruction with the most excess
+-- excess BIGINT: total excess count of all instructions; see kernel_excess
+-- counted BIGINT: total count of all instructions of the counted kind, including the excess
+-- excess_pct DOUBLE: excess / counted, %; for local_spill, share of all executed warp instructions, %
+-- places BIGINT: number of instructions with an excess count above 0
+-- pc BIGINT: offset of the instruction with the largest excess count, bytes; NULL without excess
+-- sass VARCHAR: SASS text of the instruction with the largest excess count (excess sectors, wavefronts, ...;
+--   see unit)
+-- file VARCHAR: source file of the instruction with the largest excess count; NULL without -lineinfo
+-- line BIGINT: source line of the instruction with the largest excess count; NULL without -lineinfo
 CREATE VIEW kernel_excess_totals AS
 WITH executed AS (
     SELECT report_id, launch_id, sum(executions) AS instructions

@@ -1,8 +1,9 @@
--- Blocks of each product, the number of blocks that fit on the GPU at once, and the tiles if M and N are
--- known and match the grid: as many blocks as tiles (in whole clusters), or fewer blocks that fill the GPU
--- and process several tiles. A kernel may swap M and N, as cuBLAS does with row-major operands. Both orders
--- are tried; the tiles are known if the results are equal or only one fits the grid. A grid that fills the
--- GPU once (fills_the_gpu), with one or more blocks on every SM, may belong to a persistent kernel.
+-- Blocks of each matrix product, the number of blocks that fit on the GPU at once, and the output tiles if M
+-- and N are known and match the grid. The grid has either one block per tile (in whole clusters), or fewer
+-- blocks, which fill the GPU and process several tiles each. A kernel may swap M and N, as cuBLAS does with
+-- row-major operands, so both orders are tried. The tiles are known if both orders give the same result, or
+-- if only one order fits the grid. A grid that fills the GPU once (fills_the_gpu), with one or more blocks on
+-- every SM, may belong to a persistent kernel.
 CREATE VIEW _gemm_blocks AS
 WITH launches AS (
     SELECT

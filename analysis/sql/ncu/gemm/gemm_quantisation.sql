@@ -1,15 +1,17 @@
--- Time that matrix products lose to tile and wave quantization: SMs without a block in the last wave, and the
--- part of the tiles outside the product (see NVIDIA, Matrix Multiplication Background User's Guide). All
--- values except sm_idle_pct, which is measured, assume that all blocks take equally long. Matrix-vector
--- products and split-K reductions are excluded. To provide M, N and K, put them in the name of the NVTX range
--- (gemm_m512_n1024_k2048) or use run parameters named m, n and k.
+-- SM time that matrix products lose to wave quantization (SMs without a block in a partial last wave) and
+-- tile quantization (the part of the output tiles that lies outside the output matrix). See NVIDIA, Matrix
+-- Multiplication Background User's Guide. All values except sm_idle_pct, which is measured, assume that all
+-- blocks take equally long. Matrix-vector products and split-K reductions are excluded. To provide M, N and
+-- K, include them in the name of the NVTX range (gemm_m512_n1024_k2048), or use run parameters named m, n and
+-- k.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- tile_m BIGINT: number of rows in a tile, in the kernel's own order of rows and columns
--- tile_n BIGINT: number of columns in a tile
--- tile_k BIGINT: extent of a tile along K in each step of the main loop
+-- tile_m BIGINT: number of rows of an output tile, in the kernel's own orientation (a kernel may swap M and
+--   N)
+-- tile_n BIGINT: number of columns of an output tile, in the kernel's own orientation
+-- tile_k BIGINT: extent of a tile along K in each iteration of the main loop
 -- tile_source VARCHAR: source of the tile size: name (kernel name), NVTX (NVTX range) or parameters (of the
 --   run); NULL if unknown
 -- batch BIGINT: number of matrix products in the launch; NULL if unknown (also applies to m, n and k)
@@ -21,26 +23,29 @@
 -- blocks_per_sm BIGINT: number of blocks that fit on an SM
 -- blocks BIGINT: number of blocks in the grid
 -- resident_blocks BIGINT: number of blocks that fit on the GPU at once, in whole clusters
--- tiles BIGINT: number of tiles of the product, including the batch; NULL if M or N is unknown, or the grid
+-- tiles BIGINT: number of output tiles, over all batch entries; NULL if M or N is unknown, or if the grid
 --   does not match the tiles
 -- persistent BOOLEAN: whether each block processes several tiles, one after another; NULL if unknown
--- waves DOUBLE: blocks in the grid (or tiles, if known) / blocks that fit on all SMs at once; NULL if
+-- waves DOUBLE: blocks in the grid (or output tiles, if known) / blocks that fit on all SMs at once; NULL if
 --   wave_lost_pct is NULL
--- rounds BIGINT: number of waves, including a partial last wave
--- wave_lost_pct DOUBLE: share of SM time spent without a block, or with a block that has no tile: 1 - waves /
---   rounds, %; NULL if wave_reason is given
--- wave_reason VARCHAR: why wave_lost_pct is unknown
+-- rounds BIGINT: number of waves, with a partial last wave counted as a whole wave: ceil(waves), or more if
+--   clusters leave SMs without blocks or blocks without tiles
+-- wave_lost_pct DOUBLE: wave quantization: share of SM time lost in a partial last wave, or in blocks without
+--   an output tile, %: 1 - waves / rounds, where rounds is ceil(waves) unless clusters are used; NULL if
+--   wave_reason is given
+-- wave_reason VARCHAR: why wave_lost_pct is NULL; NULL if wave_lost_pct is known
 -- sm_idle_pct DOUBLE: measured mean idle time per SM, % of the busiest SM's active time; NULL if not
 --   collected
--- padding_pct DOUBLE: share of the tiles' area that lies outside the product: 1 - MN / (tiles x tile area),
---   %; NULL if padding_reason is given
--- padding_reason VARCHAR: why padding_pct is unknown
--- lost_pct DOUBLE: combined loss from wave quantization and padding, %
--- larger_m BIGINT: M of the nearest larger problem without loss (only full tiles and whole waves, in whole
---   clusters); NULL if tiles are unknown
--- larger_n BIGINT: N of the nearest larger problem without loss
--- smaller_m BIGINT: M of the nearest smaller problem without loss; NULL if no such problem exists
--- smaller_n BIGINT: N of the nearest smaller problem without loss
+-- padding_pct DOUBLE: tile quantization: share of the output tiles' area that lies outside the output matrix,
+--   %: 1 - (M x N) / (area of the tiles of one batch entry); NULL if padding_reason is given
+-- padding_reason VARCHAR: why padding_pct is NULL; NULL if padding_pct is known
+-- lost_pct DOUBLE: combined loss from wave and tile quantization, %
+-- larger_m BIGINT: M of the nearest larger problem without quantization loss (only full tiles and full waves
+--   of whole clusters); NULL if tiles is NULL
+-- larger_n BIGINT: N of the nearest larger problem without quantization loss
+-- smaller_m BIGINT: M of the nearest smaller problem without quantization loss; NULL if no such problem
+--   exists
+-- smaller_n BIGINT: N of the nearest smaller problem without quantization loss
 CREATE VIEW gemm_quantisation AS
 WITH reasoned AS (
     SELECT
@@ -140,9 +145,9 @@ chosen_smaller AS (
     WHERE tiles_along_n > 0
     GROUP BY report_id, launch_id
 ),
--- Nearest M and N, both larger or both smaller, with full tiles that fill the resident blocks a whole number
--- of times: least or largest area. For every number of tiles along M, the tiles along N must be a multiple of
--- the number that completes a whole round.
+-- Nearest M and N, both larger or both smaller, with full tiles in full waves: the smallest larger area and
+-- the largest smaller area. For each number of tiles along M, the number of tiles along N must be a multiple
+-- of the number that completes a wave.
 gemm_shapes AS (
     SELECT
         l.report_id,

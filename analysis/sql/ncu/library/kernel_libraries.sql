@@ -6,10 +6,10 @@
 -- library VARCHAR: cublas, cudnn, cusparse, cufft, nccl, nvshmem, flash_attention, flashinfer,
 --   transformer_engine, tensorrt_llm, vllm, torch_native, thrust_cub, xla, inductor, triton, cutlass (built
 --   by the user) or own (no rule in analysis/libraries.toml matches)
--- closed BOOLEAN: whether the user cannot change the code, only its inputs: shapes, types, layouts or the
---   algorithm
--- told_by VARCHAR: how the library was recognized: name, or source for a Triton kernel whose instructions
---   come from a Python file; NULL for own
+-- closed BOOLEAN: whether the user cannot change the code of the kernel, but only its inputs (shapes, types,
+--   layouts) or the algorithm
+-- told_by VARCHAR: how the library was recognized: name (kernel name), or source (a Triton kernel whose
+--   instructions come from a Python file); NULL for own
 CREATE VIEW kernel_libraries AS
 WITH judged AS (
     SELECT kernel_name, kernel_demangled, kernel_library(kernel_name, kernel_demangled) AS library

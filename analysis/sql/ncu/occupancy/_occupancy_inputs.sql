@@ -1,4 +1,5 @@
--- Inputs of the occupancy calculator for each launch: from the report, else from the architecture.
+-- Inputs of the occupancy calculator for each launch, from the report, or from the GPU architecture if the
+-- report lacks them.
 CREATE VIEW _occupancy_inputs AS
 SELECT
     w.*,

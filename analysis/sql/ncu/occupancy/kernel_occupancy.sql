@@ -1,6 +1,6 @@
 -- Occupancy of each launch: active warps per SM relative to the maximum, the limiting resources (several if
 -- they tie), and how well the grid fills the GPU. Limits come from ncu, or are calculated if a report does
--- not contain them. NVIDIA's own rule ignores barriers and clusters.
+-- not contain them. NVIDIA's occupancy rule ignores barriers and clusters.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
@@ -9,7 +9,7 @@
 -- registers BIGINT: registers per thread
 -- smem_allocated BIGINT: shared memory allocated per block, bytes
 -- theoretical_occupancy_pct DOUBLE: theoretical occupancy: warps that fit on an SM, % of its warp slots
--- calculated_occupancy_pct DOUBLE: theoretical occupancy from perfpipe's calculator, %
+-- calculated_occupancy_pct DOUBLE: theoretical occupancy according to perfpipe's occupancy calculator, %
 -- achieved_occupancy_pct DOUBLE: achieved occupancy: mean active warps, % of the warp slots
 -- achieved_warps DOUBLE: mean active warps per SM
 -- limit_warps BIGINT: maximum blocks per SM given the number of warp slots
@@ -19,13 +19,13 @@
 -- limit_barriers BIGINT: maximum blocks per SM given the kernel's named barriers; NULL below compute
 --   capability 9.0
 -- limit_clusters BIGINT: maximum blocks per SM given the cluster size; NULL without clusters
--- blocks_per_sm BIGINT: blocks that fit on an SM: the smallest of the limits
--- limiters VARCHAR[]: resources that limit blocks_per_sm; there may be more than one
+-- blocks_per_sm BIGINT: number of blocks that fit on an SM: the smallest limit
+-- limiters VARCHAR[]: resources whose limit equals blocks_per_sm
 -- waves DOUBLE: blocks in the grid / blocks that fit on the GPU at once
 -- full_waves BIGINT: number of full waves
 -- tail_blocks BIGINT: number of blocks in the partial last wave; 0 without a partial wave
--- tail_pct DOUBLE: share of the run time that the partial wave may cost if all blocks take the same time, %;
---   NULL without a full wave
+-- tail_pct DOUBLE: share of the run time that the partial last wave may cost if all blocks take equally long,
+--   %; NULL without a full wave
 CREATE VIEW kernel_occupancy AS
 WITH calculated AS (
     SELECT

@@ -1,16 +1,17 @@
--- Theoretical occupancy as a function of one resource at a time, from perfpipe's calculator. The curves for
--- registers and block size keep the launch's shared-memory carve-out, like ncu's own curves. The
+-- Theoretical occupancy as a function of one resource at a time, from perfpipe's occupancy calculator. The
+-- curves for registers and block size keep the launch's shared-memory carve-out, like ncu's curves. The
 -- shared-memory curve assumes the largest carve-out, because the driver would choose it.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- resource VARCHAR: registers, shared_mem or block_size
--- value BIGINT: registers per thread, bytes of shared memory per block (including the driver's share), or
---   threads per block
+-- value BIGINT: registers per thread, bytes of shared memory per block (including the shared memory reserved
+--   by the driver), or threads per block
 -- blocks_per_sm BIGINT: number of blocks that would fit on an SM
--- warps_per_sm BIGINT: number of warps that would be active on an SM
+-- warps_per_sm BIGINT: number of warps that would fit on an SM
 -- occupancy_pct DOUBLE: theoretical occupancy, % of the warp slots
--- current BOOLEAN: whether the launch uses this value; register counts are compared in allocation units
+-- current BOOLEAN: whether the point is that of the launch, after rounding the launch's value to the steps of
+--   the curve
 CREATE VIEW kernel_occupancy_curves AS
 WITH launches AS (
     SELECT *

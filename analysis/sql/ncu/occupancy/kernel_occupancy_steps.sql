@@ -1,14 +1,15 @@
--- Smallest reduction of one resource that allows more active warps, from perfpipe's calculator.
+-- Smallest reduction of registers or shared memory that raises theoretical occupancy, from perfpipe's
+-- occupancy calculator.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- registers_step BIGINT: largest number of registers per thread that lets more warps fit on an SM; NULL if
+-- registers_step BIGINT: largest number of registers per thread at which more warps fit on an SM; NULL if
 --   fewer registers do not help
 -- registers_occupancy_pct DOUBLE: theoretical occupancy at registers_step, %
--- smem_step BIGINT: largest shared memory per block that lets more warps fit on an SM, bytes; NULL if less
---   shared memory does not help
+-- smem_step BIGINT: largest amount of shared memory per block at which more warps fit on an SM, bytes; NULL
+--   if less shared memory does not help
 -- smem_occupancy_pct DOUBLE: theoretical occupancy at smem_step, %
--- next_step VARCHAR: description of both reductions
+-- next_step VARCHAR: both reductions as text, with the occupancy that each one allows; NULL if neither helps
 CREATE VIEW kernel_occupancy_steps AS
 WITH better AS (
     SELECT c.report_id, c.launch_id, c.resource, c.value, c.occupancy_pct

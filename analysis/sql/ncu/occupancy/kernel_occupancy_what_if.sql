@@ -1,16 +1,16 @@
--- Values of one resource at which occupancy changes: the points of kernel_occupancy_curves at which the
--- number of warps that fit changes, plus the value that the launch uses.
+-- Values of each resource at which theoretical occupancy changes: the points of kernel_occupancy_curves at
+-- which the number of warps that fit changes, and the value that the launch uses.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- resource VARCHAR: registers, shared_mem or block_size
--- value BIGINT: registers per thread, bytes of shared memory per block (including the driver's share), or
---   threads per block
--- warps_per_sm BIGINT: number of warps per SM that would be active with this value, and with larger values up
---   to the next row
+-- value BIGINT: registers per thread, bytes of shared memory per block (including the shared memory reserved
+--   by the driver), or threads per block
+-- warps_per_sm BIGINT: number of warps that would fit on an SM with this value, and with larger values up to
+--   that of the next row
 -- occupancy_pct DOUBLE: theoretical occupancy, % of the warp slots
--- gain_pct DOUBLE: occupancy at this value minus the occupancy of the launch, percentage points
--- current BOOLEAN: whether the launch uses this value
+-- gain_pct DOUBLE: theoretical occupancy at this value minus that of the launch, percentage points
+-- current BOOLEAN: whether the row is for the value that the launch uses
 CREATE VIEW kernel_occupancy_what_if AS
 WITH curves AS (
     SELECT *, lag(warps_per_sm) OVER (PARTITION BY report_id, launch_id, resource ORDER BY value) AS before

@@ -1,5 +1,5 @@
--- Achieved and peak bytes per second of each memory level for the roofline, by NVIDIA's definitions, or by
--- older ones (bytes / time) if those counters are missing.
+-- Achieved and peak bandwidth of each memory level for the roofline, from the metrics of NVIDIA's roofline,
+-- or as bytes / time if a report lacks these metrics.
 CREATE VIEW _kernel_traffic AS
 WITH timed AS (
     SELECT

@@ -1,4 +1,4 @@
--- FLOPs of each launch, summed over all precisions; NULL with a reason if some were not counted.
+-- FLOPs of each launch, summed over all precisions; NULL with a reason if some FLOPs were not counted.
 CREATE VIEW _launch_flops AS
 WITH counted AS (
     SELECT

@@ -1,5 +1,5 @@
--- Launches with a busy tensor pipe whose tensor operations were not counted, so that the other counters do
--- not show their work.
+-- Launches with a busy tensor pipe whose tensor operations were not counted, so that the other FLOP counters
+-- do not show the launch's work.
 CREATE VIEW _tensor_uncounted AS
 WITH pipes AS (
     SELECT

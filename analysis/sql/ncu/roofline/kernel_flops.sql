@@ -1,18 +1,18 @@
--- Floating-point operations counted for each launch, by precision, with the peak. CUDA cores: thread
--- instructions that are not predicated off; a fused multiply-add counts as 2 operations, and a packed FP16
--- instruction works on 2 values. Packed FP16 instructions that only move data do no arithmetic; they are
--- subtracted if they were counted. Tensor cores: sm__ops_path_tensor_* metrics. Leaf metrics with the dense
--- peak are preferred, because the aggregate metrics count their leaves a second time and use the 2:4
--- sparse peak.
+-- Floating-point operations counted for each launch, by precision, with the peak. FLOPs on CUDA cores are
+-- counted from thread instructions that are not predicated off: a fused multiply-add counts as 2 operations,
+-- and a packed FP16 instruction operates on 2 values. Packed FP16 instructions that only move data are
+-- subtracted if they were counted. FLOPs on tensor cores come from the metrics sm__ops_path_tensor_*. Leaf
+-- metrics with the dense peak are preferred, because aggregate metrics count the same operations again and
+-- use the 2:4 sparse peak.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- precision VARCHAR: fp64, fp32, fp16, or tensor_ plus the operand type; tensor if the tensor pipe was busy
---   but tensor operations were not collected
+-- precision VARCHAR: fp64, fp32, fp16, or tensor_ followed by the operand type; tensor if the tensor pipe was
+--   busy but tensor operations were not collected
 -- flop DOUBLE: FLOPs that the launch executed; NULL if not collected
 -- flop_per_s DOUBLE: achieved FLOP/s, at the clock of the pass that counted the FLOPs
 -- peak_flop_per_cycle DOUBLE: dense peak of the GPU, FLOP/cycle; NULL if the counters do not provide it
--- reason VARCHAR: why flop is NULL or uncertain, and what to collect
+-- reason VARCHAR: why flop is NULL or uncertain, and what to collect; NULL otherwise
 CREATE VIEW kernel_flops AS
 WITH per_prefix AS (
     SELECT

@@ -1,34 +1,36 @@
 -- Hierarchical roofline (Williams, Waterman, Patterson 2009; Yang 2020): arithmetic intensity, achieved
--- FLOP/s and attainable FLOP/s for each precision and memory level of a launch. There are three peaks: the
--- peak at the measured clock (as in ncu's roofline), the peak at the maximum clock, and the vendor's peak. A
--- launch without floating-point operations, or whose tensor operations were not collected, has rows with
--- precision `none` that show its traffic.
+-- FLOP/s and attainable FLOP/s for each precision and memory level of a launch. There are three peaks: at the
+-- measured clock (as in ncu's roofline), at the maximum clock, and as published by the vendor. A launch
+-- without floating-point operations, or whose tensor operations were not collected, has rows with precision
+-- `none` that show its traffic.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
--- precision VARCHAR: fp64, fp32, fp16, tensor_ plus the operand type, or none
--- level VARCHAR: dram, l2 or l1
+-- precision VARCHAR: fp64, fp32, fp16, tensor_ followed by the operand type, or none
+-- level VARCHAR: memory level: dram, l2 or l1
 -- flop DOUBLE: FLOPs that the launch executed
 -- flop_per_s DOUBLE: achieved FLOP/s
--- bytes DOUBLE: bytes moved at this level: bandwidth x duration
+-- bytes DOUBLE: bytes moved at this level: bytes_per_s x duration
 -- bytes_per_s DOUBLE: achieved bandwidth, byte/s; NULL if not collected (see note)
 -- intensity DOUBLE: arithmetic intensity at this level, FLOP/byte
 -- peak_bytes_per_s DOUBLE: peak bandwidth of the level at the measured clock, byte/s
--- peak_bytes_per_s_nominal DOUBLE: vendor's DRAM bandwidth, byte/s; NULL for other levels
+-- peak_bytes_per_s_nominal DOUBLE: vendor's DRAM bandwidth, byte/s; NULL for L2 and L1
 -- peak_flop_per_s DOUBLE: dense peak at the measured clock, FLOP/s
 -- peak_flop_per_s_max_clock DOUBLE: dense peak at the maximum clock, FLOP/s
 -- peak_flop_per_s_nominal DOUBLE: vendor's dense peak, FLOP/s; NULL for an unknown GPU
--- ridge DOUBLE: ridge point: intensity at which the two roofs meet at the measured clock, FLOP/byte
--- attainable_flop_per_s DOUBLE: FLOP/s that the lower roof allows at this intensity and the measured clock
--- roof VARCHAR: lower roof: compute, or the memory level
+-- ridge DOUBLE: ridge point: arithmetic intensity at which the memory roof and the compute roof meet at the
+--   measured clock, FLOP/byte
+-- attainable_flop_per_s DOUBLE: FLOP/s that the lower roof allows at this arithmetic intensity and the
+--   measured clock
+-- roof VARCHAR: lower roof at this arithmetic intensity: compute, or the memory level
 -- attained_pct DOUBLE: achieved FLOP/s, % of attainable_flop_per_s; the rest is the distance to the roof
 -- pct_of_peak DOUBLE: achieved FLOP/s, % of the dense peak at the measured clock
 -- pct_of_peak_max_clock DOUBLE: achieved FLOP/s, % of the dense peak at the maximum clock
 -- pct_of_peak_nominal DOUBLE: achieved FLOP/s, % of the vendor's dense peak
 -- bandwidth_pct DOUBLE: achieved bandwidth, % of the level's peak bandwidth
--- note VARCHAR: what the level's bytes include, or what to collect
--- reason VARCHAR: why FLOPs are unknown or uncertain, and what to collect
+-- note VARCHAR: what the level's bytes include, or what to collect; NULL otherwise
+-- reason VARCHAR: why FLOPs are unknown or uncertain, and what to collect; NULL otherwise
 CREATE VIEW kernel_roofline AS
 WITH working AS (
     SELECT report_id, launch_id, precision, flop, flop_per_s, peak_flop_per_cycle, reason

@@ -1,17 +1,17 @@
--- Distance of each launch to the roofs of its own GPU: the time that the launch's work would take if only
--- this roof limited it, as a share of the launch's duration. The largest share belongs to the nearest roof.
--- Time that no roof explains is latency, launch overhead and imbalance. The hardware units behind the roofs
--- work concurrently, so do not add the shares.
+-- How close each launch is to the roofs of its GPU: the time that the launch's work would take if one roof
+-- were the only limit, as a share of the launch's duration. The roof with the largest share is the nearest
+-- roof. Time that no roof explains is latency, launch overhead and imbalance. The hardware units behind the
+-- roofs work concurrently, so do not add the shares.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- roof VARCHAR: dram; l2; sm (work that all SMs do at the same rate per cycle: issue slots, integer and
---   special functions, loads and stores, L1 and shared memory); packed_fp16 (FP16 on CUDA cores); a data type
---   as in gpu_peaks (fp32 and fp64 on CUDA cores, all others on tensor cores); or tensor, if tensor
---   operations were not counted
--- pct DOUBLE: minimum time for the work at this roof, % of the launch's duration: achieved throughput / peak
---   at the measured clocks
--- rank BIGINT: position of the roof within the launch, from 1 for the nearest
+-- roof VARCHAR: dram; l2; sm (SM units whose peak is proportional to the number of SMs and the SM clock:
+--   issue slots, integer and special functions, loads and stores, L1 and shared memory); packed_fp16 (FP16 on
+--   CUDA cores); a data type as in gpu_peaks (fp32 and fp64 on CUDA cores, all others on tensor cores); or
+--   tensor, if tensor operations were not counted
+-- pct DOUBLE: minimum time of the launch's work at this roof, % of the launch's duration: achieved throughput
+--   / peak at the measured clocks
+-- rank BIGINT: rank of the roof within the launch, from 1 for the nearest
 -- peak_per_s DOUBLE: peak of the roof at the measured clock, byte/s or FLOP/s; NULL if the report does not
 --   contain it
 CREATE VIEW kernel_roofs AS

@@ -1,35 +1,34 @@
--- Key numbers of each launch in one row: FLOP/s, share of the peak, traffic and resource use. The values
+-- Key numbers of each launch in one row: FLOP/s, percentage of peak, traffic and resource use. FLOP values
 -- refer to the precision that is closest to its peak. HFU counts the FLOPs that the hardware executed. MFU
--- counts the FLOPs that the model needs, as declared with 'perfpipe work' or in a workload file (for a
--- workload's configurations, see run_efficiency).
+-- counts the FLOPs that the model needs, as declared with 'perfpipe work' or in a workload file (for the
+-- configurations of a workload, see run_efficiency).
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- precision VARCHAR: precision that is closest to its peak; NULL without floating-point operations, or if not
 --   all were collected
--- flop DOUBLE: FLOPs executed in this precision
+-- flop DOUBLE: FLOPs that the launch executed in the row's precision
 -- flop_per_s DOUBLE: achieved FLOP/s
 -- pct_of_peak DOUBLE: achieved FLOP/s, % of the dense peak at the measured clock
 -- pct_of_peak_max_clock DOUBLE: achieved FLOP/s, % of the dense peak at the maximum clock
--- hfu_pct DOUBLE: HFU: FLOPs that the hardware executed, divided by the duration, % of the vendor's dense
---   peak
--- mfu_pct DOUBLE: MFU: FLOPs that the algorithm needs, as declared with 'perfpipe work', divided by the
---   duration, % of the vendor's peak
--- model_flop DOUBLE: FLOPs that the algorithm needs, as declared
--- model_intensity DOUBLE: arithmetic intensity of the algorithm: model_flop / bytes that must move, FLOP/byte
+-- hfu_pct DOUBLE: HFU: FLOPs that the hardware executed / duration, % of the vendor's dense peak
+-- mfu_pct DOUBLE: MFU: model_flop / duration, % of the vendor's dense peak
+-- model_flop DOUBLE: FLOPs that the algorithm needs, as declared with 'perfpipe work'
+-- model_intensity DOUBLE: arithmetic intensity of the algorithm: model_flop / bytes that the algorithm must
+--   move, FLOP/byte
 -- intensity DOUBLE: arithmetic intensity: FLOPs / DRAM bytes, FLOP/byte
--- intensity_band VARCHAR: memory, mixed or compute by a rule of thumb (below 5, 5 to 20, above 20); compare
---   with ridge
+-- intensity_band VARCHAR: memory, mixed or compute, by a rule of thumb for the arithmetic intensity (below 5,
+--   5 to 20, above 20 FLOP/byte); compare intensity with ridge
 -- ridge DOUBLE: ridge point of this GPU, FLOP/byte
 -- attained_pct DOUBLE: achieved FLOP/s, % of the FLOP/s that the DRAM roofline allows
--- dram_bytes_per_s DOUBLE: DRAM bandwidth, byte/s
--- dram_pct_nominal DOUBLE: DRAM bandwidth, % of the vendor's bandwidth
+-- dram_bytes_per_s DOUBLE: achieved DRAM bandwidth, byte/s
+-- dram_pct_nominal DOUBLE: achieved DRAM bandwidth, % of the vendor's bandwidth
 -- registers_per_block BIGINT: registers per block
 -- smem_per_block BIGINT: shared memory per block, bytes
 -- registers_pct DOUBLE: registers used by the resident blocks, % of the SM's registers
 -- smem_pct DOUBLE: shared memory used by the resident blocks, % of the SM's shared memory
--- reason VARCHAR: why FLOP/s and HFU are NULL or uncertain, and what to collect
+-- reason VARCHAR: why FLOP/s and HFU are NULL or uncertain, and what to collect; NULL otherwise
 CREATE VIEW kernel_summary AS
 WITH dominant AS (
     SELECT *

@@ -1,5 +1,6 @@
 -- NVIDIA's rules for schedulers and warps: SOLBottleneck, IssueSlotUtilization, CPIStall, ThreadDivergence.
--- The estimate of IssueSlotUtilization limits those of the rules below it, which then apply to the kernel.
+-- The estimate of IssueSlotUtilization caps the estimates of the rules that depend on it; these capped
+-- estimates are global, that is, for the whole kernel.
 CREATE VIEW _rule_issue AS
 WITH slots AS (
     SELECT

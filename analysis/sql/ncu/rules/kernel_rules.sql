@@ -1,19 +1,19 @@
--- Results of NVIDIA's rules for each launch: the results stored in the report, or the results that can be
--- recomputed if the report does not contain any (CSV raw page, --apply-rules no). Estimated speedups are
--- shares of the run time and overlap: do not add them.
+-- Results of NVIDIA's rules for each launch. If the report contains no results (CSV raw page, --apply-rules
+-- no), the rules are recomputed where possible. Estimated speedups are shares of the run time and overlap: do
+-- not add them.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- rule VARCHAR: rule identifier
 -- section VARCHAR: ncu section with the rule's metrics
--- title VARCHAR: title of the rule's result
--- type VARCHAR: type of the result: OPT, INF, WRN or ERR
--- speedup_kind VARCHAR: local (speedup of the analyzed unit), global (speedup of the kernel) or NULL
--- speedup_pct DOUBLE: estimated speedup, % of the run time
--- message VARCHAR: NVIDIA's message; NULL if recomputed
--- source VARCHAR: source of the result: ncu (stored in the report) or recomputed
--- secondary BOOLEAN: whether there is little to gain, because the kernel already runs at 80 % SOL or more, or
---   because the warp state is not a stall
+-- title VARCHAR: title of the rule result
+-- type VARCHAR: type of the rule result: OPT, INF, WRN or ERR
+-- speedup_kind VARCHAR: local (speedup of the analyzed hardware unit), global (speedup of the kernel) or NULL
+-- speedup_pct DOUBLE: estimated speedup: share of the run time that could be saved, %
+-- message VARCHAR: text of NVIDIA's rule result; NULL if the rule was recomputed
+-- source VARCHAR: source of the rule result: ncu (stored in the report) or recomputed
+-- secondary BOOLEAN: whether there is little to gain: the kernel already runs at 80 % SOL or more, the warp
+--   state is not a stall, or the rule is MemoryL2Compression, which applies only to compressible memory
 CREATE VIEW kernel_rules AS
 WITH own AS (
     SELECT

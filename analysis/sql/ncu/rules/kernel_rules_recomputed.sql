@@ -1,19 +1,19 @@
--- NVIDIA's rules, recomputed if the report contains their metrics. Estimated speedups are shares of the run
--- time and overlap: do not add them.
+-- Results of NVIDIA's rules, recomputed from the metrics if the report contains the metrics that a rule
+-- needs. Estimated speedups are shares of the run time and overlap: do not add them.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- rule VARCHAR: rule identifier, such as CPIStall
 -- section VARCHAR: ncu section with the rule's metrics
--- title VARCHAR: title of NVIDIA's result; NULL without a title
--- subject VARCHAR: subject of the result: a stall reason, a pipe or a kind of access; NULL for the whole
+-- title VARCHAR: title of NVIDIA's rule result; NULL if the result has no title
+-- subject VARCHAR: subject of the rule result: a stall reason, a pipe or a kind of access; NULL for the whole
 --   kernel
--- type VARCHAR: type of the result: OPT or INF, as in ncu
--- speedup_kind VARCHAR: local (speedup of the analyzed unit), global (speedup of the kernel) or NULL
--- speedup_pct DOUBLE: speedup estimated by NVIDIA's formula, % of the run time
+-- type VARCHAR: type of the rule result: OPT or INF, as in ncu
+-- speedup_kind VARCHAR: local (speedup of the analyzed hardware unit), global (speedup of the kernel) or NULL
+-- speedup_pct DOUBLE: speedup estimated with NVIDIA's formula: share of the run time that could be saved, %
 -- metric VARCHAR: metric that the rule compares with the threshold
 -- value DOUBLE: value of the metric
--- threshold DOUBLE: threshold for the metric
+-- threshold DOUBLE: threshold with which the rule compares the metric
 CREATE VIEW kernel_rules_recomputed AS
 WITH launches AS (
     SELECT

@@ -1,5 +1,5 @@
--- Metrics that ncu printed as nan or infinity, by canonical name: they have no value, although they were
--- collected.
+-- Metrics that ncu printed as nan or infinity, by canonical name: these metrics have no value, although they
+-- were collected.
 CREATE VIEW _not_finite AS
 SELECT
     l.report_id,

@@ -1,5 +1,5 @@
--- Main constituents of the SOLs for launches without collected SOLs, if all constituents were collected
--- (`whole`), or at least those that ncu counts in one pass.
+-- Main constituents of the SOLs, for launches whose SOLs were not collected, if all constituents were
+-- collected (`whole`), or at least the constituents that ncu collects in one pass.
 CREATE VIEW _sol_of_units AS
 WITH wanted AS (
     SELECT l.report_id, l.launch_id, u.metric, u.side, u.one_pass

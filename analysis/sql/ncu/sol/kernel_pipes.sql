@@ -1,11 +1,11 @@
--- Utilization of each SM pipe over elapsed cycles. Utilization does not measure FLOPs: some GPUs run packed
--- FP16 arithmetic on the tensor pipe without any tensor operation.
+-- Utilization of each SM pipe, relative to elapsed cycles. Pipe utilization does not measure FLOPs: some GPUs
+-- run packed FP16 arithmetic on the tensor pipe without any tensor operation.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- pipe VARCHAR: tensor, fma, fp64, fp16, alu, xu or lsu
 -- pct DOUBLE: utilization, % of peak
--- rank BIGINT: position of the pipe within the launch, from 1 for the busiest
+-- rank BIGINT: rank of the pipe by utilization within the launch, from 1 for the busiest
 CREATE VIEW kernel_pipes AS
 WITH valued AS (
     SELECT m.report_id, m.launch_id, p.pipe, arg_min(m.value, p.rank) AS pct

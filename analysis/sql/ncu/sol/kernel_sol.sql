@@ -1,19 +1,19 @@
--- Speed of light (SOL) of each launch: throughput as a percentage of the hardware's peak. Memory SOL excludes
--- activity inside the L2, so it is not the maximum of the DRAM, L2 and L1 throughput. The levels only show
--- the limiter; for the constituents, see kernel_sol_breakdown.
+-- Speed of light (SOL) of each launch: achieved throughput as a percentage of the hardware's peak. Memory SOL
+-- excludes activity inside the L2, so it is not the maximum of the DRAM, L2 and L1 throughput. The throughput
+-- of these levels only indicates the limiter; for the constituents of each SOL, see kernel_sol_breakdown.
 --
 -- If ncu collected the main constituents of both SOLs instead of the SOLs themselves, the largest constituent
 -- replaces the SOL. On an H200, the two values are equal if the SOL is above 50 %, and differ by at most 5
 -- percentage points otherwise. If ncu collected only the constituents that fit in one pass, the true SOLs
--- may be larger.
+-- may be higher.
 --
--- A SOL above 110 % is NULL: the report or its numbers are wrong. kernel_metrics has the recorded value.
+-- A SOL above 110 % is NULL, because the measurement must be wrong. kernel_metrics has the recorded value.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- kernel_name VARCHAR: function name
 -- kernel_demangled VARCHAR: full demangled name
--- nvtx_path VARCHAR: enclosing NVTX ranges
+-- nvtx_path VARCHAR: NVTX ranges that enclose the launch
 -- grid VARCHAR: grid dimensions in blocks, as x,y,z
 -- block VARCHAR: block dimensions in threads, as x,y,z
 -- duration_ns DOUBLE: gpu__time_duration.sum, ns
@@ -22,29 +22,29 @@
 -- of_units BOOLEAN: whether each SOL is the largest of its main constituents, because ncu did not collect the
 --   SOL itself
 -- one_pass BOOLEAN: whether only the constituents that fit in one pass were collected, so that the true
---   SOLs may be larger
--- max_sol_pct DOUBLE: larger of compute and memory SOL, %; NULL unless both are known
--- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), the time saved if the same work ran at 100 %
+--   SOLs may be higher
+-- max_sol_pct DOUBLE: larger of compute SOL and memory SOL, %; NULL unless both are known
+-- headroom_ns DOUBLE: SOL headroom: duration x (1 - max SOL), the time that the same work would save at 100 %
 --   SOL, ns; NULL if either SOL is unknown
 -- dram_sol_pct DOUBLE: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l2_sol_pct DOUBLE: lts__throughput.avg.pct_of_peak_sustained_elapsed, %
 -- l1_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_active, %; relative to active cycles, as in
 --   ncu's header
 -- l1_elapsed_sol_pct DOUBLE: l1tex__throughput.avg.pct_of_peak_sustained_elapsed, %; comparable with the
---   other levels
--- shared_sol_pct DOUBLE: shared-memory wavefronts, % of peak
+--   throughput of L2 and DRAM
+-- shared_sol_pct DOUBLE: shared-memory wavefront throughput, % of peak
 -- mem_busy_pct DOUBLE: Mem Busy: internal activity of caches and DRAM, %
--- max_bandwidth_pct DOUBLE: Max Bandwidth: use of the interconnects between SM, L2 and DRAM, %
--- mem_pipes_busy_pct DOUBLE: Mem Pipes Busy: use of the SMs' memory pipes, %
+-- max_bandwidth_pct DOUBLE: Max Bandwidth: utilization of the interconnects between SM, L2 and DRAM, %
+-- mem_pipes_busy_pct DOUBLE: Mem Pipes Busy: utilization of the SMs' memory pipes, %
 -- sm_clock_hz DOUBLE: gpc__cycles_elapsed.avg.per_second, Hz; ncu shows it as SM Frequency
--- sm_unit_clock_hz DOUBLE: sm__cycles_elapsed.avg.per_second, Hz; the SM clock measured in another pass
+-- sm_unit_clock_hz DOUBLE: sm__cycles_elapsed.avg.per_second, Hz; the SM clock, measured in another pass
 -- l1_clock_hz DOUBLE: l1tex__cycles_elapsed.avg.per_second, Hz
 -- l2_clock_hz DOUBLE: lts__cycles_elapsed.avg.per_second, Hz
 -- dram_clock_hz DOUBLE: dram__cycles_elapsed.avg.per_second, Hz
--- clock_drift_pct DOUBLE: relative difference of the SM clock between two passes, %; NULL if a clock is
+-- clock_drift_pct DOUBLE: relative difference between the SM clocks of two passes, %; NULL if a clock is
 --   missing
--- passes_disagree BOOLEAN: whether the clocks of two passes differ by more than the threshold (3 %); if so,
---   prefer percentages to rates
+-- passes_disagree BOOLEAN: whether the SM clocks of two passes differ by more than the threshold (3 %); if
+--   so, percentages are more reliable than rates
 -- waves DOUBLE: launch__waves_per_multiprocessor: blocks in the grid / blocks that fit on the GPU at once
 -- registers BIGINT: registers per thread
 -- theoretical_occupancy_pct DOUBLE: sm__maximum_warps_per_active_cycle_pct, %

@@ -1,12 +1,12 @@
--- Constituents of compute and memory SOL, if the report names them (an .ncu-rep file does, a CSV file does
--- not). A SOL is the largest of its constituents. If ncu collected the main constituents instead of the SOLs,
--- this view lists the main constituents.
+-- Constituents of compute SOL and memory SOL, if the report names them (an .ncu-rep file does, a CSV file
+-- does not). Each SOL is the largest of its constituents. If ncu collected the main constituents instead of
+-- the SOLs, the view lists the main constituents.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- side VARCHAR: SOL that the constituent belongs to: compute or memory
--- rank BIGINT: rank of the constituent by throughput; the constituent with rank 1 sets the SOL
--- metric VARCHAR: metric of the constituent
+-- side VARCHAR: SOL to which the constituent belongs: compute or memory
+-- rank BIGINT: rank of the constituent by throughput, from 1 for the constituent that sets the SOL
+-- metric VARCHAR: metric name of the constituent
 -- part VARCHAR: hardware unit that the constituent measures: a pipe or issue for compute; dram, l2, l1 or
 --   interconnect for memory
 -- pct DOUBLE: throughput of the constituent, % of peak

@@ -1,4 +1,4 @@
--- Inputs of the classifier, one row per launch. Each input may be NULL.
+-- Inputs of the classifier, one row per launch. Any input may be NULL.
 CREATE VIEW _bottleneck_inputs AS
 WITH pipes AS (
     SELECT

@@ -1,4 +1,4 @@
--- Bounds of the profiled time: the classes with their share, and their SOL weighted by time.
+-- What bounds the profiled kernel time: each class with its share of the time and its time-weighted SOL.
 CREATE VIEW _kernel_verdict AS
 WITH launches AS (
     SELECT

@@ -1,25 +1,26 @@
--- What bounds each launch, from ordered rules with the thresholds in thresholds.toml, next to NVIDIA's own
--- verdict. Every launch has a row. A launch whose SOL is unknown is `unknown`, except if one unit runs at
--- 80 % of its peak or more: this unit is the bound. If the verdict is uncertain, unknown or different from
--- NVIDIA's, `explanation` gives the reason.
+-- What bounds each launch, from ordered rules with the thresholds in thresholds.toml, together with NVIDIA's
+-- verdict. Every launch has a row. A launch whose SOL is unknown is classified as `unknown`, unless one
+-- hardware unit runs at 80 % of its peak or more; the bound is then this unit. If the verdict is uncertain,
+-- unknown or different from NVIDIA's, `explanation` gives the reason.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
--- bound VARCHAR: compute, memory, latency, launch (too small or too short to fill the GPU; only a timeline
---   shows whether launches cost time), balanced or unknown
+-- bound VARCHAR: what bounds the launch: compute, memory, latency, launch (too small or too short to fill the
+--   GPU; only a timeline shows whether launches cost time), balanced (compute and memory) or unknown
 -- subclass VARCHAR: limiter: for compute, tensor, fma, fp64, fp16, alu, xu, lsu, issue or divergence; for
 --   memory, dram, l2, l1 or shared; for latency, dependency, memory, barrier, small_grid, tail or occupancy;
 --   for launch, small_grid or short
--- cause VARCHAR: uncoalesced, bank_conflict, atomics, local_spill, small_grid, partial_wave, imbalance,
---   divergence, or the resource that limits occupancy; NULL if no cause was found
--- confidence VARCHAR: high; medium if a value is near a threshold or no limiter was found; low if the SOL
---   values contradict the verdict or the passes disagree; NULL for unknown
--- verdict VARCHAR: title of NVIDIA's SOLBottleneck rule, recomputed from the metrics
+-- cause VARCHAR: cause of the bottleneck: uncoalesced, bank_conflict, atomics, local_spill, small_grid,
+--   partial_wave, imbalance, divergence, or the resource that limits occupancy; NULL if no cause was found
+-- confidence VARCHAR: confidence of the verdict: high; medium if a value is near a threshold or no limiter
+--   was found; low if the SOL values contradict the verdict or the passes disagree; NULL for unknown
+-- verdict VARCHAR: title that NVIDIA's SOLBottleneck rule would give, recomputed from the metrics
 -- ncu_verdict VARCHAR: title of NVIDIA's SOLBottleneck rule in the report; NULL if the report does not
 --   contain the rule
 -- agrees_with_ncu BOOLEAN: whether the bound matches NVIDIA's title; NULL if ncu_verdict is NULL
 -- explanation VARCHAR: why the verdict is uncertain, unknown or different from NVIDIA's; NULL otherwise
--- evidence JSON: JSON list of the metrics that were compared, each with its value, threshold and unit
+-- evidence JSON: JSON list of the metrics that the verdict is based on, each with its value, threshold and
+--   unit
 CREATE VIEW kernel_bottleneck AS
 WITH ncu AS (
     SELECT report_id, launch_id, any_value(title ORDER BY result_index) AS title

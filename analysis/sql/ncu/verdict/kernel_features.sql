@@ -1,22 +1,23 @@
--- Features that a launch's counters and names show, in addition to its class. Each technique requires certain
--- features. A feature whose metrics were not collected is not listed.
+-- Features of each launch, derived from its counters and names. Each technique requires certain features, in
+-- addition to a bottleneck class. A feature whose metrics were not collected is not listed.
 --
 -- report_id VARCHAR: report
 -- launch_id BIGINT: launch number in the report, from 0
 -- features VARCHAR[]: any of: closed (library code that the user cannot change), open, triton, cuda (open,
 --   not Triton), product (matrix product or attention; in XLA programs also convolution), convolution, nhwc
 --   or no_nhwc (a convolution whose name does or does not indicate NHWC), optimizer (not fused), fused (fused
---   optimizer), framework (another library operator), tensor, no_tensor, mma_sync (warp matrix instructions
---   on a GPU with faster warpgroup instructions), wide (most FLOPs in 32 or 64 bits, or TF32), half (16-bit
---   tensor operands, for which FP8 would be possible; wide and half are inferred from the name if tensor
---   operations were not counted), shared, no_shared, loads_again (the kernel computes, and most of its loads
---   hit L1), elementwise, neighbor (the same stream and NVTX ranges contain other kernels), after_tensor,
---   uncoalesced, conflicts, spills, atomics, divergent, registers_limit, shared_limit, tail
+--   optimizer), framework (another library operator), tensor, no_tensor, mma_sync (warp-level matrix
+--   instructions on a GPU with faster warpgroup-level instructions), wide (most FLOPs in 32 or 64 bits, or
+--   TF32), half (16-bit tensor operands, for which FP8 would be possible; wide and half are inferred from the
+--   name if tensor operations were not counted), shared, no_shared (use of shared memory), loads_again (the
+--   kernel executes FLOPs, and most of its loads hit L1), elementwise, neighbor (the same stream and NVTX
+--   ranges contain other kernels), after_tensor (the preceding kernel uses tensor cores), uncoalesced,
+--   conflicts, spills, atomics, divergent, registers_limit, shared_limit (occupancy limiters), tail
 -- category VARCHAR: what the kernel does, as in kernel_categories
 -- flop DOUBLE: FLOPs on CUDA and tensor cores
 -- tensor_flop DOUBLE: FLOPs on tensor cores; NULL if not collected
 -- fusion_bytes DOUBLE: traffic that fusion would save if an elementwise kernel follows a tensor-core kernel:
---   the elementwise kernel's writes, plus its reads of the tensor-core kernel's result, bytes
+--   the elementwise kernel's writes and its reads of the tensor-core kernel's result, bytes
 CREATE VIEW kernel_features AS
 WITH work AS (
     SELECT
