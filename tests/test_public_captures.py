@@ -129,7 +129,7 @@ def test_a_file_is_read_before_it_is_reported(
     assert cli("report", str(file), "--md", "r.md") == 0, cli.err
     text = (tmp_path / "r.md").read_text()
     assert "is bound by DRAM and runs at 62 % of SOL" in text
-    assert "Coalesce and vectorize global access" in text
+    assert "Coalesce and vectorize global memory accesses" in text
     assert cli("report", str(file)) == 0, "it is in the store now"
     assert "copy" in cli.out
     (tmp_path / "garbage").write_text("garbage")

@@ -70,7 +70,7 @@ def test_a_report_of_ingested_files(cli: Cli, stored: Stored, pages: Pages, tmp_
     )
     assert "passes disagree: the stall reasons do not add up to the warp latency" in page.text
     assert "Not all CUDA events might have been collected" in page.text
-    assert "Call the library with shapes, layouts and types for which it is fast" in page.text
+    assert "Call the library with shapes, layouts and data types for which the" in page.text
     assert "88 of 95" in page.text, "three busy in L2, four with all but four SMs at work"
     document = json.loads((tmp_path / "report.json").read_text())
     assert document["schema_version"] == 1
