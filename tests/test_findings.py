@@ -257,6 +257,13 @@ def test_features_of_a_launch() -> None:
     ]
 
 
+def test_a_kernel_near_its_limit_is_bound_by_a_named_limiter(pages: Callable[..., Path]) -> None:
+    document = json.loads((pages("ncu/visible.ncu-rep") / "report.json").read_text())
+    claims = [finding["claim"] for finding in document["findings"]]
+    assert "dram_copy runs close to its speed of light, bound by DRAM" in claims
+    assert "fp32_fma runs close to its speed of light, bound by the FMA pipe" in claims
+
+
 def test_recommendations_are_ranked_by_what_they_could_save(pages: Callable[..., Path]) -> None:
     document = json.loads((pages("ncu/visible.ncu-rep") / "report.json").read_text())
     items = document["recommendations"]

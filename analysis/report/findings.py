@@ -10,6 +10,7 @@ from perfpipe.analysis.finding_files import FindingFile
 from perfpipe.analysis.knowledge import techniques
 from perfpipe.analysis.questions import question
 from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.report.verdicts import limiter
 from perfpipe.analysis.rows import records_of, rows_of
 from perfpipe.analysis.sentences import rendered
 from perfpipe.analysis.words import assumption, finding_files, word
@@ -147,8 +148,10 @@ def _bound(gain_pct: float | None, share_of: str, floors: Sequence[str]) -> str:
 def _of_kernel(found: _Found) -> Finding:
     detail = ", ".join(words(part) for part in (found.subclass, found.cause) if part)
     detail = f" ({detail})" if detail else ""
+    limit = ""
+    if found.claim == "near_limit":
+        detail, limit = "", f", bound by {limiter(found.bound, found.subclass)}"
     says, colon, why = word("kernel", found.claim, "says").partition(": ")
-    limit = f", bound by {found.bound}" if found.claim == "near_limit" else ""
     claim = f"{found.short_name} {says}{limit}{detail}{colon}{why}"
     launches = f"{counted(found.launches, 'launch')} profiled"
     share = f"{launches}, durations were not collected"
