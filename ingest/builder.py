@@ -109,7 +109,7 @@ class ReportBuilder:
         if share > REFUSED_PCT:
             raise InputError(
                 f"{self.source.path}: {text}; this is over {REFUSED_PCT} % "
-                "(--force stores the other rows)"
+                "(--force stores the report nevertheless)"
             )
 
     def lacks(self, table: str, reason: str, column: str = "") -> None:

@@ -57,8 +57,9 @@ _TEXTS = (
         f"an execution trace of PyTorch, which has no GPU times; give {_TORCH}",
     ),
     (
-        rb'(?s)\A\s*\{.{0,2000}"rocprofiler-sdk-tool"',
-        f"output of AMD's rocprofv3; record the program with torch.profiler, and give {_TORCH}",
+        rb'(?s)\A\s*\{.{0,2000}"rocprofiler-sdk-tool"'
+        rb'|\A"?Name"?,"?Calls"?,"?TotalDurationNs|\A"?Kernel_Name"?,',
+        f"output of AMD's rocprof; record the program with torch.profiler, and give {_TORCH}",
     ),
     (
         rb"\A\s*\[\s*\[\s*-?\d",

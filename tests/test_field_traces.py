@@ -161,7 +161,19 @@ _RANGE = {"ph": "X", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 2}
             "a profile of JAX (XLA) or TensorFlow, which perfpipe does not read; profile the program",
         ),
         ([_RANGE | {"pid": "CPU functions"}], "an export of torch.autograd.profiler"),
-        ([_RANGE | {"cat": "gaming"}], "the trace has no PyTorch or CUDA events"),
+        (
+            [_RANGE, {"ph": "M", "name": "process_name", "args": {"name": "/job:localhost/cpu:0"}}],
+            "a profile of JAX (XLA) or TensorFlow",
+        ),
+        (
+            [_RANGE, {"ph": "M", "name": "process_name", "args": {"name": "CPU HIP API"}}],
+            "a trace of AMD's rocprof",
+        ),
+        (
+            [_RANGE | {"cat": "gaming"}],
+            "a trace in Chrome's format without events of PyTorch or CUDA (its categories include "
+            "'gaming'); give a trace of torch.profiler",
+        ),
     ],
 )
 def test_traces_of_other_programs_are_refused_by_name(
@@ -197,3 +209,39 @@ def test_a_damaged_trace_is_scrubbed_as_it_is_read(cli: Cli, tmp_path: Path) -> 
     made = ingest(tmp_path / "scrubbed.json", store)
     assert _steps(store, made.report_id) == [(0, 160, 8, 10_000, 80, 19.7)]
     assert made.warnings == ()
+
+
+def _made(tmp_path: Path, events: list[dict[str, Any]]) -> tuple[Store, Outcome]:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    store = Store(tmp_path / "store")
+    return store, ingest(path, store)
+
+
+@pytest.mark.parametrize("tid", [-413_137_216, 140_737_353_824_064])
+def test_thread_ids_of_any_size_are_read(tid: int, tmp_path: Path) -> None:
+    call = _RANGE | {"cat": "cuda_runtime", "tid": tid, "args": {"correlation": 3}}
+    store, made = _made(tmp_path, [call])
+    with Session.open(store, [made.report_id]) as con:
+        assert con.execute("SELECT tid FROM api_calls").fetchall() == [(tid & 0xFFFF_FFFF,)]
+
+
+def test_a_trace_with_calls_but_no_kernels_does_not_advise_to_trace_calls(tmp_path: Path) -> None:
+    _, made = _made(tmp_path, [_RANGE | {"cat": "cuda_runtime", "name": "cudaEventQuery"}])
+    assert made.warnings == (
+        "the trace has no kernels, although it has calls of the GPU's runtime",
+    )
+
+
+def test_operators_are_not_steps(tmp_path: Path) -> None:
+    events = []
+    for number in range(16):
+        at = {"ts": 1000 * number, "args": {"correlation": number + 1, "device": 0}}
+        events += [
+            _RANGE | at | {"cat": "cpu_op", "name": "aten::_to_copy", "dur": 900},
+            _RANGE | at | {"cat": "cuda_runtime", "name": "cudaLaunchKernel"},
+            _RANGE | at | {"cat": "kernel", "name": f"kernel_{number}", "dur": 800},
+        ]
+    store, made = _made(tmp_path, events)
+    with Session.open(store, [made.report_id]) as con:
+        assert con.execute("SELECT count(*) FROM steps WHERE step IS NOT NULL").fetchall() == [(0,)]

@@ -48,7 +48,11 @@ KINDS = {
     ),
     "908_results.json": (
         b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}',
-        "output of AMD's rocprofv3",
+        "output of AMD's rocprof",
+    ),
+    "hip_stats.csv": (
+        b'"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"k",1,5280,5280,100.0\n',
+        "output of AMD's rocprof",
     ),
     "memory_timeline.raw": (b"[[1694000, 0, 1024, 5], [1694001, 1, 1024, 5]]", "a memory timeline"),
     "memory_timeline.json": (b"[[1, 2], [[0, 1], [0, 2]]]", "a memory timeline"),

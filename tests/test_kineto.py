@@ -153,7 +153,7 @@ _KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.
         ({"schemaVersion": 1}, "no traceEvents"),
         ({"traceEvents": "none"}, "no traceEvents"),
         ({"traceEvents": [7]}, "1 of 1 rows of traceEvents are not events"),
-        ({"traceEvents": []}, "no PyTorch"),
+        ({"traceEvents": []}, "no events"),
         ({"traceEvents": [_KERNEL]}, "1 of 1 rows of traceEvents have an invalid args"),
         ({"traceEvents": [_KERNEL | {"args": [1]}]}, "1 of 1 rows .* .not an object"),
         ({"traceEvents": [_KERNEL | {"args": {}, "dur": None}]}, "no valid duration"),

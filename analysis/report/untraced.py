@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from functools import cache
+from typing import Any
 
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
@@ -37,9 +38,14 @@ def _caused(scope: Scope) -> str:
         SELECT DISTINCT value FROM nsys_environment
         WHERE report_id IN {chosen} AND name = 'SoftwareReleaseVersion' ORDER BY 1
     """
+    ((calls,),) = rows_of(
+        scope.con, f"SELECT count(*) FROM nsys_api_calls WHERE report_id IN {chosen}"
+    )
     texts, releases = ([str(row[0]) for row in rows_of(scope.con, sql)] for sql in (said, systems))
     nothing = "nsys recorded no GPU work"
     for cause in _causes():
+        if calls and cause.get("without_calls"):
+            continue
         for text in texts:
             if "says" in cause and re.search(cause["says"], text):
                 return f"{nothing}: {' '.join(text.split()).rstrip('.')} ({cause['helps']})"
@@ -74,8 +80,8 @@ def _calls(scope: Scope) -> str:
 
 
 @cache
-def _causes() -> list[dict[str, str]]:
-    found: list[dict[str, str]] = tomllib.loads(packaged("perfpipe.analysis", "untraced.toml"))[
+def _causes() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads(packaged("perfpipe.analysis", "untraced.toml"))[
         "cause"
     ]
     return found

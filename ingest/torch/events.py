@@ -120,7 +120,7 @@ class Admission:
         name = text_of(event.get("name"))
         start, lasting = ns_of(event.get("ts")), ns_of(event.get("dur"))
         rank, pid = _process(event.get("pid"))
-        tid = number_of(event.get("tid"), _TIDS)
+        tid = _thread(event.get("tid"))
         # Old versions write "stream 7" as the thread of GPU events.
         on_host = category in CALLS or category in RANGES
         whole = {
@@ -128,7 +128,7 @@ class Admission:
             "start": start is not None,
             "duration": lasting is not None and 0 <= lasting <= _LONGEST_NS,
             "process": not on_host or (pid is not None and pid >= 0),
-            "thread": not on_host or (tid is not None and tid >= 0),
+            "thread": not on_host or tid is not None,
         }
         for what, there in whole.items():
             if not there:
@@ -171,6 +171,12 @@ def _process(value: object) -> tuple[str, int | None]:
     if number is None and isinstance(value, str) and (merged := _MERGED.fullmatch(value)):
         return merged[1], number_of(merged[2], _PIDS)
     return "", number
+
+
+def _thread(value: object) -> int | None:
+    """Return a thread id; Kineto may write the low bits of a pthread id with a sign."""
+    number = number_of(value)
+    return None if number is None else number & _TIDS
 
 
 def text_of(value: object) -> str | None:

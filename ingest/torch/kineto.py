@@ -17,7 +17,7 @@ from perfpipe.ingest.nsys.timeline import RANGES as RANGES_TABLE
 from perfpipe.ingest.nsys.timeline import write_timeline
 from perfpipe.ingest.torch.events import LATEST_NS, Admission, number_of, text_of
 from perfpipe.ingest.torch.memory import MemoryEvents
-from perfpipe.ingest.torch.other_traces import kind_of_trace
+from perfpipe.ingest.torch.other_traces import kind_of_trace, without_events
 from perfpipe.ingest.torch.ranks import DistinctNumbers
 from perfpipe.ingest.torch.rows import Rows
 from perfpipe.ingest.torch.spool import SORTING_MEMORY
@@ -25,18 +25,11 @@ from perfpipe.ingest.torch.tables import Tables
 from perfpipe.ingest.torch.trace_json import EVENTS, NO_EVENTS, Damaged, TraceJson
 from perfpipe.scratch import scratch
 
-#: Data that a trace does not contain.
-_LACKING = {
-    "nsys_syncs": "a Kineto trace contains only the synchronizing calls",
-    "nsys_cuda_events": "Kineto traces do not contain this data",
-    "nsys_graph_nodes": "Kineto traces do not contain this data",
-    "nsys_osrt": "Kineto traces do not contain this data",
-    "nsys_overhead": "Kineto traces do not contain this data",
-    "nsys_memory_usage": "Kineto traces do not contain this data",
-    "nsys_gpu_metrics": "Kineto traces do not contain this data",
-    "nsys_diagnostics": "Kineto traces do not contain this data",
-}
-
+#: Tables of nsys that a trace has no data for, or whose data is not read from it.
+_LACKING = (
+    "nsys_syncs", "nsys_cuda_events", "nsys_graph_nodes", "nsys_osrt", "nsys_overhead",
+    "nsys_memory_usage", "nsys_gpu_metrics", "nsys_diagnostics",
+)  # fmt: skip
 
 #: Earlier times count from something else than 1970: September 2001, ns.
 _EARLIEST_UNIX = 10**18
@@ -72,7 +65,10 @@ def read_kineto(builder: ReportBuilder) -> None:
         if other := kind_of_trace(admission.categories, processes):
             raise InputError(f"{builder.source.path}: {other}")
         if not rows.count:
-            why = builder.incomplete or builder.lost[1] or "the trace has no PyTorch or CUDA events"
+            nothing = (
+                without_events(admission.categories) if trace.read else "the trace has no events"
+            )
+            why = builder.incomplete or builder.lost[1] or nothing
             raise InputError(f"{builder.source.path}: {why}")
         _write(builder, trace.members, rows, memory)
 
@@ -123,13 +119,19 @@ def _write(
     give_back()
     ranges = tables.ranges()
     builder.write("nsys_graph_launches", {}, 0)
-    for table, reason in _LACKING.items():
-        builder.lacks(table, reason)
+    for table in _LACKING:
+        builder.lacks(table, "read from nsys exports only, not from torch.profiler traces")
     if ranges is None:
         builder.lacks(RANGES_TABLE, "the trace has neither annotations nor operators")
     write_timeline(builder, join_launches(builder), ranges)
     if not builder.stored["nsys_kernels"].rows:
-        builder.warn("the trace has no kernels; profile with ProfilerActivity.CUDA")
+        recorded = builder.stored["nsys_api_calls"].rows
+        why = (
+            ", although it has calls of the GPU's runtime"
+            if recorded
+            else "; profile with ProfilerActivity.CUDA"
+        )
+        builder.warn(f"the trace has no kernels{why}")
 
 
 def _facts(builder: ReportBuilder, members: Mapping[str, Any], rows: Rows) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 
+from perfpipe.errors import brief
+
+#: Categories that a refusal lists.
+_NAMED = 3
+
 _NSYS = (
     "profile the program with nsys (nsys profile -t cuda,nvtx), or with 'perfpipe run -- PROGRAM'"
 )
@@ -24,11 +29,26 @@ def kind_of_trace(categories: Collection[str], processes: Set[str]) -> str:
             "a torch.profiler trace of a Gaudi accelerator, which perfpipe does not read; it reads "
             "traces of NVIDIA, AMD and Intel GPUs"
         )
-    if any(name.startswith(("/device:", "/host:")) for name in processes):
+    if any(name.startswith(("/device:", "/host:", "/job:")) for name in processes):
         return f"a profile of JAX (XLA) or TensorFlow, which perfpipe does not read; {_NSYS}"
     if processes & {"CPU functions", "CUDA functions"}:
         return (
             "an export of torch.autograd.profiler, which has no launches; record the program with "
             "torch.profiler.profile, and export_chrome_trace"
         )
+    if "CPU HIP API" in processes:
+        return (
+            "a trace of AMD's rocprof, which perfpipe does not read; record the program with "
+            "torch.profiler.profile, and export_chrome_trace"
+        )
     return ""
+
+
+def without_events(categories: Collection[str]) -> str:
+    """Return what a trace is that has no events of PyTorch or a GPU."""
+    named = ", ".join(repr(brief(name, 20)) for name in sorted(categories)[:_NAMED])
+    found = f"its categories include {named}" if named else "its events have no categories"
+    return (
+        f"a trace in Chrome's format without events of PyTorch or CUDA ({found}); give a trace of "
+        "torch.profiler (export_chrome_trace)"
+    )
