@@ -104,7 +104,8 @@ def test_profiled_kernels_lead_with_their_rows(pages: Pages) -> None:
     opening = _opening(folder)
     assert opening["lead"] == "Profiled kernels"
     assert re.fullmatch(
-        r"\d+ % of the profiled kernel time \(\d+ launches, .+\) is bound by .+ and runs at \d+ % of SOL",
+        r"Kernels that are limited by .+ take \d+ % of the profiled kernel time "
+        r"\(\d+ launches, .+\) and run at \d+ % of SOL",
         opening["verdict"]["text"],
     )
     page = (folder / "report.html").read_text()

@@ -121,8 +121,8 @@ def verdict_on_kernels(scope: Scope) -> tuple[str, float, float] | None:
 def of_profiled(scope: Scope, bound: str, share: float, sol: float) -> str:
     """Return a verdict on kernels as a sentence that says how much was profiled."""
     return (
-        f"{share:.0f} % of the profiled kernel time ({profiled_of(scope)}) is bound by {bound} "
-        f"and runs at {sol:.0f} % of SOL"
+        f"Kernels that are limited by {bound} take {share:.0f} % of the profiled kernel time "
+        f"({profiled_of(scope)}) and run at {sol:.0f} % of SOL"
     )
 
 

@@ -3,7 +3,7 @@
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- library VARCHAR: library, as in kernel_libraries; own if no rule matches the kernel
+-- library VARCHAR: library, as in kernel_libraries; `own` (the program's own kernels) if no rule matches
 -- closed BOOLEAN: whether the library is closed: users cannot change its kernels, only their calls to the
 --   library
 -- kernels BIGINT: number of distinct kernels by full name
