@@ -288,7 +288,7 @@ def test_a_column_that_is_shorter_than_its_table(
         ingest(directory, store)
 
 
-@pytest.mark.parametrize("ids", [{"pid": 1 << 31, "tid": 1}, {"pid": 1, "tid": 1 << 32}])
+@pytest.mark.parametrize("ids", [{"pid": 1 << 31, "tid": 1}, {"pid": 1, "tid": 1 << 64}])
 def test_ids_that_do_not_fit_are_counted(ids: dict[str, int], tmp_path: Path, store: Store) -> None:
     call = {"ph": "X", "cat": "cpu_op", "name": "f", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
     path = tmp_path / "trace.json"
