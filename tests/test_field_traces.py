@@ -233,6 +233,11 @@ def test_a_trace_with_calls_but_no_kernels_does_not_advise_to_trace_calls(tmp_pa
     )
 
 
+def test_an_event_at_zero_alone_has_a_time(tmp_path: Path) -> None:
+    _, made = _made(tmp_path, [_RANGE | {"cat": "cpu_op", "ts": 0}])
+    assert made.rows == 1
+
+
 def test_operators_are_not_steps(tmp_path: Path) -> None:
     events = []
     for number in range(16):

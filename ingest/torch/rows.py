@@ -64,8 +64,9 @@ class Rows:
     @property
     def zero(self) -> int:
         """The start of the first event that has a time, ns."""
-        without_time = self.at_zero and self._earliest >= _NO_TIME
-        return self._earliest if without_time or not self.at_zero else min(self._earliest, 0)
+        if self.at_zero and not _NO_TIME <= self._earliest < LATEST_NS:
+            return min(self._earliest, 0)
+        return self._earliest
 
     @property
     def ranks(self) -> int:
