@@ -56,6 +56,14 @@ def test_every_kind_of_input_gives_a_page_or_a_sentence(
         assert cli.out
 
 
+def test_uneven_steps_have_their_median_and_their_mean(cli: Cli) -> None:
+    assert cli("report", FIELD / "nsys" / "30_skewed.json.gz") == 0, cli.err
+    assert (
+        "A step takes 150 ms (median; 350 ms on average), and the GPU is busy for 90 % of a median "
+        "step and 39 % of all steady steps"
+    ) in " ".join(cli.out.split())
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -24,6 +24,7 @@ VIEWS = (
     "analysis_windows",
     "step_sources",
     "gpu_time_budget",
+    "step_budget",
     "kernel_categories",
     "step_bounds",
     "step_mfu",
@@ -38,6 +39,9 @@ _KINDS, _LEAST_PCT = 2, 1
 
 #: Minimum share of idle time of one cause that is shown for a compute-bound GPU, %.
 _MUCH_PCT = 25
+
+#: Steps are uneven if their mean differs from their median by this share of the median.
+_UNEVEN = 0.1
 
 #: GPUs that the sentence names one by one, and whose budgets are shown.
 _NAMED, _BUDGETS = 3, 4
@@ -145,7 +149,9 @@ def steps_of(scope: Scope) -> Part | None:
     if timed := benchmark_of(scope, [lead]):
         fact = Fact("", f"{said}{timed}", Source("benchmark_loops", (lead,)))
         return Part(fact, tuple(_reached(scope, [lead])), reports=(lead,))
-    fact = Fact("", f"{said}{_length(first, task)}{_busy(gpus, _kinds(scope, first))}", source)
+    mean, share = _shares(scope, first)
+    busy = _busy(gpus, share, _kinds(scope, first))
+    fact = Fact("", f"{said}{_length(first, task)}{mean}{busy}", source)
     return Part(fact, tuple(_tiles(scope, gpus, first, task, source)), reports=(lead,))
 
 
@@ -220,11 +226,34 @@ def _kind(category: str, share: float, longest: str, own: float) -> str:
     return f"{share:.0f} % other kernels ({longest} {own:.0f} %)"
 
 
-def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
+def _shares(scope: Scope, gpu: Gpu) -> tuple[str, str]:
+    """Return the mean step if steps are uneven, and how long the GPU is busy."""
+    of_all = f"{'at least ' if gpu.incomplete else ''}{gpu.busy_pct:.0f} %"
+    if gpu.kind != "steady" or not gpu.steps or gpu.step_ns is None:
+        return "", f"{of_all} of that time"
+    mean_ns = gpu.time_ns / gpu.steps
+    if abs(mean_ns - gpu.step_ns) <= _UNEVEN * gpu.step_ns:
+        return "", f"{of_all} of that time"
+    sql = f"""
+        SELECT median(busy_pct) FROM (
+            SELECT 100 * sum(time_ns) / any_value(step_ns) AS busy_pct
+            FROM step_budget
+            WHERE report_id = {quote(gpu.report_id)} AND {same("device", gpu.device)}
+                AND phase = 'steady' AND category IN ('compute', 'communication', 'transfer')
+            GROUP BY step_index
+        )
+    """
+    ((typical,),) = rows_of(scope.con, sql)
+    return (
+        f" (median; {format_ns(mean_ns)} on average)",
+        f"{typical:.0f} % of a median step and {of_all} of all steady steps",
+    )
+
+
+def _busy(gpus: Sequence[Gpu], share: str, kinds: str) -> str:
     if len(gpus) == 1:
         (gpu,) = gpus
-        least = "at least " if gpu.incomplete else ""
-        busy = f", and the GPU is busy for {least}{gpu.busy_pct:.0f} % of that time"
+        busy = f", and the GPU is busy for {share}"
         if gpu.bound == "compute":
             return f"{busy}{_idle(gpu)}{kinds}"
         bound = word("category", gpu.bound, "does")
@@ -241,10 +270,10 @@ def _busy(gpus: Sequence[Gpu], kinds: str) -> str:
         ]
         return f"; {', '.join(parts)}"
     bounds = statistics.multimode(gpu.bound for gpu in gpus)
-    share = [f"{gpu.share_pct:.0f}" for gpu in gpus if gpu.bound == bounds[0]]
-    span = min(share) if len(set(share)) == 1 else f"{min(share)} to {max(share)}"
+    shares = [f"{gpu.share_pct:.0f}" for gpu in gpus if gpu.bound == bounds[0]]
+    span = min(shares) if len(set(shares)) == 1 else f"{min(shares)} to {max(shares)}"
     does = word("category", bounds[0], "does")
-    return f"; {len(share)} of {len(gpus)} GPUs spend {span} % of the time {does}"
+    return f"; {len(shares)} of {len(gpus)} GPUs spend {span} % of the time {does}"
 
 
 def _idle(gpu: Gpu) -> str:
