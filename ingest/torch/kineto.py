@@ -39,7 +39,8 @@ def read_kineto(builder: ReportBuilder) -> None:
     """Read the complete events of a trace; raises InputError if it has none.
 
     Times are exact: the microseconds of the trace become integer nanoseconds digit by digit.
-    Events are read one by one and sorted on disk, so memory does not grow with the JSON.
+    Events are read one by one and sorted on disk.  Only times and codes of ranges and launches
+    stay in memory.
     """
     trace = TraceJson(chunks(builder.source.content))
     admission = Admission()
