@@ -16,6 +16,12 @@ from perfpipe.units import counted
 #: Views that are read here.
 VIEWS = ("nsys_api_calls", "nsys_diagnostics", "nsys_environment", "reports")
 
+#: The reason if nothing else is known.
+_NO_CALL = (
+    "no CUDA call was recorded: the program makes no CUDA calls, or nsys did not trace the "
+    "process that makes them (--trace=cuda)"
+)
+
 #: Maximum number of named calls.
 _CALLS = 3
 
@@ -24,10 +30,11 @@ def why_untraced(scope: Scope) -> str:
     """Return why timelines have no GPU work: nsys's message, the system, or the CUDA calls."""
     if not scope.kinds.get("nsys"):
         return "the trace contains no kernel and no copy that ran on a GPU"
-    return _caused(scope) or _calls(scope)
+    calls = _calls(scope)
+    return _caused(scope, called=calls is not None) or calls or _NO_CALL
 
 
-def _caused(scope: Scope) -> str:
+def _caused(scope: Scope, *, called: bool) -> str:
     """Return the first known cause, and what helps."""
     chosen = in_list(scope.reports)
     said = f"""
@@ -38,13 +45,10 @@ def _caused(scope: Scope) -> str:
         SELECT DISTINCT value FROM nsys_environment
         WHERE report_id IN {chosen} AND name = 'SoftwareReleaseVersion' ORDER BY 1
     """
-    ((calls,),) = rows_of(
-        scope.con, f"SELECT count(*) FROM nsys_api_calls WHERE report_id IN {chosen}"
-    )
     texts, releases = ([str(row[0]) for row in rows_of(scope.con, sql)] for sql in (said, systems))
     nothing = "nsys recorded no GPU work"
     for cause in _causes():
-        if calls and cause.get("without_calls"):
+        if called and cause.get("without_calls"):
             continue
         for text in texts:
             if "says" in cause and re.search(cause["says"], text):
@@ -55,8 +59,8 @@ def _caused(scope: Scope) -> str:
     return ""
 
 
-def _calls(scope: Scope) -> str:
-    """Return which CUDA calls there are."""
+def _calls(scope: Scope) -> str | None:
+    """Return which CUDA calls there are; None without any."""
     sql = f"""
         SELECT
             count(*),
@@ -66,10 +70,7 @@ def _calls(scope: Scope) -> str:
     """
     ((calls, working, names),) = rows_of(scope.con, sql)
     if not calls:
-        return (
-            "no CUDA call was recorded: the program makes no CUDA calls, or nsys did not trace the "
-            "process that makes them (--trace=cuda)"
-        )
+        return None
     if not working:
         made = counted(calls, "CUDA call")
         return f"the program made {made} ({', '.join(names)}), but no call that launches or copies"
