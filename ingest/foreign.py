@@ -12,13 +12,19 @@ from perfpipe.ingest.ncu.faults import failure_of
 
 _CSV_PAGE = "ncu --import REPORT --csv --page raw"
 _SQLITE = "nsys export --type sqlite REPORT.nsys-rep"
-_TORCH = "the trace of torch.profiler (export_chrome_trace)"
+TORCH = "trace of torch.profiler (export_chrome_trace)"
+NSYS = (
+    "profile the program with nsys (nsys profile -t cuda,nvtx), or with 'perfpipe run -- PROGRAM'"
+)
 
 #: What a file is, by how its first bytes look.
 _BINARY = (
     (rb"PAR1|ARROW1", "a single table of an export; give the whole directory instead"),
     (rb"PK\x03\x04|.{257}ustar", "an archive; unpack it and give its files"),
-    (rb"\x80[\x02-\x05].", f"a Python pickle, such as a memory snapshot of PyTorch; give {_TORCH}"),
+    (
+        rb"\x80[\x02-\x05].",
+        f"a Python pickle, such as a memory snapshot of PyTorch; give the {TORCH}",
+    ),
 )
 
 #: What a text is, by a pattern in it.
@@ -54,31 +60,30 @@ _TEXTS = (
     ),
     (
         rb'(?s)\A\s*\{.{0,2000}"schema" ?: ?"\d[\w.-]*"',
-        f"an execution trace of PyTorch, which has no GPU times; give {_TORCH}",
+        f"an execution trace of PyTorch, which has no GPU times; give the {TORCH}",
     ),
     (
         rb'(?s)\A\s*\{.{0,2000}"rocprofiler-sdk-tool"'
         rb'|\A"?Name"?,"?Calls"?,"?TotalDurationNs|\A"?Kernel_Name"?,',
-        f"output of AMD's rocprof; record the program with torch.profiler, and give {_TORCH}",
+        f"output of AMD's rocprof; record the program with torch.profiler, and give the {TORCH}",
     ),
     (
         rb"\A\s*\[\s*\[\s*-?\d",
         "a memory timeline of torch.profiler, which has no kernels; record with "
-        f"profile_memory=True, and give {_TORCH}",
+        f"profile_memory=True, and give the {TORCH}",
     ),
     (
         rb"(?m)^==\d+== (NVPROF|Profiling result)|^==\d+==.*nvprof",
         "output of nvprof, which nsys and ncu replace; profile the program with 'nsys profile', "
         "'ncu', or 'perfpipe run -- PROGRAM'",
     ),
-    (rb"(?i)\A\s*<(!doctype|html)", f"a web page; give the report that it shows, or {_TORCH}"),
+    (rb"(?i)\A\s*<(!doctype|html)", f"a web page; give the report that it shows, or the {TORCH}"),
 )
 
 #: What a file is by its name.
 _NAMES = {
-    ".xplane.pb": "a profile of JAX (XLA); profile the program with 'nsys profile', or with "
-    "'perfpipe run -- PROGRAM'",
-    ".pftrace": f"a Perfetto trace; give the report that it was made from, or {_TORCH}",
+    ".xplane.pb": f"a profile of JAX (XLA); {NSYS}",
+    ".pftrace": f"a Perfetto trace; give the report that it was made from, or the {TORCH}",
 }
 
 #: The head of a section on ncu's text pages.

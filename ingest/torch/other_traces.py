@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 
 from perfpipe.errors import brief
+from perfpipe.ingest.foreign import NSYS, TORCH
 
 #: Categories that a refusal lists.
 _NAMED = 3
 
-_NSYS = (
-    "profile the program with nsys (nsys profile -t cuda,nvtx), or with 'perfpipe run -- PROGRAM'"
-)
+#: Accelerators without a reader, by the beginning of the categories of their events.
+_ACCELERATORS = {"mtia_": "an MTIA", "hpu_": "a Gaudi"}
+
+_RECORD = "record the program with torch.profiler.profile, and export_chrome_trace"
 
 
 def kind_of_trace(categories: Collection[str], processes: Set[str]) -> str:
@@ -19,28 +21,18 @@ def kind_of_trace(categories: Collection[str], processes: Set[str]) -> str:
 
     `categories` are those of its events, `processes` the names of its processes and text ids.
     """
-    if any(name.startswith("mtia_") for name in categories):
-        return (
-            "a torch.profiler trace of an MTIA accelerator, which perfpipe does not read; it reads "
-            "traces of NVIDIA, AMD and Intel GPUs"
-        )
-    if any(name.startswith("hpu_") for name in categories):
-        return (
-            "a torch.profiler trace of a Gaudi accelerator, which perfpipe does not read; it reads "
-            "traces of NVIDIA, AMD and Intel GPUs"
-        )
+    for beginning, which in _ACCELERATORS.items():
+        if any(name.startswith(beginning) for name in categories):
+            return (
+                f"a torch.profiler trace of {which} accelerator, which perfpipe does not read; it "
+                "reads traces of NVIDIA, AMD and Intel GPUs"
+            )
     if any(name.startswith(("/device:", "/host:", "/job:")) for name in processes):
-        return f"a profile of JAX (XLA) or TensorFlow, which perfpipe does not read; {_NSYS}"
+        return f"a profile of JAX (XLA) or TensorFlow, which perfpipe does not read; {NSYS}"
     if processes & {"CPU functions", "CUDA functions"}:
-        return (
-            "an export of torch.autograd.profiler, which has no launches; record the program with "
-            "torch.profiler.profile, and export_chrome_trace"
-        )
+        return f"an export of torch.autograd.profiler, which has no launches; {_RECORD}"
     if "CPU HIP API" in processes:
-        return (
-            "a trace of AMD's rocprof, which perfpipe does not read; record the program with "
-            "torch.profiler.profile, and export_chrome_trace"
-        )
+        return f"a trace of AMD's rocprof, which perfpipe does not read; {_RECORD}"
     return ""
 
 
@@ -48,7 +40,4 @@ def without_events(categories: Collection[str]) -> str:
     """Return what a trace is that has no events of PyTorch or a GPU."""
     named = ", ".join(repr(brief(name, 20)) for name in sorted(categories)[:_NAMED])
     found = f"its categories include {named}" if named else "its events have no categories"
-    return (
-        f"a trace in Chrome's format without events of PyTorch or CUDA ({found}); give a trace of "
-        "torch.profiler (export_chrome_trace)"
-    )
+    return f"a trace in Chrome's format without events of PyTorch or CUDA ({found}); give a {TORCH}"
