@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from perfpipe.ingest.arrays import NONE, give_back, ints
 from perfpipe.ingest.builder import ReportBuilder
@@ -18,6 +17,7 @@ from perfpipe.ingest.nsys import launches as joined
 from perfpipe.ingest.nsys.attribution import Projection, attribute, launch_columns
 from perfpipe.ingest.nsys.launch_steps import write_steps
 from perfpipe.ingest.nsys.ranges import Ranges
+from perfpipe.ingest.stored import read_columns
 from perfpipe.ingest.used_gpus import UsedGpus
 from perfpipe.tablewriter import ROW_GROUP
 
@@ -74,10 +74,9 @@ def _busy(numbers: dict[str, pa.Array]) -> Iterator[tuple[tuple[int | None, int 
 def _rows(builder: ReportBuilder, table: str, columns: list[str]) -> list[dict[str, Any]]:
     if table not in builder.stored or not builder.stored[table].rows:
         return []
-    rows: list[dict[str, Any]] = pq.read_table(
-        builder.directory / f"{table}.parquet", columns=columns
-    ).to_pylist()
-    return rows
+    rows = read_columns(builder.directory / f"{table}.parquet", columns)
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return found
 
 
 def _write_launches(
