@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from perfpipe.ingest.builder import ReportBuilder
-from perfpipe.ingest.torch.trace_json import Written
+from perfpipe.ingest.torch.trace_json import EVENTS, Written
 
 #: Categories of events that are read; the others have no additional information.
 CALLS = ("runtime", "driver")
@@ -104,7 +104,7 @@ class Admission:
     def report(self, builder: ReportBuilder) -> None:
         """Add the invalid values and events to the report."""
         for reason, events in sorted(self.lost.items()):
-            builder.lose("traceEvents", reason, events, self.events)
+            builder.lose(EVENTS, reason, events, self.events)
 
     @staticmethod
     @cache
@@ -202,14 +202,14 @@ def ns_of(value: object) -> int | None:
     if isinstance(value, int) and abs(value) > LATEST_NS:
         return None
     written = str(value)
-    if not _TIME.fullmatch(written):
-        if not _ANY_TIME.fullmatch(written):
-            return None
+    if _TIME.fullmatch(written):
+        whole, _, fraction = written.partition(".")
+        sign = -1 if whole.startswith("-") else 1
+        ns = int(whole) * 1000 + sign * int((fraction + "000")[:3])
+    elif _ANY_TIME.fullmatch(written):
         ns = int((Decimal(written) * 1000).to_integral_value())
-        return ns if abs(ns) <= LATEST_NS else None
-    whole, _, fraction = written.partition(".")
-    sign = -1 if whole.startswith("-") else 1
-    ns = int(whole) * 1000 + sign * int((fraction + "000")[:3])
+    else:
+        return None
     return ns if abs(ns) <= LATEST_NS else None
 
 

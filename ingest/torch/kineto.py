@@ -22,7 +22,7 @@ from perfpipe.ingest.torch.ranks import DistinctNumbers
 from perfpipe.ingest.torch.rows import Rows
 from perfpipe.ingest.torch.spool import SORTING_MEMORY
 from perfpipe.ingest.torch.tables import Tables
-from perfpipe.ingest.torch.trace_json import EVENTS, NO_EVENTS, Damaged, TraceJson
+from perfpipe.ingest.torch.trace_json import DAMAGED, EVENTS, Damaged, TraceJson
 from perfpipe.scratch import scratch
 
 #: Tables of nsys that a trace has no data for, or whose data is not read from it.
@@ -60,7 +60,7 @@ def read_kineto(builder: ReportBuilder) -> None:
                 elif kind == "M":
                     processes.add(_process_name(event))
         except Damaged as error:
-            raise InputError(_damaged(builder, str(error))) from error
+            raise InputError(f"{builder.source.path}: {error}") from error
         _state_damage(builder, trace)
         admission.report(builder)
         if other := kind_of_trace(admission.categories, processes):
@@ -81,13 +81,6 @@ def _process_name(event: Mapping[str, Any]) -> str:
     return text_of(args.get("name")) or ""
 
 
-def _damaged(builder: ReportBuilder, why: str) -> str:
-    path = builder.source.path
-    if why == NO_EVENTS:
-        return f"{path}: JSON, but not a trace ({why})"
-    return f"{path}: the trace is truncated or damaged ({why})"
-
-
 def _state_damage(builder: ReportBuilder, trace: TraceJson) -> None:
     """Add what is wrong with the JSON of the trace to the report."""
     events = trace.read + trace.lost
@@ -99,7 +92,7 @@ def _state_damage(builder: ReportBuilder, trace: TraceJson) -> None:
     if trace.stray:
         builder.warn(f"{trace.stray:,} bytes of the trace are not UTF-8; they are shown as '?'")
     if trace.cut:
-        builder.cut(f"the trace is truncated or damaged: it ends after {events:,} complete events")
+        builder.cut(f"{DAMAGED}: it ends after {events:,} complete events")
 
 
 def _write(

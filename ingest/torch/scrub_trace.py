@@ -8,7 +8,7 @@ from pathlib import Path
 from perfpipe.errors import InputError
 from perfpipe.ingest.compressed import chunks
 from perfpipe.ingest.masking import mask_value, names_in
-from perfpipe.ingest.torch.trace_json import EVENTS, Damaged, TraceJson
+from perfpipe.ingest.torch.trace_json import DAMAGED, EVENTS, Damaged, TraceJson
 
 
 def scrub_kineto(source: Path, target: Path, *known: str) -> list[str]:
@@ -22,9 +22,9 @@ def scrub_kineto(source: Path, target: Path, *known: str) -> list[str]:
         for event in trace.events():
             names |= names_in([json.dumps(event)])
     except Damaged as error:
-        raise InputError(f"{source}: the trace is truncated or damaged ({error})") from error
+        raise InputError(f"{source}: {error}") from error
     if trace.cut:
-        raise InputError(f"{source}: the trace is truncated or damaged: it ends within its events")
+        raise InputError(f"{source}: {DAMAGED}: it ends within its events")
     names = names_in([json.dumps(trace.members)], *names)
     trace.members.pop("traceName", None)
     with target.open("w", encoding="utf-8") as file:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfpipe.ingest.arrays import Codes, Vocabulary, ints
+from perfpipe.ingest.arrays import NONE, Codes, Vocabulary, ints
 from perfpipe.tablewriter import ROW_GROUP
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+_Change = Callable[[str], str | None]
 
 #: Memory for sorting, which continues on disk; rows that are gathered before they are written.
 SORTING_MEMORY, _GATHERED = "64MB", 1 << 13
@@ -41,13 +44,14 @@ class Batch:
 
     def codes(self, column: str) -> Codes:
         """Return codes of texts, NONE if missing."""
-        return ints(self._rows.column(column), missing=-1).astype("int32")
+        return ints(self._rows.column(column), missing=NONE).astype(np.int32)
 
-    def texts(self, column: str, values: Sequence[str | None] | None = None) -> pa.DictionaryArray:
-        """Return texts, or what `values` gives for each of them."""
-        known = self._texts[column].values if values is None else values
+    def texts(self, column: str, change: _Change | None = None) -> pa.DictionaryArray:
+        """Return texts, or what `change` makes of each of them."""
+        values = self._texts[column].values
+        changed = values if change is None else [change(value) for value in values]
         return pa.DictionaryArray.from_arrays(
-            self._rows.column(column), pa.array(known, pa.string())
+            self._rows.column(column), pa.array(changed, pa.string())
         )
 
 

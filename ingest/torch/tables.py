@@ -43,12 +43,10 @@ class Tables:
 
     def write_kernels(self) -> None:
         """Write nsys_kernels."""
-        spool = self._rows.kernels
         with self._builder.table("nsys_kernels") as writer:
-            for batch in self._ordered(spool):
-                functions = [function_name(name) for name in spool.values("name")]
+            for batch in self._ordered(self._rows.kernels):
                 columns = self._on_gpu(batch) | {
-                    "name": batch.texts("name", functions),
+                    "name": batch.texts("name", function_name),
                     "demangled": batch.texts("name"),
                     **{name: batch.numbers(name) for name in ("registers", *EXTENTS)},
                 }
@@ -60,18 +58,13 @@ class Tables:
 
     def write_memory_ops(self) -> None:
         """Write nsys_memory_ops: copies and memsets."""
-        spool = self._rows.memory
         with self._builder.table("nsys_memory_ops") as writer:
-            for batch in self._ordered(spool):
-                names = spool.values("name")
-                kinds = [
-                    found.groups() if (found := _KINDS.search(n)) else (None, None) for n in names
-                ]
+            for batch in self._ordered(self._rows.memory):
                 columns = self._on_gpu(batch) | {
-                    "operation": batch.texts("name", [operation(name) for name in names]),
+                    "operation": batch.texts("name", operation),
                     "bytes": batch.numbers("bytes"),
-                    "src_kind": batch.texts("name", [source for source, _ in kinds]),
-                    "dst_kind": batch.texts("name", [target for _, target in kinds]),
+                    "src_kind": batch.texts("name", lambda name: _kind(name, 1)),
+                    "dst_kind": batch.texts("name", lambda name: _kind(name, 2)),
                 }
                 writer.write(columns, len(batch))
         self._state_gap("nsys_memory_ops")
@@ -172,6 +165,12 @@ def operation(name: str) -> str:
     if match:
         return f"[CUDA memcpy {_SIDES[match[1]]}-to-{_SIDES[match[2]]}]"
     return "[CUDA memset]" if name.startswith("Memset") else f"[CUDA {name}]"
+
+
+def _kind(name: str, side: int) -> str | None:
+    """Return the kind of memory that a copy reads (1) or writes (2)."""
+    match = _KINDS.search(name)
+    return match[side] if match else None
 
 
 def _shapes(batch: Batch, first: int) -> tuple[dict[str, pa.Array], int]:

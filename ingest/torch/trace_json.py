@@ -13,9 +13,6 @@ from perfpipe.ingest.torch.repair import repaired
 #: Member of a trace that contains its events.
 EVENTS = "traceEvents"
 
-#: What is wrong with JSON that is not a trace.
-NO_EVENTS = f"no {EVENTS}"
-
 #: The longest event or other value, characters.
 _LONGEST = 64 << 20
 
@@ -43,8 +40,12 @@ class Written(str):
     __slots__ = ()
 
 
+#: What is wrong with a trace that cannot be read, or not to its end.
+DAMAGED = "the trace is truncated or damaged"
+
+
 class Damaged(ValueError):
-    """A text that is not the JSON of a trace; the message says why."""
+    """A text that is not the JSON of a trace; the message is a sentence."""
 
 
 class TraceJson:
@@ -77,9 +78,9 @@ class TraceJson:
         elif text.next() == "{":
             yield from self._object()
         else:
-            raise Damaged("it is not JSON")
+            raise Damaged(f"{DAMAGED} (it is not JSON)")
         if not self.cut and text.next():
-            raise Damaged("more text follows its end")
+            raise Damaged(f"{DAMAGED} (more text follows its end)")
 
     def _object(self) -> Iterator[dict[str, Any]]:
         text, found = self._text, False
@@ -97,11 +98,11 @@ class TraceJson:
         if text.next() == "}" and not self.cut:
             text.skip(1)
             if not found:
-                raise Damaged(NO_EVENTS)
+                raise Damaged(f"JSON, but not a trace (no {EVENTS})")
         elif found:
             self.cut = True
         else:
-            raise Damaged("it ends before its events")
+            raise Damaged(f"{DAMAGED} (it ends before its events)")
 
     def _member(self, key: str) -> None:
         try:
